@@ -1,0 +1,795 @@
+"""All compiled code, in one module.
+
+numba's on-disk cache does not notice an edit of a callee in another file, so
+kernels that call each other live here. Each has a plain NumPy twin beside its
+user, and a test that the two agree. Never compiled with ``fastmath``: the
+certificates rely on IEEE arithmetic.
+
+Letters follow the paper: q kernel entries, V state values, d unnormalised
+occupancy, N weighted centre (n_sa p(x|s,a)), n weights n_sa, lam multiplier.
+Entry vectors have the layout of `policytest._rows.Rows`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numba
+import numpy as np
+
+from policytest._rows import Rows
+
+DIRECT_SMALL = 100  # up to this many states elimination is the faster solver
+DIRECT_LIMIT = 3000  # up to here elimination steps in where the iterative solver fails
+ITERATIVE_TOLERANCE = 1e-15  # relative residual asked of the iterative solver
+ACCEPTED_ERROR = 1e-9  # relative error of values above which a linear solve counts as failed
+TINY = 1e-300
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """numba-compile, cached on disk where the machine allows it (a read-only install may not)."""
+    settings = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **settings)(function)
+    except RuntimeError:  # no writable place for the cache
+        return numba.njit(**settings)(function)
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """A compiled kernel that Python calls: says what to delete when the cache on disk is damaged."""
+    kernel = compiled(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        try:
+            return kernel(*arguments)
+        except (EOFError, pickle.UnpicklingError) as error:
+            folder = kernel.stats.cache_path
+            raise RuntimeError(
+                f"the compiled-code cache is damaged ({error}); delete the folder {folder} and run again"
+            ) from error
+
+    call.kernel = kernel  # type: ignore[attr-defined]
+    return call
+
+
+# ---------------------------------------------------------------- small loops
+# Explicit loops, not array expressions: they compile in a tenth of the time.
+
+
+@compiled
+def _copy(source: Any, out: Any) -> None:
+    for i in range(len(out)):
+        out[i] = source[i]
+
+
+@compiled
+def _dot(x: Any, y: Any) -> float:
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@compiled
+def _largest(x: Any) -> float:
+    """max |x_i|; not a number if any entry is."""
+    top = 0.0
+    for i in range(len(x)):
+        if not abs(x[i]) <= top:
+            top = abs(x[i])
+            if np.isnan(top):
+                break
+    return top
+
+
+@compiled
+def _add(x: Any, factor: float, y: Any) -> None:
+    """x <- x + factor y."""
+    for i in range(len(x)):
+        x[i] += factor * y[i]
+
+
+@compiled
+def _mix(q: Any, step: float, target: Any, out: Any) -> None:
+    """out = q + step (target - q)."""
+    for i in range(len(out)):
+        out[i] = q[i] + step * (target[i] - q[i])
+
+
+# ---------------------------------------------------------------- value and occupancy
+
+
+@compiled
+def _policy_matrix(rows: Any, q: Any, P: Any) -> None:
+    """P[s,x] = sum_a pi(a|s) q(x|s,a)."""
+    for s in range(len(P)):
+        for x in range(len(P)):
+            P[s, x] = 0.0
+    for k in range(len(rows.state)):
+        s = rows.state[k]
+        for e in range(rows.start[k], rows.start[k + 1]):
+            P[s, rows.successor[e]] += rows.prob[k] * q[e]
+
+
+@compiled
+def _policy_reward(rows: Any, q: Any, reward: Any) -> None:
+    """reward[s] = sum_a pi(a|s) (r(s,a) + sum_x q(x|s,a) r(s,a,x))."""
+    for s in range(len(reward)):
+        reward[s] = 0.0
+    for k in range(len(rows.state)):
+        total = rows.reward[k]
+        if len(rows.gain) > 0:
+            for e in range(rows.start[k], rows.start[k + 1]):
+                total += q[e] * rows.gain[e]
+        reward[rows.state[k]] += rows.prob[k] * total
+
+
+@compiled
+def _eliminate(A: Any) -> None:
+    """LU without pivoting, in place. I - gamma P is strictly diagonally dominant by rows, so this is stable."""
+    S = len(A)
+    for i in range(S):
+        for k in range(i):
+            factor = A[i, k] / A[k, k]
+            if factor != 0.0:
+                A[i, k] = factor
+                for j in range(k + 1, S):
+                    A[i, j] -= factor * A[k, j]
+
+
+@compiled
+def _substitute(LU: Any, x: Any) -> None:
+    """x <- A^{-1} x."""
+    S = len(LU)
+    for i in range(S):
+        total = x[i]
+        for j in range(i):
+            total -= LU[i, j] * x[j]
+        x[i] = total
+    for i in range(S - 1, -1, -1):
+        total = x[i]
+        for j in range(i + 1, S):
+            total -= LU[i, j] * x[j]
+        x[i] = total / LU[i, i]
+
+
+@compiled
+def _substitute_transposed(LU: Any, x: Any) -> None:
+    """x <- A^{-T} x."""
+    S = len(LU)
+    for i in range(S):
+        x[i] /= LU[i, i]
+        for j in range(i + 1, S):
+            x[j] -= LU[i, j] * x[i]
+    for i in range(S - 1, -1, -1):
+        for j in range(i):
+            x[j] -= LU[i, j] * x[i]
+
+
+@compiled
+def _residual(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any, out: Any) -> None:
+    """out = b - (I - gamma P) x, or with P transposed, straight from the rows."""
+    for i in range(len(out)):
+        out[i] = b[i] - x[i]
+    for k in range(len(rows.state)):
+        s = rows.state[k]
+        weight = gamma * rows.prob[k]
+        if transposed:
+            flow = weight * x[s]
+            for e in range(rows.start[k], rows.start[k + 1]):
+                out[rows.successor[e]] += flow * q[e]
+        else:
+            total = 0.0
+            for e in range(rows.start[k], rows.start[k + 1]):
+                total += q[e] * x[rows.successor[e]]
+            out[s] += weight * total
+
+
+@compiled
+def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any, tolerance: float) -> float:
+    """Solve (I - gamma P) x = b from the given x by BiCGSTAB; the largest residual reached is returned.
+
+    The fixed-point iteration x <- b + gamma P x finishes. It always converges, slowly, at rate gamma:
+    for sizes beyond elimination it runs until it has, when BiCGSTAB broke down or stalled.
+    """
+    S = len(b)
+    zero = np.zeros(S)
+    r = np.empty(S)
+    v = np.empty(S)
+    t = np.empty(S)
+    p = np.empty(S)
+    shadow = np.empty(S)
+    best = np.inf
+    for _restart in range(6):
+        _residual(rows, q, gamma, transposed, b, x, r)
+        worst = _largest(r)
+        if not (worst > tolerance and worst <= 0.5 * best):
+            break
+        best = worst
+        _copy(r, shadow)
+        _copy(r, p)
+        rho = _dot(shadow, r)
+        for _ in range(200):
+            _residual(rows, q, gamma, transposed, zero, p, v)  # v = -(I - gamma P) p
+            denominator = -_dot(shadow, v)
+            if denominator == 0.0:
+                break
+            alpha = rho / denominator
+            _add(x, alpha, p)
+            _add(r, alpha, v)
+            if _largest(r) <= 0.3 * tolerance:
+                break
+            _residual(rows, q, gamma, transposed, zero, r, t)
+            square = _dot(t, t)
+            if square == 0.0:
+                break
+            omega = -_dot(t, r) / square
+            _add(x, omega, r)
+            _add(r, omega, t)
+            previous = rho
+            rho = _dot(shadow, r)
+            if _largest(r) <= 0.3 * tolerance or rho == 0.0 or omega == 0.0:
+                break
+            beta = (rho / previous) * (alpha / omega)
+            for i in range(S):
+                p[i] = r[i] + beta * (p[i] + omega * v[i])
+    if not np.isfinite(_largest(x)):
+        _copy(b, x)
+    worst = np.inf
+    sweeps = 5 if S <= DIRECT_LIMIT else 20 + int(40.0 / (1.0 - gamma))
+    for _ in range(sweeps):
+        _residual(rows, q, gamma, transposed, b, x, r)
+        worst = _largest(r)
+        if worst <= tolerance:
+            break
+        _add(x, 1.0, r)
+    return worst
+
+
+@compiled
+def _solve_directly(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> None:
+    """V and d from one factorisation of I - gamma P."""
+    S = len(rho)
+    A = np.empty((S, S))
+    _policy_matrix(rows, q, A)
+    for i in range(S):
+        for j in range(S):
+            A[i, j] *= -gamma
+        A[i, i] += 1.0
+    _eliminate(A)
+    _policy_reward(rows, q, V)
+    _substitute(A, V)
+    _copy(rho, d)
+    _substitute_transposed(A, d)
+
+
+@compiled
+def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> float:
+    """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error.
+
+    Small: elimination, bound 0 (rounding only). Otherwise iterative, started from the incoming V and d,
+    the error bounded by residual/(1-gamma); elimination again where that fails and the size allows it.
+    """
+    S = len(rho)
+    error = np.inf
+    if S > DIRECT_SMALL:
+        error = 0.0
+        b = np.empty(S)
+        for side in range(2):
+            if side == 0:
+                _policy_reward(rows, q, b)
+                x = V
+            else:
+                _copy(rho, b)
+                x = d
+            scale = _largest(b) + TINY
+            residual = _bicgstab(rows, q, gamma, side == 1, b, x, ITERATIVE_TOLERANCE * scale)
+            error = max(error, residual / scale / (1.0 - gamma))
+    if S <= DIRECT_SMALL or (not error <= ACCEPTED_ERROR and S <= DIRECT_LIMIT):
+        _solve_directly(rows, q, gamma, rho, V, d)
+        error = 0.0
+    return error
+
+
+@entry
+def values_and_occupancy(rows: Any, q: Any, gamma: float, rho: Any) -> Any:
+    """State values V_q and unnormalised occupancy d_q of a kernel, and an error bound (relative)."""
+    V = np.zeros(len(rho))
+    d = rho.copy()
+    error = _solve_both(rows, q, gamma, rho, V, d)
+    return V, d, error
+
+
+@entry
+def extreme_rows(rows: Any, gamma: float, rho: Any, sign: float, is_open: bool) -> Any:
+    """Policy iteration of the kernel: the successor of each row that minimises sign * value, and the values.
+
+    Fixed point: V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] (max for sign = -1).
+    With `is_open` any state may succeed any pair. Returns the chosen successors [K], V and an error bound.
+    """
+    K = len(rows.state)
+    S = len(rho)
+    choice = np.empty(K, dtype=np.int32)
+    one = np.ones(K)
+    V = np.zeros(S)
+    d = rho.copy()
+    gain = np.zeros(K if len(rows.gain) > 0 else 0)
+    start = np.arange(K + 1)
+    chosen = -np.ones(K, dtype=np.int64)
+    error = 0.0
+    for _ in range(10_000):
+        changed = False
+        scale = _largest(V) + TINY
+        lowest = 0
+        for x in range(S):
+            if sign * V[x] < sign * V[lowest]:
+                lowest = x
+        for k in range(K):
+            if is_open:
+                if chosen[k] < 0 or sign * V[lowest] < sign * V[chosen[k]] - 1e-13 * scale:
+                    chosen[k] = lowest
+                    choice[k] = lowest
+                    changed = True
+                continue
+            best = chosen[k]
+            if best < 0:
+                best = rows.start[k]
+                changed = True
+            worth = gamma * V[rows.successor[best]]
+            if len(rows.gain) > 0:
+                worth += rows.gain[best]
+            for e in range(rows.start[k], rows.start[k + 1]):
+                other = gamma * V[rows.successor[e]]
+                if len(rows.gain) > 0:
+                    other += rows.gain[e]
+                if sign * other < sign * worth - 1e-13 * scale:
+                    best = e
+                    worth = other
+                    changed = True
+            chosen[k] = best
+            choice[k] = rows.successor[best]
+            if len(rows.gain) > 0:
+                gain[k] = rows.gain[best]
+        if not changed:
+            break
+        point = Rows(rows.pair, rows.state, rows.prob, rows.reward, start, choice, gain)
+        error = _solve_both(point, one, gamma, rho, V, d)
+    return choice, V, error
+
+
+# ---------------------------------------------------------------- KL and the row problem
+
+
+@compiled
+def _excess(delta: float) -> float:
+    """delta - log(1 + delta), accurate near 0."""
+    if abs(delta) < 0.02:
+        total = 0.0
+        for power in range(11, 1, -1):  # Horner: delta^2/2 - delta^3/3 + ...
+            total = total * delta + (1.0 if power % 2 == 0 else -1.0) / power
+        return total * delta * delta
+    return delta - np.log1p(delta)
+
+
+@compiled
+def _row_loss(N: Any, n: float, q: Any, first: int, last: int) -> float:
+    """n KL(N/n, q) of one row as a sum of non-negative terms: N (u - 1 - log u) with u = q n/N, plus n q(unseen)."""
+    loss = 0.0
+    for e in range(first, last):
+        if N[e] > 0.0:
+            if q[e] <= 0.0:
+                return np.inf
+            loss += N[e] * _excess((q[e] * n - N[e]) / N[e])
+        else:
+            loss += n * q[e]
+    return loss
+
+
+@compiled
+def _loss(start: Any, N: Any, n: Any, q: Any) -> float:
+    """loss(q) = sum_k n_k KL(N_k/n_k, q_k), centre first."""
+    loss = 0.0
+    for k in range(len(n)):
+        if n[k] > 0.0:
+            loss += _row_loss(N, n[k], q, start[k], start[k + 1])
+    return loss
+
+
+@entry
+def row_losses(start: Any, N: Any, n: Any, q: Any) -> Any:
+    """[K] n_k KL(N_k/n_k, q_k)."""
+    losses = np.zeros(len(n))
+    for k in range(len(n)):
+        if n[k] > 0.0:
+            losses[k] = _row_loss(N, n[k], q, start[k], start[k + 1])
+    return losses
+
+
+@compiled
+def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, q: Any) -> Any:
+    """Row problem: q = argmin over the simplex of lam gap.q - sum_x N_x log q_x, where min gap = 0.
+
+    q_x = N_x/(z + lam gap_x) with z >= 0 such that the row sums to 1. If at z = 0 the seen
+    successors sum to less than 1, the cheapest successor is unseen and takes the rest.
+    Newton on 1/f(z) = 1, f(z) = sum N/(z + lam gap): 1/f is concave, so from a lower bound
+    of the root the iterates increase to it. Returns height = gap.q and slope = -d height/d lam.
+    """
+    mean = 0.0
+    z = 0.0
+    for e in range(first, last):
+        if N[e] > 0.0:
+            cost = lam * gap[e]
+            mean += N[e] * cost
+            z = max(z, N[e] - cost)
+    z = max(z, n - mean / n)
+    if z <= 0.0:
+        seen = 0.0
+        for e in range(first, last):
+            if N[e] > 0.0:
+                seen += N[e] / (lam * gap[e])
+        if seen <= 1.0:
+            rest = 1.0 - seen
+            for e in range(first, last):
+                if N[e] > 0.0:
+                    q[e] = N[e] / (lam * gap[e])
+                elif gap[e] == 0.0:
+                    q[e] = rest
+                    rest = 0.0
+                else:
+                    q[e] = 0.0
+            return n / lam, n / (lam * lam)
+        z = 0.0
+    for _ in range(100):
+        f = 0.0
+        minus_slope = 0.0
+        for e in range(first, last):
+            if N[e] > 0.0:
+                inverse = 1.0 / (z + lam * gap[e])
+                share = N[e] * inverse
+                f += share
+                minus_slope += share * inverse
+        step = (f - 1.0) * f / minus_slope
+        z += step
+        if step <= 1e-9 * z:  # quadratic: the next step would be below rounding
+            break
+    f = 0.0
+    first_moment = 0.0
+    curvature = 0.0
+    tilted = 0.0
+    second = 0.0
+    for e in range(first, last):
+        if N[e] > 0.0:
+            inverse = 1.0 / (z + lam * gap[e])
+            share = N[e] * inverse
+            q[e] = share
+            f += share
+            first_moment += share * gap[e]
+            weight = share * inverse
+            curvature += weight
+            tilted += weight * gap[e]
+            second += weight * gap[e] * gap[e]
+        else:
+            q[e] = 0.0
+    scale = 1.0 / f
+    for e in range(first, last):
+        q[e] *= scale
+    return first_moment * scale, max(second - tilted * tilted / curvature, 0.0)
+
+
+@compiled
+def _tilt(start: Any, N: Any, n: Any, gap: Any, lam: float, q: Any) -> Any:
+    """The row problem in every row; a row without weight goes to its cheapest successor. Sums of height and slope."""
+    height = 0.0
+    slope = 0.0
+    for k in range(len(n)):
+        first = start[k]
+        last = start[k + 1]
+        if n[k] > 0.0:
+            row_height, row_slope = _tilt_row(N, n[k], gap, lam, first, last, q)
+            height += row_height
+            slope += row_slope
+        else:
+            free = True
+            for e in range(first, last):
+                q[e] = 0.0
+                if free and gap[e] == 0.0:
+                    q[e] = 1.0
+                    free = False
+    return height, slope
+
+
+@entry
+def tilt(start: Any, N: Any, n: Any, gap: Any, lam: float) -> Any:
+    """The minimiser of lam gap.q + loss(q), row by row, and its height gap.q."""
+    q = np.empty(len(N))
+    height, _ = _tilt(start, N, n, gap, lam, q)
+    return q, height
+
+
+@compiled
+def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap: Any) -> Any:
+    """gap = g - min over its row, g = sign d(s) pi(a|s) (r(s,a,x) + gamma V(x)), the gradient of sign * value.
+
+    A reward on (s,a) is constant in its row and drops out. Returns gap.q and the sum of the row minima.
+    """
+    height = 0.0
+    floor = 0.0
+    for k in range(len(rows.state)):
+        weight = sign * rows.prob[k] * d[rows.state[k]]
+        lowest = np.inf
+        for e in range(rows.start[k], rows.start[k + 1]):
+            worth = gamma * V[rows.successor[e]]
+            if len(rows.gain) > 0:
+                worth += rows.gain[e]
+            gap[e] = weight * worth
+            lowest = min(lowest, gap[e])
+        floor += lowest
+        for e in range(rows.start[k], rows.start[k + 1]):
+            gap[e] -= lowest
+            height += gap[e] * q[e]
+    return height, floor
+
+
+# ---------------------------------------------------------------- conditional gradient (ProjectionFree)
+
+
+@compiled
+def _tilt_to_height(start: Any, N: Any, n: Any, gap: Any, want: float, slack: float, lam: float, q: Any) -> float:
+    """The multiplier at which the tilted rows have gap.q = want (decreasing in lam).
+
+    Newton on 1/height: height is about a - b lam for small and c/lam for large lam, and its inverse is
+    nearly linear in both. Stops within `slack`; a bracket keeps every step safe.
+    """
+    low = 0.0
+    high = np.inf
+    for _ in range(100):
+        height, slope = _tilt(start, N, n, gap, lam, q)
+        if abs(height - want) <= slack:
+            break
+        if height > want:
+            low = lam
+        else:
+            high = lam
+        if slope > 0.0:
+            proposal = lam + height * (height - want) / (want * slope)
+        else:
+            proposal = np.inf
+        if not low < proposal < high:
+            if high == np.inf:
+                proposal = 4.0 * lam + TINY
+            elif low == 0.0:
+                proposal = 0.25 * high
+            else:
+                proposal = np.sqrt(low) * np.sqrt(high)
+        if abs(proposal - lam) <= 1e-15 * lam:
+            break
+        lam = proposal
+        if lam > 1e280:
+            break
+    return lam
+
+
+@compiled
+def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: float, q: Any) -> float:
+    """The multiplier at which the tilted rows use the whole budget: loss(q) = budget (increasing in lam).
+
+    Newton in log lam on log loss, which is linear with slope 2 for small lam. Approached from below,
+    so that q stays in the ball. Gives up growing once the height is negligible (the value has reached its limit).
+    """
+    low = 0.0
+    high = np.inf
+    if lam <= 0.0:
+        height, slope = _tilt(start, N, n, gap, 0.0, q)
+        lam = np.sqrt(2.0 * budget / max(slope, TINY))
+        lam = min(max(lam, TINY), 1e100)
+    best = 0.0
+    largest = 0.0
+    for e in range(len(gap)):
+        largest = max(largest, gap[e])
+    for _ in range(200):
+        height, slope = _tilt(start, N, n, gap, lam, q)
+        loss = _loss(start, N, n, q)
+        if budget * (1.0 - 1e-12) <= loss <= budget:
+            return lam
+        if loss < budget:
+            low = lam
+            best = lam
+            if height <= 1e-15 * largest:
+                return lam
+        else:
+            high = lam
+        rate = lam * lam * slope  # d loss / d log lam
+        proposal = np.inf
+        if rate > 0.0 and loss > 0.0:
+            proposal = lam * np.exp(min((np.log(budget * (1.0 - 5e-13)) - np.log(loss)) * loss / rate, 50.0))
+        if not low < proposal < high:
+            if high == np.inf:
+                proposal = 10.0 * lam
+            elif low == 0.0:
+                proposal = 0.1 * high
+            else:
+                proposal = np.sqrt(low) * np.sqrt(high)
+        if abs(proposal - lam) <= 4e-16 * lam or proposal > 1e280 or proposal < 1e-280:
+            break
+        lam = proposal
+    _tilt(start, N, n, gap, best, q)
+    return best
+
+
+CONVERGED = 0
+ITERATION_LIMIT = 1
+STALLED = 2
+LINEAR_SOLVE_FAILED = 3
+
+
+@compiled
+def _settle_free_rows(rows: Any, gamma: float, rho: Any, n: Any, sign: float, V: Any, d: Any, q: Any, gap: Any) -> float:
+    """Policy iteration on the rows without weight only, which costs nothing. Returns the linear solver's error."""
+    error = _solve_both(rows, q, gamma, rho, V, d)
+    any_free = False
+    for k in range(len(n)):
+        any_free = any_free or n[k] <= 0.0
+    if not any_free:
+        return error
+    for _ in range(1000):
+        _gradient(rows, gamma, sign, V, d, q, gap)
+        changed = False
+        for k in range(len(n)):
+            if n[k] > 0.0:
+                continue
+            height = 0.0
+            best = rows.start[k]
+            top = 0.0
+            for e in range(rows.start[k], rows.start[k + 1]):
+                height += gap[e] * q[e]
+                top = max(top, gap[e])
+                if gap[e] < gap[best]:
+                    best = e
+            if height > 1e-13 * top:
+                changed = True
+                for e in range(rows.start[k], rows.start[k + 1]):
+                    q[e] = 0.0
+                q[best] = 1.0
+        if not changed:
+            break
+        error = _solve_both(rows, q, gamma, rho, V, d)
+    return error
+
+
+@entry
+def nearest(
+    rows: Any, gamma: float, rho: Any, N: Any, n: Any, threshold: float, sign: float, q: Any, lam: float,
+    tolerance: float, limit: int,
+) -> Any:
+    """(NC) from the kernel q: minimise loss(q) subject to sign (value - threshold) <= 0, in place.
+
+    Sequential convex programming: keep the convex loss exactly, linearise the value at the current kernel,
+    solve (row problems coupled by one multiplier), step along the segment with the exact penalty
+    loss + mu [sign (value - threshold)]_+ never increasing. The kernel returned satisfies the constraint.
+    Returns (status, loss, value, lam, iterations).
+    """
+    S = len(rho)
+    E = len(N)
+    V = np.zeros(S)
+    d = rho.copy()
+    gap = np.empty(E)
+    target = np.empty(E)
+    trial = np.empty(E)
+    error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
+    violation = sign * (_dot(rho, V) - threshold)
+    loss = _loss(rows.start, N, n, q)
+    if not error <= ACCEPTED_ERROR:
+        return LINEAR_SOLVE_FAILED, loss, _dot(rho, V), lam, 0
+    if violation <= 0.0 and loss == 0.0:
+        return CONVERGED, 0.0, _dot(rho, V), 0.0, 0
+    aim = threshold  # moved past the threshold by a rounding error where needed, so that the result is feasible
+    mu = 0.0
+    status = ITERATION_LIMIT
+    iteration = 0
+    while iteration < limit:
+        iteration += 1
+        violation = sign * (_dot(rho, V) - aim)
+        height, _ = _gradient(rows, gamma, sign, V, d, q, gap)
+        want = height - violation
+        if want > 0.0:
+            slack = max(1e-3 * abs(violation), 1e-14 * height)
+            if lam <= 0.0:
+                start_height, slope = _tilt(rows.start, N, n, gap, 0.0, target)
+                lam = max((start_height - want) / max(slope, TINY), TINY)
+            lam = _tilt_to_height(rows.start, N, n, gap, want, min(slack, 0.5 * want), lam, target)
+        else:  # the linear model cannot reach the threshold: push hard instead
+            lam = max(10.0 * lam, 1.0 / max(height, TINY))
+            _tilt(rows.start, N, n, gap, lam, target)
+        loss_target = _loss(rows.start, N, n, target)
+        if mu < 1.1 * lam:
+            mu = 2.0 * lam
+        merit = loss + mu * max(violation, 0.0)
+        predicted = merit - loss_target
+        if abs(violation) * lam <= tolerance * loss and predicted <= tolerance * loss:
+            if sign * (_dot(rho, V) - threshold) <= 0.0:
+                status = CONVERGED
+                break
+            aim -= sign * 2.0 * (abs(violation) + 1e-15 * _largest(V))
+        step = 1.0
+        accepted = False
+        for _ in range(40):
+            _mix(q, step, target, trial)
+            error = _solve_both(rows, trial, gamma, rho, V, d)
+            if not error <= ACCEPTED_ERROR:
+                status = LINEAR_SOLVE_FAILED
+                break
+            trial_violation = sign * (_dot(rho, V) - aim)
+            trial_loss = _loss(rows.start, N, n, trial)
+            trial_merit = trial_loss + mu * max(trial_violation, 0.0)
+            if trial_merit <= merit - 1e-4 * step * predicted + 4e-16 * merit:
+                accepted = True
+                break
+            step *= 0.5
+        if not accepted:
+            if status == ITERATION_LIMIT:
+                status = STALLED
+            _solve_both(rows, q, gamma, rho, V, d)
+            break
+        _copy(trial, q)
+        loss = trial_loss
+    return status, loss, _dot(rho, V), lam, iteration
+
+
+@entry
+def extreme(
+    rows: Any, gamma: float, rho: Any, N: Any, n: Any, budget: float, sign: float, q: Any, lam: float,
+    tolerance: float, limit: int,
+) -> Any:
+    """(NO) from the kernel q in the ball: minimise sign * value subject to loss(q) <= budget, in place.
+
+    Conditional gradient in the reversed MDP: the linear problem over the ball is solved exactly (row problems
+    coupled by one multiplier), and the step along the segment, which stays in the convex ball, never increases
+    sign * value. Returns (status, loss, value, lam, iterations).
+    """
+    S = len(rho)
+    E = len(N)
+    V = np.zeros(S)
+    d = rho.copy()
+    gap = np.empty(E)
+    target = np.empty(E)
+    trial = np.empty(E)
+    error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
+    status = ITERATION_LIMIT
+    iteration = 0
+    if not error <= ACCEPTED_ERROR:
+        status = LINEAR_SOLVE_FAILED
+        limit = 0
+    while iteration < limit:
+        iteration += 1
+        value = _dot(rho, V)
+        height, _ = _gradient(rows, gamma, sign, V, d, q, gap)
+        lam = _tilt_to_loss(rows.start, N, n, gap, budget, lam, target)
+        decrease = 0.0
+        for e in range(E):
+            decrease += gap[e] * (q[e] - target[e])
+        if decrease <= tolerance * (height + _largest(V) * 1e-3):
+            status = CONVERGED
+            break
+        step = 1.0
+        accepted = False
+        for _ in range(40):
+            _mix(q, step, target, trial)
+            error = _solve_both(rows, trial, gamma, rho, V, d)
+            if not error <= ACCEPTED_ERROR:
+                status = LINEAR_SOLVE_FAILED
+                break
+            if sign * (_dot(rho, V) - value) <= -1e-4 * step * decrease:
+                accepted = True
+                break
+            step *= 0.5
+        if not accepted:
+            if status == ITERATION_LIMIT:
+                status = STALLED
+            _solve_both(rows, q, gamma, rho, V, d)
+            break
+        _copy(trial, q)
+    return status, _loss(rows.start, N, n, q), _dot(rho, V), lam, iteration

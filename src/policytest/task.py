@@ -1,0 +1,329 @@
+r"""What is known: rewards, policy, initial distribution, discount; and the value of a kernel under it.
+
+Section 3 of the paper. The kernel p[s,a,x] (x the next state) is the unknown; a `Task` is everything else.
+For a kernel q,
+
+    V_q(s)  = sum_a pi(a|s) [ r(s,a) + gamma sum_x q(x|s,a) V_q(x) ],      V_q(rho) = sum_s rho_s V_q(s),
+    d_q(x)  = rho_x + gamma sum_{s,a} d_q(s) pi(a|s) q(x|s,a).
+
+Departures from the paper: rewards may depend on the next state; each row may declare its *support*, the
+successors it can have; rho may have zeros and pi too (pairs with pi(a|s) = 0 do not matter and are ignored
+everywhere). The occupancy d is *unnormalised*: it sums to 1/(1-gamma), the paper's is (1-gamma) times this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from policytest import _checks, _kernels
+from policytest._checks import FloatArray, InputError, Kernel
+from policytest._rows import Rows, row_totals
+
+DENSE_REWARD_LIMIT = 50_000_000
+VALUE_ERROR_LIMIT = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A policy to be tested in an MDP whose transition kernel is unknown.
+
+    Paper: section 3.1.
+
+    Parameters
+    ----------
+    rewards
+        r[s,a], or r[s,a,x] as an array [S,A,S] or a CSR array of shape (S*A, S). Any finite scale and sign.
+    policy
+        pi[s,a], rows sum to 1.
+    initial
+        rho[s], sums to 1.
+    discount
+        gamma in [0, 1).
+    support
+        Which successors a row may have: booleans [S,A,S], or a CSR array of shape (S*A, S); None: all.
+        A row with a single allowed successor is a *known* row: it need not be sampled.
+    states, actions
+        Optional names.
+    normalise
+        Rescale the rows of ``policy`` and ``initial`` to sum to 1 (tables printed with few digits).
+
+    >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
+    >>> value_range(task)
+    (1.0, 2.0)
+    """
+
+    rewards: Any
+    policy: Any
+    initial: Any
+    discount: float
+    support: Any = None
+    states: Sequence[Hashable] | None = None
+    actions: Sequence[Hashable] | None = None
+    normalise: InitVar[bool] = False
+    _rows: Rows = field(init=False, repr=False)
+
+    def __post_init__(self, normalise: bool) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        policy = _checks.real_array("policy", self.policy, (None, None))
+        if policy.shape[0] == 0 or policy.shape[1] == 0:
+            raise InputError(f"policy has shape {policy.shape}; a task needs at least one state and one action")
+        policy = _checks.probability_rows("policy", policy, normalise)
+        S, A = policy.shape
+        initial = _checks.real_array("initial", self.initial, (S,))
+        put("policy", policy)
+        put("initial", _checks.probability_rows("initial", initial, normalise))
+        put("discount", _discount(self.discount))
+        put("states", _checks.names("states", self.states, S))
+        put("actions", _checks.names("actions", self.actions, A))
+        put("support", _support(self.support, self))
+        put("rewards", _rewards(self.rewards, self))
+        for name in ("policy", "initial", "support", "rewards"):
+            _freeze(getattr(self, name))
+        put("_rows", _listed_rows(self))
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return int(self.policy.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.policy.shape[1])
+
+    @property
+    def rewards_on_successor(self) -> bool:
+        """Whether the reward depends on the next state, r[s,a,x]."""
+        return _checks.is_sparse(self.rewards) or self.rewards.ndim == 3
+
+    @property
+    def known_rows(self) -> _checks.BoolArray:
+        """[S,A] rows with a single allowed successor: nothing about them is unknown."""
+        if self.support is None:
+            return np.full((self.n_states, self.n_actions), self.n_states == 1)
+        return np.asarray(_support_sizes(self.support) == 1).reshape(self.n_states, self.n_actions)
+
+    @property
+    def reward_bounds(self) -> tuple[float, float]:
+        """The smallest and the largest reward of pairs with pi > 0 and allowed successors."""
+        listed = self._rows.gain if self.rewards_on_successor else self._rows.reward
+        return float(listed.min()), float(listed.max())
+
+    def place(self, pair: int, successor: int | None = None) -> str:
+        """A state-action pair (and successor) in words, with names where the task has them."""
+        s, a = divmod(int(pair), self.n_actions)
+        words = [f"s={_label(s, self.states)}", f"a={_label(a, self.actions)}"]
+        if successor is not None:
+            words.append(f"x={_label(successor, self.states)}")
+        return f"({', '.join(words)})"
+
+    def check_kernel(self, name: str, kernel: Any) -> Kernel:
+        """A kernel in one of the two forms, every row with pi > 0 a probability vector."""
+        S, A = self.n_states, self.n_actions
+        if _checks.is_sparse(kernel):
+            checked: Kernel = _checks.csr(name, kernel, (S * A, S))
+            data = checked.data
+        else:
+            checked = _checks.real_array(name, kernel, (S, A, S))
+            data = checked
+        if (data < 0).any():
+            raise InputError(f"{name} has the negative entry {data.min():.6g}; probabilities cannot be negative")
+        totals = row_totals(checked, self._rows.pair, S)
+        wrong = np.abs(totals - 1.0) > _checks.SUM_TOLERANCE
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise InputError(
+                f"{name} at {self.place(self._rows.pair[first])} sums to {totals[first]:.9g}, not 1; "
+                "divide each row by its sum if the table was rounded"
+            )
+        return checked
+
+    def rows_of(self, name: str, kernel: Kernel) -> tuple[Rows, FloatArray, bool]:
+        """The listed rows for a checked kernel, its entries on them, and whether the rows are open."""
+        rows, is_open = self._rows, False
+        if self.support is None and _checks.is_sparse(kernel) and not self.rewards_on_successor:
+            rows, is_open = _rows_of_pattern(self, kernel), True
+        return rows, rows.gather(name, kernel, self.n_states, self.place), is_open
+
+
+def value(task: Task, q: Kernel) -> float:
+    """The value V_q(rho) of the policy under kernel q.
+
+    Paper: section 3.1.
+
+    >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
+    >>> value(task, [[[0.0, 1.0]], [[0.0, 1.0]]])
+    1.0
+    """
+    return float(task.initial @ state_values(task, q))
+
+
+def state_values(task: Task, q: Kernel) -> FloatArray:
+    """[S] the values V_q(s) of the policy from each state. Paper: section 3.1."""
+    return _evaluate(task, q)[0]
+
+
+def occupancy(task: Task, q: Kernel) -> FloatArray:
+    """[S] the unnormalised discounted occupancy d_q(s) = sum_t gamma^t P(s_t = s); sums to 1/(1-gamma).
+
+    Paper: section 3.1, where d is (1-gamma) times this.
+    """
+    return _evaluate(task, q)[1]
+
+
+def value_range(task: Task) -> tuple[float, float]:
+    """The smallest and the largest value over all kernels with the declared support.
+
+    For free supports and r[s,a] these are eqs. (1)-(2) of the paper,
+    r^pi(rho) + gamma/(1-gamma) min_s r^pi(s) and the same with max; in general the fixed points
+    V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] over allowed x, and with max.
+
+    Paper: eq:maxmin V.
+    """
+    return float(task.initial @ extreme_state_values(task, "min")), float(
+        task.initial @ extreme_state_values(task, "max")
+    )
+
+
+def extreme_state_values(task: Task, sense: str) -> FloatArray:
+    """[S] the smallest ("min") or largest ("max") value of each state over all allowed kernels."""
+    sign = 1.0 if sense == "min" else -1.0
+    _, values, error = _kernels.extreme_rows(
+        task._rows, task.discount, task.initial, sign, _rows_are_open(task)
+    )
+    _check_error(error)
+    return np.asarray(values)
+
+
+def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:
+    kernel = task.check_kernel("q", q)
+    rows, entries, _ = task.rows_of("q", kernel)
+    values, occupancies, error = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
+    _check_error(error)
+    return values, occupancies
+
+
+def _check_error(error: float) -> None:
+    if not error <= VALUE_ERROR_LIMIT:
+        raise ArithmeticError(f"the linear solver stopped at a relative error of {error:.2g}; no value is returned")
+
+
+def _discount(discount: Any) -> float:
+    gamma = _checks.real_number("discount", discount)
+    if gamma == 1.0:
+        raise InputError(
+            "discount is 1: without discounting the value of a policy may be infinite and every guarantee here "
+            "divides by 1 - discount; pass a discount below 1"
+        )
+    if not 0.0 <= gamma < 1.0:
+        raise InputError(f"discount is {gamma}; it must lie in [0, 1)")
+    return gamma
+
+
+def _support(support: Any, task: Task) -> Any:
+    if support is None:
+        return None
+    S, A = task.n_states, task.n_actions
+    if _checks.is_sparse(support):
+        allowed = _checks.csr("support", support, (S * A, S))
+        allowed.eliminate_zeros()
+        allowed.data[:] = 1.0
+        allowed = allowed.astype(bool)
+    else:
+        allowed = np.array(support)
+        _checks.check_shape("support", allowed.shape, (S, A, S))
+        if allowed.dtype != bool:
+            if not np.isin(allowed, (0, 1)).all():
+                raise InputError("support holds entries other than True and False (or 0 and 1)")
+            allowed = allowed.astype(bool)
+    empty = (_support_sizes(allowed) == 0) & (task.policy.ravel() > 0)
+    if empty.any():
+        raise InputError(
+            f"support at {task.place(int(np.argmax(empty)))} allows no successor; every pair the policy takes needs one"
+        )
+    return allowed
+
+
+def _support_sizes(support: Any) -> Any:
+    if _checks.is_sparse(support):
+        return np.diff(support.indptr)
+    return support.reshape(-1, support.shape[-1]).sum(axis=1)
+
+
+def _rewards(rewards: Any, task: Task) -> Any:
+    S, A = task.n_states, task.n_actions
+    if _checks.is_sparse(rewards):
+        table = _checks.csr("rewards", rewards, (S * A, S))
+        if task.support is not None:
+            return table
+        if S * A * S > DENSE_REWARD_LIMIT:
+            raise InputError(
+                f"rewards is sparse while any of {S} states may follow any pair; declare `support` "
+                "(successors without a stored reward would earn 0), or pass rewards as [S,A]"
+            )
+        return table.toarray().reshape(S, A, S)
+    array = np.asarray(rewards)
+    return _checks.real_array("rewards", rewards, (S, A, S) if array.ndim == 3 else (S, A))
+
+
+def _freeze(value: Any) -> None:
+    for array in (value.data, value.indices, value.indptr) if _checks.is_sparse(value) else (value,):
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
+
+
+def _rows_are_open(task: Task) -> bool:
+    return task.support is None and not task.rewards_on_successor
+
+
+def _listed_rows(task: Task) -> Rows:
+    """The rows of a dense kernel, or of the declared support."""
+    S = task.n_states
+    pair = np.flatnonzero(task.policy.ravel() > 0)
+    if task.support is None:
+        if len(pair) * S > 2_000_000_000:
+            width = np.zeros(len(pair), dtype=np.int64)  # too many to list; sparse kernels bring their own
+            successor = np.zeros(0, dtype=np.int32)
+        else:
+            width = np.full(len(pair), S, dtype=np.int64)
+            successor = np.tile(np.arange(S, dtype=np.int32), len(pair))
+    elif _checks.is_sparse(task.support):
+        width = np.diff(task.support.indptr)[pair].astype(np.int64)
+        successor = task.support[pair].indices.astype(np.int32)
+    else:
+        allowed = task.support.reshape(-1, S)[pair]
+        width = allowed.sum(axis=1).astype(np.int64)
+        successor = np.nonzero(allowed)[1].astype(np.int32)
+    return _rows(task, pair, width, successor)
+
+
+def _rows_of_pattern(task: Task, kernel: Kernel) -> Rows:
+    """The rows of a sparse kernel whose task declares no support: its stored entries."""
+    pair = np.flatnonzero(task.policy.ravel() > 0)
+    chosen = kernel[pair]
+    return _rows(task, pair, np.diff(chosen.indptr).astype(np.int64), chosen.indices.astype(np.int32))
+
+
+def _rows(task: Task, pair: Any, width: Any, successor: Any) -> Rows:
+    rows = Rows(
+        pair=pair.astype(np.int64),
+        state=(pair // task.n_actions).astype(np.int64),
+        prob=task.policy.ravel()[pair],
+        reward=np.zeros(len(pair)),
+        start=np.concatenate([[0], np.cumsum(width)]).astype(np.int64),
+        successor=successor,
+        gain=np.zeros(0),
+    )
+    if not task.rewards_on_successor:
+        return rows._replace(reward=task.rewards.ravel()[pair].copy())
+    return rows._replace(gain=rows.pick(task.rewards, task.n_states))
+
+
+def _label(index: int, labels: Sequence[Hashable] | None) -> str:
+    return str(index) if labels is None else f"{index} {labels[index]!r}"
