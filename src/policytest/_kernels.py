@@ -410,14 +410,8 @@ def row_losses(start: Any, N: Any, n: Any, q: Any) -> Any:
 
 
 @compiled
-def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, q: Any) -> Any:
-    """Row problem: q = argmin over the simplex of lam gap.q - sum_x N_x log q_x, where min gap = 0.
-
-    q_x = N_x/(z + lam gap_x) with z >= 0 such that the row sums to 1. If at z = 0 the seen
-    successors sum to less than 1, the cheapest successor is unseen and takes the rest.
-    Newton on 1/f(z) = 1, f(z) = sum N/(z + lam gap): 1/f is concave, so from a lower bound
-    of the root the iterates increase to it. Returns height = gap.q and slope = -d height/d lam.
-    """
+def _root_bound(N: Any, n: float, gap: Any, lam: float, first: int, last: int) -> float:
+    """A lower bound of the row's root z: from single entries, N_x <= z + lam gap_x, and from Jensen's inequality."""
     mean = 0.0
     z = 0.0
     for e in range(first, last):
@@ -425,73 +419,96 @@ def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, q: 
             cost = lam * gap[e]
             mean += N[e] * cost
             z = max(z, N[e] - cost)
-    z = max(z, n - mean / n)
-    if z <= 0.0:
-        seen = 0.0
-        for e in range(first, last):
-            if N[e] > 0.0:
-                seen += N[e] / (lam * gap[e])
-        if seen <= 1.0:
-            rest = 1.0 - seen
-            for e in range(first, last):
-                if N[e] > 0.0:
-                    q[e] = N[e] / (lam * gap[e])
-                elif gap[e] == 0.0:
-                    q[e] = rest
-                    rest = 0.0
-                else:
-                    q[e] = 0.0
-            return n / lam, n / (lam * lam)
-        z = 0.0
+    return max(z, n - mean / n)
+
+
+@compiled
+def _give_rest_to_unseen(N: Any, gap: Any, lam: float, first: int, last: int, q: Any) -> bool:
+    """The row's solution at z = 0, if the cheapest successor is unseen and the seen ones sum to at most 1 there."""
+    seen = 0.0
+    for e in range(first, last):
+        if N[e] > 0.0:
+            seen += N[e] / (lam * gap[e])
+    if not seen <= 1.0:
+        return False
+    rest = 1.0 - seen
+    for e in range(first, last):
+        q[e] = 0.0
+        if N[e] > 0.0:
+            q[e] = N[e] / (lam * gap[e])
+        elif gap[e] == 0.0:
+            q[e] = rest
+            rest = 0.0
+    return True
+
+
+@compiled
+def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, guess: float, q: Any) -> Any:
+    """Row problem: q = argmin over the simplex of lam gap.q - sum_x N_x log q_x, where min gap = 0.
+
+    q_x = N_x/(z + lam gap_x) with z >= 0 such that the row sums to 1; if the seen successors sum to less than 1
+    at z = 0, the cheapest successor is unseen and takes the rest. Newton on 1/f(z) = 1 with
+    f(z) = sum N/(z + lam gap): 1/f is concave, so from the left of the root the iterates increase to it, and from
+    a guess to its right the first step lands left. Returns height = gap.q, slope = -d height/d lam, z and dz/d lam.
+    """
+    z = guess
+    if not z > 0.0:
+        z = _root_bound(N, n, gap, lam, first, last)
+        if z <= 0.0 and _give_rest_to_unseen(N, gap, lam, first, last, q):
+            return n / lam, n / (lam * lam), 0.0, 0.0
     for _ in range(100):
         f = 0.0
-        minus_slope = 0.0
+        height = 0.0
+        curvature = 0.0
+        tilted = 0.0
+        second = 0.0
         for e in range(first, last):
             if N[e] > 0.0:
                 inverse = 1.0 / (z + lam * gap[e])
                 share = N[e] * inverse
+                weight = share * inverse
+                q[e] = share
                 f += share
-                minus_slope += share * inverse
-        step = (f - 1.0) * f / minus_slope
-        z += step
-        if step <= 1e-9 * z:  # quadratic: the next step would be below rounding
+                height += share * gap[e]
+                curvature += weight
+                tilted += weight * gap[e]
+                second += weight * gap[e] * gap[e]
+            else:
+                q[e] = 0.0
+        if abs(f - 1.0) <= 1e-8:  # the row is rescaled below: what is left is of second order
             break
-    f = 0.0
-    first_moment = 0.0
-    curvature = 0.0
-    tilted = 0.0
-    second = 0.0
-    for e in range(first, last):
-        if N[e] > 0.0:
-            inverse = 1.0 / (z + lam * gap[e])
-            share = N[e] * inverse
-            q[e] = share
-            f += share
-            first_moment += share * gap[e]
-            weight = share * inverse
-            curvature += weight
-            tilted += weight * gap[e]
-            second += weight * gap[e] * gap[e]
-        else:
-            q[e] = 0.0
+        z += (f - 1.0) * f / curvature
+        if not z > 0.0:
+            z = _root_bound(N, n, gap, lam, first, last)
+            if z <= 0.0 and _give_rest_to_unseen(N, gap, lam, first, last, q):
+                return n / lam, n / (lam * lam), 0.0, 0.0
     scale = 1.0 / f
     for e in range(first, last):
         q[e] *= scale
-    return first_moment * scale, max(second - tilted * tilted / curvature, 0.0)
+    mean = tilted / curvature
+    return height * scale, max(second - tilted * mean, 0.0), z + (f - 1.0) * f / curvature, -mean
 
 
 @compiled
-def _tilt(start: Any, N: Any, n: Any, gap: Any, lam: float, q: Any) -> Any:
-    """The row problem in every row; a row without weight goes to its cheapest successor. Sums of height and slope."""
+def _tilt(start: Any, N: Any, n: Any, gap: Any, lam: float, q: Any, memory: Any) -> Any:
+    """The row problem in every row; a row without weight goes to its cheapest successor. Sums of height and slope.
+
+    `memory` [K+1,2] keeps each row's root and its derivative at the last multiplier (in its last row), as a guess.
+    """
     height = 0.0
     slope = 0.0
+    moved = lam - memory[len(n), 0]
+    memory[len(n), 0] = lam
     for k in range(len(n)):
         first = start[k]
         last = start[k + 1]
         if n[k] > 0.0:
-            row_height, row_slope = _tilt_row(N, n[k], gap, lam, first, last, q)
+            guess = memory[k, 0] + moved * memory[k, 1]
+            row_height, row_slope, z, rate = _tilt_row(N, n[k], gap, lam, first, last, guess, q)
             height += row_height
             slope += row_slope
+            memory[k, 0] = z
+            memory[k, 1] = rate
         else:
             free = True
             for e in range(first, last):
@@ -506,7 +523,7 @@ def _tilt(start: Any, N: Any, n: Any, gap: Any, lam: float, q: Any) -> Any:
 def tilt(start: Any, N: Any, n: Any, gap: Any, lam: float) -> Any:
     """The minimiser of lam gap.q + loss(q), row by row, and its height gap.q."""
     q = np.empty(len(N))
-    height, _ = _tilt(start, N, n, gap, lam, q)
+    height, _ = _tilt(start, N, n, gap, lam, q, np.zeros((len(n) + 1, 2)))
     return q, height
 
 
@@ -514,10 +531,9 @@ def tilt(start: Any, N: Any, n: Any, gap: Any, lam: float) -> Any:
 def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap: Any) -> Any:
     """gap = g - min over its row, g = sign d(s) pi(a|s) (r(s,a,x) + gamma V(x)), the gradient of sign * value.
 
-    A reward on (s,a) is constant in its row and drops out. Returns gap.q and the sum of the row minima.
+    A reward on (s,a) is constant in its row and drops out. Returns the height gap.q.
     """
     height = 0.0
-    floor = 0.0
     for k in range(len(rows.state)):
         weight = sign * rows.prob[k] * d[rows.state[k]]
         lowest = np.inf
@@ -527,18 +543,17 @@ def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap:
                 worth += rows.gain[e]
             gap[e] = weight * worth
             lowest = min(lowest, gap[e])
-        floor += lowest
         for e in range(rows.start[k], rows.start[k + 1]):
             gap[e] -= lowest
             height += gap[e] * q[e]
-    return height, floor
+    return height
 
 
 # ---------------------------------------------------------------- conditional gradient (ProjectionFree)
 
 
 @compiled
-def _tilt_to_height(start: Any, N: Any, n: Any, gap: Any, want: float, slack: float, lam: float, q: Any) -> float:
+def _tilt_to_height(start: Any, N: Any, n: Any, gap: Any, want: float, slack: float, lam: float, q: Any, memory: Any) -> float:
     """The multiplier at which the tilted rows have gap.q = want (decreasing in lam).
 
     Newton on 1/height: height is about a - b lam for small and c/lam for large lam, and its inverse is
@@ -547,7 +562,7 @@ def _tilt_to_height(start: Any, N: Any, n: Any, gap: Any, want: float, slack: fl
     low = 0.0
     high = np.inf
     for _ in range(100):
-        height, slope = _tilt(start, N, n, gap, lam, q)
+        height, slope = _tilt(start, N, n, gap, lam, q, memory)
         if abs(height - want) <= slack:
             break
         if height > want:
@@ -574,7 +589,7 @@ def _tilt_to_height(start: Any, N: Any, n: Any, gap: Any, want: float, slack: fl
 
 
 @compiled
-def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: float, q: Any) -> float:
+def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: float, q: Any, memory: Any) -> float:
     """The multiplier at which the tilted rows use the whole budget: loss(q) = budget (increasing in lam).
 
     Newton in log lam on log loss, which is linear with slope 2 for small lam. Approached from below,
@@ -583,7 +598,7 @@ def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: floa
     low = 0.0
     high = np.inf
     if lam <= 0.0:
-        height, slope = _tilt(start, N, n, gap, 0.0, q)
+        height, slope = _tilt(start, N, n, gap, 0.0, q, memory)
         lam = np.sqrt(2.0 * budget / max(slope, TINY))
         lam = min(max(lam, TINY), 1e100)
     best = 0.0
@@ -591,7 +606,7 @@ def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: floa
     for e in range(len(gap)):
         largest = max(largest, gap[e])
     for _ in range(200):
-        height, slope = _tilt(start, N, n, gap, lam, q)
+        height, slope = _tilt(start, N, n, gap, lam, q, memory)
         loss = _loss(start, N, n, q)
         if budget * (1.0 - 1e-12) <= loss <= budget:
             return lam
@@ -616,7 +631,7 @@ def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: floa
         if abs(proposal - lam) <= 4e-16 * lam or proposal > 1e280 or proposal < 1e-280:
             break
         lam = proposal
-    _tilt(start, N, n, gap, best, q)
+    _tilt(start, N, n, gap, best, q, memory)
     return best
 
 
@@ -679,6 +694,7 @@ def nearest(
     gap = np.empty(E)
     target = np.empty(E)
     trial = np.empty(E)
+    memory = np.zeros((len(n) + 1, 2))
     error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
     violation = sign * (_dot(rho, V) - threshold)
     loss = _loss(rows.start, N, n, q)
@@ -686,56 +702,58 @@ def nearest(
         return LINEAR_SOLVE_FAILED, loss, _dot(rho, V), lam, 0
     if violation <= 0.0 and loss == 0.0:
         return CONVERGED, 0.0, _dot(rho, V), 0.0, 0
-    aim = threshold  # moved past the threshold by a rounding error where needed, so that the result is feasible
+    scale = _largest(V)
+    margin = max(2e-14, error) * scale  # aim this far past the threshold, so that the result is feasible
     mu = 0.0
     status = ITERATION_LIMIT
     iteration = 0
     while iteration < limit:
         iteration += 1
-        violation = sign * (_dot(rho, V) - aim)
-        height, _ = _gradient(rows, gamma, sign, V, d, q, gap)
+        violation = sign * (_dot(rho, V) - threshold) + margin
+        height = _gradient(rows, gamma, sign, V, d, q, gap)
         want = height - violation
         if want > 0.0:
-            slack = max(1e-3 * abs(violation), 1e-14 * height)
+            slack = max(1e-2 * abs(violation), 0.25 * margin)
             if lam <= 0.0:
-                start_height, slope = _tilt(rows.start, N, n, gap, 0.0, target)
+                start_height, slope = _tilt(rows.start, N, n, gap, 0.0, target, memory)
                 lam = max((start_height - want) / max(slope, TINY), TINY)
-            lam = _tilt_to_height(rows.start, N, n, gap, want, min(slack, 0.5 * want), lam, target)
+            lam = _tilt_to_height(rows.start, N, n, gap, want, min(slack, 0.5 * want), lam, target, memory)
         else:  # the linear model cannot reach the threshold: push hard instead
             lam = max(10.0 * lam, 1.0 / max(height, TINY))
-            _tilt(rows.start, N, n, gap, lam, target)
-        loss_target = _loss(rows.start, N, n, target)
+            _tilt(rows.start, N, n, gap, lam, target, memory)
         if mu < 1.1 * lam:
             mu = 2.0 * lam
         merit = loss + mu * max(violation, 0.0)
-        predicted = merit - loss_target
-        if abs(violation) * lam <= tolerance * loss and predicted <= tolerance * loss:
-            if sign * (_dot(rho, V) - threshold) <= 0.0:
-                status = CONVERGED
-                break
-            aim -= sign * 2.0 * (abs(violation) + 1e-15 * _largest(V))
+        target_loss = _loss(rows.start, N, n, target)
+        predicted = merit - target_loss
+        optimal = predicted <= tolerance * merit and abs(violation) * lam <= max(tolerance * loss, lam * margin)
+        if optimal and violation <= margin:
+            status = CONVERGED
+            break
         step = 1.0
         accepted = False
-        for _ in range(40):
+        while step > 1e-10:
             _mix(q, step, target, trial)
             error = _solve_both(rows, trial, gamma, rho, V, d)
             if not error <= ACCEPTED_ERROR:
-                status = LINEAR_SOLVE_FAILED
                 break
-            trial_violation = sign * (_dot(rho, V) - aim)
-            trial_loss = _loss(rows.start, N, n, trial)
+            trial_violation = sign * (_dot(rho, V) - threshold) + margin
+            trial_loss = target_loss if step == 1.0 else _loss(rows.start, N, n, trial)
             trial_merit = trial_loss + mu * max(trial_violation, 0.0)
-            if trial_merit <= merit - 1e-4 * step * predicted + 4e-16 * merit:
+            rounding = 1e-14 * merit + 4e-15 * mu * scale
+            if trial_merit <= merit - 1e-4 * step * predicted + rounding:
                 accepted = True
                 break
             step *= 0.5
-        if not accepted:
-            if status == ITERATION_LIMIT:
-                status = STALLED
-            _solve_both(rows, q, gamma, rho, V, d)
-            break
-        _copy(trial, q)
-        loss = trial_loss
+        if accepted:
+            _copy(trial, q)
+            loss = trial_loss
+            if optimal:
+                margin *= 4.0
+            continue
+        status = STALLED if error <= ACCEPTED_ERROR else LINEAR_SOLVE_FAILED
+        _solve_both(rows, q, gamma, rho, V, d)
+        break
     return status, loss, _dot(rho, V), lam, iteration
 
 
@@ -757,6 +775,7 @@ def extreme(
     gap = np.empty(E)
     target = np.empty(E)
     trial = np.empty(E)
+    memory = np.zeros((len(n) + 1, 2))
     error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
     status = ITERATION_LIMIT
     iteration = 0
@@ -766,30 +785,257 @@ def extreme(
     while iteration < limit:
         iteration += 1
         value = _dot(rho, V)
-        height, _ = _gradient(rows, gamma, sign, V, d, q, gap)
-        lam = _tilt_to_loss(rows.start, N, n, gap, budget, lam, target)
-        decrease = 0.0
-        for e in range(E):
-            decrease += gap[e] * (q[e] - target[e])
-        if decrease <= tolerance * (height + _largest(V) * 1e-3):
+        height = _gradient(rows, gamma, sign, V, d, q, gap)
+        lam = _tilt_to_loss(rows.start, N, n, gap, budget, lam, target, memory)
+        decrease = height - _dot(gap, target)
+        if decrease <= max(tolerance * height, 4e-15 * _largest(V)):
             status = CONVERGED
             break
         step = 1.0
         accepted = False
-        for _ in range(40):
+        while step > 1e-10:
             _mix(q, step, target, trial)
             error = _solve_both(rows, trial, gamma, rho, V, d)
             if not error <= ACCEPTED_ERROR:
-                status = LINEAR_SOLVE_FAILED
                 break
             if sign * (_dot(rho, V) - value) <= -1e-4 * step * decrease:
                 accepted = True
                 break
             step *= 0.5
-        if not accepted:
-            if status == ITERATION_LIMIT:
-                status = STALLED
-            _solve_both(rows, q, gamma, rho, V, d)
-            break
-        _copy(trial, q)
+        if accepted:
+            _copy(trial, q)
+            continue
+        status = STALLED if error <= ACCEPTED_ERROR else LINEAR_SOLVE_FAILED
+        _solve_both(rows, q, gamma, rho, V, d)
+        break
     return status, _loss(rows.start, N, n, q), _dot(rho, V), lam, iteration
+
+
+# ---------------------------------------------------------------- product boxes and Euclidean projection
+
+
+@entry
+def robust_box(rows: Any, gamma: float, rho: Any, p: Any, budget: Any, sign: float, limit: int) -> Any:
+    """Robust policy iteration on the product box {q : KL(p_k, q_k) <= budget_k for every row k}.
+
+    Minimises sign * value exactly: rows are solved against the current values, then the values of the new
+    kernel are computed, until nothing improves. Returns (converged, q, value, slope) with slope[k] the
+    derivative of sign * value by budget_k, -d(s) pi(a|s)/lam_k (minus infinity at budget 0).
+    """
+    K = len(rows.state)
+    S = len(rho)
+    E = len(p)
+    V = np.zeros(S)
+    d = rho.copy()
+    ones = np.ones(S)
+    gap = np.empty(E)
+    one = np.ones(1)
+    q = p.copy()
+    lam = np.zeros(K)
+    converged = False
+    error = _solve_both(rows, q, gamma, rho, V, d)
+    for _ in range(limit):
+        value = _dot(rho, V)
+        _gradient(rows, gamma, sign, V, ones, q, gap)
+        for k in range(K):
+            first = rows.start[k]
+            last = rows.start[k + 1]
+            if budget[k] <= 0.0:
+                for e in range(first, last):
+                    q[e] = p[e]
+            else:
+                local = np.array([0, last - first])
+                scaled = gap[first:last] / rows.prob[k]
+                memory = np.zeros((2, 2))
+                lam[k] = _tilt_to_loss(local, p[first:last], one, scaled, budget[k], lam[k], q[first:last], memory)
+        error = max(error, _solve_both(rows, q, gamma, rho, V, d))
+        if sign * (_dot(rho, V) - value) > -1e-15 * _largest(V):
+            converged = error <= ACCEPTED_ERROR
+            break
+    slope = np.empty(K)
+    for k in range(K):
+        slope[k] = -d[rows.state[k]] * rows.prob[k] / lam[k] if lam[k] > 0.0 else -np.inf
+    return converged, q, _dot(rho, V), slope
+
+
+@compiled
+def _project_simplex_smooth(x: Any, p: Any, mu: float, q: Any) -> float:
+    """q = argmin over the simplex of |q - x|^2/2 - mu sum p log q, and its multiplier y.
+
+    q = ((x-y) + sqrt((x-y)^2 + 4 mu p))/2, max(x-y, 0) where p = 0. The sum is convex and decreasing in y:
+    Newton from the left of the root increases to it.
+    """
+    m = len(x)
+    y = -np.inf
+    for i in range(m):  # one entry alone would already sum to 1 here: q_i(y) = 1 at y = x_i - 1 + mu p_i
+        y = max(y, x[i] - 1.0 + mu * p[i])
+    for _ in range(200):
+        total = 0.0
+        slope = 0.0
+        for i in range(m):
+            u = x[i] - y
+            if mu * p[i] > 0.0:
+                root = np.sqrt(u * u + 4.0 * mu * p[i])
+                q[i] = 0.5 * (u + root) if u >= 0.0 else 2.0 * mu * p[i] / (root - u)
+                slope += q[i] / root
+            elif u > 0.0:
+                q[i] = u
+                slope += 1.0
+            else:
+                q[i] = 0.0
+            total += q[i]
+        step = (total - 1.0) / slope
+        if not step > 4e-16 * (1.0 + abs(y)):
+            break
+        y += step
+    return y
+
+
+@compiled
+def _project_row(x: Any, p: Any, b: float, q: Any) -> None:
+    """Euclidean projection of x onto {q in the simplex : KL(p, q) <= b}.
+
+    Two multipliers: y for the sum (inner, Newton) and mu for the KL (outer). KL is about c/mu^2 for large mu,
+    so Newton runs on KL^(-1/2), inside a bracket; the end with KL <= b is returned.
+    """
+    m = len(x)
+    one = 1.0
+    if b <= 0.0:
+        _copy(p, q)
+        return
+    y = _project_simplex_smooth(x, p, 0.0, q)
+    if _row_loss(p, one, q, 0, m) <= b:
+        return
+    low = 0.0
+    high = np.inf
+    mu = 1e-3 + abs(y)
+    for _ in range(200):
+        y = _project_simplex_smooth(x, p, mu, q)
+        loss = _row_loss(p, one, q, 0, m)
+        if loss <= b:
+            high = mu
+            if loss >= b * (1.0 - 1e-13):
+                break
+        else:
+            low = mu
+        by_sum = 0.0
+        by_mu = 0.0
+        for i in range(m):
+            root = abs(2.0 * q[i] - (x[i] - y)) + TINY
+            by_sum += q[i] / root
+            by_mu += p[i] / root
+        rate = 0.0
+        for i in range(m):
+            if p[i] > 0.0:
+                root = 2.0 * q[i] - (x[i] - y)
+                rate -= p[i] / q[i] * (p[i] - q[i] * by_mu / by_sum) / root
+        aim = b * (1.0 - 5e-14)
+        proposal = np.inf
+        if rate < 0.0 and loss > 0.0:
+            proposal = mu + 2.0 * loss * (np.sqrt(loss / aim) - 1.0) / (-rate)
+        if not low < proposal < high:
+            if high == np.inf:
+                proposal = 10.0 * mu
+            elif low == 0.0:
+                proposal = 0.1 * high
+            else:
+                proposal = np.sqrt(low) * np.sqrt(high)
+        if abs(proposal - mu) <= 4e-16 * mu:
+            break
+        mu = proposal
+    if _row_loss(p, one, q, 0, m) > b and high < np.inf:
+        _project_simplex_smooth(x, p, high, q)
+
+
+@entry
+def project_rows(start: Any, x: Any, p: Any, b: Any) -> Any:
+    """The block projection of every row onto its own KL ball."""
+    q = np.empty(len(x))
+    for k in range(len(b)):
+        _project_row(x[start[k] : start[k + 1]], p[start[k] : start[k + 1]], b[k], q[start[k] : start[k + 1]])
+    return q
+
+
+@compiled
+def _descend(
+    rows: Any, gamma: float, rho: Any, p: Any, b: Any, sign: float, L: float, steps: int, q: Any, V: Any, d: Any
+) -> None:
+    """Inner loop of Algorithm 2: `steps` projected gradient steps of length 1/L on the product box, from q.
+
+    Stops early only at an exact fixed point, where the remaining steps would change nothing.
+    """
+    moved_to = np.empty(len(q))
+    landed = np.empty(len(q))
+    for _ in range(steps):
+        _solve_both(rows, q, gamma, rho, V, d)
+        for k in range(len(rows.state)):
+            weight = sign * rows.prob[k] * d[rows.state[k]] / L
+            for e in range(rows.start[k], rows.start[k + 1]):
+                worth = rows.reward[k] + gamma * V[rows.successor[e]]
+                if len(rows.gain) > 0:
+                    worth += rows.gain[e]
+                moved_to[e] = q[e] - weight * worth
+        still = True
+        for k in range(len(rows.state)):
+            first = rows.start[k]
+            last = rows.start[k + 1]
+            _project_row(moved_to[first:last], p[first:last], b[k], landed[first:last])
+            for e in range(first, last):
+                still = still and landed[e] == q[e]
+        if still:
+            break
+        _copy(landed, q)
+    _solve_both(rows, q, gamma, rho, V, d)
+
+
+@entry
+def descend(rows: Any, gamma: float, rho: Any, p: Any, b: Any, sign: float, L: float, steps: int) -> Any:
+    """The inner loop of Algorithm 2 from q = p on one product box: the kernel reached and its value."""
+    V = np.zeros(len(rho))
+    d = rho.copy()
+    q = p.copy()
+    _descend(rows, gamma, rho, p, b, sign, L, steps, q, V, d)
+    return q, _dot(rho, V)
+
+
+@entry
+def search_budgets(
+    rows: Any, gamma: float, rho: Any, p: Any, omega: Any, sigma: float, h: float, sign: float, L: float, steps: int
+) -> Any:
+    """Algorithm 2's two loops: every budget vector b in h Z_+^K with omega.b <= sigma, and descent on its box.
+
+    Returns the best kernel, its value, its budget vector and the number of grid points.
+    """
+    K = len(omega)
+    V = np.zeros(len(rho))
+    d = rho.copy()
+    q = np.empty(len(p))
+    multiple = np.zeros(K, dtype=np.int64)
+    b = np.zeros(K)
+    best_b = b.copy()
+    best_q = p.copy()
+    best = np.inf
+    points = 0
+    spent = 0.0
+    while True:
+        points += 1
+        _copy(p, q)
+        _descend(rows, gamma, rho, p, b, sign, L, steps, q, V, d)
+        value = sign * _dot(rho, V)
+        if value < best:
+            best = value
+            _copy(q, best_q)
+            _copy(b, best_b)
+        k = 0
+        while k < K:
+            multiple[k] += 1
+            b[k] = h * multiple[k]
+            spent = _dot(omega, b)
+            if spent <= sigma:
+                break
+            multiple[k] = 0
+            b[k] = 0.0
+            k += 1
+        if k == K:
+            break
+    return best_q, sign * best, best_b, points
