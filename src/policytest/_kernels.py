@@ -595,6 +595,9 @@ def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: floa
     Newton in log lam on log loss, which is linear with slope 2 for small lam. Approached from below,
     so that q stays in the ball. Gives up growing once the height is negligible (the value has reached its limit).
     """
+    if budget <= 0.0:
+        _tilt(start, N, n, gap, 0.0, q, memory)
+        return 0.0
     low = 0.0
     high = np.inf
     if lam <= 0.0:

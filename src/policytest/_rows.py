@@ -107,6 +107,12 @@ class Rows(NamedTuple):
         start = self.start + np.concatenate([[0], np.cumsum(~has)])
         return self._replace(start=start, successor=successor), place[: self.count]
 
+    def spread(self, entries: FloatArray, places: IntArray) -> FloatArray:
+        """[E] the old entries at their places after `widen`, 0 at the new ones."""
+        wide = np.zeros(self.count)
+        wide[places] = entries
+        return wide
+
 
 def row_totals(kernel: Kernel, pair: IntArray, n_states: int) -> FloatArray:
     """[K] the sum of each of these rows of a kernel."""

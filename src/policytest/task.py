@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,11 @@ class Task:
         listed = self._rows.gain if self.rewards_on_successor else self._rows.reward
         return float(listed.min()), float(listed.max())
 
+    @cached_property
+    def _value_range(self) -> tuple[float, float]:
+        low, high = (float(self.initial @ extreme_state_values(self, sense)) for sense in ("min", "max"))
+        return low, high
+
     def place(self, pair: int, successor: int | None = None) -> str:
         """A state-action pair (and successor) in words, with names where the task has them."""
         s, a = divmod(int(pair), self.n_actions)
@@ -186,9 +192,7 @@ def value_range(task: Task) -> tuple[float, float]:
 
     Paper: eq:maxmin V.
     """
-    return float(task.initial @ extreme_state_values(task, "min")), float(
-        task.initial @ extreme_state_values(task, "max")
-    )
+    return task._value_range
 
 
 def extreme_state_values(task: Task, sense: str) -> FloatArray:

@@ -1,0 +1,69 @@
+"""The worst case over a KL ball, and the nearest kernel on the other side of a threshold (sections 5 and 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from policytest import _checks
+from policytest._checks import InputError
+from policytest.kl import KLBall
+from policytest.task import Task, value_range
+from policytest.worst_case.bracket import Bracket, Status
+from policytest.worst_case.problem import Extreme, Nearest, Problem, Solver, lay_out
+from policytest.worst_case.projection_free import ProjectionFree
+
+__all__ = ["Bracket", "Solver", "Status", "extreme_value", "nearest_kernel"]
+
+
+def extreme_value(
+    task: Task, ball: KLBall, sense: str = "min", solver: Solver | None = None, warm: Bracket | None = None
+) -> Bracket:
+    """The smallest ("min") or largest ("max") value of the policy over a KL ball of kernels, as a bracket.
+
+    Paper: `opt:no sp`.
+
+    ``warm``, the result of a similar problem, gives a local solver its starting point.
+    """
+    if sense not in ("min", "max"):
+        raise InputError(f'sense is {sense!r}; pass "min" or "max"')
+    laid = lay_out(task, ball.centre, ball.weights)
+    sign = 1.0 if sense == "min" else -1.0
+    problem = Extreme(task, laid.centre, laid.rows, laid.p, laid.n, laid.is_open, sign, radius=ball.radius)
+    if ball.radius == 0 and (laid.n > 0).all():
+        value = laid.value(laid.p)
+        return Bracket(value, value, laid.centre, np.inf, Status.IMMEDIATE, certified=True)
+    return (solver or ProjectionFree()).extreme(problem, warm)
+
+
+def nearest_kernel(
+    task: Task, centre: Any, weights: Any, threshold: float, solver: Solver | None = None, warm: Bracket | None = None
+) -> Bracket:
+    """The least sum_sa weights[s,a] KL(centre_sa, q_sa) at which the value reaches the threshold, as a bracket.
+
+    If the centre's value is above the threshold, kernels q with V_q <= threshold are searched; if below, those with
+    V_q >= threshold; at equality the distance is 0. Where no kernel of finite divergence reaches the threshold both
+    ends are infinite and the kernel is None.
+
+    Paper: `opt:nc up`.
+
+    ``warm``, the result of a similar problem, gives a local solver its starting point.
+    """
+    threshold = _checks.real_number("threshold", threshold)
+    laid = lay_out(task, centre, weights)
+    value = laid.value(laid.p)
+    if value == threshold:
+        return Bracket(0.0, 0.0, laid.centre, np.inf, Status.IMMEDIATE, certified=True)
+    sign = 1.0 if value > threshold else -1.0
+    if not _reachable(laid, threshold, sign):
+        return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
+    problem = Nearest(task, laid.centre, laid.rows, laid.p, laid.n, laid.is_open, sign, threshold=threshold)
+    return (solver or ProjectionFree()).nearest(problem, warm)
+
+
+def _reachable(problem: Problem, threshold: float, sign: float) -> bool:
+    """Whether some kernel lies strictly beyond the threshold, or free rows may bring one to it."""
+    low, high = value_range(problem.task)
+    end = low if sign > 0 else high
+    return sign * (threshold - end) > 0 or bool((problem.n == 0).any() and threshold == end)

@@ -1,0 +1,179 @@
+r"""Algorithm 2 as printed: projected gradient descent on every product box of a budget grid.
+
+For a radius sigma and weights omega the KL ball is the union of the boxes Q(b), sum omega_sa b_sa <= sigma. The outer
+loop visits every b on a grid of mesh h; the inner loop takes M projected gradient steps of length 1/L from the centre
+in the reversed MDP. The printed constants, with r_max, V_p taken after the shift r - (1-gamma) R of the reward,
+
+    L = 2 (gamma S + 1) r_max / (1-gamma)^3,
+    h = zeta^2 (1-gamma)^4 / (18 S^2 A^2 V_p^2 r_max^2),
+    M = ceil( 384 (gamma S + 1) S A r_max |V_p| max 1/(rho pi)^2 / ((1-gamma)^5 zeta) ),
+
+give Theorem `thm:proj_pg_rate`: the best product V_p V_q found exceeds the optimum by at most zeta. In units of value
+that is zeta/|V_p|, which is how the bracket below is stated. (In those units V_p cancels from h and M, as it should.)
+
+Its guarantee is real and its constants are far out of reach: on the paper's smallest instance with zeta = 0.1 the
+grid has about 1e23 points. A grid above ``max_grid`` is refused, with its size. It is here as the reference that
+the fast solvers are compared with on instances small enough for it.
+
+Departures: "S^2 A^2" and "S A" count the pairs with pi > 0 (the others do not matter); the projection is exact to
+rounding; if V_p = R the printed algorithm returns 0, and so the bracket proves nothing. The distance (NC) is bracketed by
+bisection on sigma, through the bijection of Proposition `prop:bijection in main`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from policytest import _kernels
+from policytest._checks import InputError
+from policytest.task import Task, value_range
+from policytest.worst_case.bracket import Bracket, Status
+from policytest.worst_case.problem import Extreme, Nearest, Problem
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants of Algorithm 2: smoothness L, mesh h, steps M, in the paper's letters."""
+
+    L: float
+    h: float
+    M: float
+
+    def grid_size(self, omega: Any, sigma: float) -> float:
+        """About how many budget vectors the grid holds: the volume (sigma/h)^K / (K! prod omega), at least 1."""
+        K = len(omega)
+        log_size = K * math.log(sigma / self.h) - math.lgamma(K + 1) - float(np.log(omega).sum())
+        return max(1.0, math.exp(min(log_size, 700.0)))
+
+
+def printed_constants(task: Task, value: float, zeta: float, threshold: float = 0.0) -> Constants:
+    """L, h and M by the formulas of Algorithm 2, for a centre of this value. Paper: `alg:constrained_pg`.
+
+    M is infinite where min rho(s) pi(a|s) = 0: the theorem's rate then says nothing.
+    """
+    gamma, S, pairs = task.discount, task.n_states, int((task.policy > 0).sum())
+    shift = (1 - gamma) * threshold
+    low, high = task.reward_bounds
+    r_max = max(abs(low - shift), abs(high - shift))
+    start = float((task.initial[:, None] * task.policy)[task.policy > 0].min())
+    distance = abs(value - threshold)
+    smooth = (gamma * S + 1) * r_max
+    L = 2 * smooth / (1 - gamma) ** 3
+    h = zeta**2 * (1 - gamma) ** 4 / (18 * pairs**2 * distance**2 * r_max**2)
+    rate = 384 * smooth * pairs * distance / ((1 - gamma) ** 5 * zeta)
+    M = math.ceil(rate / start**2) if start > 0 and rate / start**2 < 1e18 else math.inf
+    return Constants(L, h, M)
+
+
+@dataclass(frozen=True)
+class NestedPGD:
+    """Nested projected gradient descent, faithful to Algorithm 2. Paper: `alg:constrained_pg`, `thm:proj_pg_rate`.
+
+    Parameters
+    ----------
+    zeta
+        Tolerance in the paper's product units: the bracket of an extreme value has width zeta/|V_p - R|.
+    threshold
+        R of the product units when an extreme value is asked for (a nearest-kernel call brings its own).
+    smoothness, mesh, steps
+        L, h and M; None takes the printed formula. Values weaker than the printed ones forfeit the proof.
+    max_grid
+        The largest grid that is attempted.
+    bisections
+        Halvings of the radius when a distance is bracketed.
+    """
+
+    zeta: float = 0.1
+    threshold: float = 0.0
+    smoothness: float | None = None
+    mesh: float | None = None
+    steps: int | None = None
+    max_grid: int = 1_000_000
+    bisections: int = 12
+
+    def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
+        """Theorem 2's bracket of the extreme value: [best - zeta/|V_p - R|, best] for "min"."""
+        low, high = value_range(problem.task)
+        centre = problem.value(problem.p)
+        if centre == self.threshold:
+            ends = (low, centre) if problem.sign > 0 else (centre, high)
+            return Bracket(*ends, problem.centre, np.nan, Status.NOT_REACHED, certified=False)
+        constants, proved = self._constants(problem, centre)
+        entries, best, _, points = self._search(problem, constants, problem.radius)
+        width = self.zeta / abs(centre - self.threshold)
+        if problem.sign > 0:
+            ends = (max(low, best - width) if proved else low, best)
+        else:
+            ends = (best, min(high, best + width) if proved else high)
+        status = Status.PROVED if proved else Status.HEURISTIC
+        return Bracket(*ends, problem.kernel(entries), np.nan, status, certified=proved, iterations=points)
+
+    def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
+        """Bisection on the radius: the largest one proved too small, the smallest one proved large enough."""
+        solver = replace(self, threshold=problem.threshold)
+        constants, proved = solver._constants(problem, problem.value(problem.p))
+        width = self.zeta / abs(problem.value(problem.p) - problem.threshold)
+        sign, goal = problem.sign, problem.threshold
+        reached, unreached = np.inf, 0.0
+        found = None
+        sigma, points = float(problem.n.min()), 0
+        for _ in range(2 * self.bisections):
+            entries, best, _, visited = solver._search(problem, constants, sigma)
+            points += visited
+            if sign * (best - goal) <= 0:
+                reached, found = min(problem.loss(entries), sigma), entries
+            elif proved and sign * (best - goal) > width:
+                unreached = sigma
+            else:  # between the two: the tolerance cannot tell
+                break
+            sigma = 2 * sigma if reached == np.inf else 0.5 * (reached + unreached)
+            if reached < np.inf and reached - unreached <= 2.0**-self.bisections * reached:
+                break
+        if found is None:
+            return Bracket(unreached, np.inf, None, np.nan, Status.NOT_REACHED, certified=False, iterations=points)
+        certified = proved and unreached > 0
+        status = Status.PROVED if certified else Status.HEURISTIC
+        return Bracket(unreached, reached, problem.kernel(found), np.nan, status, certified, iterations=points)
+
+    def _constants(self, problem: Problem, centre: float) -> tuple[Constants, bool]:
+        """The constants in use, and whether they are at least as strong as the printed ones."""
+        printed = printed_constants(problem.task, centre, self.zeta, self.threshold)
+        used = Constants(
+            printed.L if self.smoothness is None else self.smoothness,
+            printed.h if self.mesh is None else self.mesh,
+            printed.M if self.steps is None else self.steps,
+        )
+        if used.M == math.inf:
+            raise InputError(
+                "Algorithm 2's number of steps is infinite (or above 1e18) here: it divides by the smallest "
+                "rho(s) pi(a|s), squared; pass steps=..., without a guarantee, or use another solver"
+            )
+        return used, used.L >= printed.L and used.h <= printed.h and used.M >= printed.M
+
+    def _search(self, problem: Problem, constants: Constants, sigma: float) -> Any:
+        if problem.is_open:
+            raise InputError("centre is sparse while any state may follow any pair; declare the task's support")
+        known = np.diff(problem.rows.start) == 1
+        if (problem.n[~known] <= 0).any():
+            pair = problem.rows.pair[int(np.argmax((problem.n <= 0) & ~known))]
+            raise InputError(
+                f"weights at {problem.task.place(pair)} is 0; Algorithm 2 needs a positive weight on every pair the "
+                "policy takes (Assumption 2), or its budget grid is infinite; use another solver"
+            )
+        omega = np.where(known, 1.0 + 2.0 * sigma / constants.h, problem.n)  # a known row gets budget 0 only
+        size = constants.grid_size(omega[~known], sigma) if sigma > 0 and not known.all() else 1.0
+        if size > self.max_grid:
+            raise InputError(
+                f"Algorithm 2's budget grid has about {size:.1e} points (mesh h = {constants.h:.3g}, radius "
+                f"{sigma:.3g}, {int((~known).sum())} pairs), above max_grid = {self.max_grid}; raise zeta or max_grid, "
+                "pass a larger mesh (without a guarantee), or use another solver"
+            )
+        task = problem.task
+        return _kernels.search_budgets(
+            problem.rows, task.discount, task.initial, problem.p, omega, sigma, constants.h, problem.sign,
+            constants.L, int(constants.M),
+        )  # fmt: skip

@@ -1,0 +1,105 @@
+"""The two inverse problems of section 5.2, checked once and laid out row by row for the solvers.
+
+With loss(q) = sum_sa w_sa KL(p_sa, q_sa) over pairs with pi(a|s) > 0 and declared supports,
+
+    (NO)  extreme value:   min or max of V_q over loss(q) <= B,
+    (NC)  nearest kernel:  min of loss(q) over kernels q with V_q on the other side of R.
+
+The paper writes both with the product V_p V_q and threshold 0; here the value is compared with R directly, so
+that tolerances are in units of value. `sign` is +1 when the value is pushed down and -1 when it is pushed up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from policytest import _kernels
+from policytest._checks import FloatArray, Kernel
+from policytest._rows import Rows
+from policytest.kl import check_weights
+from policytest.task import Task
+from policytest.worst_case.bracket import Bracket
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A centre with weights, in the row layout: entries p [E], weights n [K], weighted centre N = n p [E]."""
+
+    task: Task
+    centre: Kernel
+    rows: Rows
+    p: FloatArray
+    n: FloatArray
+    is_open: bool
+    sign: float
+
+    @property
+    def N(self) -> FloatArray:  # noqa: N802
+        """[E] n_sa p(x|s,a): the weighted centre; counts, if the weights are numbers of samples."""
+        return self.p * np.repeat(self.n, np.diff(self.rows.start))
+
+    def value(self, entries: FloatArray) -> float:
+        """V_q(rho) of a kernel given by its entries."""
+        task = self.task
+        values, _, _ = _kernels.values_and_occupancy(self.rows, entries, task.discount, task.initial)
+        return float(task.initial @ values)
+
+    def row_losses(self, entries: FloatArray) -> FloatArray:
+        """[K] w_sa KL(p_sa, q_sa)."""
+        return np.asarray(_kernels.row_losses(self.rows.start, self.N, self.n, entries))
+
+    def loss(self, entries: FloatArray) -> float:
+        """The weighted KL from the centre."""
+        return float(self.row_losses(entries).sum())
+
+    def kernel(self, entries: FloatArray) -> Kernel:
+        """The kernel with these entries, in the centre's form."""
+        return self.rows.scatter(entries, self.centre, self.task.n_states)
+
+    def entries(self, kernel: Kernel) -> FloatArray | None:
+        """A kernel on the listed rows, or None where it has mass elsewhere or misses the centre's successors."""
+        entries = self.rows.pick(kernel, self.task.n_states)
+        complete = np.abs(self.rows.sums(entries) - 1.0).max() <= 1e-9
+        return entries if complete and np.isfinite(self.loss(entries)) else None
+
+    def widened(self, state: int) -> tuple[Any, Any]:
+        """The same problem with ``state`` listed as a successor of every row, and the old entries' places."""
+        rows, places = self.rows.widen(state)
+        return replace(self, rows=rows, p=rows.spread(self.p, places)), places
+
+
+@dataclass(frozen=True, eq=False)
+class Extreme(Problem):
+    """(NO): the smallest (sign +1) or largest (sign -1) value over the ball of this radius."""
+
+    radius: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest(Problem):
+    """(NC): the least loss at which sign (V_q - threshold) <= 0; the centre itself violates it."""
+
+    threshold: float = 0.0
+
+
+class Solver(Protocol):
+    """Settings make a solver; a call solves."""
+
+    def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
+        """Bracket the extreme value."""
+        ...
+
+    def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
+        """Bracket the distance."""
+        ...
+
+
+def lay_out(task: Task, centre: Any, weights: Any) -> Problem:
+    """Check a centre and weights and lay them out row by row (sign +1)."""
+    kernel = task.check_kernel("centre", centre)
+    table = check_weights(weights, (task.n_states, task.n_actions))
+    rows, p, is_open = task.rows_of("centre", kernel)
+    return Problem(task, kernel, rows, p, table.ravel()[rows.pair], is_open, 1.0)

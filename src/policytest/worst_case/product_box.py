@@ -1,0 +1,55 @@
+r"""Robust policy evaluation on a product box: the inner problem of Algorithm 2, solved exactly.
+
+Proposition `prop:product_box_reduction` writes the KL ball as a union of product boxes
+Q(b) = {q : KL(p_sa, q_sa) <= b_sa for every pair}. Over one box the rows do not compete for a common budget, so the
+minimum of V_q is an (s,a)-rectangular robust policy evaluation, solved by robust policy iteration: each row moves to
+its worst distribution against the current values, the values of the new kernel are computed, and so on. With lam_sa
+the multiplier of row (s,a), the envelope theorem gives the slope of phi(b) = min over Q(b) of V_q,
+
+    d phi / d b_sa = - d_q(s,a) / lam_sa          (minus infinity at b_sa = 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policytest import _kernels
+from policytest._checks import FloatArray, InputError, Kernel
+from policytest.kl import check_weights
+from policytest.task import Task
+from policytest.worst_case.problem import lay_out
+
+
+@dataclass(frozen=True, eq=False)
+class RobustValue:
+    """The extreme value over a product box: ``value``, the ``kernel`` attaining it, and ``slope`` [S,A] = dV/db."""
+
+    value: float
+    kernel: Kernel
+    slope: FloatArray
+    converged: bool
+
+
+def robust_value(
+    task: Task, centre: Any, budgets: Any, sense: str = "min", max_iterations: int = 1000
+) -> RobustValue:
+    """The smallest or largest value over {q : KL(centre_sa, q_sa) <= budgets[s,a]}, by robust policy iteration.
+
+    Paper: the inner minimum of `prop:product_box_reduction`.
+    """
+    if sense not in ("min", "max"):
+        raise InputError(f'sense is {sense!r}; pass "min" or "max"')
+    problem = lay_out(task, centre, np.ones((task.n_states, task.n_actions)))
+    if problem.is_open:
+        raise InputError("centre is sparse while any state may follow any pair; declare the task's support")
+    b = check_weights(budgets, (task.n_states, task.n_actions)).ravel()[problem.rows.pair]
+    sign = 1.0 if sense == "min" else -1.0
+    converged, entries, value, row_slope = _kernels.robust_box(
+        problem.rows, task.discount, task.initial, problem.p, b, sign, max_iterations
+    )
+    slope = np.zeros(task.n_states * task.n_actions)
+    slope[problem.rows.pair] = sign * row_slope
+    return RobustValue(value, problem.kernel(entries), slope.reshape(task.n_states, task.n_actions), bool(converged))
