@@ -707,7 +707,12 @@ def nearest(
         return CONVERGED, 0.0, _dot(rho, V), 0.0, 0
     scale = _largest(V)
     margin = max(2e-14, error) * scale  # aim this far past the threshold, so that the result is feasible
+    total = 0.0
+    for k in range(len(n)):
+        total += n[k]
     mu = 0.0
+    first_step = 1.0
+    last_predicted = np.inf
     status = ITERATION_LIMIT
     iteration = 0
     while iteration < limit:
@@ -719,21 +724,27 @@ def nearest(
             slack = max(1e-2 * abs(violation), 0.25 * margin)
             if lam <= 0.0:
                 start_height, slope = _tilt(rows.start, N, n, gap, 0.0, target, memory)
-                lam = max((start_height - want) / max(slope, TINY), TINY)
+                lam = (start_height - want) / max(slope, TINY)
+                if not 0.0 < lam < total / height:  # rows with one seen successor have no slope at 0
+                    lam = total / height
             lam = _tilt_to_height(rows.start, N, n, gap, want, min(slack, 0.5 * want), lam, target, memory)
         else:  # the linear model cannot reach the threshold: push hard instead
-            lam = max(10.0 * lam, 1.0 / max(height, TINY))
+            lam = max(10.0 * lam, 10.0 * total / max(height, TINY))
+            mu = max(mu, lam)
+            lam = mu
             _tilt(rows.start, N, n, gap, lam, target, memory)
-        if mu < 1.1 * lam:
+        if mu < 1.1 * lam and want > 0.0:
             mu = 2.0 * lam
         merit = loss + mu * max(violation, 0.0)
         target_loss = _loss(rows.start, N, n, target)
-        predicted = merit - target_loss
-        optimal = predicted <= tolerance * merit and abs(violation) * lam <= max(tolerance * loss, lam * margin)
-        if optimal and violation <= margin:
+        predicted = merit - target_loss - mu * max(violation - height + _dot(gap, target), 0.0)
+        flat = predicted <= tolerance * merit + 2.0 * mu * margin
+        if flat and -max(tolerance * loss / lam, margin) <= violation <= 0.75 * margin:
             status = CONVERGED
             break
-        step = 1.0
+        first_step = 0.5 if first_step == 1.0 and predicted > 0.7 * last_predicted else 1.0  # damps a slow two-cycle
+        last_predicted = predicted
+        step = first_step
         accepted = False
         while step > 1e-10:
             _mix(q, step, target, trial)
@@ -751,10 +762,13 @@ def nearest(
         if accepted:
             _copy(trial, q)
             loss = trial_loss
-            if optimal:
-                margin *= 4.0
             continue
-        status = STALLED if error <= ACCEPTED_ERROR else LINEAR_SOLVE_FAILED
+        if not error <= ACCEPTED_ERROR:
+            status = LINEAR_SOLVE_FAILED
+        elif predicted <= 1e-9 * merit + 2.0 * mu * margin and abs(violation) <= margin:
+            status = CONVERGED  # to rounding
+        else:
+            status = STALLED
         _solve_both(rows, q, gamma, rho, V, d)
         break
     return status, loss, _dot(rho, V), lam, iteration
@@ -782,6 +796,8 @@ def extreme(
     error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
     status = ITERATION_LIMIT
     iteration = 0
+    first_step = 1.0
+    last_decrease = np.inf
     if not error <= ACCEPTED_ERROR:
         status = LINEAR_SOLVE_FAILED
         limit = 0
@@ -791,10 +807,12 @@ def extreme(
         height = _gradient(rows, gamma, sign, V, d, q, gap)
         lam = _tilt_to_loss(rows.start, N, n, gap, budget, lam, target, memory)
         decrease = height - _dot(gap, target)
-        if decrease <= max(tolerance * height, 4e-15 * _largest(V)):
+        if decrease <= max(tolerance * height, 2e-14 * _largest(V)):
             status = CONVERGED
             break
-        step = 1.0
+        first_step = 0.5 if first_step == 1.0 and decrease > 0.7 * last_decrease else 1.0
+        last_decrease = decrease
+        step = first_step
         accepted = False
         while step > 1e-10:
             _mix(q, step, target, trial)

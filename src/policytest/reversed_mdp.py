@@ -78,7 +78,7 @@ class ReversedMDP:
 
         Paper: subsec:reversed MDP.
         """
-        _refuse_sparse("kernel", kernel)
+        _refuse_sparse("kernel", kernel, "kernel.toarray().reshape(S, A, S)")
         pairs, S = self.rewards.shape
         return _checks.real_array("kernel", kernel, (S, pairs // S, S)).reshape(pairs, S)
 
@@ -114,7 +114,7 @@ class ReversedMDP:
         return float(self.initial @ self.state_values(policy_bar))
 
     def _checked(self, policy_bar: FloatArray) -> FloatArray:
-        _refuse_sparse("policy_bar", policy_bar)
+        _refuse_sparse("policy_bar", policy_bar, "policy_bar.toarray()")
         return _checks.real_array("policy_bar", policy_bar, self.rewards.shape)
 
     def _one_minus_discounted(self, policy_bar: FloatArray) -> FloatArray:
@@ -270,7 +270,7 @@ def _reward_table(task: Task) -> FloatArray:
 
 def _dense_kernel(task: Task, name: str, kernel: Kernel, every_row: bool = False) -> FloatArray:
     """A checked dense kernel; with ``every_row`` also the rows that the policy never takes are checked."""
-    _refuse_sparse(name, kernel)
+    _refuse_sparse(name, kernel, f"{name}.toarray().reshape(S, A, S)")
     S, A = task.n_states, task.n_actions
     _check_size(f"an array [{S}, {A}, {S}]", S * A * S, DENSE_LIMIT)
     q: FloatArray = task.check_kernel(name, kernel)
@@ -284,11 +284,11 @@ def _dense_kernel(task: Task, name: str, kernel: Kernel, every_row: bool = False
     return q
 
 
-def _refuse_sparse(name: str, kernel: Any) -> None:
+def _refuse_sparse(name: str, kernel: Any, dense: str) -> None:
     if _checks.is_sparse(kernel):
         raise InputError(
-            f"{name} is sparse and the reversed MDP is dense; pass {name}.toarray().reshape(S, A, S) if S is small, "
-            "or use `value`, `state_values` and `occupancy`, which take sparse kernels"
+            f"{name} is sparse and the reversed MDP is dense; pass {dense} if S is small, or use "
+            "`value`, `state_values` and `occupancy`, which take sparse kernels"
         )
 
 

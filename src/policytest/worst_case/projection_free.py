@@ -74,14 +74,21 @@ class ProjectionFree:
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found among kernels on the other side; the lower end is 0."""
         run = self._best(problem, warm)
-        loss, value = run.problem.loss(run.entries), run.problem.value(run.entries)
-        if problem.sign * (value - problem.threshold) > 0:
-            return Bracket(0.0, np.inf, None, run.price(), run.status, certified=False, iterations=run.iterations)
+        if run.infeasibility > 0 and (far := _beyond(run.problem, run.problem.p)) is not None:
+            run = min(run, self._run(run.problem, far, 0.0), key=lambda run: run.objective)
+        if run.infeasibility > 0:  # rounding, or an unfinished search: step over the threshold
+            crossed = _beyond(run.problem, run.entries)
+            if crossed is None:
+                return Bracket(0.0, np.inf, None, run.price(), run.status, certified=False, iterations=run.iterations)
+            run.entries = crossed
+        loss = run.problem.loss(run.entries)
         if loss == 0.0:
             return Bracket(0.0, 0.0, run.kernel(), np.inf, Status.IMMEDIATE, certified=True)
         return Bracket(0.0, loss, run.kernel(), run.price(), run.status, certified=False, iterations=run.iterations)
 
     def _best(self, problem: Any, warm: Bracket | None) -> _Run:
+        if problem.is_open:
+            problem = _list_extreme_state(problem)
         runs = [self._run(problem, *_first_start(problem, warm))]
         for index in range(1, self.starts):
             runs.append(self._run(problem, _other_start(problem, index), 0.0))
@@ -91,6 +98,7 @@ class ProjectionFree:
 
     def _run(self, problem: Any, entries: FloatArray, lam: float) -> _Run:
         """Solve from one start, listing successors as they are wanted."""
+        entries = entries.copy()
         iterations = 0
         for _ in range(WIDENINGS):
             task = problem.task
@@ -129,7 +137,12 @@ class _Run:
         """What to minimise: infeasibility first, then the loss or the value."""
         if not isinstance(self.problem, Nearest):
             return 0.0, self.problem.sign * self.value
-        return max(self.problem.sign * (self.value - self.problem.threshold), 0.0), self.loss
+        return self.infeasibility, self.loss
+
+    @property
+    def infeasibility(self) -> float:
+        """How far the value is from reaching the threshold; 0 if it is on the other side."""
+        return max(self.problem.sign * (self.value - self.problem.threshold), 0.0)
 
     def kernel(self) -> Any:
         """The kernel found, in the centre's form."""
@@ -138,6 +151,14 @@ class _Run:
     def price(self) -> float:
         """eta = 1/lam."""
         return 1.0 / self.lam if self.lam > 0 else np.inf
+
+
+def _list_extreme_state(problem: Problem) -> Problem:
+    """Open rows, with the successor of the kernel of extreme value listed: it can be reached, and attracts first."""
+    task = problem.task
+    choice, _, _ = _kernels.extreme_rows(problem.rows, task.discount, task.initial, problem.sign, True)
+    wide: Problem = problem.widened(int(choice[0]))[0]
+    return wide
 
 
 def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, float]:
@@ -149,7 +170,7 @@ def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, fl
                 entries = _into_ball(problem, entries)
             lam = 1.0 / warm.multiplier if 0 < warm.multiplier < np.inf else 0.0
             return entries, lam
-    return problem.p.copy(), 0.0
+    return problem.p, 0.0
 
 
 def _other_start(problem: Problem, index: int) -> FloatArray:
@@ -173,6 +194,18 @@ def _into_ball(problem: Extreme, entries: FloatArray) -> FloatArray:
             return np.asarray(mixed)
         share *= 0.5
     return problem.p.copy()
+
+
+def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:
+    """A kernel on the other side: the given one, mixed with about as little as needed of the kernel of extreme value."""
+    task, rows, sign = problem.task, problem.rows, problem.sign
+    choice, _, _ = _kernels.extreme_rows(rows, task.discount, task.initial, sign, False)
+    extreme = (rows.successor == choice[rows.of_entry()]).astype(np.float64)
+    for share in (*2.0 ** np.arange(-52, 0), *(1.0 - 2.0 ** -np.arange(2, 50))):
+        mixed = entries + share * (extreme - entries)
+        if sign * (problem.value(mixed) - problem.threshold) <= 0:
+            return np.asarray(mixed)
+    return None
 
 
 def _wanted_successor(problem: Problem, entries: FloatArray) -> int | None:
