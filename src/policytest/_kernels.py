@@ -24,7 +24,6 @@ from policytest._rows import Rows
 
 DIRECT_SMALL = 100  # up to this many states elimination is the faster solver
 DIRECT_LIMIT = 3000  # up to here elimination steps in where the iterative solver fails
-ITERATIVE_TOLERANCE = 1e-15  # relative residual asked of the iterative solver
 ACCEPTED_ERROR = 1e-9  # relative error of values above which a linear solve counts as failed
 TINY = 1e-300
 
@@ -190,11 +189,12 @@ def _residual(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
 
 
 @compiled
-def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any, tolerance: float) -> float:
-    """Solve (I - gamma P) x = b from the given x by BiCGSTAB; the largest residual reached is returned.
+def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any) -> float:
+    """Solve (I - gamma P) x = b (or P transposed) from the given x by BiCGSTAB; the relative residual is returned.
 
-    The fixed-point iteration x <- b + gamma P x finishes. It always converges, slowly, at rate gamma:
-    for sizes beyond elimination it runs until it has, when BiCGSTAB broke down or stalled.
+    Residuals are compared with b, or with the rounding of x where that is larger. The fixed-point iteration
+    x <- b + gamma P x finishes. It always converges, slowly, at rate gamma: for sizes beyond elimination it runs
+    until it has, when BiCGSTAB broke down or stalled.
     """
     S = len(b)
     zero = np.zeros(S)
@@ -203,13 +203,15 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
     t = np.empty(S)
     p = np.empty(S)
     shadow = np.empty(S)
-    best = np.inf
+    scale = _largest(b) + TINY
+    last = np.inf
     for _restart in range(6):
         _residual(rows, q, gamma, transposed, b, x, r)
         worst = _largest(r)
-        if not (worst > tolerance and worst <= 0.5 * best):
+        aim = max(1e-15 * scale, 4e-16 * _largest(x))
+        if not (worst > aim and worst <= 0.5 * last):
             break
-        best = worst
+        last = worst
         _copy(r, shadow)
         _copy(r, p)
         rho = _dot(shadow, r)
@@ -221,7 +223,7 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
             alpha = rho / denominator
             _add(x, alpha, p)
             _add(r, alpha, v)
-            if _largest(r) <= 0.3 * tolerance:
+            if _largest(r) <= 0.3 * aim:
                 break
             _residual(rows, q, gamma, transposed, zero, r, t)
             square = _dot(t, t)
@@ -232,7 +234,7 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
             _add(r, omega, t)
             previous = rho
             rho = _dot(shadow, r)
-            if _largest(r) <= 0.3 * tolerance or rho == 0.0 or omega == 0.0:
+            if _largest(r) <= 0.3 * aim or rho == 0.0 or omega == 0.0:
                 break
             beta = (rho / previous) * (alpha / omega)
             for i in range(S):
@@ -240,14 +242,16 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
     if not np.isfinite(_largest(x)):
         _copy(b, x)
     worst = np.inf
-    sweeps = 5 if S <= DIRECT_LIMIT else 20 + int(40.0 / (1.0 - gamma))
-    for _ in range(sweeps):
+    for _ in range(5 if S <= DIRECT_LIMIT else 20 + int(40.0 / (1.0 - gamma))):
         _residual(rows, q, gamma, transposed, b, x, r)
         worst = _largest(r)
-        if worst <= tolerance:
+        if worst <= max(1e-15 * scale, 4e-16 * _largest(x)):
             break
         _add(x, 1.0, r)
-    return worst
+    size = 0.0
+    for i in range(S):
+        size += abs(r[i]) if transposed else 0.0
+    return size if transposed else worst / (_largest(x) + TINY)
 
 
 @compiled
@@ -271,8 +275,9 @@ def _solve_directly(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -
 def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> float:
     """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error.
 
-    Small: elimination, bound 0 (rounding only). Otherwise iterative, started from the incoming V and d,
-    the error bounded by residual/(1-gamma); elimination again where that fails and the size allows it.
+    Small: elimination, bound 0 (rounding only). Otherwise iterative, started from the incoming V and d, with
+    |V - V*|_max <= |residual|_max/(1-gamma) and |d - d*|_1 <= |residual|_1/(1-gamma), where |d*|_1 = 1/(1-gamma);
+    elimination again where that fails and the size allows it.
     """
     S = len(rho)
     error = np.inf
@@ -286,9 +291,8 @@ def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> fl
             else:
                 _copy(rho, b)
                 x = d
-            scale = _largest(b) + TINY
-            residual = _bicgstab(rows, q, gamma, side == 1, b, x, ITERATIVE_TOLERANCE * scale)
-            error = max(error, residual / scale / (1.0 - gamma))
+            residual = _bicgstab(rows, q, gamma, side == 1, b, x)
+            error = max(error, residual / (1.0 - gamma) if side == 0 else residual)
     if S <= DIRECT_SMALL or (not error <= ACCEPTED_ERROR and S <= DIRECT_LIMIT):
         _solve_directly(rows, q, gamma, rho, V, d)
         error = 0.0
@@ -304,56 +308,80 @@ def values_and_occupancy(rows: Any, q: Any, gamma: float, rho: Any) -> Any:
     return V, d, error
 
 
+@compiled
+def _worth(rows: Any, gamma: float, V: Any, e: int) -> float:
+    """r(s,a,x) + gamma V(x) of an entry, without a reward on (s,a)."""
+    if len(rows.gain) > 0:
+        return rows.gain[e] + gamma * V[rows.successor[e]]
+    return gamma * V[rows.successor[e]]
+
+
+@compiled
+def _sweep(rows: Any, gamma: float, sign: float, V: Any, backwards: bool) -> float:
+    """One in-place sweep V(s) <- sum_a pi(a|s) min_x [r + gamma V(x)] (rows come ordered by state); the largest change."""
+    K = len(rows.state)
+    change = 0.0
+    k = K - 1 if backwards else 0
+    while 0 <= k < K:
+        s = rows.state[k]
+        total = 0.0
+        while 0 <= k < K and rows.state[k] == s:
+            best = np.inf
+            for e in range(rows.start[k], rows.start[k + 1]):
+                best = min(best, sign * _worth(rows, gamma, V, e))
+            total += rows.prob[k] * (rows.reward[k] + sign * best)
+            k += -1 if backwards else 1
+        change = max(change, abs(V[s] - total))
+        V[s] = total
+    return change
+
+
 @entry
 def extreme_rows(rows: Any, gamma: float, rho: Any, sign: float, is_open: bool) -> Any:
     """Policy iteration of the kernel: the successor of each row that minimises sign * value, and the values.
 
-    Fixed point: V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] (max for sign = -1).
-    With `is_open` any state may succeed any pair. Returns the chosen successors [K], V and an error bound.
+    Fixed point: V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] (max for sign = -1), approached by sweeps first.
+    With `is_open` any state may succeed any pair, listed or not. Returns the successors [K], V and an error bound.
     """
     K = len(rows.state)
     S = len(rho)
-    choice = np.empty(K, dtype=np.int32)
+    choice = np.zeros(K, dtype=np.int32)
+    gain = np.zeros(K if len(rows.gain) > 0 else 0)
     one = np.ones(K)
+    start = np.arange(K + 1)
     V = np.zeros(S)
     d = rho.copy()
-    gain = np.zeros(K if len(rows.gain) > 0 else 0)
-    start = np.arange(K + 1)
-    chosen = -np.ones(K, dtype=np.int64)
     error = 0.0
-    for _ in range(10_000):
-        changed = False
-        scale = _largest(V) + TINY
+    if not is_open:
+        for sweep in range(1000):
+            if _sweep(rows, gamma, sign, V, sweep % 2 == 1) <= 1e-6 * _largest(V):
+                break
+    for iteration in range(10_000):
+        changed = iteration == 0
+        margin = 1e-13 * _largest(V)
         lowest = 0
         for x in range(S):
             if sign * V[x] < sign * V[lowest]:
                 lowest = x
         for k in range(K):
             if is_open:
-                if chosen[k] < 0 or sign * V[lowest] < sign * V[chosen[k]] - 1e-13 * scale:
-                    chosen[k] = lowest
+                if iteration == 0 or sign * V[lowest] < sign * V[choice[k]] - margin:
                     choice[k] = lowest
                     changed = True
                 continue
-            best = chosen[k]
-            if best < 0:
-                best = rows.start[k]
-                changed = True
-            worth = gamma * V[rows.successor[best]]
-            if len(rows.gain) > 0:
-                worth += rows.gain[best]
-            for e in range(rows.start[k], rows.start[k + 1]):
-                other = gamma * V[rows.successor[e]]
+            worth = np.inf
+            if iteration > 0:
+                worth = sign * gamma * V[choice[k]]
                 if len(rows.gain) > 0:
-                    other += rows.gain[e]
-                if sign * other < sign * worth - 1e-13 * scale:
-                    best = e
+                    worth += sign * gain[k]
+            for e in range(rows.start[k], rows.start[k + 1]):
+                other = sign * _worth(rows, gamma, V, e)
+                if other < worth - margin:
                     worth = other
+                    choice[k] = rows.successor[e]
+                    if len(rows.gain) > 0:
+                        gain[k] = rows.gain[e]
                     changed = True
-            chosen[k] = best
-            choice[k] = rows.successor[best]
-            if len(rows.gain) > 0:
-                gain[k] = rows.gain[best]
         if not changed:
             break
         point = Rows(rows.pair, rows.state, rows.prob, rows.reward, start, choice, gain)
@@ -538,10 +566,7 @@ def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap:
         weight = sign * rows.prob[k] * d[rows.state[k]]
         lowest = np.inf
         for e in range(rows.start[k], rows.start[k + 1]):
-            worth = gamma * V[rows.successor[e]]
-            if len(rows.gain) > 0:
-                worth += rows.gain[e]
-            gap[e] = weight * worth
+            gap[e] = weight * _worth(rows, gamma, V, e)
             lowest = min(lowest, gap[e])
         for e in range(rows.start[k], rows.start[k + 1]):
             gap[e] -= lowest
@@ -826,7 +851,10 @@ def extreme(
         if accepted:
             _copy(trial, q)
             continue
-        status = STALLED if error <= ACCEPTED_ERROR else LINEAR_SOLVE_FAILED
+        if not error <= ACCEPTED_ERROR:
+            status = LINEAR_SOLVE_FAILED
+        else:
+            status = CONVERGED if decrease <= 1e-9 * height else STALLED  # no step can be told from rounding
         _solve_both(rows, q, gamma, rho, V, d)
         break
     return status, _loss(rows.start, N, n, q), _dot(rho, V), lam, iteration
@@ -992,10 +1020,7 @@ def _descend(
         for k in range(len(rows.state)):
             weight = sign * rows.prob[k] * d[rows.state[k]] / L
             for e in range(rows.start[k], rows.start[k + 1]):
-                worth = rows.reward[k] + gamma * V[rows.successor[e]]
-                if len(rows.gain) > 0:
-                    worth += rows.gain[e]
-                moved_to[e] = q[e] - weight * worth
+                moved_to[e] = q[e] - weight * (rows.reward[k] + _worth(rows, gamma, V, e))
         still = True
         for k in range(len(rows.state)):
             first = rows.start[k]
