@@ -1011,7 +1011,7 @@ def _descend(
 ) -> None:
     """Inner loop of Algorithm 2: `steps` projected gradient steps of length 1/L on the product box, from q.
 
-    Stops early only at an exact fixed point, where the remaining steps would change nothing.
+    Stops early only at a fixed point to rounding (no entry moves by 1e-13), where further steps change nothing more.
     """
     moved_to = np.empty(len(q))
     landed = np.empty(len(q))
@@ -1027,7 +1027,7 @@ def _descend(
             last = rows.start[k + 1]
             _project_row(moved_to[first:last], p[first:last], b[k], landed[first:last])
             for e in range(first, last):
-                still = still and landed[e] == q[e]
+                still = still and abs(landed[e] - q[e]) <= 1e-13
         if still:
             break
         _copy(landed, q)

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray, real_number
 from policytest._paper_tables import TABLES
-from policytest.task import Task
+from policytest.task import Task, value, value_range
 
 DENSE_LIMIT = 4_000_000
 """Up to this many entries S*A*S, kernels with a declared support are dense."""
@@ -255,3 +255,32 @@ def _count(name: str, value: Any, most: int | None = None) -> int:
     if most is not None and number > most:
         raise InputError(f"{name} is {number}, more than there are states; it must be at most {most}")
     return number
+
+
+SEVERAL_MINIMA_SEEDS = (1558, 1353, 1438, 2308, 692, 1473, 2638, 595, 2640, 2159, 2684, 2795, 156, 341, 550, 1022)
+"""Draws, found by search, on which a descent from the centre ends at a local minimum that is not the global one."""
+
+
+def several_minima(index: int) -> tuple[Instance, float]:
+    """An instance and a threshold at which the nearest-kernel problem has several local minima.
+
+    One action, uneven rows, rewards from {-1, 0, 1, 3} and a threshold far below the value. A search over 3,000
+    such draws found 49 on which the descent from the centre stops at a local minimum at least 0.1% above the best of
+    forty starts; these are the worst 16 of them, from 83% to 17% above. Use them to test whether a claimed minimum is global.
+
+    >>> instance, threshold = several_minima(0)
+    >>> instance.task.n_actions
+    1
+    """
+    if not 0 <= index < len(SEVERAL_MINIMA_SEEDS):
+        raise InputError(f"index is {index}; there are {len(SEVERAL_MINIMA_SEEDS)} instances, counted from 0")
+    rng = np.random.default_rng(SEVERAL_MINIMA_SEEDS[index])
+    S = int(rng.integers(3, 7))
+    concentration = rng.uniform(0.1, 0.3)
+    kernel = _rows_to_one(np.maximum(rng.dirichlet(np.full(S, concentration), size=(S, 1)), 1e-4))
+    rewards = rng.choice([-1.0, 0.0, 1.0, 3.0], size=(S, 1))
+    initial = rng.dirichlet(np.ones(S))
+    task = Task(rewards, np.ones((S, 1)), initial, discount=float(rng.choice([0.8, 0.9, 0.95])))
+    low, _ = value_range(task)
+    above = value(task, kernel)
+    return Instance(task, kernel), above - rng.uniform(0.3, 0.7) * (above - low)

@@ -23,6 +23,7 @@ bisection on sigma, through the bijection of Proposition `prop:bijection in main
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,31 +114,48 @@ class NestedPGD:
         return Bracket(*ends, problem.kernel(entries), np.nan, status, certified=proved, iterations=points)
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
-        """Bisection on the radius: the largest one proved too small, the smallest one proved large enough."""
+        """Two bisections on the radius: the largest one proved too small, and the smallest one found large enough."""
         solver = replace(self, threshold=problem.threshold)
-        constants, proved = solver._constants(problem, problem.value(problem.p))
-        width = self.zeta / abs(problem.value(problem.p) - problem.threshold)
-        sign, goal = problem.sign, problem.threshold
-        reached, unreached = np.inf, 0.0
-        found = None
-        sigma, points = float(problem.n.min()), 0
-        for _ in range(2 * self.bisections):
+        centre = problem.value(problem.p)
+        constants, proved = solver._constants(problem, centre)
+        width = self.zeta / abs(centre - problem.threshold)
+        points = 0
+
+        def excess(sigma: float) -> tuple[float, Any]:
+            nonlocal points
             entries, best, _, visited = solver._search(problem, constants, sigma)
             points += visited
-            if sign * (best - goal) <= 0:
-                reached, found = min(problem.loss(entries), sigma), entries
-            elif proved and sign * (best - goal) > width:
-                unreached = sigma
-            else:  # between the two: the tolerance cannot tell
-                break
-            sigma = 2 * sigma if reached == np.inf else 0.5 * (reached + unreached)
-            if reached < np.inf and reached - unreached <= 2.0**-self.bisections * reached:
-                break
-        if found is None:
-            return Bracket(unreached, np.inf, None, np.nan, Status.NOT_REACHED, certified=False, iterations=points)
-        certified = proved and unreached > 0
+            return problem.sign * (best - problem.threshold), entries
+
+        upper, found = self._first_reached(problem, excess)
+        small, large = 0.0, upper
+        for _ in range(self.bisections):
+            middle = 0.5 * (small + large)
+            beyond, entries = excess(middle)
+            if beyond <= 0:
+                large, found = middle, entries
+            else:
+                small = middle
+        lower, large = 0.0, min(large, problem.loss(found))
+        for _ in range(self.bisections if proved else 0):
+            middle = 0.5 * (lower + large)
+            if excess(middle)[0] > width:
+                lower = middle
+            else:
+                large = middle
+        certified = proved and lower > 0
         status = Status.PROVED if certified else Status.HEURISTIC
-        return Bracket(unreached, reached, problem.kernel(found), np.nan, status, certified, iterations=points)
+        loss = problem.loss(found)
+        return Bracket(lower, loss, problem.kernel(found), np.nan, status, certified, iterations=points)
+
+    def _first_reached(self, problem: Nearest, excess: Callable[[float], tuple[float, Any]]) -> tuple[float, Any]:
+        """A radius at which the threshold is reached, by doubling (the grid's limit ends the search)."""
+        sigma = 2.0**-10 * float(problem.n.sum())
+        while True:
+            beyond, entries = excess(sigma)
+            if beyond <= 0:
+                return sigma, entries
+            sigma *= 2.0
 
     def _constants(self, problem: Problem, centre: float) -> tuple[Constants, bool]:
         """The constants in use, and whether they are at least as strong as the printed ones."""

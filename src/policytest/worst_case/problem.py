@@ -12,6 +12,7 @@ that tolerances are in units of value. `sign` is +1 when the value is pushed dow
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,7 +37,7 @@ class Problem:
     is_open: bool
     sign: float
 
-    @property
+    @cached_property
     def N(self) -> FloatArray:  # noqa: N802
         """[E] n_sa p(x|s,a): the weighted centre; counts, if the weights are numbers of samples."""
         return self.p * np.repeat(self.n, np.diff(self.rows.start))

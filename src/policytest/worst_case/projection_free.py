@@ -67,8 +67,7 @@ class ProjectionFree:
         """The best value found over the ball; the other end is the value range."""
         run = self._best(problem, warm)
         low, high = value_range(problem.task)
-        value = run.problem.value(run.entries)
-        ends = (low, value) if problem.sign > 0 else (value, high)
+        ends = (low, run.value) if problem.sign > 0 else (run.value, high)
         return Bracket(*ends, run.kernel(), run.price(), run.status, certified=False, iterations=run.iterations)
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
@@ -80,11 +79,10 @@ class ProjectionFree:
             crossed = _beyond(run.problem, run.entries)
             if crossed is None:
                 return Bracket(0.0, np.inf, None, run.price(), run.status, certified=False, iterations=run.iterations)
-            run.entries = crossed
-        loss = run.problem.loss(run.entries)
-        if loss == 0.0:
+            run.entries, run.loss = crossed, run.problem.loss(crossed)
+        if run.loss == 0.0:
             return Bracket(0.0, 0.0, run.kernel(), np.inf, Status.IMMEDIATE, certified=True)
-        return Bracket(0.0, loss, run.kernel(), run.price(), run.status, certified=False, iterations=run.iterations)
+        return Bracket(0.0, run.loss, run.kernel(), run.price(), run.status, certified=False, iterations=run.iterations)
 
     def _best(self, problem: Any, warm: Bracket | None) -> _Run:
         if problem.is_open:
@@ -96,18 +94,15 @@ class ProjectionFree:
         best.iterations = sum(run.iterations for run in runs)
         return best
 
-    def _run(self, problem: Any, entries: FloatArray, lam: float) -> _Run:
-        """Solve from one start, listing successors as they are wanted."""
-        entries = entries.copy()
+    def _run(self, problem: Any, start: FloatArray, lam: float) -> _Run:
+        """Solve from one start; open rows list the successors they want, and the start is tried again."""
+        task = problem.task
+        nearest = isinstance(problem, Nearest)
+        kernel, goal = (_kernels.nearest, problem.threshold) if nearest else (_kernels.extreme, problem.radius)
         iterations = 0
         for _ in range(WIDENINGS):
-            task = problem.task
-            kernel, goal = (
-                (_kernels.nearest, problem.threshold)
-                if isinstance(problem, Nearest)
-                else (_kernels.extreme, problem.radius)
-            )
-            code, loss, value, lam, steps = kernel(
+            entries = start.copy()
+            code, loss, value, found, steps = kernel(
                 problem.rows, task.discount, task.initial, problem.N, problem.n, goal, problem.sign, entries, lam,
                 self.tolerance, self.max_iterations,
             )  # fmt: skip
@@ -116,8 +111,8 @@ class ProjectionFree:
             if wanted is None:
                 break
             problem, places = problem.widened(wanted)
-            entries = problem.rows.spread(entries, places)
-        return _Run(problem, entries, lam, loss, value, STATUS[code], iterations)
+            start = problem.rows.spread(start, places)
+        return _Run(problem, entries, found, loss, value, STATUS[code], iterations)
 
 
 @dataclass
@@ -154,11 +149,12 @@ class _Run:
 
 
 def _list_extreme_state(problem: Problem) -> Problem:
-    """Open rows, with the successor of the kernel of extreme value listed: it can be reached, and attracts first."""
+    """Open rows, with two successors listed: that of the kernel of extreme value, and the first to attract mass."""
     task = problem.task
     choice, _, _ = _kernels.extreme_rows(problem.rows, task.discount, task.initial, problem.sign, True)
-    wide: Problem = problem.widened(int(choice[0]))[0]
-    return wide
+    wide, _ = problem.widened(int(choice[0]))
+    wanted = _wanted_successor(wide, wide.p)
+    return wide if wanted is None else wide.widened(wanted)[0]
 
 
 def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, float]:
