@@ -5,9 +5,9 @@ For an allocation omega over pairs, Theorem `thm:stat_lower` bounds every delta-
     liminf E[tau] / log(1/delta) >= T*_omega(p),      1/T*_omega(p) = inf over q with V_q beyond R of sum omega KL(p, q),
 
 which is `nearest_kernel` with weights omega. As an infimum of linear functions, omega -> 1/T*_omega is concave, with
-supergradient KL_sa(p, q*), so the best allocation is found by exponentiated gradient steps. Each confusing kernel q met
-on the way also bounds every allocation at once: 1/T*_omega <= sum omega KL(p, q). The smallest of these bounds,
-maximised over omega, is a small linear program whose value shows how far from optimal the result can be.
+supergradient KL_sa(p, q*): each confusing kernel q bounds every allocation at once, 1/T*_omega <= sum omega KL(p, q).
+The smallest of these bounds, maximised over omega, is a small linear program. Its value shows how far from optimal an
+allocation can be, and drives the search for a better one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, Kernel
@@ -91,74 +91,109 @@ def optimal_allocation(
     tolerance: float = 1e-3,
     max_solves: int = 300,
 ) -> Allocation:
-    """The allocation with the smallest characteristic time, by exponentiated gradient ascent on 1/T*.
+    """The allocation with the smallest characteristic time: the maximum of the concave 1/T* over allocations.
 
-    Stops when the bound shows it within ``tolerance`` (relative) of the optimum, or after ``max_solves`` solves.
+    An entropic level method. All confusing kernels met so far give a concave upper model of 1/T*; the next allocation
+    is the one nearest to the best so far (in KL) at which the model reaches half-way to its maximum. Stops when the
+    model shows the best to be within ``tolerance`` (relative) of the optimum, or after ``max_solves`` solves.
     """
     start = uniform_allocation(task)
     centre = task.check_kernel("kernel", kernel)
     first = nearest_kernel(task, centre, start, threshold, solver)
     if first.kernel is None or first.upper == 0.0:
         return Allocation(start, _inverse(first.upper), first.upper)
-    ascent = _Ascent(task, centre, threshold, solver, start, first)
-    for solve in range(1, max_solves):
-        ascent.step()
-        if solve % 5 == 0 and ascent.bound() <= (1 + tolerance) * ascent.rate:
+
+    model = _Model(start)
+    found: Bracket | None = first
+    weights = start
+    for _ in range(0, max_solves, 2):
+        cold = nearest_kernel(task, centre, weights, threshold, solver)
+        warm = nearest_kernel(task, centre, weights, threshold, solver, found)
+        found = min(cold, warm, key=lambda bracket: bracket.upper)
+        model.add(weights, [kl_rows(centre, b.kernel) for b in (cold, warm) if b.kernel is not None])
+        if model.bound <= (1 + tolerance) * model.rate:
             break
-    return Allocation(ascent.weights, _inverse(ascent.rate), ascent.bound())
+        weights = model.next_allocation()
+    return Allocation(model.best, _inverse(model.rate), model.bound)
 
 
-class _Ascent:
-    """The state of the exponentiated gradient: the best allocation so far, its cut, and all cuts met."""
+class _Model:
+    """Cuts <omega, KL(p, q)> >= 1/T*_omega, one for each confusing kernel q met, and the allocations tried.
 
-    def __init__(
-        self, task: Task, centre: Kernel, threshold: float, solver: Solver | None, weights: FloatArray, first: Bracket
-    ) -> None:
-        self.task, self.centre, self.threshold, self.solver = task, centre, threshold, solver
-        self.sampled = weights > 0
-        self.weights, self.rate, self.warm = weights, first.upper, first
-        self.cuts = [self._cut(first)]
-        self.slope = self.cuts[0]
-        self.length = 1.0
+    A cut holds for every allocation, so each new one may also lower what an earlier allocation is credited with:
+    a descent that starts from another kernel can reveal a nearer one.
+    """
 
-    def step(self) -> None:
-        """One trial step; a longer one next time if 1/T* rose, a shorter one if it fell."""
-        relative = np.where(self.sampled, self.slope / self.slope[self.sampled].max(), -np.inf)
-        trial = self.weights * np.exp(self.length * (relative - 1.0))
-        trial = trial / trial.sum()
-        found = nearest_kernel(self.task, self.centre, trial, self.threshold, self.solver, self.warm)
-        if found.kernel is None:
-            self.length *= 0.25
-            return
-        cut = self._cut(found)
-        self.cuts.append(cut)
-        if found.upper > self.rate:
-            self.weights, self.rate, self.slope, self.warm = trial, found.upper, cut, found
-            self.length *= 1.5
-        else:
-            self.length *= 0.4
+    def __init__(self, start: FloatArray) -> None:
+        self.shape, self.sampled = start.shape, start > 0
+        self.cuts = np.empty((0, int(self.sampled.sum())))
+        self.tried = np.empty_like(self.cuts)
+        self.rates = np.empty(0)
+        self.bound = np.inf
 
-    def bound(self) -> float:
-        """max over allocations of the smallest cut: an upper bound of 1/T* for every allocation."""
-        cuts = np.array([cut[self.sampled] for cut in self.cuts])
-        scale = self.rate
-        count = cuts.shape[1]
+    @property
+    def rate(self) -> float:
+        """The best 1/T* so far."""
+        return float(self.rates.max())
+
+    @property
+    def best(self) -> FloatArray:
+        """[S,A] the best allocation so far."""
+        weights = np.zeros(self.shape)
+        weights[self.sampled] = self.tried[int(np.argmax(self.rates))]
+        return weights
+
+    def add(self, weights: FloatArray, cuts: list[FloatArray]) -> None:
+        """Record an allocation and the cuts found at it, and tighten the bound."""
+        new = np.array([cut.reshape(self.shape)[self.sampled] for cut in cuts])
+        self.cuts = np.vstack([self.cuts, new])
+        self.rates = np.minimum(self.rates, (self.tried @ new.T).min(axis=1, initial=np.inf))
+        mine = weights[self.sampled]
+        self.tried = np.vstack([self.tried, mine])
+        self.rates = np.append(self.rates, (self.cuts @ mine).min())
+        self.bound = min(self.bound, self._maximum())
+
+    def _maximum(self) -> float:
+        """The maximum of the model over allocations, by linear programming; proved by its dual prices.
+
+        A mixture of cuts bounds every allocation by its largest entry, whatever the accuracy of the prices.
+        """
+        count = self.cuts.shape[1]
         result = linprog(
             c=np.append(np.zeros(count), -1.0),
-            A_ub=np.column_stack([-cuts / scale, np.ones(len(cuts))]),
-            b_ub=np.zeros(len(cuts)),
+            A_ub=np.column_stack([-self.cuts / self.rate, np.ones(len(self.cuts))]),
+            b_ub=np.zeros(len(self.cuts)),
             A_eq=np.append(np.ones(count), 0.0)[None, :],
             b_eq=[1.0],
             bounds=[(0, None)] * count + [(None, None)],
         )
         if result.status != 0:
-            return float(cuts.max(axis=1).min())
-        prices = np.maximum(-result.ineqlin.marginals, 0.0)  # a mixture of cuts bounds every allocation by its maximum
-        return float((prices / prices.sum() @ cuts).max())
+            return float(self.cuts.max(axis=1).min())
+        prices = np.maximum(-result.ineqlin.marginals, 0.0)
+        return float((prices / prices.sum() @ self.cuts).max())
 
-    def _cut(self, found: Bracket) -> FloatArray:
-        """[S,A] KL_sa(p, q) of a kernel on the other side: 1/T*_omega <= sum omega KL(p, q) for every omega."""
-        return kl_rows(self.centre, found.kernel).reshape(self.weights.shape)
+    def next_allocation(self) -> FloatArray:
+        """[S,A] the allocation nearest to the best, in KL, whose cuts all reach half-way from the best to the bound.
+
+        omega = omega_best exp(prices.cuts)/Z, with the prices of the constraints from a small dual problem.
+        """
+        cuts = self.cuts / self.rate
+        level = 0.5 * (1.0 + self.bound / self.rate)
+        origin = np.log(np.maximum(self.tried[int(np.argmax(self.rates))], 1e-300))
+
+        def dual(prices: FloatArray) -> tuple[float, FloatArray]:
+            tilted = origin + prices @ cuts
+            top = tilted.max()
+            weights = np.exp(tilted - top)
+            total = weights.sum()
+            return float(top + np.log(total) - level * prices.sum()), cuts @ (weights / total) - level
+
+        start = np.zeros(len(cuts))
+        found = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=[(0, 1e6)] * len(cuts)).x
+        tilted = origin + found @ cuts
+        weights = np.zeros(self.shape)
+        weights[self.sampled] = np.exp(tilted - tilted.max())
+        return np.asarray(weights / weights.sum())
 
 
 def _allocation(task: Task, allocation: Any) -> FloatArray:

@@ -1,0 +1,418 @@
+"""Rules of the project that no single module can keep: layers, public names, the map of the paper, what is shipped."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import io
+import os
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import policytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "policytest"
+MAP = ROOT / "docs" / "paper-to-code.md"
+
+
+def module_name(path):
+    """`worst_case.bracket` for worst_case/bracket.py, `worst_case` for its __init__, "" for the package's own."""
+    parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+LAYERED = [name for name in MODULES if name]
+
+# ---------------------------------------------------------------- imports point one way
+
+LAYERS = [
+    ["_checks"],
+    ["_rows"],
+    ["_kernels"],
+    ["task"],
+    ["reversed_mdp", "kl"],
+    ["worst_case.bracket"],
+    ["worst_case.problem"],
+    ["worst_case.product_box", "worst_case.nested_pgd", "worst_case.slsqp", "worst_case.projection_free"],
+    ["worst_case"],
+    ["lower_bound"],
+    ["_paper_tables"],
+    ["instances"],
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+
+def imported_modules(source, name, is_package=False):
+    """The modules of the package that a module imports, anywhere in its source, with the line of each import."""
+    found = []
+
+    def note(line, parts):
+        while parts and ".".join(parts) not in MODULES:  # a name inside a module: the module is what is imported
+            parts = parts[:-1]
+        found.append((line, ".".join(parts)))
+
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "policytest":
+                    note(node.lineno, alias.name.split(".")[1:])
+        elif isinstance(node, ast.ImportFrom):
+            home = (node.module or "").split(".") if node.module else []
+            if node.level:
+                here = ["policytest", *name.split(".")]
+                home = here[: len(here) - node.level + is_package] + home
+            if home[:1] == ["policytest"]:
+                for alias in node.names:
+                    note(node.lineno, [*home[1:], alias.name])
+    return found
+
+
+def assert_points_down(name, source, is_package=False):
+    assert name in RANK, f"the module {name} is in no layer: give it its place in LAYERS of {Path(__file__).name}"
+    for line, target in imported_modules(source, name, is_package):
+        place = f"line {line} of policytest.{name}"
+        assert target, f"{place} imports from the package itself; import from the module that defines the name"
+        assert target in RANK, f"{place} imports policytest.{target}, which is in no layer: add it to LAYERS"
+        assert RANK[target] < RANK[name], f"{place} imports policytest.{target}, which is not in a layer below it"
+
+
+@pytest.mark.parametrize("name", LAYERED)
+def test_imports_point_one_way(name):
+    path = MODULES[name]
+    assert_points_down(name, path.read_text(encoding="utf-8"), path.name == "__init__.py")
+
+
+def test_every_layer_is_inhabited():
+    assert sorted(RANK) == sorted(LAYERED), "LAYERS and the modules under src/policytest differ"
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("kl", "from policytest.lower_bound import LowerBound"),
+        ("kl", "from policytest import instances"),
+        ("kl", "def late():\n    import policytest.worst_case.problem"),
+        ("kl", "from policytest import reversed_mdp"),
+        ("kl", "from . import lower_bound"),
+        ("kl", "from .worst_case.bracket import Bracket"),
+        ("worst_case.bracket", "from .problem import Problem"),
+        ("worst_case.problem", "from ..lower_bound import LowerBound"),
+        ("task", "from policytest import Task"),
+        ("task", "import policytest"),
+        ("nowhere", ""),
+    ],
+)
+def test_the_layer_check_notices(name, source):
+    """Negative control: upwards, sideways, late, relative, and through the package."""
+    with pytest.raises(AssertionError):
+        assert_points_down(name, source)
+
+
+# ---------------------------------------------------------------- public names
+
+
+def run_python(code):
+    """In a fresh interpreter, with the package that is being tested; its standard output."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(policytest.__file__).parents[1])}
+    finished = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.strip()
+
+
+def test_public_names_are_listed_once_in_order_and_resolve():
+    assert policytest.__all__ == sorted(set(policytest.__all__))
+    assert set(policytest.__all__) == {*policytest._HOME, "instances"}
+    for name in policytest.__all__:
+        assert getattr(policytest, name) is not None
+        assert name in dir(policytest)
+    assert policytest.instances is importlib.import_module("policytest.instances")
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = policytest.nonsense
+
+
+@pytest.mark.parametrize("name", sorted(policytest._HOME))
+def test_public_names_live_where_the_table_says(name):
+    home = importlib.import_module(f"policytest.{policytest._HOME[name]}")
+    assert getattr(policytest, name) is getattr(home, name)
+    assert getattr(policytest, name).__doc__, f"{name} has no docstring"
+
+
+def test_type_checkers_see_the_same_names():
+    """The imports under TYPE_CHECKING in the package are the public names, from the same modules."""
+    tree = ast.parse(MODULES[""].read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: (node.module or "").removeprefix("policytest").removeprefix(".")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {**policytest._HOME, "instances": ""}
+
+
+@pytest.mark.parametrize("name", LAYERED)
+def test_no_name_looks_like_a_test(name):
+    """pytest would collect it wherever it is imported."""
+    module = importlib.import_module(f"policytest.{name}")
+    assert not [public for public in vars(module) if public.lower().startswith("test")]
+    assert not [public for public in policytest.__all__ if public.lower().startswith("test")]
+
+
+def test_star_import_gives_the_public_names():
+    names = run_python("from policytest import *; print(sorted(n for n in dir() if not n.startswith('__')))")
+    assert ast.literal_eval(names) == policytest.__all__
+
+
+def test_importing_the_package_costs_nothing():
+    code = "import sys, policytest; print([m for m in ('numba', 'scipy', 'numpy') if m in sys.modules])"
+    assert run_python(code) == "[]"
+    assert run_python("import sys, policytest; policytest.InputError; print('numba' in sys.modules)") == "False"
+
+
+def test_the_version_is_written_once_more_and_agrees():
+    stated = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert stated is not None
+    assert policytest.__version__ == stated.group(1)
+
+
+# ---------------------------------------------------------------- the map from paper to code
+
+
+def table_rows(text):
+    """(cells, is_result) of every table row on the page; escaped bars do not occur."""
+    result = False
+    for line in text.splitlines():
+        if line.startswith("## "):
+            result = line.strip() == "## Results"
+        if line.startswith("|") and not re.fullmatch(r"[|\-: ]+", line):
+            yield [cell.strip() for cell in line.strip().strip("|").split("|")], result
+
+
+def quoted(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+ROWS = list(table_rows(MAP.read_text(encoding="utf-8")))
+LABELS = {label for cells, result in ROWS if result for label in quoted(cells[0])}
+PREFIXES = {label.split(":")[0] for label in LABELS}
+
+
+def prose(source):
+    """The docstrings of a module and its `# Paper:` comments, each as one line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield " ".join(text.split())
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and "Paper:" in token.string:
+            yield token.string
+
+
+def assert_labels_known(text):
+    """Every label, in backticks or bare, has its row; labels may hold spaces, so the longest that fits counts."""
+    for label in re.findall(r"`([a-zA-Z]+:[^`\s][^`]*)`", text):
+        assert label in LABELS, f"`{label}` has no row in {MAP.name}"
+    for match in re.finditer(rf"\b(?:{'|'.join(sorted(PREFIXES))}):\S", text):
+        rest = text[match.start() :]
+        fits = [label for label in LABELS if re.match(re.escape(label) + r"(?!\w)", rest)]
+        assert fits, f"the label at {rest[:40]!r} has no row in {MAP.name}"
+
+
+def test_the_map_has_the_papers_labels():
+    assert len(LABELS) > 60
+    assert {"eq:maxmin V", "opt:no sp", "lem:reversed_PG", "thm:proj_pg_rate", "tab:all_mdp_info_5"} <= LABELS
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_labels_cited_in_docstrings_have_their_row(name):
+    for text in prose(MODULES[name].read_text(encoding="utf-8")):
+        assert_labels_known(text)
+
+
+def test_docstrings_do_cite_the_paper():
+    """Otherwise the test above says nothing."""
+    cited = [text for path in MODULES.values() for text in prose(path.read_text(encoding="utf-8")) if "Paper:" in text]
+    assert len(cited) > 30
+
+
+@pytest.mark.parametrize(
+    "text", ["Paper: `thm:nonsense`.", "Paper: eq:nonsense V.", "Paper: lem:eta_wrong", "see `xyz:a`"]
+)
+def test_the_label_check_notices(text):
+    with pytest.raises(AssertionError):
+        assert_labels_known(text)
+
+
+def definitions():
+    """Every class and function defined in the package, and the names each module and class offers."""
+    for name in LAYERED:
+        module = importlib.import_module(f"policytest.{name}")
+        yield name, module
+        for public, thing in vars(module).items():
+            if (inspect.isclass(thing) or callable(thing)) and getattr(thing, "__module__", "") == module.__name__:
+                yield public, thing
+
+
+DEFINED: dict[str, list] = {}
+for _name, _thing in definitions():
+    DEFINED.setdefault(_name, []).append(_thing)
+DEFINED["task"].append(policytest.Task)  # `task.policy`: on this page a task is also an object
+
+
+def has(thing, name):
+    fields = {field.name for field in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
+    return hasattr(thing, name) or name in fields
+
+
+def assert_exists(dotted):
+    """`kl.tilt_row`, `worst_case.nested_pgd.NestedPGD`, `Bracket.multiplier`; with `policytest.` in front or not."""
+    parts = dotted.removeprefix("policytest.").split(".")
+    for split in range(len(parts), 0, -1):
+        owners = DEFINED.get(".".join(parts[:split]), [])
+        if owners:
+            break
+    rest = parts[split:]
+    assert owners, f"{dotted}: {MAP.name} names it, the package does not define it"
+    for part in rest:
+        owners = [getattr(owner, part, None) for owner in owners if has(owner, part)]
+        assert owners, f"{dotted}: {MAP.name} names it, the package does not define {part}"
+
+
+def dotted_names(text):
+    """`kl.tilt_row`, but not `rho.V`: the first part is a module or a class of the package."""
+    for span in quoted(text):
+        for dotted in re.findall(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", span):
+            if dotted.split(".")[0] in {*DEFINED, "policytest"}:
+                yield dotted
+
+
+def bare_names(cell, result):
+    """Classes, functions that are called, and in the results, where no variables are named, any longer name."""
+    for span in quoted(cell):
+        called = re.match(r"([a-z_]{3,}|[A-Z]\w{4,})\(", span)
+        if called:
+            yield called.group(1)
+        elif re.fullmatch(r"[A-Z][A-Za-z]{4,}", span) or (result and re.fullmatch(r"[a-z]+(_[a-z]+)+", span)):
+            yield span
+
+
+def mapped_names():
+    """What the page says is there: dotted names anywhere, bare ones in the column on code; not what is planned."""
+    for cells, result in ROWS:
+        if len(cells) == 4 and cells[2].split(";")[0] != "planned":
+            yield from dotted_names(cells[2])
+            yield from bare_names(cells[2], result)
+    for line in MAP.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("|"):
+            yield from dotted_names(line)
+
+
+MAPPED = sorted(set(mapped_names()))
+
+
+def test_the_map_names_a_good_part_of_the_package():
+    assert len(MAPPED) > 50
+    assert {"kl.tilt_row", "task.value_range", "Bracket.multiplier", "NestedPGD", "task.policy"} <= set(MAPPED)
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_names_in_the_map_exist(name):
+    assert_exists(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["kl.nonsense", "Bracket.nonsense", "worst_case.nonsense.NestedPGD", "Nonsense", "task.q"]
+)
+def test_the_name_check_notices(name):
+    with pytest.raises(AssertionError):
+        assert_exists(name)
+
+
+def test_tests_named_in_the_map_exist():
+    named = set(re.findall(r"`(test_\w+\.py)`", MAP.read_text(encoding="utf-8")))
+    assert len(named) > 5
+    missing = sorted(name for name in named if not (ROOT / "tests" / name).is_file())
+    assert not missing, f"{MAP.name} names tests that do not exist: {', '.join(missing)}"
+
+
+# ---------------------------------------------------------------- what is in the repository
+
+FOLDERS = ("work", "tmp", "home", "root", "mnt", "Users")
+HOSTS = ("python" + "hosted", "arti" + "factory", "local" + "host", "index" + "-url", "pypi" + ".org/simple")
+MACHINE = re.compile(
+    r"(?<![\w.])/(?:"
+    + "|".join(FOLDERS)
+    + r")/|"
+    + "|".join(map(re.escape, HOSTS))
+    + r"|regist"
+    + r"ry\.[a-z]+\.|127\.0\.0\.\d"
+)
+
+
+def repository_files():
+    """Tracked files and those about to be; without a checkout (an unpacked release), whatever is there."""
+    if not (ROOT / ".git").exists():
+        return [path for path in ROOT.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def machine_lines(text):
+    return [line.strip() for line in text.splitlines() if MACHINE.search(line)]
+
+
+def test_no_file_mentions_a_machine():
+    files = repository_files()
+    assert ROOT / "pyproject.toml" in files
+    assert Path(__file__).resolve() in files
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in files
+        if (lines := machine_lines(path.read_text(encoding="utf-8", errors="replace")))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [["", "tmp", "x"], ["", "work", "main"], ["cd ", "home", "me"], ["https:", "", "regist" + "ry.example.org"]],
+)
+def test_the_machine_check_notices(parts):
+    assert machine_lines("/".join(parts))
+    assert not machine_lines("and/or, https://example.org/home/page, src/work/x, ../tmp/y")
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench"])
+def test_the_makefile_has_its_targets(target):
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(rf"^{target}:.*\n\t\S", recipe, re.MULTILINE), f"make {target} does nothing"
+    phony = re.search(r"^\.PHONY:(.*)$", recipe, re.MULTILINE)
+    assert phony is not None
+    assert target in phony.group(1).split()
+
+
+def test_scripts_named_in_the_makefile_exist():
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    scripts = re.findall(r"\b((?:examples|benchmarks)/\w+\.py)\b", recipe)
+    assert scripts
+    assert not [script for script in scripts if not (ROOT / script).is_file()]
+
+
+def test_types_ship():
+    assert (Path(policytest.__file__).parent / "py.typed").is_file()
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'packages = ["src/policytest"]' in settings
+    assert "Typing :: Typed" in settings
