@@ -156,7 +156,7 @@ def test_loss_is_convex_and_obeys_pinsker(seed):
 def test_stored_zeros_and_unsorted_entries_do_not_matter():
     p = np.array([[[0.25, 0.75, 0.0]], [[0.0, 0.5, 0.5]], [[1.0, 0.0, 0.0]]])
     stored = sparse.csr_array(
-        (np.array([0.75, 0.25, 0.0, 0.5, 0.0, 0.5, 1.0]), [1, 0, 2, 1, 0, 2, 0], [0, 3, 6, 7]), shape=(3, 3)
+        (np.array([0.75, 0.25, 0.0, 0.5, 0.0, 0.5, 1.0, 0.0]), [1, 0, 2, 1, 0, 2, 0, 2], [0, 3, 6, 8]), shape=(3, 3)
     )
     assert_array_equal(stored.toarray(), p[:, 0])
     q = np.array([[[0.2, 0.7, 0.1]], [[0.4, 0.3, 0.3]], [[0.5, 0.5, 0.0]]])
@@ -164,6 +164,10 @@ def test_stored_zeros_and_unsorted_entries_do_not_matter():
     assert KLBall(stored, np.ones((3, 1)), 1.0).loss(q) == pytest.approx(expected, rel=1e-14)
     assert KLBall(stored, np.ones((3, 1)), 1.0).loss(as_csr(q)) == pytest.approx(expected, rel=1e-14)
     assert KLBall(q, np.ones((3, 1)), 1.0).loss(stored) == np.inf
+    within = np.array([[[0.5, 0.5, 0.0]], [[0.0, 0.1, 0.9]], [[1.0, 0.0, 0.0]]])  # zeros where zeros are stored
+    expected = KLBall(p, np.ones((3, 1)), 1.0).loss(within)
+    assert KLBall(stored, np.ones((3, 1)), 1.0).loss(as_csr(within)) == pytest.approx(expected, rel=1e-14)
+    assert KLBall(as_csr(within), np.ones((3, 1)), 1.0).loss(stored) == KLBall(within, np.ones((3, 1)), 1.0).loss(p)
 
 
 # ---------------------------------------------------------------- the row problem

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import draw, nearest_by_slsqp
 
 import policytest as pt
 from policytest.kl import kl_rows
 from policytest.lower_bound import uniform_allocation
+from problems import draw, nearest_by_slsqp
 
 # S, T* at the uniform allocation (from two independent solvers, agreeing to 1e-10), T* at the best allocation at most
 TIMES = [(2, 31.356532, 20.4), (3, 244.863278, 173.6), (5, 62.799474, 52.0)]

@@ -24,7 +24,7 @@ def test_the_constants_are_the_printed_formulas():
     value = pt.value(instance.task, instance.kernel)
     found = printed_constants(instance.task, value, 0.1)
     r_max, smallest = 1.0, 0.5 * 0.15
-    assert found.L == pytest.approx(2 * (0.9 * 2 + 1) * r_max / 0.1**3)
+    assert pytest.approx(2 * (0.9 * 2 + 1) * r_max / 0.1**3) == found.L
     assert found.h == pytest.approx(0.1**2 * 0.1**4 / (18 * 2**2 * 2**2 * value**2 * r_max**2))
     assert math.ceil(384 * (0.9 * 2 + 1) * 4 * r_max * value / smallest**2 / (0.1**5 * 0.1)) == pytest.approx(found.M)
 

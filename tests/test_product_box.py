@@ -1,16 +1,16 @@
-"""Robust policy iteration on a product box: exact, with the right slope, and what Algorithm 2's inner loop approaches."""
+"""Robust policy iteration on a product box: exact, with the right slope, and the limit of Algorithm 2's inner loop."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import draw
 
 import policytest as pt
 from policytest import _kernels
 from policytest.kl import kl_rows
 from policytest.worst_case.problem import lay_out
 from policytest.worst_case.product_box import robust_value
+from problems import draw
 
 
 def boxes():

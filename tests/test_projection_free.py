@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import draw
 from scipy import sparse
 
 import policytest as pt
 from policytest.worst_case.problem import lay_out
 from policytest.worst_case.slsqp import value_gradient
+from problems import draw
 
 
 def stationarity(task, centre, weights, kernel, lam, sign):
@@ -106,7 +106,9 @@ def test_more_starts_never_hurt_and_sometimes_help():
         instance, threshold = pt.instances.several_minima(index)
         weights = np.full(instance.task.policy.shape, 1 / instance.task.n_states)
         one = pt.nearest_kernel(instance.task, instance.kernel, weights, threshold)
-        many = pt.nearest_kernel(instance.task, instance.kernel, weights, threshold, solver=pt.ProjectionFree(starts=40))
+        many = pt.nearest_kernel(
+            instance.task, instance.kernel, weights, threshold, solver=pt.ProjectionFree(starts=40)
+        )
         assert one.status is pt.Status.CONVERGED
         assert many.upper <= one.upper
         assert pt.value(instance.task, many.kernel) <= threshold
@@ -128,7 +130,11 @@ def test_sparse_and_dense_agree(sense, declared):
         known = instance.task
         task = known if declared else pt.Task(known.rewards, known.policy, known.initial, known.discount)
         sparse_task = pt.Task(
-            known.rewards, known.policy, known.initial, known.discount, support=as_csr(known.support) if declared else None
+            known.rewards,
+            known.policy,
+            known.initial,
+            known.discount,
+            support=as_csr(known.support) if declared else None,
         )
         weights = np.random.default_rng(seed).uniform(0.5, 2.0, size=(12, 2))
         value = pt.value(task, instance.kernel)

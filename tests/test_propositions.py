@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import draw
 
 import policytest as pt
+from problems import draw
 
 SEEDS = range(6)
 

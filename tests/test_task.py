@@ -180,14 +180,15 @@ def test_any_sparse_format_is_read_and_none_is_changed(form):
 
 
 def test_repeated_and_unsorted_entries_add_up():
+    """A CSR array may list a successor twice, here with a third and two thirds of its mass."""
     case = make_case(7)
     rows, columns = np.nonzero(case.q.reshape(15, 5))
     entries = case.q.reshape(15, 5)[rows, columns]
-    order = np.random.default_rng(0).permutation(2 * len(rows))
-    halves = [np.tile(part, 2)[order] for part in (entries / 2, rows, columns)]
-    start = np.concatenate([[0], np.cumsum(np.bincount(halves[1], minlength=15))])
-    by_row = np.argsort(halves[1], kind="stable")
-    kernel = sparse.csr_array((halves[0][by_row], halves[2][by_row], start), shape=(15, 5))
+    rows, columns = np.tile(rows, 2), np.tile(columns, 2)
+    entries = np.concatenate([entries / 3, entries * 2 / 3])
+    order = np.lexsort([np.random.default_rng(0).random(len(rows)), rows])
+    start = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=15))])
+    kernel = sparse.csr_array((entries[order], columns[order], start), shape=(15, 5))
     before = kernel.data.copy()
     assert_matches_plain(case, kernel)
     assert_array_equal(kernel.data, before)
@@ -195,19 +196,20 @@ def test_repeated_and_unsorted_entries_add_up():
 
 @pytest.mark.parametrize("declared", [None, "dense", "csr"])
 @pytest.mark.parametrize("garbage", [0.0, 7.0])
-def test_pairs_never_taken_are_ignored(declared, garbage):
+@pytest.mark.parametrize("rewards", ["r[s,a]", "r[s,a,x]"])
+def test_pairs_never_taken_are_ignored(declared, garbage, rewards):
     """Rows with pi(a|s) = 0 may hold anything, and their rewards and supports do not matter either."""
-    case = make_case(8, idle=True, rewards="r[s,a,x]", declared=declared)
+    case = make_case(8, idle=True, rewards=rewards, declared=declared)
     idle = case.task.policy == 0
     assert idle.any()
-    spoiled, support = case.q.copy(), case.support.copy()
-    spoiled[idle], support[idle] = garbage, False
-    rewards = np.where(idle[:, :, None], 1e6, case.rewards)
+    spoiled, support, earned = case.q.copy(), case.support.copy(), case.rewards.copy()
+    spoiled[idle], support[idle], earned[idle] = garbage, False, 1e6
     allowed = {None: None, "dense": support, "csr": as_csr(support)}[declared]
-    other = dataclasses.replace(case.task, rewards=rewards, support=allowed)
+    other = dataclasses.replace(case.task, rewards=earned, support=allowed)
     for kernel in (spoiled, as_csr(spoiled)):
-        assert_array_equal(state_values(other, kernel), state_values(case.task, case.q))
-        assert_array_equal(occupancy(other, kernel), occupancy(case.task, case.q))
+        assert_allclose(state_values(other, kernel), state_values(case.task, case.q), rtol=1e-12)
+        assert_allclose(occupancy(other, kernel), occupancy(case.task, case.q), rtol=1e-12)
+        assert not (other.policy.ravel()[other.rows_of("q", kernel)[0].pair] == 0).any()
     assert value_range(other) == value_range(case.task)
     assert other.reward_bounds == case.task.reward_bounds
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import Case, draw, nearest_by_slsqp
 
 import policytest as pt
+from problems import Case, draw, nearest_by_slsqp
 
 SOLVERS = [
     pt.ProjectionFree(),
@@ -151,9 +151,7 @@ def test_a_shifted_reward_is_the_same_problem():
     for seed in range(5):
         case = draw(seed)
         task = case.task
-        shifted = pt.Task(
-            task.rewards - (1 - task.discount) * case.threshold, task.policy, task.initial, task.discount
-        )
+        shifted = pt.Task(task.rewards - (1 - task.discount) * case.threshold, task.policy, task.initial, task.discount)
         one = pt.nearest_kernel(task, case.centre, case.weights, case.threshold)
         two = pt.nearest_kernel(shifted, case.centre, case.weights, 0.0)
         assert one.upper == pytest.approx(two.upper, rel=1e-9)

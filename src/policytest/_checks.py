@@ -44,17 +44,13 @@ def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = Non
         check_shape(name, array.shape, shape)
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(
-            f"{name}{list(place) if place else ''} is {array[place]}; every entry must be a finite number"
-        )
+        raise InputError(f"{name}{list(place) if place else ''} is {array[place]}; every entry must be a finite number")
     return array
 
 
 def check_shape(name: str, found: tuple[int, ...], expected: tuple[int | None, ...]) -> None:
     """Refuse an array whose shape is not the expected one (None: any length)."""
-    fits = len(found) == len(expected) and all(
-        e is None or e == f for f, e in zip(found, expected, strict=True)
-    )
+    fits = len(found) == len(expected) and all(e is None or e == f for f, e in zip(found, expected, strict=True))
     if not fits:
         wanted = ", ".join("any" if e is None else str(e) for e in expected)
         raise InputError(f"{name} has shape {found}, expected ({wanted})")
@@ -113,9 +109,7 @@ def csr(name: str, value: Any, shape: tuple[int, int]) -> SparseArray:
     """A canonical float CSR array (sorted, duplicates summed) of the given shape."""
     array = sparse.csr_array(value, dtype=np.float64, copy=True)
     if array.shape != shape:
-        raise InputError(
-            f"{name} is sparse with shape {array.shape}, expected {shape} (row s*A + a, column x)"
-        )
+        raise InputError(f"{name} is sparse with shape {array.shape}, expected {shape} (row s*A + a, column x)")
     array.sum_duplicates()
     array.sort_indices()
     if not np.isfinite(array.data).all():

@@ -30,11 +30,11 @@ TINY = 1e-300
 
 def compiled(function: Callable[..., Any]) -> Any:
     """numba-compile, cached on disk where the machine allows it (a read-only install may not)."""
-    settings = {"nogil": True, "error_model": "numpy"}
+    njit: Any = numba.njit
     try:
-        return numba.njit(cache=True, **settings)(function)
+        return njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:  # no writable place for the cache
-        return numba.njit(**settings)(function)
+        return njit(nogil=True, error_model="numpy")(function)
 
 
 def entry(function: Callable[..., Any]) -> Any:
@@ -318,7 +318,7 @@ def _worth(rows: Any, gamma: float, V: Any, e: int) -> float:
 
 @compiled
 def _sweep(rows: Any, gamma: float, sign: float, V: Any, backwards: bool) -> float:
-    """One in-place sweep V(s) <- sum_a pi(a|s) min_x [r + gamma V(x)] (rows come ordered by state); the largest change."""
+    """One in-place sweep V(s) <- sum_a pi(a|s) min_x [r + gamma V(x)]; rows come by state. The largest change."""
     K = len(rows.state)
     change = 0.0
     k = K - 1 if backwards else 0
@@ -425,6 +425,15 @@ def _loss(start: Any, N: Any, n: Any, q: Any) -> float:
         if n[k] > 0.0:
             loss += _row_loss(N, n[k], q, start[k], start[k + 1])
     return loss
+
+
+@compiled
+def _copy_centre(start: Any, N: Any, n: Any, q: Any) -> None:
+    """q <- N/n in the rows with weight."""
+    for k in range(len(n)):
+        if n[k] > 0.0:
+            for e in range(start[k], start[k + 1]):
+                q[e] = N[e] / n[k]
 
 
 @entry
@@ -578,7 +587,9 @@ def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap:
 
 
 @compiled
-def _tilt_to_height(start: Any, N: Any, n: Any, gap: Any, want: float, slack: float, lam: float, q: Any, memory: Any) -> float:
+def _tilt_to_height(
+    start: Any, N: Any, n: Any, gap: Any, want: float, slack: float, lam: float, q: Any, memory: Any
+) -> float:
     """The multiplier at which the tilted rows have gap.q = want (decreasing in lam).
 
     Newton on 1/height: height is about a - b lam for small and c/lam for large lam, and its inverse is
@@ -594,10 +605,7 @@ def _tilt_to_height(start: Any, N: Any, n: Any, gap: Any, want: float, slack: fl
             low = lam
         else:
             high = lam
-        if slope > 0.0:
-            proposal = lam + height * (height - want) / (want * slope)
-        else:
-            proposal = np.inf
+        proposal = lam + height * (height - want) / (want * slope) if slope > 0.0 else np.inf
         if not low < proposal < high:
             if high == np.inf:
                 proposal = 4.0 * lam + TINY
@@ -670,7 +678,9 @@ LINEAR_SOLVE_FAILED = 3
 
 
 @compiled
-def _settle_free_rows(rows: Any, gamma: float, rho: Any, n: Any, sign: float, V: Any, d: Any, q: Any, gap: Any) -> float:
+def _settle_free_rows(
+    rows: Any, gamma: float, rho: Any, n: Any, sign: float, V: Any, d: Any, q: Any, gap: Any
+) -> float:
     """Policy iteration on the rows without weight only, which costs nothing. Returns the linear solver's error."""
     error = _solve_both(rows, q, gamma, rho, V, d)
     any_free = False
@@ -705,8 +715,17 @@ def _settle_free_rows(rows: Any, gamma: float, rho: Any, n: Any, sign: float, V:
 
 @entry
 def nearest(
-    rows: Any, gamma: float, rho: Any, N: Any, n: Any, threshold: float, sign: float, q: Any, lam: float,
-    tolerance: float, limit: int,
+    rows: Any,
+    gamma: float,
+    rho: Any,
+    N: Any,
+    n: Any,
+    threshold: float,
+    sign: float,
+    q: Any,
+    lam: float,
+    tolerance: float,
+    limit: int,
 ) -> Any:
     """(NC) from the kernel q: minimise loss(q) subject to sign (value - threshold) <= 0, in place.
 
@@ -723,6 +742,9 @@ def nearest(
     target = np.empty(E)
     trial = np.empty(E)
     memory = np.zeros((len(n) + 1, 2))
+    if not _loss(rows.start, N, n, q) < np.inf:  # a warm start that misses a successor seen since
+        _copy_centre(rows.start, N, n, q)
+        lam = 0.0
     error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
     violation = sign * (_dot(rho, V) - threshold)
     loss = _loss(rows.start, N, n, q)
@@ -746,7 +768,7 @@ def nearest(
         height = _gradient(rows, gamma, sign, V, d, q, gap)
         want = height - violation
         if want > 0.0:
-            slack = max(1e-2 * abs(violation), 0.25 * margin)
+            slack = max(0.1 * abs(violation), 0.25 * margin)
             if lam <= 0.0:
                 start_height, slope = _tilt(rows.start, N, n, gap, 0.0, target, memory)
                 lam = (start_height - want) / max(slope, TINY)
@@ -801,8 +823,17 @@ def nearest(
 
 @entry
 def extreme(
-    rows: Any, gamma: float, rho: Any, N: Any, n: Any, budget: float, sign: float, q: Any, lam: float,
-    tolerance: float, limit: int,
+    rows: Any,
+    gamma: float,
+    rho: Any,
+    N: Any,
+    n: Any,
+    budget: float,
+    sign: float,
+    q: Any,
+    lam: float,
+    tolerance: float,
+    limit: int,
 ) -> Any:
     """(NO) from the kernel q in the ball: minimise sign * value subject to loss(q) <= budget, in place.
 

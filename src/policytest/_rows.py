@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray, is_sparse
+from policytest._checks import FloatArray, InputError, IntArray, Kernel, is_sparse
 
 
 class Rows(NamedTuple):
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     gain: FloatArray  # [E] r(s,a,x), or empty where the reward is on (s,a)
 
     @property
-    def count(self) -> int:
+    def n_entries(self) -> int:
         """E, the number of listed entries."""
         return int(self.start[-1])
 
@@ -47,14 +47,16 @@ class Rows(NamedTuple):
         """[K] the sum of an entry vector over each row (rows are never empty)."""
         return np.add.reduceat(entries, self.start[:-1])
 
-    def pick(self, table: SparseArray | FloatArray, n_states: int) -> FloatArray:
-        """[E] the entries of a table of shape (S*A, S), dense or sparse, at the listed places (0 where none is stored)."""
+    def pick(self, table: Kernel, n_states: int) -> FloatArray:
+        """[E] the entries of a table, dense or sparse, at the listed places (0 where none is stored)."""
+        if not is_sparse(table) and table.size == self.n_entries:  # every row lists every state
+            return np.array(table, dtype=np.float64).ravel()
         pair = self.pair[self.of_entry()]
         if not is_sparse(table):
             return np.ascontiguousarray(table.reshape(-1, n_states)[pair, self.successor])
         owner = np.repeat(np.arange(table.shape[0], dtype=np.int64), np.diff(table.indptr))
         stored = owner * n_states + table.indices
-        entries = np.zeros(self.count)
+        entries = np.zeros(self.n_entries)
         if len(stored):
             wanted = pair * n_states + self.successor
             at = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
@@ -76,6 +78,8 @@ class Rows(NamedTuple):
 
     def scatter(self, entries: FloatArray, like: Kernel, n_states: int) -> Kernel:
         """The kernel with these entries, in the form of ``like``, whose other rows (pi = 0) it keeps."""
+        if not is_sparse(like) and like.size == self.n_entries:
+            return entries.reshape(like.shape).copy()
         if not is_sparse(like):
             table = np.array(like, dtype=np.float64).reshape(-1, n_states)
             table[self.pair] = 0.0
@@ -105,11 +109,11 @@ class Rows(NamedTuple):
         place[order] = np.arange(len(order))
         successor = np.concatenate([self.successor, np.full(len(added), state, dtype=np.int32)])[order]
         start = self.start + np.concatenate([[0], np.cumsum(~has)])
-        return self._replace(start=start, successor=successor), place[: self.count]
+        return self._replace(start=start, successor=successor), place[: self.n_entries]
 
     def spread(self, entries: FloatArray, places: IntArray) -> FloatArray:
         """[E] the old entries at their places after `widen`, 0 at the new ones."""
-        wide = np.zeros(self.count)
+        wide = np.zeros(self.n_entries)
         wide[places] = entries
         return wide
 

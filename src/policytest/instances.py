@@ -265,8 +265,9 @@ def several_minima(index: int) -> tuple[Instance, float]:
     """An instance and a threshold at which the nearest-kernel problem has several local minima.
 
     One action, uneven rows, rewards from {-1, 0, 1, 3} and a threshold far below the value. A search over 3,000
-    such draws found 49 on which the descent from the centre stops at a local minimum at least 0.1% above the best of
-    forty starts; these are the worst 16 of them, from 83% to 17% above. Use them to test whether a claimed minimum is global.
+    such draws found 49 on which the descent from the centre stops at a local minimum at least 0.1% above the best
+    of forty starts; these are the worst 16 of them, from 83% to 17% above. Use them to test whether a claimed
+    minimum is global.
 
     >>> instance, threshold = several_minima(0)
     >>> instance.task.n_actions

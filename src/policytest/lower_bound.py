@@ -2,7 +2,7 @@ r"""How many samples any test needs (section 4), and the allocation that needs f
 
 For an allocation omega over pairs, Theorem `thm:stat_lower` bounds every delta-correct test from below,
 
-    liminf E[tau] / log(1/delta) >= T*_omega(p),      1/T*_omega(p) = inf over q with V_q beyond R of sum omega KL(p, q),
+    liminf E[tau] / log(1/delta) >= T*_omega(p),     1/T*_omega(p) = inf over q with V_q beyond R of sum omega KL(p, q),
 
 which is `nearest_kernel` with weights omega. As an infimum of linear functions, omega -> 1/T*_omega is concave, with
 supergradient KL_sa(p, q*): each confusing kernel q bounds every allocation at once, 1/T*_omega <= sum omega KL(p, q).
@@ -79,7 +79,10 @@ def characteristic_time(
     weights = _allocation(task, allocation)
     distance = nearest_kernel(task, kernel, weights, threshold, solver)
     return LowerBound(
-        _inverse(distance.upper), (_inverse(distance.upper), _inverse(distance.lower)), distance.kernel, distance.certified
+        _inverse(distance.upper),
+        (_inverse(distance.upper), _inverse(distance.lower)),
+        distance.kernel,
+        distance.certified,
     )
 
 

@@ -198,9 +198,7 @@ def value_range(task: Task) -> tuple[float, float]:
 def extreme_state_values(task: Task, sense: str) -> FloatArray:
     """[S] the smallest ("min") or largest ("max") value of each state over all allowed kernels."""
     sign = 1.0 if sense == "min" else -1.0
-    _, values, error = _kernels.extreme_rows(
-        task._rows, task.discount, task.initial, sign, _rows_are_open(task)
-    )
+    _, values, error = _kernels.extreme_rows(task._rows, task.discount, task.initial, sign, _rows_are_open(task))
     _check_error(error)
     return np.asarray(values)
 

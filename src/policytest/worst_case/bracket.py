@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from policytest._checks import Kernel
+from policytest._checks import FloatArray, Kernel
+from policytest._rows import Rows
 
 
 class Status(Enum):
@@ -41,6 +42,8 @@ class Bracket:
         Both ends are proved and within the solver's tolerance of each other; a trivial end does not count.
     iterations
         Steps taken, over all starts.
+    trail
+        The kernel in the solver's own layout, which makes a warm start cheap.
     """
 
     lower: float
@@ -50,6 +53,7 @@ class Bracket:
     status: Status
     certified: bool
     iterations: int = 0
+    trail: tuple[Rows, FloatArray] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         proof = "certified" if self.certified else "not certified"

@@ -16,8 +16,8 @@ grid has about 1e23 points. A grid above ``max_grid`` is refused, with its size.
 the fast solvers are compared with on instances small enough for it.
 
 Departures: "S^2 A^2" and "S A" count the pairs with pi > 0 (the others do not matter); the projection is exact to
-rounding; if V_p = R the printed algorithm returns 0, and so the bracket proves nothing. The distance (NC) is bracketed by
-bisection on sigma, through the bijection of Proposition `prop:bijection in main`.
+rounding; if V_p = R the printed algorithm returns 0, and so the bracket proves nothing. The distance (NC) is
+bracketed by bisection on sigma, through the bijection of Proposition `prop:bijection in main`.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class NestedPGD:
             printed.h if self.mesh is None else self.mesh,
             printed.M if self.steps is None else self.steps,
         )
-        if used.M == math.inf:
+        if math.inf == used.M:
             raise InputError(
                 "Algorithm 2's number of steps is infinite (or above 1e18) here: it divides by the smallest "
                 "rho(s) pi(a|s), squared; pass steps=..., without a guarantee, or use another solver"

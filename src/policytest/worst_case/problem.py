@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from policytest import _kernels
-from policytest._checks import FloatArray, Kernel
+from policytest._checks import FloatArray, IntArray, Kernel
 from policytest._rows import Rows
 from policytest.kl import check_weights
 from policytest.task import Task
@@ -61,12 +61,11 @@ class Problem:
         return self.rows.scatter(entries, self.centre, self.task.n_states)
 
     def entries(self, kernel: Kernel) -> FloatArray | None:
-        """A kernel on the listed rows, or None where it has mass elsewhere or misses the centre's successors."""
+        """A kernel on the listed rows, or None where it has mass elsewhere."""
         entries = self.rows.pick(kernel, self.task.n_states)
-        complete = np.abs(self.rows.sums(entries) - 1.0).max() <= 1e-9
-        return entries if complete and np.isfinite(self.loss(entries)) else None
+        return entries if np.abs(self.rows.sums(entries) - 1.0).max() <= 1e-9 else None
 
-    def widened(self, state: int) -> tuple[Any, Any]:
+    def widened(self, state: int) -> tuple[Self, IntArray]:
         """The same problem with ``state`` listed as a successor of every row, and the old entries' places."""
         rows, places = self.rows.widen(state)
         return replace(self, rows=rows, p=rows.spread(self.p, places)), places

@@ -33,9 +33,7 @@ class RobustValue:
     converged: bool
 
 
-def robust_value(
-    task: Task, centre: Any, budgets: Any, sense: str = "min", max_iterations: int = 1000
-) -> RobustValue:
+def robust_value(task: Task, centre: Any, budgets: Any, sense: str = "min", max_iterations: int = 1000) -> RobustValue:
     """The smallest or largest value over {q : KL(centre_sa, q_sa) <= budgets[s,a]}, by robust policy iteration.
 
     Paper: the inner minimum of `prop:product_box_reduction`.

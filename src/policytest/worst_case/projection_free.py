@@ -68,7 +68,7 @@ class ProjectionFree:
         run = self._best(problem, warm)
         low, high = value_range(problem.task)
         ends = (low, run.value) if problem.sign > 0 else (run.value, high)
-        return Bracket(*ends, run.kernel(), run.price(), run.status, certified=False, iterations=run.iterations)
+        return run.bracket(*ends)
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found among kernels on the other side; the lower end is 0."""
@@ -78,11 +78,11 @@ class ProjectionFree:
         if run.infeasibility > 0:  # rounding, or an unfinished search: step over the threshold
             crossed = _beyond(run.problem, run.entries)
             if crossed is None:
-                return Bracket(0.0, np.inf, None, run.price(), run.status, certified=False, iterations=run.iterations)
+                return Bracket(0.0, np.inf, None, run.price, run.status, certified=False, iterations=run.iterations)
             run.entries, run.loss = crossed, run.problem.loss(crossed)
         if run.loss == 0.0:
-            return Bracket(0.0, 0.0, run.kernel(), np.inf, Status.IMMEDIATE, certified=True)
-        return Bracket(0.0, run.loss, run.kernel(), run.price(), run.status, certified=False, iterations=run.iterations)
+            return Bracket(0.0, 0.0, run.problem.kernel(run.entries), np.inf, Status.IMMEDIATE, certified=True)
+        return run.bracket(0.0, run.loss)
 
     def _best(self, problem: Any, warm: Bracket | None) -> _Run:
         if problem.is_open:
@@ -137,15 +137,18 @@ class _Run:
     @property
     def infeasibility(self) -> float:
         """How far the value is from reaching the threshold; 0 if it is on the other side."""
-        return max(self.problem.sign * (self.value - self.problem.threshold), 0.0)
+        return float(max(self.problem.sign * (self.value - self.problem.threshold), 0.0))
 
-    def kernel(self) -> Any:
-        """The kernel found, in the centre's form."""
-        return self.problem.kernel(self.entries)
-
+    @property
     def price(self) -> float:
         """eta = 1/lam."""
         return 1.0 / self.lam if self.lam > 0 else np.inf
+
+    def bracket(self, lower: float, upper: float) -> Bracket:
+        """What a local search can say: these ends, this kernel, no proof."""
+        kernel = self.problem.kernel(self.entries)
+        trail = (self.problem.rows, self.entries)
+        return Bracket(lower, upper, kernel, self.price, self.status, False, self.iterations, trail)
 
 
 def _list_extreme_state(problem: Problem) -> Problem:
@@ -159,14 +162,15 @@ def _list_extreme_state(problem: Problem) -> Problem:
 
 def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, float]:
     """The warm start's kernel where it fits the problem, else the centre."""
-    if warm is not None and warm.kernel is not None:
-        entries = problem.entries(warm.kernel)
-        if entries is not None:
-            if isinstance(problem, Extreme):
-                entries = _into_ball(problem, entries)
-            lam = 1.0 / warm.multiplier if 0 < warm.multiplier < np.inf else 0.0
-            return entries, lam
-    return problem.p, 0.0
+    if warm is None or warm.kernel is None:
+        return problem.p, 0.0
+    same_layout = warm.trail is not None and warm.trail[0] is problem.rows
+    entries = warm.trail[1] if warm.trail and same_layout else problem.entries(warm.kernel)
+    if entries is None:
+        return problem.p, 0.0
+    if isinstance(problem, Extreme):
+        entries = _into_ball(problem, entries)
+    return entries, 1.0 / warm.multiplier if 0 < warm.multiplier < np.inf else 0.0
 
 
 def _other_start(problem: Problem, index: int) -> FloatArray:
@@ -174,7 +178,7 @@ def _other_start(problem: Problem, index: int) -> FloatArray:
     rng = np.random.default_rng(index)
     rows = problem.rows
     pull = rng.exponential(size=problem.task.n_states) ** 4 if index % 2 else None
-    entries = pull[rows.successor] if pull is not None else rng.exponential(size=rows.count) ** 4
+    entries = pull[rows.successor] if pull is not None else rng.exponential(size=rows.n_entries) ** 4
     entries = entries / np.repeat(rows.sums(entries), np.diff(rows.start))
     share = (0.5, 0.9, 0.25)[index % 3]
     mixed = (1 - share) * problem.p + share * entries
@@ -193,7 +197,7 @@ def _into_ball(problem: Extreme, entries: FloatArray) -> FloatArray:
 
 
 def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:
-    """A kernel on the other side: the given one, mixed with about as little as needed of the kernel of extreme value."""
+    """A kernel on the other side: the given one, with about as little as needed of the kernel of extreme value."""
     task, rows, sign = problem.task, problem.rows, problem.sign
     choice, _, _ = _kernels.extreme_rows(rows, task.discount, task.initial, sign, False)
     extreme = (rows.successor == choice[rows.of_entry()]).astype(np.float64)
