@@ -7,7 +7,7 @@ request (``normalise=True``).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,6 +37,8 @@ class AssumptionWarning(UserWarning):
 def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> FloatArray:
     """A finite float array, of the given shape (None: any length on that axis)."""
     try:
+        if np.iscomplexobj(value):
+            raise TypeError("it is complex")
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is not an array of numbers ({error})") from None
@@ -46,6 +48,13 @@ def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = Non
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InputError(f"{name}{list(place) if place else ''} is {array[place]}; every entry must be a finite number")
     return array
+
+
+def no_negative(name: str, array: FloatArray, what: str) -> None:
+    """Refuse negative entries, with the place of the first."""
+    if (array < 0).any():
+        place = [int(i) for i in np.argwhere(array < 0)[0]]
+        raise InputError(f"{name}{place} is {array[tuple(place)]:.6g}; {what} cannot be negative")
 
 
 def check_shape(name: str, found: tuple[int, ...], expected: tuple[int | None, ...]) -> None:
@@ -63,9 +72,7 @@ def real_number(name: str, value: Any) -> float:
 
 def probability_rows(name: str, rows: FloatArray, normalise: bool = False) -> FloatArray:
     """Rows (last axis) that are probability vectors; renormalised only on request."""
-    if (rows < 0).any():
-        place = [int(i) for i in np.argwhere(rows < 0)[0]]
-        raise InputError(f"{name}{place} is {rows[tuple(place)]:.6g}; probabilities cannot be negative")
+    no_negative(name, rows, "probabilities")
     totals = rows.sum(axis=-1, keepdims=True)
     if normalise and (totals > 0).all():
         return np.asarray(rows / totals)
@@ -83,15 +90,54 @@ def probability_rows(name: str, rows: FloatArray, normalise: bool = False) -> Fl
     return rows
 
 
+def kernel(name: str, value: Any, S: int, A: int) -> Kernel:
+    """An array [S,A,S], or a CSR array of shape (S*A, S)."""
+    if is_sparse(value):
+        return csr(name, value, (S * A, S))
+    return real_array(name, value, (S, A, S))
+
+
+def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callable[..., str]) -> None:
+    """Refuse a kernel with a negative entry, or whose rows `pair` do not sum to 1; `place` puts a pair in words."""
+    entries = kernel.data if is_sparse(kernel) else kernel.ravel()
+    if (entries < 0).any():
+        first = int(np.argmax(entries < 0))
+        if is_sparse(kernel):
+            row, x = int(np.searchsorted(kernel.indptr, first, side="right")) - 1, int(kernel.indices[first])
+        else:
+            row, x = divmod(first, S)
+        raise InputError(f"{name} at {place(row, x)} is {entries[first]:.6g}; probabilities cannot be negative")
+    totals = row_totals(kernel, pair, S)
+    wrong = np.abs(totals - 1.0) > SUM_TOLERANCE
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise InputError(
+            f"{name} at {place(int(pair[first]))} sums to {totals[first]:.9g}, not 1; "
+            "divide each row by its sum if the table was rounded"
+        )
+
+
+def row_totals(kernel: Kernel, pair: IntArray, S: int) -> FloatArray:
+    """[K] the sum of each of these rows of a kernel."""
+    if is_sparse(kernel):
+        return np.asarray(kernel.sum(axis=1)).ravel()[pair]
+    return np.asarray(kernel.reshape(-1, S)[pair].sum(axis=1))
+
+
 def names(name: str, value: Sequence[Hashable] | None, count: int) -> tuple[Hashable, ...] | None:
     """Optional names of states or actions: hashable, distinct, one each."""
     if value is None:
         return None
-    labels = tuple(value)
+    try:
+        labels = tuple(value)
+    except TypeError:
+        raise InputError(f"{name} is {value!r}; pass a list of {count} names") from None
     if len(labels) != count:
         raise InputError(f"{name} has {len(labels)} names, expected {count}")
     seen: dict[Hashable, int] = {}
     for index, label in enumerate(labels):
+        if not isinstance(label, Hashable):
+            raise InputError(f"{name}[{index}] is {label!r}; names must be hashable, such as strings or numbers")
         if label in seen:
             raise InputError(
                 f"{name}[{index}] repeats {label!r}, already the name of {seen[label]}; names must be distinct"
@@ -107,6 +153,8 @@ def is_sparse(value: Any) -> bool:
 
 def csr(name: str, value: Any, shape: tuple[int, int]) -> SparseArray:
     """A canonical float CSR array (sorted, duplicates summed) of the given shape."""
+    if np.iscomplexobj(value):
+        raise InputError(f"{name} is not an array of numbers (it is complex)")
     array = sparse.csr_array(value, dtype=np.float64, copy=True)
     if array.shape != shape:
         raise InputError(f"{name} is sparse with shape {array.shape}, expected {shape} (row s*A + a, column x)")

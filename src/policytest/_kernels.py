@@ -393,14 +393,15 @@ def extreme_rows(rows: Any, gamma: float, rho: Any, sign: float, is_open: bool) 
 
 
 @compiled
-def _excess(delta: float) -> float:
-    """delta - log(1 + delta), accurate near 0."""
+def _excess(q: float, p: float) -> float:
+    """u - 1 - log u at u = q/p > 0, accurate near 1 (a series in q - p) and near 0 (no difference is taken)."""
+    delta = (q - p) / p
     if abs(delta) < 0.02:
         total = 0.0
         for power in range(11, 1, -1):  # Horner: delta^2/2 - delta^3/3 + ...
             total = total * delta + (1.0 if power % 2 == 0 else -1.0) / power
         return total * delta * delta
-    return delta - np.log1p(delta)
+    return delta - np.log(q / p)
 
 
 @compiled
@@ -411,7 +412,7 @@ def _row_loss(N: Any, n: float, q: Any, first: int, last: int) -> float:
         if N[e] > 0.0:
             if q[e] <= 0.0:
                 return np.inf
-            loss += N[e] * _excess((q[e] * n - N[e]) / N[e])
+            loss += N[e] * _excess(q[e] * n, N[e])
         else:
             loss += n * q[e]
     return loss
@@ -512,7 +513,7 @@ def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, gue
                 second += weight * gap[e] * gap[e]
             else:
                 q[e] = 0.0
-        if abs(f - 1.0) <= 1e-8:  # the row is rescaled below: what is left is of second order
+        if abs(f - 1.0) <= 1e-8:  # the row is rescaled below: what is left is of second order in the objective
             break
         z += (f - 1.0) * f / curvature
         if not z > 0.0:
@@ -1011,7 +1012,7 @@ def _project_row(x: Any, p: Any, b: float, q: Any) -> None:
                 rate -= p[i] / q[i] * (p[i] - q[i] * by_mu / by_sum) / root
         aim = b * (1.0 - 5e-14)
         proposal = np.inf
-        if rate < 0.0 and loss > 0.0:
+        if rate < 0.0 and loss > 1e-6 * b:  # far inside the ball the slope is rounding
             proposal = mu + 2.0 * loss * (np.sqrt(loss / aim) - 1.0) / (-rate)
         if not low < proposal < high:
             if high == np.inf:
@@ -1023,8 +1024,11 @@ def _project_row(x: Any, p: Any, b: float, q: Any) -> None:
         if abs(proposal - mu) <= 4e-16 * mu:
             break
         mu = proposal
-    if _row_loss(p, one, q, 0, m) > b and high < np.inf:
-        _project_simplex_smooth(x, p, high, q)
+    step = 4e-16 * mu
+    while _row_loss(p, one, q, 0, m) > b and mu < high:  # by rounding: a little more mu
+        mu = min(mu + step, high)
+        step *= 2.0
+        _project_simplex_smooth(x, p, mu, q)
 
 
 @entry

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from policytest._checks import FloatArray, InputError, IntArray, Kernel, is_sparse
+from policytest._checks import FloatArray, InputError, IntArray, Kernel, is_sparse, row_totals
 
 
 class Rows(NamedTuple):
@@ -116,10 +116,3 @@ class Rows(NamedTuple):
         wide = np.zeros(self.n_entries)
         wide[places] = entries
         return wide
-
-
-def row_totals(kernel: Kernel, pair: IntArray, n_states: int) -> FloatArray:
-    """[K] the sum of each of these rows of a kernel."""
-    if is_sparse(kernel):
-        return np.asarray(kernel.sum(axis=1)).ravel()[pair]
-    return np.asarray(kernel.reshape(-1, n_states)[pair].sum(axis=1))

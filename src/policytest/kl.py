@@ -54,10 +54,13 @@ class KLBall:
         object.__setattr__(self, "centre", self._checked("centre", self.centre))
 
     def _checked(self, name: str, kernel: Any) -> Kernel:
+        """A kernel in one of the two forms, whose rows with weight are probability vectors."""
         S, A = self.weights.shape
-        if _checks.is_sparse(kernel):
-            return _checks.csr(name, kernel, (S * A, S))
-        return _checks.real_array(name, kernel, (S, A, S))
+        checked = _checks.kernel(name, kernel, S, A)
+        _checks.kernel_rows(
+            name, checked, np.flatnonzero(self.weights > 0), S, lambda pair, *x: str((*divmod(pair, A), *x))
+        )
+        return checked
 
     def loss(self, q: Kernel) -> float:
         """sum_sa weights[s,a] KL(centre_sa, q_sa), in nats."""
@@ -66,16 +69,14 @@ class KLBall:
         return float(self.weights.ravel()[weighted] @ divergences[weighted])
 
     def __contains__(self, q: Kernel) -> bool:
-        """Whether loss(q) <= radius, up to rounding (1e-12 of the radius and of the weights)."""
+        """Whether loss(q) <= radius, up to rounding (1e-12 of the radius, 1e-15 of the weights)."""
         return self.loss(q) <= self.radius * (1 + 1e-12) + 1e-15 * float(self.weights.sum())
 
 
-def check_weights(weights: Any, shape: tuple[int | None, int | None]) -> FloatArray:
-    """Weights [S,A]: finite and not negative."""
-    array = _checks.real_array("weights", weights, shape)
-    if (array < 0).any():
-        place = [int(i) for i in np.argwhere(array < 0)[0]]
-        raise InputError(f"weights{place} is {array[tuple(place)]:.6g}; weights cannot be negative")
+def check_weights(weights: Any, shape: tuple[int | None, int | None], name: str = "weights") -> FloatArray:
+    """Weights [S,A] (or budgets): finite and not negative."""
+    array = _checks.real_array(name, weights, shape)
+    _checks.no_negative(name, array, name)
     return array
 
 
@@ -144,8 +145,11 @@ def tilt_row(weights: FloatArray, cost: FloatArray, lam: float) -> FloatArray:
         q[seen] = weights[seen] / gap[seen]
         q[int(np.argmin(gap))] += 1.0 - q.sum()
         return q
-    low = float(np.maximum(weights[seen] - gap[seen], 0.0).max())
-    z = brentq(surplus, low, weights.sum(), xtol=1e-300, rtol=1e-15) if surplus(low) > 0 else low
+    low, high = float(np.maximum(weights[seen] - gap[seen], 0.0).max()), float(weights.sum())
+    if surplus(low) > 0 > surplus(high):
+        z = brentq(surplus, low, high, xtol=1e-300, rtol=1e-15)
+    else:  # an end is the root, to rounding
+        z = low if surplus(low) <= 0 else high
     q[seen] = weights[seen] / (z + gap[seen])
     return np.asarray(q / q.sum())
 
@@ -172,7 +176,7 @@ def project_row(x: FloatArray, p: FloatArray, b: float) -> FloatArray:
     low = high
     while _kl(p, _on_simplex(x, p, low)) <= b:
         low *= 0.1
-    mu = brentq(lambda m: _kl(p, _on_simplex(x, p, m)) - b, low, high, xtol=1e-300, rtol=1e-14)
+    mu = brentq(lambda m: _kl(p, _on_simplex(x, p, m)) - b, low, high, xtol=1e-300, rtol=1e-14, maxiter=2000)
     return _on_simplex(x, p, mu)
 
 
@@ -183,8 +187,9 @@ def project_box(x: Kernel, centre: Kernel, budgets: FloatArray) -> FloatArray:
     """
     point = _checks.real_array("x", x, (None, None, None))
     S, A, _ = point.shape
+    _checks.check_shape("x", point.shape, (S, A, S))
     p = _checks.real_array("centre", centre, (S, A, S))
-    b = check_weights(budgets, (S, A))
+    b = check_weights(budgets, (S, A), "budgets")
     start = np.arange(S * A + 1) * S
     return np.asarray(_kernels.project_rows(start, point.ravel(), p.ravel(), b.ravel())).reshape(S, A, S)
 
@@ -206,8 +211,11 @@ def _on_simplex(x: FloatArray, p: FloatArray, mu: float) -> FloatArray:
 
 
 def _kl(p: FloatArray, q: FloatArray) -> float:
-    """KL(p, q) of one row."""
+    """KL(p, q) of one row: sum p (u - 1 - log u) + (mass of q outside p), u = q/p, accurate near u = 1 and near 0."""
     seen = p > 0
     if (q[seen] <= 0).any():
         return float("inf")
-    return float((p[seen] * np.log(p[seen] / q[seen])).sum())
+    moved = (q[seen] - p[seen]) / p[seen]
+    near = np.abs(moved) < 0.5
+    logs = np.where(near, np.log1p(np.where(near, moved, 0.0)), np.log(q[seen]) - np.log(p[seen]))
+    return float(p[seen] @ (moved - logs) + q[~seen].sum())

@@ -77,7 +77,8 @@ def characteristic_time(
     Paper: `thm:stat_lower`, `eq:Tbo`. ``allocation`` [S,A] sums to 1; None is uniform.
     """
     weights = _allocation(task, allocation)
-    distance = nearest_kernel(task, kernel, weights, threshold, solver)
+    centre = _checked_kernel(task, kernel)
+    distance = nearest_kernel(task, centre, weights, threshold, solver)
     return LowerBound(
         _inverse(distance.upper),
         (_inverse(distance.upper), _inverse(distance.lower)),
@@ -101,7 +102,7 @@ def optimal_allocation(
     model shows the best to be within ``tolerance`` (relative) of the optimum, or after ``max_solves`` solves.
     """
     start = uniform_allocation(task)
-    centre = task.check_kernel("kernel", kernel)
+    centre = _checked_kernel(task, kernel)
     first = nearest_kernel(task, centre, start, threshold, solver)
     if first.kernel is None or first.upper == 0.0:
         return Allocation(start, _inverse(first.upper), first.upper)
@@ -199,11 +200,20 @@ class _Model:
         return np.asarray(weights / weights.sum())
 
 
+def _checked_kernel(task: Task, kernel: Kernel) -> Kernel:
+    """The kernel, checked under its own name."""
+    checked = task.check_kernel("kernel", kernel)
+    task.rows_of("kernel", checked)
+    return checked
+
+
 def _allocation(task: Task, allocation: Any) -> FloatArray:
     if allocation is None:
         return uniform_allocation(task)
     weights = _checks.real_array("allocation", allocation, (task.n_states, task.n_actions))
-    _checks.probability_rows("allocation", weights.ravel())
+    _checks.no_negative("allocation", weights, "shares")
+    if abs(weights.sum() - 1) > _checks.SUM_TOLERANCE:
+        raise InputError(f"allocation sums to {weights.sum():.9g}, not 1; divide it by its sum")
     return weights
 
 

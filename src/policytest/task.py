@@ -14,7 +14,7 @@ everywhere). The occupancy d is *unnormalised*: it sums to 1/(1-gamma), the pape
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from policytest import _checks, _kernels
 from policytest._checks import FloatArray, InputError, Kernel
-from policytest._rows import Rows, row_totals
+from policytest._rows import Rows
 
 DENSE_REWARD_LIMIT = 50_000_000
 VALUE_ERROR_LIMIT = 1e-8
@@ -65,7 +65,6 @@ class Task:
     states: Sequence[Hashable] | None = None
     actions: Sequence[Hashable] | None = None
     normalise: InitVar[bool] = False
-    _rows: Rows = field(init=False, repr=False)
 
     def __post_init__(self, normalise: bool) -> None:
         def put(name: str, value: Any) -> None:
@@ -86,7 +85,6 @@ class Task:
         put("rewards", _rewards(self.rewards, self))
         for name in ("policy", "initial", "support", "rewards"):
             _freeze(getattr(self, name))
-        put("_rows", _listed_rows(self))
 
     @property
     def n_states(self) -> int:
@@ -104,6 +102,11 @@ class Task:
         return _checks.is_sparse(self.rewards) or self.rewards.ndim == 3
 
     @property
+    def any_successor(self) -> bool:
+        """Whether any state may follow any pair, at the same reward: no support, and rewards on (s,a)."""
+        return self.support is None and not self.rewards_on_successor
+
+    @property
     def known_rows(self) -> _checks.BoolArray:
         """[S,A] rows with a single allowed successor: nothing about them is unknown."""
         if self.support is None:
@@ -113,8 +116,43 @@ class Task:
     @property
     def reward_bounds(self) -> tuple[float, float]:
         """The smallest and the largest reward of pairs with pi > 0 and allowed successors."""
-        listed = self._rows.gain if self.rewards_on_successor else self._rows.reward
+        listed = self._rows.gain if self.rewards_on_successor else self._pairs.reward
         return float(listed.min()), float(listed.max())
+
+    @cached_property
+    def _pairs(self) -> Rows:
+        """The pairs with pi > 0, with no successor listed."""
+        pair = np.flatnonzero(self.policy.ravel() > 0)
+        reward = np.zeros(len(pair)) if self.rewards_on_successor else self.rewards.ravel()[pair]
+        return Rows(
+            pair=pair.astype(np.int64),
+            state=(pair // self.n_actions).astype(np.int64),
+            prob=self.policy.ravel()[pair],
+            reward=reward,
+            start=np.zeros(len(pair) + 1, dtype=np.int64),
+            successor=np.zeros(0, dtype=np.int32),
+            gain=np.zeros(0),
+        )
+
+    @cached_property
+    def _rows(self) -> Rows:
+        """The pairs with pi > 0 and all their allowed successors. Built on first use: a sparse task may not need it."""
+        S, pair = self.n_states, self._pairs.pair
+        if self.support is None:
+            return self._list(np.full(len(pair), S), np.tile(np.arange(S, dtype=np.int32), len(pair)))
+        if _checks.is_sparse(self.support):
+            chosen = self.support[pair]
+            return self._list(np.diff(chosen.indptr), chosen.indices)
+        allowed = self.support.reshape(-1, S)[pair]
+        return self._list(allowed.sum(axis=1), np.nonzero(allowed)[1])
+
+    def _list(self, width: Any, successor: Any) -> Rows:
+        """Rows with these successors, `width` of them for each pair."""
+        start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
+        rows = self._pairs._replace(start=start, successor=successor.astype(np.int32))
+        if self.rewards_on_successor:
+            rows = rows._replace(gain=rows.pick(self.rewards, self.n_states))
+        return rows
 
     @cached_property
     def _value_range(self) -> tuple[float, float]:
@@ -131,30 +169,18 @@ class Task:
 
     def check_kernel(self, name: str, kernel: Any) -> Kernel:
         """A kernel in one of the two forms, every row with pi > 0 a probability vector."""
-        S, A = self.n_states, self.n_actions
-        if _checks.is_sparse(kernel):
-            checked: Kernel = _checks.csr(name, kernel, (S * A, S))
-            data = checked.data
-        else:
-            checked = _checks.real_array(name, kernel, (S, A, S))
-            data = checked
-        if (data < 0).any():
-            raise InputError(f"{name} has the negative entry {data.min():.6g}; probabilities cannot be negative")
-        totals = row_totals(checked, self._rows.pair, S)
-        wrong = np.abs(totals - 1.0) > _checks.SUM_TOLERANCE
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            raise InputError(
-                f"{name} at {self.place(self._rows.pair[first])} sums to {totals[first]:.9g}, not 1; "
-                "divide each row by its sum if the table was rounded"
-            )
+        checked = _checks.kernel(name, kernel, self.n_states, self.n_actions)
+        _checks.kernel_rows(name, checked, self._pairs.pair, self.n_states, self.place)
         return checked
 
     def rows_of(self, name: str, kernel: Kernel) -> tuple[Rows, FloatArray, bool]:
         """The listed rows for a checked kernel, its entries on them, and whether the rows are open."""
-        rows, is_open = self._rows, False
-        if self.support is None and _checks.is_sparse(kernel) and not self.rewards_on_successor:
-            rows, is_open = _rows_of_pattern(self, kernel), True
+        is_open = _checks.is_sparse(kernel) and self.any_successor
+        if is_open:
+            stored = kernel[self._pairs.pair]
+            rows = self._list(np.diff(stored.indptr), stored.indices)
+        else:
+            rows = self._rows
         return rows, rows.gather(name, kernel, self.n_states, self.place), is_open
 
 
@@ -198,7 +224,8 @@ def value_range(task: Task) -> tuple[float, float]:
 def extreme_state_values(task: Task, sense: str) -> FloatArray:
     """[S] the smallest ("min") or largest ("max") value of each state over all allowed kernels."""
     sign = 1.0 if sense == "min" else -1.0
-    _, values, error = _kernels.extreme_rows(task._rows, task.discount, task.initial, sign, _rows_are_open(task))
+    rows = task._pairs if task.any_successor else task._rows
+    _, values, error = _kernels.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
     _check_error(error)
     return np.asarray(values)
 
@@ -235,15 +262,14 @@ def _support(support: Any, task: Task) -> Any:
     if _checks.is_sparse(support):
         allowed = _checks.csr("support", support, (S * A, S))
         allowed.eliminate_zeros()
-        allowed.data[:] = 1.0
-        allowed = allowed.astype(bool)
+        entries = allowed.data
     else:
-        allowed = np.array(support)
-        _checks.check_shape("support", allowed.shape, (S, A, S))
-        if allowed.dtype != bool:
-            if not np.isin(allowed, (0, 1)).all():
-                raise InputError("support holds entries other than True and False (or 0 and 1)")
-            allowed = allowed.astype(bool)
+        allowed = entries = _checks.real_array("support", support, (S, A, S))
+    odd = ~np.isin(entries, (0.0, 1.0))
+    if odd.any():
+        place = "" if _checks.is_sparse(allowed) else [int(i) for i in np.argwhere(odd)[0]]
+        raise InputError(f"support{place} is {entries[odd][0]:.6g}; expected True and False (or 1 and 0)")
+    allowed = allowed.astype(bool)
     empty = (_support_sizes(allowed) == 0) & (task.policy.ravel() > 0)
     if empty.any():
         raise InputError(
@@ -270,61 +296,15 @@ def _rewards(rewards: Any, task: Task) -> Any:
                 "(successors without a stored reward would earn 0), or pass rewards as [S,A]"
             )
         return table.toarray().reshape(S, A, S)
-    array = np.asarray(rewards)
-    return _checks.real_array("rewards", rewards, (S, A, S) if array.ndim == 3 else (S, A))
+    array = _checks.real_array("rewards", rewards)
+    _checks.check_shape("rewards", array.shape, (S, A, S) if array.ndim == 3 else (S, A))
+    return array
 
 
 def _freeze(value: Any) -> None:
     for array in (value.data, value.indices, value.indptr) if _checks.is_sparse(value) else (value,):
         if isinstance(array, np.ndarray):
             array.flags.writeable = False
-
-
-def _rows_are_open(task: Task) -> bool:
-    return task.support is None and not task.rewards_on_successor
-
-
-def _listed_rows(task: Task) -> Rows:
-    """The rows of a dense kernel, or of the declared support."""
-    S = task.n_states
-    pair = np.flatnonzero(task.policy.ravel() > 0)
-    if task.support is None:
-        if len(pair) * S > 2_000_000_000:
-            width = np.zeros(len(pair), dtype=np.int64)  # too many to list; sparse kernels bring their own
-            successor = np.zeros(0, dtype=np.int32)
-        else:
-            width = np.full(len(pair), S, dtype=np.int64)
-            successor = np.tile(np.arange(S, dtype=np.int32), len(pair))
-    elif _checks.is_sparse(task.support):
-        width = np.diff(task.support.indptr)[pair].astype(np.int64)
-        successor = task.support[pair].indices.astype(np.int32)
-    else:
-        allowed = task.support.reshape(-1, S)[pair]
-        width = allowed.sum(axis=1).astype(np.int64)
-        successor = np.nonzero(allowed)[1].astype(np.int32)
-    return _rows(task, pair, width, successor)
-
-
-def _rows_of_pattern(task: Task, kernel: Kernel) -> Rows:
-    """The rows of a sparse kernel whose task declares no support: its stored entries."""
-    pair = np.flatnonzero(task.policy.ravel() > 0)
-    chosen = kernel[pair]
-    return _rows(task, pair, np.diff(chosen.indptr).astype(np.int64), chosen.indices.astype(np.int32))
-
-
-def _rows(task: Task, pair: Any, width: Any, successor: Any) -> Rows:
-    rows = Rows(
-        pair=pair.astype(np.int64),
-        state=(pair // task.n_actions).astype(np.int64),
-        prob=task.policy.ravel()[pair],
-        reward=np.zeros(len(pair)),
-        start=np.concatenate([[0], np.cumsum(width)]).astype(np.int64),
-        successor=successor,
-        gain=np.zeros(0),
-    )
-    if not task.rewards_on_successor:
-        return rows._replace(reward=task.rewards.ravel()[pair].copy())
-    return rows._replace(gain=rows.pick(task.rewards, task.n_states))
 
 
 def _label(index: int, labels: Sequence[Hashable] | None) -> str:

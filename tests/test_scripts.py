@@ -1,0 +1,51 @@
+"""The examples and the benchmarks run, at their smallest size, so that they cannot rot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_every_example_runs(script):
+    assert run(str(script)).strip()
+
+
+def test_the_demo_prints_the_lower_bound():
+    shown = run("examples/lower_bound.py")
+    assert "62.80" in shown
+    assert "51.8" in shown
+    assert "Not certified" in shown
+
+
+def test_the_readmes_example_runs_and_prints_what_it_says(tmp_path):
+    text = (ROOT / "README.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    script = tmp_path / "readme.py"
+    script.write_text(code)
+    shown = run(str(script)).strip().splitlines()
+    promised = [
+        line.split("# ", 1)[1].strip() for line in code.splitlines() if line.startswith("print(") and "# " in line
+    ]
+    assert shown == promised
+
+
+def test_the_worst_case_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    shown = run("benchmarks/worst_case.py", "--small", "--json", str(target))
+    numbers = json.loads(target.read_text())
+    assert "heuristic/cold" in shown
+    assert [row["states"] for row in numbers["sparse"]] == [20, 100]
+    assert all(row["best"] <= row["uniform"] for row in numbers["allocation"])
