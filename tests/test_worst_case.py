@@ -57,6 +57,29 @@ def test_nearest_kernel_brackets_hold(solver, case):
         assert found.upper == np.inf
 
 
+PATIENT = [  # each solver with settings at which it does reach the optimum on two states
+    pt.ProjectionFree(),
+    pt.SLSQPHeuristic(smoothness=2.0, steps=150, bisections=30),
+    pt.NestedPGD(mesh=1e-3, steps=3000, smoothness=2.0, bisections=25),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_all_solvers_agree_on_the_extreme_value(case):
+    ball = pt.KLBall(case.centre, case.weights, 0.05)
+    found = [pt.extreme_value(case.task, ball, case.sense, solver=solver) for solver in PATIENT]
+    ends = [bracket.upper if case.sense == "min" else bracket.lower for bracket in found]
+    low, high = pt.value_range(case.task)
+    assert ends == pytest.approx([ends[0]] * 3, abs=1e-4 * (high - low))
+
+
+@pytest.mark.parametrize("case", CASES[:2], ids=str)
+def test_all_solvers_agree_on_the_distance(case):
+    question = (case.task, case.centre, case.weights, case.threshold)
+    distances = [pt.nearest_kernel(*question, solver=solver).upper for solver in PATIENT]
+    assert distances == pytest.approx([distances[0]] * 3, rel=0.02)
+
+
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_nothing_is_called_certified_without_a_proof(solver):
     case = CASES[0]

@@ -65,6 +65,19 @@ class Problem:
         entries = self.rows.pick(kernel, self.task.n_states)
         return entries if np.abs(self.rows.sums(entries) - 1.0).max() <= 1e-9 else None
 
+    def into_ball(self, entries: FloatArray, radius: float) -> FloatArray:
+        """The kernel, pulled towards the centre until its loss is within the radius (it is convex on the way)."""
+        if self.loss(entries) <= radius:
+            return entries
+        inside, outside = 0.0, 1.0
+        for _ in range(40):
+            share = 0.5 * (inside + outside)
+            if self.loss(self.p + share * (entries - self.p)) <= radius:
+                inside = share
+            else:
+                outside = share
+        return np.asarray(self.p + inside * (entries - self.p))
+
     def widened(self, state: int) -> tuple[Self, IntArray]:
         """The same problem with ``state`` listed as a successor of every row, and the old entries' places."""
         rows, places = self.rows.widen(state)

@@ -169,7 +169,7 @@ def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, fl
     if entries is None:
         return problem.p, 0.0
     if isinstance(problem, Extreme):
-        entries = _into_ball(problem, entries)
+        entries = problem.into_ball(entries, problem.radius)
     return entries, 1.0 / warm.multiplier if 0 < warm.multiplier < np.inf else 0.0
 
 
@@ -182,18 +182,7 @@ def _other_start(problem: Problem, index: int) -> FloatArray:
     entries = entries / np.repeat(rows.sums(entries), np.diff(rows.start))
     share = (0.5, 0.9, 0.25)[index % 3]
     mixed = (1 - share) * problem.p + share * entries
-    return _into_ball(problem, mixed) if isinstance(problem, Extreme) else mixed
-
-
-def _into_ball(problem: Extreme, entries: FloatArray) -> FloatArray:
-    """Pulled towards the centre until the loss is within the radius (the loss is convex along the segment)."""
-    share = 1.0
-    while share > 1e-9:
-        mixed = problem.p + share * (entries - problem.p)
-        if problem.loss(mixed) <= problem.radius:
-            return np.asarray(mixed)
-        share *= 0.5
-    return problem.p.copy()
+    return problem.into_ball(mixed, problem.radius) if isinstance(problem, Extreme) else np.asarray(mixed)
 
 
 def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:

@@ -73,7 +73,8 @@ class SLSQPHeuristic:
         entries = problem.p.copy()
         for _ in range(self.steps):
             step = problem.sign / self.smoothness
-            entries = project_joint(problem, entries - step * value_gradient(problem, entries), radius)
+            moved = entries - step * value_gradient(problem, entries)
+            entries = project_joint(problem, moved, radius, start=entries)
         return entries
 
 
@@ -88,7 +89,7 @@ def value_gradient(problem: Problem, entries: FloatArray) -> FloatArray:
     return np.asarray(np.repeat(occupancy[rows.state] * rows.prob, width) * worth)
 
 
-def project_joint(problem: Problem, point: FloatArray, radius: float) -> FloatArray:
+def project_joint(problem: Problem, point: FloatArray, radius: float, start: FloatArray) -> FloatArray:
     """argmin |q - point|^2 over kernels with loss(q) <= radius, by SLSQP; then made exactly feasible."""
     N = problem.N
     seen = N > 0
@@ -111,7 +112,7 @@ def project_joint(problem: Problem, point: FloatArray, radius: float) -> FloatAr
     ]
     found = minimize(
         lambda q: 0.5 * float((q - point) @ (q - point)),
-        problem.p,
+        start,
         jac=lambda q: q - point,
         method="SLSQP",
         bounds=list(zip(np.where(seen, SMALLEST, 0.0), np.ones(len(N)), strict=True)),
@@ -124,7 +125,4 @@ def _repair(problem: Problem, entries: FloatArray, radius: float) -> FloatArray:
     """Rows that sum to 1, pulled towards the centre until the loss is within the radius."""
     entries = np.maximum(entries, 0.0)
     entries = entries / np.repeat(problem.rows.sums(entries), np.diff(problem.rows.start))
-    share = 1.0
-    while share > 1e-6 and problem.loss(problem.p + share * (entries - problem.p)) > radius:
-        share *= 1.0 - 1e-4 if share > 0.99 else 0.5
-    return np.asarray(problem.p + share * (entries - problem.p))
+    return problem.into_ball(entries, radius)
