@@ -203,7 +203,7 @@ def test_the_scale_of_rewards_and_weights_does_not_matter(scale):
 def test_an_iteration_limit_is_said_and_the_kernel_is_still_feasible():
     instance = pt.instances.paper(5)
     found = pt.nearest_kernel(
-        instance.task, instance.kernel, np.full((5, 5), 0.04), 0.0, solver=pt.ProjectionFree(max_iterations=2)
+        instance.task, instance.kernel, np.full((5, 5), 0.04), 0.0, solver=pt.ProjectionFree(max_iterations=1)
     )
     assert found.status is pt.Status.ITERATION_LIMIT
     assert pt.value(instance.task, found.kernel) <= 0.0

@@ -513,18 +513,19 @@ def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, gue
                 second += weight * gap[e] * gap[e]
             else:
                 q[e] = 0.0
-        if abs(f - 1.0) <= 1e-8:  # the row is rescaled below: what is left is of second order in the objective
+        if abs(f - 1.0) <= 1e-7:  # the last Newton step is taken to first order below, which leaves 1e-14
             break
         z += (f - 1.0) * f / curvature
         if not z > 0.0:
             z = _root_bound(N, n, gap, lam, first, last)
             if z <= 0.0 and _give_rest_to_unseen(N, gap, lam, first, last, q):
                 return n / lam, n / (lam * lam), 0.0, 0.0
-    scale = 1.0 / f
+    step = (f - 1.0) / curvature
     for e in range(first, last):
-        q[e] *= scale
+        if N[e] > 0.0:
+            q[e] -= step * q[e] * q[e] / N[e]
     mean = tilted / curvature
-    return height * scale, max(second - tilted * mean, 0.0), z + (f - 1.0) * f / curvature, -mean
+    return height - step * tilted, max(second - tilted * mean, 0.0), z + step, -mean
 
 
 @compiled
@@ -672,6 +673,162 @@ def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: floa
     return best
 
 
+NEWTON_STATES = 16  # up to here Newton's method on (V, d, lam) is worth its (2S+1)^3
+
+
+@compiled
+def _solve_pivoted(A: Any, b: Any) -> bool:
+    """b <- A^{-1} b by elimination with partial pivoting, A destroyed; False if A is singular."""
+    size = len(b)
+    for k in range(size):
+        pivot = k
+        for i in range(k + 1, size):
+            if abs(A[i, k]) > abs(A[pivot, k]):
+                pivot = i
+        if not abs(A[pivot, k]) > 0.0:
+            return False
+        if pivot != k:
+            for j in range(k, size):
+                A[k, j], A[pivot, j] = A[pivot, j], A[k, j]
+            b[k], b[pivot] = b[pivot], b[k]
+        for i in range(k + 1, size):
+            factor = A[i, k] / A[k, k]
+            if factor != 0.0:
+                for j in range(k + 1, size):
+                    A[i, j] -= factor * A[k, j]
+                b[i] -= factor * b[k]
+    for i in range(size - 1, -1, -1):
+        for j in range(i + 1, size):
+            b[i] -= A[i, j] * b[j]
+        b[i] /= A[i, i]
+    return True
+
+
+@compiled
+def _stationarity_system(
+    rows: Any,
+    gamma: float,
+    rho: Any,
+    n: Any,
+    sign: float,
+    V: Any,
+    d: Any,
+    lam: float,
+    q: Any,
+    memory: Any,
+    gap: Any,
+    w: Any,
+    J: Any,
+    F: Any,
+) -> None:
+    """Residuals F and Jacobian J of V = r_pi + gamma P_q V and d = rho + gamma P_q^T d, q the tilt of (V, d, lam).
+
+    Unknowns and equations are ordered (V, d, lam). With w = q^2/N and t = r + gamma V, a change of c = lam g moves the
+    row by dq_x = -w_x (dc_x - sum w dc/sum w). The last equation, on the value, is left to the caller.
+    """
+    S = len(rho)
+    for i in range(2 * S + 1):
+        F[i] = 0.0
+        for j in range(2 * S + 1):
+            J[i, j] = 1.0 if i == j and i < 2 * S else 0.0
+    for x in range(S):
+        F[x] = V[x]
+        F[S + x] = d[x] - rho[x]
+    for k in range(len(rows.state)):
+        first = rows.start[k]
+        last = rows.start[k + 1]
+        s = rows.state[k]
+        prob = rows.prob[k]
+        flow = gamma * prob * d[s]
+        expected = rows.reward[k]
+        total = 0.0
+        mean = 0.0
+        for e in range(first, last):
+            x = rows.successor[e]
+            t = _worth(rows, gamma, V, e)
+            expected += q[e] * t
+            F[S + x] -= flow * q[e]
+            J[s, x] -= prob * gamma * q[e]
+            J[S + x, S + s] -= prob * gamma * q[e]
+            w[e] = q[e] / (memory[k, 0] + lam * gap[e]) if n[k] > 0.0 and q[e] > 0.0 else 0.0
+            total += w[e]
+            mean += w[e] * t
+        F[s] -= prob * expected
+        if total == 0.0:
+            continue
+        mean /= total
+        pull = sign * lam * prob  # dc = pull (gamma d dV + t dd) + sign prob d t dlam
+        spread = 0.0
+        for e in range(first, last):
+            x = rows.successor[e]
+            t = _worth(rows, gamma, V, e)
+            off = w[e] * (t - mean)
+            spread += off * t
+            J[s, x] += pull * flow * off
+            J[S + x, S + s] += flow * pull * off
+            J[S + x, 2 * S] += flow * sign * prob * d[s] * off
+            curvature = flow * pull * gamma * d[s] * w[e]
+            J[S + x, x] += curvature
+            curvature /= total
+            for f in range(first, last):
+                J[S + x, rows.successor[f]] -= curvature * w[f]
+        J[s, S + s] += prob * pull * spread
+        J[s, 2 * S] += sign * prob * prob * d[s] * spread
+
+
+@compiled
+def _newton(
+    rows: Any,
+    gamma: float,
+    rho: Any,
+    N: Any,
+    n: Any,
+    aim: float,
+    sign: float,
+    lam: float,
+    V: Any,
+    d: Any,
+    gap: Any,
+    q: Any,
+    memory: Any,
+) -> float:
+    """Newton's method on the 2S+1 stationarity conditions in (V, d, lam), with value = aim; q is the kernel reached.
+
+    Overwrites V and d. Returns the multiplier, or 0 where it does not converge quickly, or where a row gives mass to
+    an unseen successor (the tilt has a kink there): then nothing is to be used.
+    """
+    S = len(rho)
+    J = np.empty((2 * S + 1, 2 * S + 1))
+    F = np.empty(2 * S + 1)
+    w = np.empty(len(N))
+    scale_V = _largest(V)
+    scale_d = _largest(d)
+    last = np.inf
+    for _ in range(8):
+        _gradient(rows, gamma, sign, V, d, q, gap)
+        _tilt(rows.start, N, n, gap, lam, q, memory)
+        for k in range(len(n)):
+            if n[k] > 0.0 and memory[k, 0] <= 0.0:
+                return 0.0
+        _stationarity_system(rows, gamma, rho, n, sign, V, d, lam, q, memory, gap, w, J, F)
+        F[2 * S] = _dot(rho, V) - aim
+        worst = abs(F[2 * S]) / scale_V
+        for i in range(S):
+            worst = max(worst, abs(F[i]) / scale_V, abs(F[S + i]) / scale_d)
+            J[2 * S, i] = rho[i]
+        if worst <= 1e-12:
+            return lam
+        if not (worst <= 0.5 * last and _solve_pivoted(J, F)):
+            return 0.0
+        last = worst
+        _add(V, -1.0, F[:S])
+        _add(d, -1.0, F[S : 2 * S])
+        lam -= F[2 * S]
+        if not lam > 0.0:
+            return 0.0
+    return 0.0
+
+
 CONVERGED = 0
 ITERATION_LIMIT = 1
 STALLED = 2
@@ -732,7 +889,8 @@ def nearest(
 
     Sequential convex programming: keep the convex loss exactly, linearise the value at the current kernel,
     solve (row problems coupled by one multiplier), step along the segment with the exact penalty
-    loss + mu [sign (value - threshold)]_+ never increasing. The kernel returned satisfies the constraint.
+    loss + mu [sign (value - threshold)]_+ never increasing. In small problems Newton's method on the stationarity
+    conditions jumps ahead, where it lowers the same penalty. A converged kernel satisfies the constraint.
     Returns (status, loss, value, lam, iterations).
     """
     S = len(rho)
@@ -758,6 +916,8 @@ def nearest(
     total = 0.0
     for k in range(len(n)):
         total += n[k]
+    attempts = 3  # of Newton's method, each tried once the violation has fallen below `near`
+    near = np.inf if lam > 0.0 else 0.3 * violation
     mu = 0.0
     first_step = 1.0
     last_predicted = np.inf
@@ -766,6 +926,23 @@ def nearest(
     while iteration < limit:
         iteration += 1
         violation = sign * (_dot(rho, V) - threshold) + margin
+        if S <= NEWTON_STATES and attempts > 0 and lam > 0.0 and abs(violation) <= near:
+            attempts -= 1
+            near = 0.01 * abs(violation)
+            found = _newton(rows, gamma, rho, N, n, threshold - sign * margin, sign, lam, V, d, gap, trial, memory)
+            if found > 0.0:
+                _solve_both(rows, trial, gamma, rho, V, d)
+                trial_loss = _loss(rows.start, N, n, trial)
+                trial_violation = sign * (_dot(rho, V) - threshold) + margin
+                price = 2.0 * max(found, lam)
+                if trial_loss + price * max(trial_violation, 0.0) <= loss + price * max(violation, 0.0):
+                    attempts = 0
+                    lam, loss, violation = found, trial_loss, trial_violation
+                    _copy(trial, q)
+                else:
+                    found = 0.0
+            if found == 0.0:
+                _solve_both(rows, q, gamma, rho, V, d)
         height = _gradient(rows, gamma, sign, V, d, q, gap)
         want = height - violation
         if want > 0.0:
