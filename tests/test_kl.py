@@ -338,13 +338,13 @@ def assert_projects(x, p, b, q):
     assert_on_boundary(p, b, q)
     seen = p > 0
     # q - x = mu p/q - y where p > 0: two unknowns, fitted; where p = 0, q = max(x - y, 0)
-    columns = np.column_stack([p[seen] / q[seen], -np.ones(seen.sum())])
-    weight = q[seen] / (q[seen] + p[seen])  # keeps rows with large p/q from dominating
-    (mu, y), *_ = np.linalg.lstsq(columns * weight[:, None], weight * (q - x)[seen], rcond=None)
+    weight = q[seen] / (q[seen] + p[seen])  # keeps rows with large p/q from dominating, and q from being divided by
+    columns = np.column_stack([p[seen] / (q[seen] + p[seen]), -weight])
+    (mu, y), *_ = np.linalg.lstsq(columns, weight * (q - x)[seen], rcond=None)
     scale = 1 + np.abs(x).max()
     if seen.sum() > 1:
         assert mu >= -1e-12 * scale
-        assert_allclose(weight * (columns @ [mu, y]), weight * (q - x)[seen], rtol=0, atol=1e-6 * scale)
+        assert_allclose(columns @ [mu, y], weight * (q - x)[seen], rtol=0, atol=1e-6 * scale)
     if seen.sum() > 1 and not seen.all():
         assert_allclose(q[~seen], np.maximum(x[~seen] - y, 0.0), rtol=0, atol=1e-6 * scale)
 
