@@ -101,7 +101,7 @@ class ProjectionFree:
         nearest = isinstance(problem, Nearest)
         kernel, goal = (_kernels.nearest, problem.threshold) if nearest else (_kernels.extreme, problem.radius)
         iterations = 0
-        for _ in range(WIDENINGS):
+        for widening in range(WIDENINGS + 1):
             entries = start.copy()
             code, loss, value, found, steps = kernel(
                 problem.rows, task.discount, task.initial, problem.N, problem.n, goal, problem.sign, entries, lam,
@@ -110,6 +110,9 @@ class ProjectionFree:
             iterations += steps
             wanted = _wanted_successor(problem, entries) if problem.is_open else None
             if wanted is None:
+                break
+            if widening == WIDENINGS:
+                code = _kernels.ITERATION_LIMIT
                 break
             problem, places = problem.widened(wanted)
             start = problem.rows.spread(start, places)
@@ -199,10 +202,10 @@ def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:
 
 
 def _wanted_successor(problem: Problem, entries: FloatArray) -> int | None:
-    """The state that some open row would rather move to than any successor it lists, if there is one.
+    """The one state that open rows may want to move to although they do not list it, or None if all list it.
 
     An unlisted successor has weight 0, so it attracts mass only if it is cheaper than every seen one: it must be
-    the state with the lowest value of all. It is wanted where it would lower the cost by more than rounding.
+    the state with the lowest value of all.
     """
     task, rows = problem.task, problem.rows
     values, _, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
