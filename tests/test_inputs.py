@@ -395,3 +395,21 @@ def test_inside_the_range_the_distance_is_finite_and_positive():
         bracket = pt.nearest_kernel(TASK, Q, ONES, threshold)
         assert 0.0 < bracket.upper < INF
         assert bracket.kernel is not None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda task, p, w: pt.value(p, task), "task is a ndarray, expected a Task"),
+        (lambda task, p, w: pt.extreme_value(task, p), "ball is a ndarray, expected a KLBall"),
+        (lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, solver=pt.ProjectionFree), "with its parentheses"),
+        (lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, solver="slsqp"), "solver is 'slsqp'"),
+        (lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, warm=p), "warm is a ndarray, expected a Bracket"),
+        (lambda task, p, w: pt.ProjectionFree(starts=0), "starts is 0"),
+        (lambda task, p, w: pt.SLSQPHeuristic(steps=-1), "steps is -1"),
+    ],
+)
+def test_arguments_of_another_kind(call, words):
+    instance = pt.instances.paper(2)
+    with pytest.raises(pt.InputError, match=words):
+        call(instance.task, instance.kernel, np.ones((2, 2)))

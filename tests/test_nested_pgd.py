@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
-from policytest.worst_case.nested_pgd import printed_constants
+from policytest.worst_case.nested_pgd import Constants, printed_constants
 
 
 def small(support=None):
@@ -47,9 +47,16 @@ def test_an_impossible_grid_is_refused_with_its_size():
     assert "max_grid" in str(caught.value)
 
 
+def one_row():
+    """One known row leaves a grid in one dimension, which can be fine enough to say much."""
+    task, kernel, weights = small(support=[[[1, 1]], [[0, 1]]])
+    kernel[1, 0] = [0.0, 1.0]
+    return task, kernel, weights
+
+
 @pytest.mark.parametrize("sense", ["min", "max"])
 def test_theorem_2_holds_where_the_printed_constants_can_run(sense):
-    """u_zeta >= u >= u_zeta - zeta, in product units, against an independent optimum; and it says something."""
+    """u_zeta >= u >= u_zeta - zeta, in product units, against an independent optimum."""
     task, kernel, weights = small()
     ball = pt.KLBall(kernel, weights, 0.02)
     zeta = 0.0125
@@ -59,26 +66,24 @@ def test_theorem_2_holds_where_the_printed_constants_can_run(sense):
     best = pt.extreme_value(task, ball, sense, solver=pt.ProjectionFree(starts=10))
     optimum = best.upper if sense == "min" else best.lower
     assert found.lower <= optimum <= found.upper
-    width = zeta / abs(pt.value(task, kernel))
-    assert found.upper - found.lower == pytest.approx(width)
+    assert found.upper - found.lower == pytest.approx(zeta / abs(pt.value(task, kernel)))
     assert found.kernel in ball
-    low, high = pt.value_range(task)
-    assert low + 0.1 < found.lower
-    assert found.upper < high - 0.1
+    attained = found.upper if sense == "min" else found.lower
+    assert attained == pytest.approx(optimum, abs=0.01 * (found.upper - found.lower))
 
 
-def test_the_printed_grid_comes_much_closer_than_it_promises():
-    task, kernel, weights = small()
-    ball = pt.KLBall(kernel, weights, 0.02)
-    found = pt.extreme_value(task, ball, solver=pt.NestedPGD(zeta=0.0125))
+def test_theorem_2_excludes_the_centre_where_its_width_is_small():
+    """The bracket is narrower than the way from the centre to the optimum, so the inner loop must have worked."""
+    task, kernel, weights = one_row()
+    ball = pt.KLBall(kernel, weights, 0.1)
+    found = pt.extreme_value(task, ball, solver=pt.NestedPGD(zeta=0.003))
     best = pt.extreme_value(task, ball)
-    assert 0 < found.upper - best.upper < 0.01 * (found.upper - found.lower)
+    assert found.certified
+    assert found.lower <= best.upper <= found.upper < pt.value(task, kernel) - (found.upper - found.lower)
 
 
 def test_a_distance_is_bracketed_by_bisection():
-    """One known row leaves a grid in one dimension, which can be fine enough for a distance."""
-    task, kernel, weights = small(support=[[[1, 1]], [[0, 1]]])
-    kernel[1, 0] = [0.0, 1.0]
+    task, kernel, weights = one_row()
     value = pt.value(task, kernel)
     low, _ = pt.value_range(task)
     threshold = value + 0.5 * (low - value)
@@ -88,6 +93,43 @@ def test_a_distance_is_bracketed_by_bisection():
     assert found.certified
     assert 0 < found.lower <= best.upper <= found.upper < np.inf
     assert pt.value(task, found.kernel) <= threshold
+
+
+def test_a_larger_smoothness_needs_as_many_more_steps():
+    """The rate of the inner loop is L/M: short steps, and not enough of them, leave the centre where it is."""
+    task, kernel, weights = one_row()
+    ball = pt.KLBall(kernel, weights, 0.002)
+    assert pt.extreme_value(task, ball, solver=pt.NestedPGD(zeta=0.004)).certified
+    assert not pt.extreme_value(task, ball, solver=pt.NestedPGD(zeta=0.004, smoothness=1e4)).certified
+
+
+def test_a_trivial_end_is_no_proof():
+    task, kernel, weights = small()
+    found = pt.extreme_value(task, pt.KLBall(kernel, weights, 0.01), solver=pt.NestedPGD(zeta=1.0))
+    assert not found.certified
+    assert found.status is pt.Status.LOOSE
+
+
+def test_the_size_of_the_grid_is_bounded_from_above():
+    """Counted by hand: vectors of non-negative integers with sum at most m, in K dimensions, are (m + K choose K)."""
+    for K, m in ((2, 10), (5, 3), (30, 10)):
+        bound = Constants(L=1.0, h=1.0, M=1).grid_size(np.ones(K), float(m))
+        assert bound >= math.comb(m + K, K)
+
+
+def test_weak_constants_that_never_reach_the_threshold_say_so():
+    task, kernel, weights = small()
+    solver = pt.NestedPGD(mesh=0.05, steps=1, smoothness=1e6, max_grid=1000)
+    found = pt.nearest_kernel(task, kernel, weights, pt.value_range(task)[0] + 0.01, solver=solver)
+    assert found.status is pt.Status.NOT_REACHED
+    assert found.upper == np.inf
+
+
+@pytest.mark.parametrize("setting", ["zeta", "mesh", "steps", "smoothness", "max_grid", "bisections", "gap"])
+def test_settings_must_be_positive(setting):
+    for value in (0, -1):
+        with pytest.raises(pt.InputError, match=f"{setting} is {value}"):
+            pt.NestedPGD(**{setting: value})
 
 
 @pytest.mark.parametrize("change", [{"mesh": 0.05}, {"steps": 10}, {"smoothness": 1.0}])
@@ -119,8 +161,7 @@ def test_assumptions_are_asked_for():
 
 
 def test_known_rows_get_no_budget():
-    task, kernel, weights = small(support=[[[1, 1]], [[0, 1]]])
-    kernel[1, 0] = [0.0, 1.0]
+    task, kernel, weights = one_row()
     ball = pt.KLBall(kernel, weights, 0.1)
     found = pt.extreme_value(task, ball, solver=pt.NestedPGD(zeta=0.01))
     best = pt.extreme_value(task, ball)

@@ -91,3 +91,15 @@ def test_the_best_box_is_the_ball():
             share = rng.dirichlet(np.full(own.size, 0.5)).reshape(own.shape)
             budgets = share * ball.radius / case.weights
             assert robust_value(case.task, case.centre, budgets).value >= found.upper - 1e-9
+
+
+def test_a_state_that_is_not_visited_yet_opens_the_way():
+    """The first iteration improves only a state the centre never visits; the value follows in the next one."""
+    task = pt.Task([[0.0], [0.0], [-1.0]], np.ones((3, 1)), [1.0, 0.0, 0.0], 0.5)
+    centre = np.array([[[1.0, 0, 0]], [[1.0, 0, 0]], [[1.0, 0, 0]]])
+    found = robust_value(task, centre, np.full((3, 1), 0.5))
+    leave = 1 - np.exp(-0.5)
+    straight = centre.copy()
+    straight[:, 0] = [1 - leave, 0.0, leave]
+    assert found.converged
+    assert found.value <= pt.value(task, straight) + 1e-12

@@ -12,7 +12,6 @@ from scipy import sparse
 
 import policytest as pt
 from policytest.worst_case.problem import lay_out
-from policytest.worst_case.slsqp import value_gradient
 from problems import draw
 
 
@@ -20,7 +19,7 @@ def stationarity(task, centre, weights, kernel, lam, sign):
     """KKT by hand: y_sa = N_x/q_x - c_x is the same for all successors with q > 0, and no smaller for the others."""
     problem = lay_out(task, centre, weights)
     q = problem.rows.pick(kernel, task.n_states)
-    cost = lam * sign * value_gradient(problem, q)
+    cost = lam * sign * problem.value_gradient(q)
     worst = 0.0
     for k in np.flatnonzero(problem.n > 0):
         row = slice(problem.rows.start[k], problem.rows.start[k + 1])
@@ -208,3 +207,96 @@ def test_an_iteration_limit_is_said_and_the_kernel_is_still_feasible():
     assert found.status is pt.Status.ITERATION_LIMIT
     assert pt.value(instance.task, found.kernel) <= 0.0
     assert found.upper >= 1 / 62.799474 - 1e-12
+
+
+def one_row_moves(task, centre, weights, radius):
+    """Every kernel of the ball that moves a single row towards a single state: plain competitors."""
+    for s, a in np.argwhere(task.policy > 0):
+        share = 1 - np.exp(-radius / weights[s, a])  # KL(p, (1-t) p + t e) <= -log(1-t)
+        for x in range(task.n_states):
+            kernel = centre.copy()
+            kernel[s, a] = (1 - share) * centre[s, a] + share * np.eye(task.n_states)[x]
+            yield kernel
+
+
+@pytest.mark.parametrize("sense", ["min", "max"])
+def test_rows_with_a_single_seen_successor_still_move(sense):
+    """Deterministic data: nothing moves until the multiplier is large, and then only to unseen successors."""
+    sign = 1.0 if sense == "min" else -1.0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        S, A = int(rng.integers(2, 6)), int(rng.integers(1, 3))
+        centre = np.eye(S)[rng.integers(S, size=(S, A))]
+        if seed % 2:
+            centre[0, 0] = rng.dirichlet(np.ones(S))
+        task = pt.Task(rng.normal(size=(S, A)), rng.dirichlet(np.ones(A), size=S), rng.dirichlet(np.ones(S)), 0.9)
+        weights = rng.integers(1, 60, size=(S, A)).astype(float)
+        ball = pt.KLBall(centre, weights, float(rng.choice([0.1, 1.0, 5.0])))
+        found = pt.extreme_value(task, ball, sense)
+        assert found.kernel in ball
+        best = found.upper if sense == "min" else found.lower
+        for kernel in one_row_moves(task, centre, weights, ball.radius):
+            assert kernel in ball
+            assert sign * pt.value(task, kernel) >= sign * best - 1e-9
+
+
+def test_the_extreme_value_of_one_repeated_transition_in_closed_form():
+    """State 0 stayed put n times. Leaving it was never seen, yet costs only -n log(stay)."""
+    task = pt.Task([[1.0], [0.0]], [[1.0], [1.0]], [1.0, 0.0], 0.9, support=[[[1, 1]], [[0, 1]]])
+    centre = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
+    for n in (10.0, 50.0, 1000.0):
+        for radius in (0.1, 1.0, 5.0):
+            found = pt.extreme_value(task, pt.KLBall(centre, [[n], [1.0]], radius))
+            assert found.upper == pytest.approx(1 / (1 - 0.9 * np.exp(-radius / n)), rel=1e-9)
+
+
+@pytest.mark.parametrize("radius", [1e-12, 1e-3, 1.0, 13.0, 100.0, 1e4])
+def test_the_kernel_is_in_the_ball_at_any_radius(radius):
+    """Also where q falls below the rounding of 1: a probability may be tiny, but not lost."""
+    for n in (2, 3):
+        instance = pt.instances.paper(n)
+        for sense in ("min", "max"):
+            ball = pt.KLBall(instance.kernel, np.ones((n, n)), radius)
+            found = pt.extreme_value(instance.task, ball, sense)
+            assert found.kernel in ball
+            assert found.lower <= found.upper
+
+
+def test_the_extreme_value_falls_with_the_radius():
+    for seed in range(10):
+        case = draw(seed, counts=True)
+        weights = np.maximum(case.weights, 1.0)
+        radii = np.geomspace(1e-3, 50, 40)
+        values = [pt.extreme_value(case.task, pt.KLBall(case.centre, weights, r)).upper for r in radii]
+        assert (np.diff(values) <= 1e-9 * (1 + np.abs(values[:-1]))).all()
+
+
+def test_a_slow_search_near_absorbing_states_does_not_overstate_the_distance():
+    """Three states absorbing in the data, gamma = 0.99: against a patient search, and against the inverse problem."""
+    centre = np.array([[[1.0, 0, 0, 0]], [[0, 1.0, 0, 0]], [[0, 0, 1.0, 0]], [[0.4, 0.1, 0.3, 0.2]]])
+    task = pt.Task([[1.0], [-0.1], [0.5], [-0.3]], np.ones((4, 1)), [0, 0, 0, 1.0], 0.99)
+    weights = np.full((4, 1), 10.0)
+    found = pt.nearest_kernel(task, centre, weights, 27.8)
+    patient = pt.nearest_kernel(task, centre, weights, 27.8, solver=pt.ProjectionFree(max_iterations=20_000))
+    assert pt.value(task, found.kernel) <= 27.8
+    assert found.upper <= patient.upper * (1 + 1e-4)
+    less = pt.extreme_value(task, pt.KLBall(centre, weights, 0.99 * found.upper))
+    more = pt.extreme_value(task, pt.KLBall(centre, weights, 1.01 * found.upper))
+    assert more.upper < 27.8 < less.upper
+
+
+def test_free_rows_of_states_that_nobody_visits_yet():
+    """Two free rows in a chain: the first pays only once the second has moved, and neither is on the way at first."""
+    task = pt.Task([[0.0], [0.0], [-1.0]], np.ones((3, 1)), [1.0, 0.0, 0.0], 0.5)
+    centre = np.array([[[1.0, 0, 0]], [[1.0, 0, 0]], [[1.0, 0, 0]]])
+    weights = np.array([[0.0], [0.0], [0.0]])
+    found = pt.extreme_value(task, pt.KLBall(centre, weights, 0.0))
+    assert found.upper == pytest.approx(pt.value_range(task)[0])
+
+
+@pytest.mark.parametrize("scale", [1e-250, 1e-100, 1e100, 1e250])
+def test_the_unit_of_the_weights_does_not_matter(scale):
+    instance = pt.instances.paper(2)
+    one = pt.extreme_value(instance.task, pt.KLBall(instance.kernel, np.ones((2, 2)), 0.1))
+    two = pt.extreme_value(instance.task, pt.KLBall(instance.kernel, np.full((2, 2), scale), 0.1 * scale))
+    assert two.upper == pytest.approx(one.upper, rel=1e-9)

@@ -356,10 +356,10 @@ def test_long_chains_with_a_distant_horizon(kind):
     assert_allclose(state_values(task, table), exact, rtol=0, atol=1e-8 * np.abs(exact).max())
 
 
-def test_elimination_has_no_error_bound_to_speak_of():
+def test_the_error_bound_of_elimination_is_rounding_over_one_minus_gamma():
     task, table = sparse_chain(5, 0.999, CHAINS["line"])
     rows, entries, _ = task.rows_of("q", task.check_kernel("q", table))
-    assert assert_within_bound(task, rows, entries, table) == 0.0
+    assert assert_within_bound(task, rows, entries, table) == pytest.approx(4e-16 / (1 - 0.999))
 
 
 @pytest.mark.parametrize("bound", [1e-7, np.inf, np.nan])

@@ -57,6 +57,19 @@ def no_negative(name: str, array: FloatArray, what: str) -> None:
         raise InputError(f"{name}{place} is {array[tuple(place)]:.6g}; {what} cannot be negative")
 
 
+def instance(name: str, value: Any, kind: type, hint: str = "") -> None:
+    """Refuse an argument of another type, as when two arguments were swapped."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} is a {type(value).__name__}, expected a {kind.__name__}{hint}")
+
+
+def positive(**settings: float | None) -> None:
+    """Refuse settings that are not positive (None stands for a default)."""
+    for name, value in settings.items():
+        if value is not None and not value > 0:
+            raise InputError(f"{name} is {value}; it must be positive")
+
+
 def check_shape(name: str, found: tuple[int, ...], expected: tuple[int | None, ...]) -> None:
     """Refuse an array whose shape is not the expected one (None: any length)."""
     fits = len(found) == len(expected) and all(e is None or e == f for f, e in zip(found, expected, strict=True))
@@ -113,7 +126,11 @@ def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callab
         first = int(np.argmax(wrong))
         raise InputError(
             f"{name} at {place(int(pair[first]))} sums to {totals[first]:.9g}, not 1; "
-            "divide each row by its sum if the table was rounded"
+            + (
+                "a row without samples may be any distribution, with weight 0"
+                if totals[first] == 0
+                else "divide each row by its sum, in double precision, if the table was rounded"
+            )
         )
 
 
@@ -168,3 +185,10 @@ def csr(name: str, value: Any, shape: tuple[int, int]) -> SparseArray:
             "every entry must be a finite number"
         )
     return array
+
+
+def freeze(value: Any) -> None:
+    """Make an array, or the arrays behind a sparse one, read-only."""
+    for array in (value.data, value.indices, value.indptr) if is_sparse(value) else (value,):
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False

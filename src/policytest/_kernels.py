@@ -24,8 +24,9 @@ from policytest._rows import Rows
 
 DIRECT_SMALL = 100  # up to this many states elimination is the faster solver
 DIRECT_LIMIT = 3000  # up to here elimination steps in where the iterative solver fails
-ACCEPTED_ERROR = 1e-9  # relative error of values above which a linear solve counts as failed
+ACCEPTED_ERROR = 1e-8  # relative error of values above which a linear solve counts as failed
 TINY = 1e-300
+NEGLIGIBLE = 1e-200
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -94,9 +95,9 @@ def _add(x: Any, factor: float, y: Any) -> None:
 
 @compiled
 def _mix(q: Any, step: float, target: Any, out: Any) -> None:
-    """out = q + step (target - q)."""
+    """out = (1 - step) q + step target; exactly the target at step 1, however small its entries."""
     for i in range(len(out)):
-        out[i] = q[i] + step * (target[i] - q[i])
+        out[i] = (1.0 - step) * q[i] + step * target[i]
 
 
 # ---------------------------------------------------------------- value and occupancy
@@ -208,7 +209,7 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any)
     for _restart in range(6):
         _residual(rows, q, gamma, transposed, b, x, r)
         worst = _largest(r)
-        aim = max(1e-15 * scale, 4e-16 * _largest(x))
+        aim = max(1e-15 * scale, 2e-15 * _largest(x))
         if not (worst > aim and worst <= 0.5 * last):
             break
         last = worst
@@ -245,7 +246,7 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any)
     for _ in range(5 if S <= DIRECT_LIMIT else 20 + int(40.0 / (1.0 - gamma))):
         _residual(rows, q, gamma, transposed, b, x, r)
         worst = _largest(r)
-        if worst <= max(1e-15 * scale, 4e-16 * _largest(x)):
+        if worst <= max(1e-15 * scale, 2e-15 * _largest(x)):
             break
         _add(x, 1.0, r)
     size = 0.0
@@ -275,7 +276,7 @@ def _solve_directly(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -
 def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> float:
     """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error.
 
-    Small: elimination, bound 0 (rounding only). Otherwise iterative, started from the incoming V and d, with
+    Small: elimination, its bound the rounding over 1-gamma. Otherwise iterative, from the incoming V and d, with
     |V - V*|_max <= |residual|_max/(1-gamma) and |d - d*|_1 <= |residual|_1/(1-gamma), where |d*|_1 = 1/(1-gamma);
     elimination again where that fails and the size allows it.
     """
@@ -295,7 +296,7 @@ def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> fl
             error = max(error, residual / (1.0 - gamma) if side == 0 else residual)
     if S <= DIRECT_SMALL or (not error <= ACCEPTED_ERROR and S <= DIRECT_LIMIT):
         _solve_directly(rows, q, gamma, rho, V, d)
-        error = 0.0
+        error = 4e-16 / (1.0 - gamma)
     return error
 
 
@@ -521,11 +522,16 @@ def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, gue
             if z <= 0.0 and _give_rest_to_unseen(N, gap, lam, first, last, q):
                 return n / lam, n / (lam * lam), 0.0, 0.0
     step = (f - 1.0) / curvature
-    for e in range(first, last):
-        if N[e] > 0.0:
-            q[e] -= step * q[e] * q[e] / N[e]
     mean = tilted / curvature
-    return height - step * tilted, max(second - tilted * mean, 0.0), z + step, -mean
+    slope = max(second - tilted * mean, 0.0)
+    if abs(step) < 0.5 * z:
+        for e in range(first, last):
+            if N[e] > 0.0:
+                q[e] -= step * q[e] * q[e] / N[e]
+        return height - step * tilted, slope, z + step, -mean
+    for e in range(first, last):  # z itself is of the order of the step: keep the row positive
+        q[e] /= f
+    return height / f, slope, z, -mean
 
 
 @compiled
@@ -570,11 +576,13 @@ def tilt(start: Any, N: Any, n: Any, gap: Any, lam: float) -> Any:
 def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap: Any) -> Any:
     """gap = g - min over its row, g = sign d(s) pi(a|s) (r(s,a,x) + gamma V(x)), the gradient of sign * value.
 
-    A reward on (s,a) is constant in its row and drops out. Returns the height gap.q.
+    A reward on (s,a) is constant in its row and drops out. Where d = 0 a negligible weight keeps the order of the
+    successors, so that rows without weight still go to their cheapest one. Returns the height gap.q.
     """
     height = 0.0
     for k in range(len(rows.state)):
-        weight = sign * rows.prob[k] * d[rows.state[k]]
+        flow = d[rows.state[k]]
+        weight = sign * rows.prob[k] * (flow if flow != 0.0 else NEGLIGIBLE)
         lowest = np.inf
         for e in range(rows.start[k], rows.start[k + 1]):
             gap[e] = weight * _worth(rows, gamma, V, e)
@@ -627,48 +635,51 @@ def _tilt_to_height(
 def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: float, q: Any, memory: Any) -> float:
     """The multiplier at which the tilted rows use the whole budget: loss(q) = budget (increasing in lam).
 
-    Newton in log lam on log loss, which is linear with slope 2 for small lam. Approached from below,
-    so that q stays in the ball. Gives up growing once the height is negligible (the value has reached its limit).
+    Newton in log lam on log loss, which is linear with slope 2 for small lam, inside a bracket; the end with
+    loss <= budget is returned, so that q stays in the ball. Rows with one seen successor do not move at all until
+    lam is large enough for an unseen one. Gives up growing once the height is negligible (the value has reached
+    its limit). Returns 0, and the untilted rows, if no multiplier is found.
     """
-    if budget <= 0.0:
-        _tilt(start, N, n, gap, 0.0, q, memory)
-        return 0.0
-    low = 0.0
-    high = np.inf
-    if lam <= 0.0:
-        height, slope = _tilt(start, N, n, gap, 0.0, q, memory)
-        lam = np.sqrt(2.0 * budget / max(slope, TINY))
-        lam = min(max(lam, TINY), 1e100)
     best = 0.0
-    largest = 0.0
-    for e in range(len(gap)):
-        largest = max(largest, gap[e])
-    for _ in range(200):
-        height, slope = _tilt(start, N, n, gap, lam, q, memory)
-        loss = _loss(start, N, n, q)
-        if budget * (1.0 - 1e-12) <= loss <= budget:
-            return lam
-        if loss < budget:
-            low = lam
-            best = lam
-            if height <= 1e-15 * largest:
+    if budget > 0.0:
+        if lam <= 0.0:
+            height, slope = _tilt(start, N, n, gap, 0.0, q, memory)
+            total = 0.0
+            for k in range(len(n)):
+                total += n[k]
+            natural = total / max(height, TINY)  # costs and weights of the same size
+            lam = natural if slope <= 0.0 else min(np.sqrt(2.0 * budget / slope), natural)
+            lam = max(lam, TINY)
+        largest = _largest(gap)
+        low = 0.0
+        high = np.inf
+        for _ in range(400):
+            height, slope = _tilt(start, N, n, gap, lam, q, memory)
+            loss = _loss(start, N, n, q)
+            if budget * (1.0 - 1e-12) <= loss <= budget:
                 return lam
-        else:
-            high = lam
-        rate = lam * lam * slope  # d loss / d log lam
-        proposal = np.inf
-        if rate > 0.0 and loss > 0.0:
-            proposal = lam * np.exp(min((np.log(budget * (1.0 - 5e-13)) - np.log(loss)) * loss / rate, 50.0))
-        if not low < proposal < high:
-            if high == np.inf:
-                proposal = 10.0 * lam
-            elif low == 0.0:
-                proposal = 0.1 * high
+            if loss < budget:
+                low = lam
+                best = lam
+                if height <= 1e-15 * largest:
+                    return lam
             else:
-                proposal = np.sqrt(low) * np.sqrt(high)
-        if abs(proposal - lam) <= 4e-16 * lam or proposal > 1e280 or proposal < 1e-280:
-            break
-        lam = proposal
+                high = lam
+            rate = lam * lam * slope  # d loss / d log lam
+            proposal = np.inf
+            if rate > 0.0 and loss > 0.0:
+                change = (np.log(budget * (1.0 - 5e-13)) - np.log(loss)) * loss / rate
+                proposal = lam * np.exp(min(max(change, -7.0), 7.0))
+            if not low < proposal < high:
+                if high == np.inf:
+                    proposal = 10.0 * lam
+                elif low == 0.0:
+                    proposal = 0.1 * high
+                else:
+                    proposal = np.sqrt(low) * np.sqrt(high)
+            if abs(proposal - lam) <= 4e-16 * lam or not 1e-290 < proposal < 1e290:
+                break
+            lam = proposal
     _tilt(start, N, n, gap, best, q, memory)
     return best
 
@@ -1041,6 +1052,9 @@ def extreme(
         height = _gradient(rows, gamma, sign, V, d, q, gap)
         lam = _tilt_to_loss(rows.start, N, n, gap, budget, lam, target, memory)
         decrease = height - _dot(gap, target)
+        if lam <= 0.0 < budget and height > 2e-14 * _largest(V):  # no multiplier was found: nothing can be claimed
+            status = STALLED
+            break
         if decrease <= max(tolerance * height, 2e-14 * _largest(V)):
             status = CONVERGED
             break
@@ -1092,8 +1106,9 @@ def robust_box(rows: Any, gamma: float, rho: Any, p: Any, budget: Any, sign: flo
     lam = np.zeros(K)
     converged = False
     error = _solve_both(rows, q, gamma, rho, V, d)
+    before = np.empty(S)
     for _ in range(limit):
-        value = _dot(rho, V)
+        _copy(V, before)
         _gradient(rows, gamma, sign, V, ones, q, gap)
         for k in range(K):
             first = rows.start[k]
@@ -1107,12 +1122,16 @@ def robust_box(rows: Any, gamma: float, rho: Any, p: Any, budget: Any, sign: flo
                 memory = np.zeros((2, 2))
                 lam[k] = _tilt_to_loss(local, p[first:last], one, scaled, budget[k], lam[k], q[first:last], memory)
         error = max(error, _solve_both(rows, q, gamma, rho, V, d))
-        if sign * (_dot(rho, V) - value) > -1e-15 * _largest(V):
+        improvement = 0.0
+        for x in range(S):  # of any state: one that is not visited yet may open the way for the others
+            improvement = max(improvement, sign * (before[x] - V[x]))
+        if improvement <= 1e-15 * _largest(V):
             converged = error <= ACCEPTED_ERROR
             break
-    slope = np.empty(K)
+    slope = np.zeros(K)
     for k in range(K):
-        slope[k] = -d[rows.state[k]] * rows.prob[k] / lam[k] if lam[k] > 0.0 else -np.inf
+        if rows.start[k + 1] - rows.start[k] > 1:
+            slope[k] = -d[rows.state[k]] * rows.prob[k] / lam[k] if lam[k] > 0.0 else -np.inf
     return converged, q, _dot(rho, V), slope
 
 
@@ -1201,6 +1220,9 @@ def _project_row(x: Any, p: Any, b: float, q: Any) -> None:
         if abs(proposal - mu) <= 4e-16 * mu:
             break
         mu = proposal
+    if np.isnan(_row_loss(p, one, q, 0, m)):  # a ball too small to be told from its centre
+        _copy(p, q)
+        return
     step = 4e-16 * mu
     while _row_loss(p, one, q, 0, m) > b and mu < high:  # by rounding: a little more mu
         mu = min(mu + step, high)
@@ -1223,23 +1245,27 @@ def _descend(
 ) -> None:
     """Inner loop of Algorithm 2: `steps` projected gradient steps of length 1/L on the product box, from q.
 
-    Stops early only at a fixed point to rounding (no entry moves by 1e-13), where further steps change nothing more.
+    Stops early only at a stationary point to rounding: where the gradient mapping L |move| is below 1e-12 of the
+    largest gradient.
     """
     moved_to = np.empty(len(q))
     landed = np.empty(len(q))
     for _ in range(steps):
         _solve_both(rows, q, gamma, rho, V, d)
+        largest = 0.0
         for k in range(len(rows.state)):
-            weight = sign * rows.prob[k] * d[rows.state[k]] / L
+            flow = sign * rows.prob[k] * d[rows.state[k]]
             for e in range(rows.start[k], rows.start[k + 1]):
-                moved_to[e] = q[e] - weight * (rows.reward[k] + _worth(rows, gamma, V, e))
+                gradient = flow * (rows.reward[k] + _worth(rows, gamma, V, e))
+                largest = max(largest, abs(gradient))
+                moved_to[e] = q[e] - gradient / L
         still = True
         for k in range(len(rows.state)):
             first = rows.start[k]
             last = rows.start[k + 1]
             _project_row(moved_to[first:last], p[first:last], b[k], landed[first:last])
             for e in range(first, last):
-                still = still and abs(landed[e] - q[e]) <= 1e-13
+                still = still and L * abs(landed[e] - q[e]) <= 1e-12 * largest
         if still:
             break
         _copy(landed, q)

@@ -52,6 +52,8 @@ class KLBall:
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "radius", radius)
         object.__setattr__(self, "centre", self._checked("centre", self.centre))
+        _checks.freeze(self.weights)
+        _checks.freeze(self.centre)
 
     def _checked(self, name: str, kernel: Any) -> Kernel:
         """A kernel in one of the two forms, whose rows with weight are probability vectors."""

@@ -22,7 +22,8 @@ from policytest import _checks
 from policytest._checks import FloatArray, InputError, Kernel
 from policytest.kl import kl_rows
 from policytest.task import Task
-from policytest.worst_case import Bracket, Solver, nearest_kernel
+from policytest.worst_case import Bracket, Solver, Status, nearest_kernel
+from policytest.worst_case.projection_free import ProjectionFree
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,30 +31,39 @@ class LowerBound:
     """The characteristic time T* of an allocation.
 
     ``time`` = 1/(upper end of the distance), itself a lower bound on T*; ``bracket`` = (1/upper, 1/lower);
-    ``kernel``, the confusing kernel: the nearest one found on the other side of the threshold.
+    ``kernel``, the confusing kernel: the nearest one found on the other side of the threshold; ``status``, how the
+    search for it ended.
     """
 
     time: float
     bracket: tuple[float, float]
     kernel: Kernel | None
     certified: bool
+    status: Status
 
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """An allocation ``weights`` [S,A] summing to 1, and its characteristic ``time``.
+    """An allocation ``weights`` [S,A] summing to 1, and its characteristic ``time``, proved to be at least this.
 
     ``upper_bound`` bounds 1/T*_omega over *all* allocations omega: none has a characteristic time below
     1/upper_bound. Proved whatever the solver did, because it uses only kernels on the other side of the threshold.
+    ``status``: how the last search for a confusing kernel ended.
     """
 
     weights: FloatArray
     time: float
     upper_bound: float
+    status: Status
 
     @property
     def gap(self) -> float:
-        """How much shorter, relatively, the best time can be: time * upper_bound - 1."""
+        """How much shorter, relatively, the best time can be: time * upper_bound - 1, if ``time`` is exact.
+
+        A solver that proves nothing may have missed a nearer kernel; then the time is longer, and the gap larger.
+        """
+        if self.time in (0.0, np.inf):  # no samples help, or none are needed, whatever the allocation
+            return 0.0
         return self.time * self.upper_bound - 1.0
 
 
@@ -74,7 +84,7 @@ def characteristic_time(
 ) -> LowerBound:
     """T*_omega(p): any delta-correct test needs about T* log(1/delta) samples when p is the truth.
 
-    Paper: `thm:stat_lower`, `eq:Tbo`. ``allocation`` [S,A] sums to 1; None is uniform.
+    Paper: `thm:stat_lower`, `eq:Tbo`. ``allocation`` [S,A] sums to 1; None or "uniform" is uniform.
     """
     weights = _allocation(task, allocation)
     centre = _checked_kernel(task, kernel)
@@ -84,6 +94,7 @@ def characteristic_time(
         (_inverse(distance.upper), _inverse(distance.lower)),
         distance.kernel,
         distance.certified,
+        distance.status,
     )
 
 
@@ -105,20 +116,30 @@ def optimal_allocation(
     centre = _checked_kernel(task, kernel)
     first = nearest_kernel(task, centre, start, threshold, solver)
     if first.kernel is None or first.upper == 0.0:
-        return Allocation(start, _inverse(first.upper), first.upper)
+        return Allocation(start, _inverse(first.upper), first.upper, first.status)
 
     model = _Model(start)
-    found: Bracket | None = first
-    weights = start
+    weights, found = start, first
+    careful = solver or ProjectionFree(starts=8)
     for _ in range(0, max_solves, 2):
+        model.add(weights, _cuts(centre, found))
+        if model.bound <= (1 + tolerance) * model.rate:  # close, unless a nearer kernel was missed at the best
+            other = nearest_kernel(task, centre, model.best, threshold, careful)
+            model.add(model.best, _cuts(centre, other))
+            found = other
+            if model.bound <= (1 + tolerance) * model.rate:
+                break
+        weights = model.next_allocation()
         cold = nearest_kernel(task, centre, weights, threshold, solver)
         warm = nearest_kernel(task, centre, weights, threshold, solver, found)
         found = min(cold, warm, key=lambda bracket: bracket.upper)
-        model.add(weights, [kl_rows(centre, b.kernel) for b in (cold, warm) if b.kernel is not None])
-        if model.bound <= (1 + tolerance) * model.rate:
-            break
-        weights = model.next_allocation()
-    return Allocation(model.best, _inverse(model.rate), model.bound)
+    return Allocation(model.best, _inverse(model.rate), model.bound, found.status)
+
+
+def _cuts(centre: Kernel, found: Bracket) -> list[FloatArray]:
+    """The divergences of the confusing kernel, row by row; none where no kernel was found."""
+    cut = np.array([np.inf]) if found.kernel is None else kl_rows(centre, found.kernel)
+    return [cut] if np.isfinite(cut).all() else []
 
 
 class _Model:
@@ -149,7 +170,7 @@ class _Model:
 
     def add(self, weights: FloatArray, cuts: list[FloatArray]) -> None:
         """Record an allocation and the cuts found at it, and tighten the bound."""
-        new = np.array([cut.reshape(self.shape)[self.sampled] for cut in cuts])
+        new = np.array([cut.reshape(self.shape)[self.sampled] for cut in cuts]).reshape(-1, self.cuts.shape[1])
         self.cuts = np.vstack([self.cuts, new])
         self.rates = np.minimum(self.rates, (self.tried @ new.T).min(axis=1, initial=np.inf))
         mine = weights[self.sampled]
@@ -208,7 +229,7 @@ def _checked_kernel(task: Task, kernel: Kernel) -> Kernel:
 
 
 def _allocation(task: Task, allocation: Any) -> FloatArray:
-    if allocation is None:
+    if allocation is None or (isinstance(allocation, str) and allocation == "uniform"):
         return uniform_allocation(task)
     weights = _checks.real_array("allocation", allocation, (task.n_states, task.n_actions))
     _checks.no_negative("allocation", weights, "shares")

@@ -25,7 +25,7 @@ from policytest._checks import FloatArray, InputError, Kernel
 from policytest._rows import Rows
 
 DENSE_REWARD_LIMIT = 50_000_000
-VALUE_ERROR_LIMIT = 1e-8
+VALUE_ERROR_LIMIT = 2e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class Task:
         put("support", _support(self.support, self))
         put("rewards", _rewards(self.rewards, self))
         for name in ("policy", "initial", "support", "rewards"):
-            _freeze(getattr(self, name))
+            _checks.freeze(getattr(self, name))
 
     @property
     def n_states(self) -> int:
@@ -193,7 +193,8 @@ def value(task: Task, q: Kernel) -> float:
     >>> value(task, [[[0.0, 1.0]], [[0.0, 1.0]]])
     1.0
     """
-    return float(task.initial @ state_values(task, q))
+    values = state_values(task, q)
+    return float(task.initial @ values)
 
 
 def state_values(task: Task, q: Kernel) -> FloatArray:
@@ -226,19 +227,21 @@ def extreme_state_values(task: Task, sense: str) -> FloatArray:
     sign = 1.0 if sense == "min" else -1.0
     rows = task._pairs if task.any_successor else task._rows
     _, values, error = _kernels.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
-    _check_error(error)
+    check_error(error)
     return np.asarray(values)
 
 
 def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:
+    _checks.instance("task", task, Task)
     kernel = task.check_kernel("q", q)
     rows, entries, _ = task.rows_of("q", kernel)
     values, occupancies, error = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
-    _check_error(error)
+    check_error(error)
     return values, occupancies
 
 
-def _check_error(error: float) -> None:
+def check_error(error: float) -> None:
+    """Refuse to go on with values whose relative error may exceed `VALUE_ERROR_LIMIT`."""
     if not error <= VALUE_ERROR_LIMIT:
         raise ArithmeticError(f"the linear solver stopped at a relative error of {error:.2g}; no value is returned")
 
@@ -299,12 +302,6 @@ def _rewards(rewards: Any, task: Task) -> Any:
     array = _checks.real_array("rewards", rewards)
     _checks.check_shape("rewards", array.shape, (S, A, S) if array.ndim == 3 else (S, A))
     return array
-
-
-def _freeze(value: Any) -> None:
-    for array in (value.data, value.indices, value.indptr) if _checks.is_sparse(value) else (value,):
-        if isinstance(array, np.ndarray):
-            array.flags.writeable = False
 
 
 def _label(index: int, labels: Sequence[Hashable] | None) -> str:

@@ -26,12 +26,16 @@ def extreme_value(
 
     ``warm``, the result of a similar problem, gives a local solver its starting point.
     """
+    _checks.instance("task", task, Task)
+    _checks.instance("ball", ball, KLBall)
+    _check_solver(solver, warm)
     if sense not in ("min", "max"):
         raise InputError(f'sense is {sense!r}; pass "min" or "max"')
     laid = lay_out(task, ball.centre, ball.weights)
     sign = 1.0 if sense == "min" else -1.0
     problem = Extreme(task, laid.centre, laid.rows, laid.p, laid.n, laid.is_open, sign, radius=ball.radius)
-    if ball.radius == 0 and (laid.n > 0).all():
+    fixed = (laid.n > 0) | ((np.diff(laid.rows.start) == 1) & (not laid.is_open))
+    if ball.radius == 0 and fixed.all():
         value = laid.value(laid.p)
         return Bracket(value, value, laid.centre, np.inf, Status.IMMEDIATE, certified=True)
     return (solver or ProjectionFree()).extreme(problem, warm)
@@ -50,6 +54,8 @@ def nearest_kernel(
 
     ``warm``, the result of a similar problem, gives a local solver its starting point.
     """
+    _checks.instance("task", task, Task)
+    _check_solver(solver, warm)
     threshold = _checks.real_number("threshold", threshold)
     laid = lay_out(task, centre, weights)
     value = laid.value(laid.p)
@@ -60,6 +66,13 @@ def nearest_kernel(
         return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
     problem = Nearest(task, laid.centre, laid.rows, laid.p, laid.n, laid.is_open, sign, threshold=threshold)
     return (solver or ProjectionFree()).nearest(problem, warm)
+
+
+def _check_solver(solver: Any, warm: Any) -> None:
+    if isinstance(solver, type) or (solver is not None and not hasattr(solver, "nearest")):
+        raise InputError(f"solver is {solver!r}; pass a solver object such as ProjectionFree(), with its parentheses")
+    if warm is not None:
+        _checks.instance("warm", warm, Bracket, ", the result of a similar problem")
 
 
 def _reachable(problem: Problem, threshold: float, sign: float) -> bool:

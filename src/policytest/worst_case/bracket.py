@@ -15,6 +15,8 @@ class Status(Enum):
     CONVERGED = "converged to a stationary point"
     PROVED = "both ends are proved"
     IMMEDIATE = "known without searching"
+    LOOSE = "the ends are proved, but trivial or further apart than the solver's gap"
+    ON_THRESHOLD = "the centre's value equals the threshold, where the algorithm has nothing to say"
     UNREACHABLE = "no kernel with a finite divergence reaches the threshold"
     HEURISTIC = "a heuristic ran its steps; nothing is known about the optimum beyond the kernel found"
     NOT_REACHED = "the search ended without a kernel on the other side of the threshold"

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from policytest import _kernels
+from policytest import _checks, _kernels
 from policytest._checks import InputError
 from policytest.task import Task, value_range
 from policytest.worst_case.bracket import Bracket, Status
@@ -45,9 +45,13 @@ class Constants:
     M: float
 
     def grid_size(self, omega: Any, sigma: float) -> float:
-        """About how many budget vectors the grid holds: the volume (sigma/h)^K / (K! prod omega), at least 1."""
+        """About how many budget vectors the grid holds, from above: (sigma + h sum omega)^K / (K! h^K prod omega).
+
+        Unit cubes around the grid points fill a simplex of this volume.
+        """
         K = len(omega)
-        log_size = K * math.log(sigma / self.h) - math.lgamma(K + 1) - float(np.log(omega).sum())
+        reach = sigma / self.h + float(omega.sum())
+        log_size = K * math.log(reach) - math.lgamma(K + 1) - float(np.log(omega).sum())
         return max(1.0, math.exp(min(log_size, 700.0)))
 
 
@@ -61,11 +65,10 @@ def printed_constants(task: Task, value: float, zeta: float, threshold: float = 
     low, high = task.reward_bounds
     r_max = max(abs(low - shift), abs(high - shift))
     start = float((task.initial[:, None] * task.policy)[task.policy > 0].min())
-    distance = abs(value - threshold)
-    smooth = (gamma * S + 1) * r_max
-    L = 2 * smooth / (1 - gamma) ** 3
-    h = zeta**2 * (1 - gamma) ** 4 / (18 * pairs**2 * distance**2 * r_max**2)
-    rate = 384 * smooth * pairs * distance / ((1 - gamma) ** 5 * zeta)
+    relative = zeta / abs(value - threshold) / r_max  # the tolerance in units of value, over r_max
+    L = 2 * (gamma * S + 1) * r_max / (1 - gamma) ** 3
+    h = relative**2 * (1 - gamma) ** 4 / (18 * pairs**2)
+    rate = 384 * (gamma * S + 1) * pairs / ((1 - gamma) ** 5 * relative)
     M = math.ceil(rate / start**2) if start > 0 and rate / start**2 < 1e18 else math.inf
     return Constants(L, h, M)
 
@@ -81,11 +84,14 @@ class NestedPGD:
     threshold
         R of the product units when an extreme value is asked for (a nearest-kernel call brings its own).
     smoothness, mesh, steps
-        L, h and M; None takes the printed formula. Values weaker than the printed ones forfeit the proof.
+        L, h and M; None takes the printed formula. Values weaker than the printed ones forfeit the proof, and so does
+        a larger L without as many more steps (the rate of the inner loop is L/M).
     max_grid
         The largest grid that is attempted.
     bisections
         Halvings of the radius when a distance is bracketed.
+    gap
+        A distance is called certified when its ends are within this fraction of the upper one.
     """
 
     zeta: float = 0.1
@@ -95,6 +101,11 @@ class NestedPGD:
     steps: int | None = None
     max_grid: int = 1_000_000
     bisections: int = 12
+    gap: float = 0.5
+
+    def __post_init__(self) -> None:
+        _checks.positive(zeta=self.zeta, smoothness=self.smoothness, mesh=self.mesh, steps=self.steps)
+        _checks.positive(max_grid=self.max_grid, bisections=self.bisections, gap=self.gap)
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """Theorem 2's bracket of the extreme value: [best - zeta/|V_p - R|, best] for "min"."""
@@ -102,16 +113,18 @@ class NestedPGD:
         centre = problem.value(problem.p)
         if centre == self.threshold:
             ends = (low, centre) if problem.sign > 0 else (centre, high)
-            return Bracket(*ends, problem.centre, np.nan, Status.NOT_REACHED, certified=False)
+            return Bracket(*ends, problem.centre, np.nan, Status.ON_THRESHOLD, certified=False)
         constants, proved = self._constants(problem, centre)
         entries, best, _, points = self._search(problem, constants, problem.radius)
         width = self.zeta / abs(centre - self.threshold)
-        if problem.sign > 0:
-            ends = (max(low, best - width) if proved else low, best)
-        else:
-            ends = (best, min(high, best + width) if proved else high)
-        status = Status.PROVED if proved else Status.HEURISTIC
-        return Bracket(*ends, problem.kernel(entries), np.nan, status, certified=proved, iterations=points)
+        bound = best - problem.sign * width  # the proved end
+        says_something = low < bound if problem.sign > 0 else bound < high
+        certified = proved and says_something
+        if not certified:
+            bound = low if problem.sign > 0 else high
+        ends = (bound, best) if problem.sign > 0 else (best, bound)
+        status = Status.PROVED if certified else Status.LOOSE if proved else Status.HEURISTIC
+        return Bracket(*ends, problem.kernel(entries), np.nan, status, certified, iterations=points)
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """Two bisections on the radius: the largest one proved too small, and the smallest one found large enough."""
@@ -127,8 +140,10 @@ class NestedPGD:
             points += visited
             return problem.sign * (best - problem.threshold), entries
 
-        upper, found = self._first_reached(problem, excess)
-        small, large = 0.0, upper
+        large, found = self._first_reached(problem, excess)
+        if found is None:
+            return Bracket(0.0, np.inf, None, np.nan, Status.NOT_REACHED, certified=False, iterations=points)
+        small = 0.0
         for _ in range(self.bisections):
             middle = 0.5 * (small + large)
             beyond, entries = excess(middle)
@@ -136,26 +151,29 @@ class NestedPGD:
                 large, found = middle, entries
             else:
                 small = middle
-        lower, large = 0.0, min(large, problem.loss(found))
+        upper = problem.loss(found)
+        lower, large = 0.0, min(large, upper)
         for _ in range(self.bisections if proved else 0):
             middle = 0.5 * (lower + large)
             if excess(middle)[0] > width:
                 lower = middle
             else:
                 large = middle
-        certified = proved and lower > 0
-        status = Status.PROVED if certified else Status.HEURISTIC
-        loss = problem.loss(found)
-        return Bracket(lower, loss, problem.kernel(found), np.nan, status, certified, iterations=points)
+        certified = proved and upper - lower <= self.gap * upper
+        status = Status.PROVED if certified else Status.LOOSE if proved else Status.HEURISTIC
+        return Bracket(lower, upper, problem.kernel(found), np.nan, status, certified, iterations=points)
 
     def _first_reached(self, problem: Nearest, excess: Callable[[float], tuple[float, Any]]) -> tuple[float, Any]:
-        """A radius at which the threshold is reached, by doubling (the grid's limit ends the search)."""
+        """A radius at which the threshold is reached, by doubling; none where the grid's limit ends the search."""
         sigma = 2.0**-10 * float(problem.n.sum())
-        while True:
-            beyond, entries = excess(sigma)
-            if beyond <= 0:
-                return sigma, entries
+        beyond, entries = excess(sigma)
+        while beyond > 0:
             sigma *= 2.0
+            try:
+                beyond, entries = excess(sigma)
+            except InputError:
+                return sigma, None
+        return sigma, entries
 
     def _constants(self, problem: Problem, centre: float) -> tuple[Constants, bool]:
         """The constants in use, and whether they are at least as strong as the printed ones."""
@@ -170,11 +188,11 @@ class NestedPGD:
                 "Algorithm 2's number of steps is infinite (or above 1e18) here: it divides by the smallest "
                 "rho(s) pi(a|s), squared; pass steps=..., without a guarantee, or use another solver"
             )
-        return used, used.L >= printed.L and used.h <= printed.h and used.M >= printed.M
+        enough_steps = used.M * printed.L >= printed.M * used.L
+        return used, used.L >= printed.L and used.h <= printed.h and enough_steps
 
     def _search(self, problem: Problem, constants: Constants, sigma: float) -> Any:
-        if problem.is_open:
-            raise InputError("centre is sparse while any state may follow any pair; declare the task's support")
+        problem.must_be_closed()
         known = np.diff(problem.rows.start) == 1
         if (problem.n[~known] <= 0).any():
             pair = problem.rows.pair[int(np.argmax((problem.n <= 0) & ~known))]

@@ -18,10 +18,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from policytest import _kernels
-from policytest._checks import FloatArray, IntArray, Kernel
+from policytest._checks import FloatArray, InputError, IntArray, Kernel
 from policytest._rows import Rows
 from policytest.kl import check_weights
-from policytest.task import Task
+from policytest.task import Task, check_error
 from policytest.worst_case.bracket import Bracket
 
 
@@ -45,8 +45,24 @@ class Problem:
     def value(self, entries: FloatArray) -> float:
         """V_q(rho) of a kernel given by its entries."""
         task = self.task
-        values, _, _ = _kernels.values_and_occupancy(self.rows, entries, task.discount, task.initial)
+        values, _, error = _kernels.values_and_occupancy(self.rows, entries, task.discount, task.initial)
+        check_error(error)
         return float(task.initial @ values)
+
+    def value_gradient(self, entries: FloatArray) -> FloatArray:
+        """[E] dV_q/dq(x|s,a) = d_q(s,a) (r(s,a,x) + gamma V_q(x)). Paper: `eq:PG2`."""
+        task, rows = self.task, self.rows
+        values, occupancy, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
+        width = np.diff(rows.start)
+        worth = np.repeat(rows.reward, width) + task.discount * values[rows.successor]
+        if len(rows.gain):
+            worth = worth + rows.gain
+        return np.asarray(np.repeat(occupancy[rows.state] * rows.prob, width) * worth)
+
+    def must_be_closed(self) -> None:
+        """Refuse open rows, for solvers that need every successor listed."""
+        if self.is_open:
+            raise InputError("centre is sparse while any state may follow any pair; declare the task's support")
 
     def row_losses(self, entries: FloatArray) -> FloatArray:
         """[K] w_sa KL(p_sa, q_sa)."""

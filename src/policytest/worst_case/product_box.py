@@ -41,8 +41,7 @@ def robust_value(task: Task, centre: Any, budgets: Any, sense: str = "min", max_
     if sense not in ("min", "max"):
         raise InputError(f'sense is {sense!r}; pass "min" or "max"')
     problem = lay_out(task, centre, np.ones((task.n_states, task.n_actions)))
-    if problem.is_open:
-        raise InputError("centre is sparse while any state may follow any pair; declare the task's support")
+    problem.must_be_closed()
     b = check_weights(budgets, (task.n_states, task.n_actions), "budgets").ravel()[problem.rows.pair]
     sign = 1.0 if sense == "min" else -1.0
     converged, entries, value, row_slope = _kernels.robust_box(

@@ -26,12 +26,12 @@ as an unlisted successor, so it is listed, and the problem solved again, until n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from policytest import _kernels
+from policytest import _checks, _kernels
 from policytest._checks import FloatArray
 from policytest.task import value_range
 from policytest.worst_case.bracket import Bracket, Status
@@ -64,31 +64,58 @@ class ProjectionFree:
     tolerance: float = 1e-12
     max_iterations: int = 500
 
+    def __post_init__(self) -> None:
+        _checks.positive(starts=self.starts, tolerance=self.tolerance, max_iterations=self.max_iterations)
+
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """The best value found over the ball; the other end is the value range."""
         run = self._best(problem, warm)
+        inside = run.problem.into_ball(run.entries, problem.radius)
+        if inside is not run.entries:  # by rounding
+            run.entries, run.value = inside, run.problem.value(inside)
         low, high = value_range(problem.task)
-        ends = (low, run.value) if problem.sign > 0 else (run.value, high)
-        return run.bracket(*ends)
+        return (
+            run.bracket(min(low, run.value), run.value)
+            if problem.sign > 0
+            else run.bracket(run.value, max(high, run.value))
+        )
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found among kernels on the other side; the lower end is 0."""
         run = self._best(problem, warm)
-        if run.infeasibility > 0 and (far := _beyond(run.problem, run.problem.p)) is not None:
-            run = min(run, self._run(run.problem, far, 0.0), key=lambda run: run.objective)
+        if problem.task.n_states > _kernels.DIRECT_SMALL:  # an iterative solve depends on its start: once more, afresh
+            run.value = run.problem.value(run.entries)
         if run.infeasibility > 0:  # rounding, or an unfinished search: step over the threshold
-            crossed = _beyond(run.problem, run.entries)
-            if crossed is None:
-                return Bracket(0.0, np.inf, None, run.price, run.status, certified=False, iterations=run.iterations)
-            run.entries, run.loss = crossed, run.problem.loss(crossed)
-        if run.loss == 0.0:
+            self._cross(run)
+        if run.infeasibility > 0:
+            return Bracket(0.0, np.inf, None, run.price, run.status, certified=False, iterations=run.iterations)
+        if run.loss == 0.0 and run.status is Status.CONVERGED:
             return Bracket(0.0, 0.0, run.problem.kernel(run.entries), np.inf, Status.IMMEDIATE, certified=True)
         return run.bracket(0.0, run.loss)
 
+    def _cross(self, run: _Run) -> None:
+        """Move a kernel that just misses the threshold across it: by aiming a little further, or else by mixing."""
+        problem = run.problem
+        for factor in (2.0, 10.0, 1e3, 1e5):
+            further = replace(problem, threshold=problem.threshold - problem.sign * factor * run.infeasibility)
+            again = self._run(further, run.entries, run.lam)
+            again_value = again.problem.value(again.entries)
+            if problem.sign * (again_value - problem.threshold) <= 0 and np.isfinite(again.loss):
+                run.problem = replace(again.problem, threshold=problem.threshold)
+                run.entries, run.loss, run.value = again.entries, again.loss, again_value
+                return
+        crossed = _beyond(problem, run.entries)
+        if crossed is not None:
+            run.entries, run.loss, run.value = crossed, problem.loss(crossed), problem.value(crossed)
+
     def _best(self, problem: Any, warm: Bracket | None) -> _Run:
+        """The best end over all starts; a descent that does not reach the threshold is repeated from beyond it."""
         if problem.is_open:
             problem = _list_extreme_state(problem)
         runs = [self._run(problem, *_first_start(problem, warm))]
+        first = runs[0]
+        if first.infeasibility > 0 and (far := _beyond(first.problem, first.problem.p)) is not None:
+            runs.append(self._run(first.problem, far, 0.0))
         for index in range(1, self.starts):
             runs.append(self._run(problem, _other_start(problem, index), 0.0))
         best = min(runs, key=lambda run: run.objective)
@@ -96,16 +123,20 @@ class ProjectionFree:
         return best
 
     def _run(self, problem: Any, start: FloatArray, lam: float) -> _Run:
-        """Solve from one start; open rows list the successors they want, and the start is tried again."""
+        """Solve from one start; open rows list the successors they want, and the start is tried again.
+
+        The weights are scaled to about 1, by a power of 2 and so exactly: their unit does not matter.
+        """
         task = problem.task
+        unit = 2.0 ** np.frexp(problem.n.max())[1]
         nearest = isinstance(problem, Nearest)
-        kernel, goal = (_kernels.nearest, problem.threshold) if nearest else (_kernels.extreme, problem.radius)
+        kernel, goal = (_kernels.nearest, problem.threshold) if nearest else (_kernels.extreme, problem.radius / unit)
         iterations = 0
         for widening in range(WIDENINGS + 1):
             entries = start.copy()
             code, loss, value, found, steps = kernel(
-                problem.rows, task.discount, task.initial, problem.N, problem.n, goal, problem.sign, entries, lam,
-                self.tolerance, self.max_iterations,
+                problem.rows, task.discount, task.initial, problem.N / unit, problem.n / unit, goal, problem.sign,
+                entries, lam / unit, self.tolerance, self.max_iterations,
             )  # fmt: skip
             iterations += steps
             wanted = _wanted_successor(problem, entries) if problem.is_open else None
@@ -116,7 +147,7 @@ class ProjectionFree:
                 break
             problem, places = problem.widened(wanted)
             start = problem.rows.spread(start, places)
-        return _Run(problem, entries, found, loss, value, STATUS[code], iterations)
+        return _Run(problem, entries, found * unit, loss * unit, value, STATUS[code], iterations)
 
 
 @dataclass
@@ -140,7 +171,9 @@ class _Run:
 
     @property
     def infeasibility(self) -> float:
-        """How far the value is from reaching the threshold; 0 if it is on the other side."""
+        """How far the value is from reaching the threshold (NC); 0 if it is on the other side."""
+        if not isinstance(self.problem, Nearest):
+            return 0.0
         return float(max(self.problem.sign * (self.value - self.problem.threshold), 0.0))
 
     @property
@@ -169,6 +202,8 @@ def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, fl
     if warm is None or warm.kernel is None:
         return problem.p, 0.0
     same_layout = warm.trail is not None and warm.trail[0] is problem.rows
+    if not same_layout and warm.kernel.shape != problem.centre.shape:
+        return problem.p, 0.0
     entries = warm.trail[1] if warm.trail and same_layout else problem.entries(warm.kernel)
     if entries is None:
         return problem.p, 0.0
@@ -197,7 +232,7 @@ def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:
     for share in (*2.0 ** np.arange(-52, 0), *(1.0 - 2.0 ** -np.arange(2, 50))):
         mixed = entries + share * (extreme - entries)
         if sign * (problem.value(mixed) - problem.threshold) <= 0:
-            return np.asarray(mixed)
+            return np.asarray(mixed) if np.isfinite(problem.loss(mixed)) else None
     return None
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from policytest import _kernels
-from policytest._checks import FloatArray, InputError
+from policytest import _checks
+from policytest._checks import FloatArray
 from policytest.task import value_range
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Extreme, Nearest, Problem
@@ -42,6 +42,9 @@ class SLSQPHeuristic:
     smoothness: float = 400.0
     steps: int = 20
     bisections: int = 20
+
+    def __post_init__(self) -> None:
+        _checks.positive(smoothness=self.smoothness, steps=self.steps, bisections=self.bisections)
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """The value after the last step; the other end is the value range."""
@@ -68,25 +71,13 @@ class SLSQPHeuristic:
         return Bracket(0.0, problem.loss(found), problem.kernel(found), np.nan, Status.HEURISTIC, certified=False)
 
     def _descend(self, problem: Problem, radius: float) -> FloatArray:
-        if problem.is_open:
-            raise InputError("centre is sparse while any state may follow any pair; declare the task's support")
+        problem.must_be_closed()
         entries = problem.p.copy()
         for _ in range(self.steps):
             step = problem.sign / self.smoothness
-            moved = entries - step * value_gradient(problem, entries)
+            moved = entries - step * problem.value_gradient(entries)
             entries = project_joint(problem, moved, radius, start=entries)
         return entries
-
-
-def value_gradient(problem: Problem, entries: FloatArray) -> FloatArray:
-    """[E] dV_q/dq(x|s,a) = d_q(s,a) (r(s,a,x) + gamma V_q(x)). Paper: `eq:PG2`."""
-    task, rows = problem.task, problem.rows
-    values, occupancy, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
-    width = np.diff(rows.start)
-    worth = np.repeat(rows.reward, width) + task.discount * values[rows.successor]
-    if len(rows.gain):
-        worth = worth + rows.gain
-    return np.asarray(np.repeat(occupancy[rows.state] * rows.prob, width) * worth)
 
 
 def project_joint(problem: Problem, point: FloatArray, radius: float, start: FloatArray) -> FloatArray:
