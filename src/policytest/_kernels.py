@@ -827,8 +827,6 @@ def _newton(
         for i in range(S):
             worst = max(worst, abs(F[i]) / scale_V, abs(F[S + i]) / scale_d)
             J[2 * S, i] = rho[i]
-        if worst <= 1e-12:
-            return lam
         if not (worst <= 0.5 * last and _solve_pivoted(J, F)):
             return 0.0
         last = worst
@@ -837,6 +835,10 @@ def _newton(
         lam -= F[2 * S]
         if not lam > 0.0:
             return 0.0
+        if worst <= 1e-8:  # quadratic: this step was exact to rounding
+            _gradient(rows, gamma, sign, V, d, q, gap)
+            _tilt(rows.start, N, n, gap, lam, q, memory)
+            return lam
     return 0.0
 
 

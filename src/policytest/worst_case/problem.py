@@ -11,6 +11,7 @@ that tolerances are in units of value. `sign` is +1 when the value is pushed dow
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
@@ -41,6 +42,12 @@ class Problem:
     def N(self) -> FloatArray:  # noqa: N802
         """[E] n_sa p(x|s,a): the weighted centre; counts, if the weights are numbers of samples."""
         return self.p * np.repeat(self.n, np.diff(self.rows.start))
+
+    @cached_property
+    def scaled(self) -> tuple[float, FloatArray, FloatArray]:
+        """(unit, N/unit, n/unit) with the largest weight about 1; a power of 2, so exact: units do not matter."""
+        unit = math.ldexp(1.0, math.frexp(float(self.n.max()))[1])
+        return unit, self.N / unit, self.n / unit
 
     def value(self, entries: FloatArray) -> float:
         """V_q(rho) of a kernel given by its entries."""

@@ -123,20 +123,20 @@ class ProjectionFree:
         return best
 
     def _run(self, problem: Any, start: FloatArray, lam: float) -> _Run:
-        """Solve from one start; open rows list the successors they want, and the start is tried again.
-
-        The weights are scaled to about 1, by a power of 2 and so exactly: their unit does not matter.
-        """
+        """Solve from one start; open rows list the successors they want, and the start is tried again."""
         task = problem.task
-        unit = 2.0 ** np.frexp(problem.n.max())[1]
         nearest = isinstance(problem, Nearest)
-        kernel, goal = (_kernels.nearest, problem.threshold) if nearest else (_kernels.extreme, problem.radius / unit)
+        kernel = _kernels.nearest if nearest else _kernels.extreme
         iterations = 0
         for widening in range(WIDENINGS + 1):
             entries = start.copy()
+            unit, N, n = problem.scaled
+            kernel, goal = (
+                (_kernels.nearest, problem.threshold) if nearest else (_kernels.extreme, problem.radius / unit)
+            )
             code, loss, value, found, steps = kernel(
-                problem.rows, task.discount, task.initial, problem.N / unit, problem.n / unit, goal, problem.sign,
-                entries, lam / unit, self.tolerance, self.max_iterations,
+                problem.rows, task.discount, task.initial, N, n, goal, problem.sign, entries, lam / unit,
+                self.tolerance, self.max_iterations,
             )  # fmt: skip
             iterations += steps
             wanted = _wanted_successor(problem, entries) if problem.is_open else None
@@ -147,7 +147,7 @@ class ProjectionFree:
                 break
             problem, places = problem.widened(wanted)
             start = problem.rows.spread(start, places)
-        return _Run(problem, entries, found * unit, loss * unit, value, STATUS[code], iterations)
+        return _Run(problem, entries, float(found) * unit, float(loss) * unit, value, STATUS[code], iterations)
 
 
 @dataclass
