@@ -14,7 +14,7 @@ rows are computed for the lam at which
 * (NC) the linearised value meets the threshold: sequential convex programming with the convex loss kept exactly.
   The step never increases loss + mu [violation]_+, an exact penalty.
 
-From q = p this takes 6 to 10 iterations on the paper's instances. In (NC) with few states, Newton's method on the
+From q = p this takes 4 to 10 iterations on the paper's instances. In (NC) with few states, Newton's method on the
 stationarity conditions, 2S+1 equations in (V, d, lam), jumps ahead once it converges: 2 or 3 iterations then do.
 The limit is a *stationary point*: local minima exist, so nothing is proved (``certified`` is False), and ``starts`` > 1
 tries other starting kernels. The kernel returned is feasible, and its value and loss are computed from it.
