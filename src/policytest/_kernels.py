@@ -23,7 +23,7 @@ import numpy as np
 from policytest._rows import Rows
 
 DIRECT_SMALL = 100  # up to this many states elimination is the faster solver
-DIRECT_LIMIT = 3000  # up to here elimination steps in where the iterative solver fails
+ENVELOPE_WORK = 2e10  # up to this many operations elimination steps in where the iterative solver stalls
 ACCEPTED_ERROR = 1e-8  # relative error of values above which a linear solve counts as failed
 TINY = 1e-300
 NEGLIGIBLE = 1e-200
@@ -190,12 +190,11 @@ def _residual(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
 
 
 @compiled
-def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any) -> float:
+def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any, patient: bool) -> float:
     """Solve (I - gamma P) x = b (or P transposed) from the given x by BiCGSTAB; the relative residual is returned.
 
-    Residuals are compared with b, or with the rounding of x where that is larger. The fixed-point iteration
-    x <- b + gamma P x finishes. It always converges, slowly, at rate gamma: for sizes beyond elimination it runs
-    until it has, when BiCGSTAB broke down or stalled.
+    Residuals are compared with b, or with the rounding of x where that is larger. A few fixed-point iterations
+    x <- b + gamma P x finish; if `patient`, as many as that needs to converge, at its rate gamma.
     """
     S = len(b)
     zero = np.zeros(S)
@@ -243,7 +242,7 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any)
     if not np.isfinite(_largest(x)):
         _copy(b, x)
     worst = np.inf
-    for _ in range(5 if S <= DIRECT_LIMIT else 20 + int(40.0 / (1.0 - gamma))):
+    for _ in range(20 + int(40.0 / (1.0 - gamma)) if patient else 3):
         _residual(rows, q, gamma, transposed, b, x, r)
         worst = _largest(r)
         if worst <= max(1e-15 * scale, 2e-15 * _largest(x)):
@@ -273,18 +272,99 @@ def _solve_directly(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -
 
 
 @compiled
+def _envelope(rows: Any, q: Any, S: int, low: Any, top: Any) -> float:
+    """low[i]: first column of row i, top[j]: first row of column j, both up to the diagonal; the work of elimination.
+
+    Elimination without pivoting creates no entries outside this envelope, which is thin for chains and grids.
+    """
+    for i in range(S):
+        low[i] = i
+        top[i] = i
+    for k in range(len(rows.state)):
+        s = rows.state[k]
+        for e in range(rows.start[k], rows.start[k + 1]):
+            x = rows.successor[e]
+            if q[e] > 0.0 and x < s:
+                low[s] = min(low[s], x)
+            elif q[e] > 0.0 and x > s:
+                top[x] = min(top[x], s)
+    work = 0.0
+    for i in range(S):
+        work += float(i - low[i]) ** 2 + float(i - top[i]) ** 2
+    return work
+
+
+@compiled
+def _solve_in_envelope(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any, low: Any, top: Any) -> None:
+    """V and d from I - gamma P = L U, the rows of L and the columns of U stored over the envelope."""
+    S = len(rho)
+    at_L = np.zeros(S + 1, dtype=np.int64)
+    at_U = np.zeros(S + 1, dtype=np.int64)
+    for i in range(S):
+        at_L[i + 1] = at_L[i] + i - low[i]
+        at_U[i + 1] = at_U[i] + i - top[i] + 1
+    L = np.zeros(at_L[S])
+    U = np.zeros(at_U[S])
+    for i in range(S):
+        U[at_U[i + 1] - 1] = 1.0
+    for k in range(len(rows.state)):
+        s = rows.state[k]
+        for e in range(rows.start[k], rows.start[k + 1]):
+            x = rows.successor[e]
+            flow = gamma * rows.prob[k] * q[e]
+            if flow == 0.0:
+                continue
+            if x < s:
+                L[at_L[s] + x - low[s]] -= flow
+            else:
+                U[at_U[x] + s - top[x]] -= flow
+    for i in range(S):
+        for k in range(low[i], i):  # L[i,k] = (A[i,k] - sum_m L[i,m] U[m,k]) / U[k,k]
+            first = max(low[i], top[k])
+            total = L[at_L[i] + k - low[i]]
+            for m in range(k - first):
+                total -= L[at_L[i] + first - low[i] + m] * U[at_U[k] + first - top[k] + m]
+            L[at_L[i] + k - low[i]] = total / U[at_U[k + 1] - 1]
+        for k in range(top[i], i + 1):  # U[k,i] = A[k,i] - sum_m L[k,m] U[m,i]
+            first = max(low[k], top[i])
+            total = U[at_U[i] + k - top[i]]
+            for m in range(k - first):
+                total -= L[at_L[k] + first - low[k] + m] * U[at_U[i] + first - top[i] + m]
+            U[at_U[i] + k - top[i]] = total
+    _policy_reward(rows, q, V)
+    _copy(rho, d)
+    for i in range(S):  # V: L first, by rows; d: U transposed first, by columns
+        for m in range(low[i], i):
+            V[i] -= L[at_L[i] + m - low[i]] * V[m]
+        for m in range(top[i], i):
+            d[i] -= U[at_U[i] + m - top[i]] * d[m]
+        d[i] /= U[at_U[i + 1] - 1]
+    for i in range(S - 1, -1, -1):
+        V[i] /= U[at_U[i + 1] - 1]
+        for m in range(top[i], i):
+            V[m] -= U[at_U[i] + m - top[i]] * V[i]
+        for m in range(low[i], i):
+            d[m] -= L[at_L[i] + m - low[i]] * d[i]
+
+
+@compiled
 def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> float:
     """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error.
 
-    Small: elimination, its bound the rounding over 1-gamma. Otherwise iterative, from the incoming V and d, with
-    |V - V*|_max <= |residual|_max/(1-gamma) and |d - d*|_1 <= |residual|_1/(1-gamma), where |d*|_1 = 1/(1-gamma);
-    elimination again where that fails and the size allows it.
+    Small: elimination, its bound the rounding over 1-gamma. Otherwise BiCGSTAB from the incoming V and d, with
+    |V - V*|_max <= |residual|_max/(1-gamma) and |d - d*|_1 <= |residual|_1/(1-gamma), where |d*|_1 = 1/(1-gamma).
+    Where that stalls, as on long chains, elimination in the envelope of the matrix, which is thin there; and only
+    where that is too much work, fixed-point sweeps.
     """
     S = len(rho)
-    error = np.inf
-    if S > DIRECT_SMALL:
+    rounding = 4e-16 / (1.0 - gamma)
+    if S <= DIRECT_SMALL:
+        _solve_directly(rows, q, gamma, rho, V, d)
+        return rounding
+    b = np.empty(S)
+    error = 0.0
+    for attempt in range(2):
         error = 0.0
-        b = np.empty(S)
         for side in range(2):
             if side == 0:
                 _policy_reward(rows, q, b)
@@ -292,11 +372,17 @@ def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> fl
             else:
                 _copy(rho, b)
                 x = d
-            residual = _bicgstab(rows, q, gamma, side == 1, b, x)
+            residual = _bicgstab(rows, q, gamma, side == 1, b, x, attempt == 1)
             error = max(error, residual / (1.0 - gamma) if side == 0 else residual)
-    if S <= DIRECT_SMALL or (not error <= ACCEPTED_ERROR and S <= DIRECT_LIMIT):
-        _solve_directly(rows, q, gamma, rho, V, d)
-        error = 4e-16 / (1.0 - gamma)
+        if error <= 10.0 * rounding or attempt == 1:
+            break
+        low = np.empty(S, dtype=np.int64)
+        top = np.empty(S, dtype=np.int64)
+        if _envelope(rows, q, S, low, top) <= ENVELOPE_WORK:
+            _solve_in_envelope(rows, q, gamma, rho, V, d, low, top)
+            return rounding
+        if error <= ACCEPTED_ERROR:
+            break
     return error
 
 
