@@ -474,3 +474,23 @@ def test_results_belong_to_the_caller():
         kept = first.copy()
         first[:] = np.nan
         assert_array_equal(function(case.task, case.q), kept)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.999, 0.99999])
+def test_elimination_in_the_envelope_agrees_with_scipy(gamma):
+    """Grids and random graphs: the compiled L U over the envelope against SciPy's sparse solver, V and d."""
+    for instance in (
+        instances.grid_world(9, 7, discount=gamma),
+        instances.random(3, 40, 2, successors=3, discount=gamma),
+    ):
+        task = instance.task
+        rows, q, _ = task.rows_of("q", task.check_kernel("q", instance.kernel))
+        S = task.n_states
+        low, top = np.empty(S, dtype=np.int64), np.empty(S, dtype=np.int64)
+        _kernels._envelope(rows, q, S, low, top)
+        V, d = np.zeros(S), np.zeros(S)
+        _kernels._solve_in_envelope(rows, q, gamma, task.initial, V, d, low, top)
+        P = np.einsum("sa,sax->sx", task.policy, np.asarray(instance.kernel))
+        system = np.eye(S) - gamma * P
+        assert np.allclose(V, np.linalg.solve(system, (task.policy * task.rewards).sum(axis=1)), rtol=1e-9, atol=0)
+        assert np.allclose(d, np.linalg.solve(system.T, task.initial), rtol=1e-9, atol=1e-12)
