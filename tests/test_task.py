@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -494,3 +496,22 @@ def test_elimination_in_the_envelope_agrees_with_scipy(gamma):
         system = np.eye(S) - gamma * P
         assert np.allclose(V, np.linalg.solve(system, (task.policy * task.rewards).sum(axis=1)), rtol=1e-9, atol=0)
         assert np.allclose(d, np.linalg.solve(system.T, task.initial), rtol=1e-9, atol=1e-12)
+
+
+def test_a_task_survives_pickling_and_copying_unchanged():
+    """Same values, still read-only, and the same bytes whether or not it was used before."""
+    instance = instances.random(1, 12, 2, successors=3)
+    fresh = pickle.dumps(instance.task)
+    expected = value(instance.task, instance.kernel)
+    assert pickle.dumps(instance.task) == fresh
+    for twin in (pickle.loads(fresh), copy.deepcopy(instance.task)):
+        assert value(twin, instance.kernel) == expected
+        with pytest.raises(ValueError, match="read-only"):
+            twin.rewards[0, 0] = 100.0
+
+
+def test_rows_are_asked_to_sum_to_one_more_exactly_as_the_discount_nears_one():
+    kernel = np.array([[[0.5, 0.5 - 5e-10]], [[1.0, 0.0]]])
+    assert value(Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 0.9), kernel) > 0
+    with pytest.raises(ValueError, match=r"sums to 0\.9999999995"):
+        value(Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 0.99999), kernel)

@@ -1,4 +1,4 @@
-"""Is this policy good enough? Sequential policy testing in tabular Markov decision processes."""
+"""Is this policy good enough? Policy testing in tabular Markov decision processes."""
 
 from __future__ import annotations
 

@@ -110,7 +110,9 @@ def kernel(name: str, value: Any, S: int, A: int) -> Kernel:
     return real_array(name, value, (S, A, S))
 
 
-def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callable[..., str]) -> None:
+def kernel_rows(
+    name: str, kernel: Kernel, pair: IntArray, S: int, place: Callable[..., str], tolerance: float = SUM_TOLERANCE
+) -> None:
     """Refuse a kernel with a negative entry, or whose rows `pair` do not sum to 1; `place` puts a pair in words."""
     entries = kernel.data if is_sparse(kernel) else kernel.ravel()
     if (entries < 0).any():
@@ -121,11 +123,11 @@ def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callab
             row, x = divmod(first, S)
         raise InputError(f"{name} at {place(row, x)} is {entries[first]:.6g}; probabilities cannot be negative")
     totals = row_totals(kernel, pair, S)
-    wrong = np.abs(totals - 1.0) > SUM_TOLERANCE
+    wrong = np.abs(totals - 1.0) > tolerance
     if wrong.any():
         first = int(np.argmax(wrong))
         raise InputError(
-            f"{name} at {place(int(pair[first]))} sums to {totals[first]:.9g}, not 1; "
+            f"{name} at {place(int(pair[first]))} sums to {totals[first]:.12g}, not 1; "
             + (
                 "a row without samples may be any distribution, with weight 0"
                 if totals[first] == 0

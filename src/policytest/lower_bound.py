@@ -112,6 +112,7 @@ def optimal_allocation(
     is the one nearest to the best so far (in KL) at which the model reaches half-way to its maximum. Stops when the
     model shows the best to be within ``tolerance`` (relative) of the optimum, or after ``max_solves`` solves.
     """
+    _checks.positive(tolerance=tolerance, max_solves=max_solves)
     start = uniform_allocation(task)
     centre = _checked_kernel(task, kernel)
     first = nearest_kernel(task, centre, start, threshold, solver)

@@ -26,6 +26,8 @@ from policytest._rows import Rows
 
 DENSE_REWARD_LIMIT = 50_000_000
 VALUE_ERROR_LIMIT = 2e-8
+_ARRAYS = ("policy", "initial", "support", "rewards")
+_DERIVED = ("_pairs", "_rows", "_value_range")  # computed on first use; not pickled
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,15 @@ class Task:
         put("actions", _checks.names("actions", self.actions, A))
         put("support", _support(self.support, self))
         put("rewards", _rewards(self.rewards, self))
-        for name in ("policy", "initial", "support", "rewards"):
+        for name in _ARRAYS:
+            _checks.freeze(getattr(self, name))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _DERIVED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in _ARRAYS:
             _checks.freeze(getattr(self, name))
 
     @property
@@ -170,7 +180,8 @@ class Task:
     def check_kernel(self, name: str, kernel: Any) -> Kernel:
         """A kernel in one of the two forms, every row with pi > 0 a probability vector."""
         checked = _checks.kernel(name, kernel, self.n_states, self.n_actions)
-        _checks.kernel_rows(name, checked, self._pairs.pair, self.n_states, self.place)
+        tolerance = min(_checks.SUM_TOLERANCE, 1e-6 * (1 - self.discount))  # the value multiplies it by 1/(1-gamma)
+        _checks.kernel_rows(name, checked, self._pairs.pair, self.n_states, self.place, tolerance)
         return checked
 
     def rows_of(self, name: str, kernel: Kernel) -> tuple[Rows, FloatArray, bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from policytest._checks import FloatArray, Kernel
 from policytest._rows import Rows
@@ -56,6 +57,9 @@ class Bracket:
     certified: bool
     iterations: int = 0
     trail: tuple[Rows, FloatArray] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "trail": None}
 
     def __repr__(self) -> str:
         proof = "certified" if self.certified else "not certified"
