@@ -107,6 +107,7 @@ class ProjectionFree:
         crossed = _beyond(problem, run.entries)
         if crossed is not None:
             run.entries, run.loss, run.value = crossed, problem.loss(crossed), problem.value(crossed)
+            run.status = Status.STALLED if run.status is Status.CONVERGED else run.status
 
     def _best(self, problem: Any, warm: Bracket | None) -> _Run:
         """The best end over all starts; a descent that does not reach the threshold is repeated from beyond it."""
