@@ -18,13 +18,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import numpy as np
 
 import policytest as pt
-from policytest.worst_case.problem import Extreme, Nearest, lay_out
+from policytest.worst_case.problem import Nearest, lay_out
 
 
 def seconds(call: Callable[[], Any], budget: float) -> float:
@@ -51,9 +52,7 @@ def check_speed(n: int, budget: float) -> dict[str, float]:
     before, after = (_nearest(instance.task, counts) for counts in (earlier, now))
     fast = pt.ProjectionFree()
     previous, answer = fast.nearest(before), fast.nearest(after)
-    ball = Extreme(
-        after.task, after.centre, after.rows, after.p, after.n / 1818, False, 1.0, radius=answer.upper / 1818
-    )
+    ball = replace(after, n=after.n / 1818).extreme(1.0, radius=answer.upper / 1818)
     heuristic = pt.SLSQPHeuristic()
     weights = now.sum(axis=2)
     centre = now / weights[..., None]
@@ -68,8 +67,7 @@ def check_speed(n: int, budget: float) -> dict[str, float]:
 
 def _nearest(task: pt.Task, counts: Any) -> Nearest:
     weights = counts.sum(axis=2)
-    laid = lay_out(task, counts / weights[..., None], weights)
-    return Nearest(task, laid.centre, laid.rows, laid.p, laid.n, False, 1.0, threshold=0.0)
+    return lay_out(task, counts / weights[..., None], weights).nearest(1.0, threshold=0.0)
 
 
 def one_size(kind: str, S: int) -> dict[str, float]:

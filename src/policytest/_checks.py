@@ -7,6 +7,7 @@ request (``normalise=True``).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
@@ -81,6 +82,21 @@ def check_shape(name: str, found: tuple[int, ...], expected: tuple[int | None, .
 def real_number(name: str, value: Any) -> float:
     """One finite number."""
     return float(real_array(name, value, shape=()))
+
+
+def whole_number(name: str, value: Any) -> int:
+    """One whole number."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} is {value!r}; it must be a whole number") from None
+
+
+def sense_sign(sense: str) -> float:
+    """+1 for "min", where a value is pushed down, and -1 for "max"."""
+    if sense not in ("min", "max"):
+        raise InputError(f'sense is {sense!r}; pass "min" or "max"')
+    return 1.0 if sense == "min" else -1.0
 
 
 def probability_rows(name: str, rows: FloatArray, normalise: bool = False) -> FloatArray:

@@ -100,6 +100,26 @@ def _mix(q: Any, step: float, target: Any, out: Any) -> None:
         out[i] = (1.0 - step) * q[i] + step * target[i]
 
 
+@compiled
+def _total(x: Any) -> float:
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i]
+    return total
+
+
+@compiled
+def _inside(proposal: float, low: float, high: float, current: float, factor: float) -> float:
+    """The proposal, if strictly inside the bracket of a positive root; else a step of the search for its far end."""
+    if low < proposal < high:
+        return proposal
+    if high == np.inf:
+        return factor * current + TINY
+    if low == 0.0:
+        return high / factor
+    return np.sqrt(low) * np.sqrt(high)
+
+
 # ---------------------------------------------------------------- value and occupancy
 
 
@@ -702,13 +722,7 @@ def _tilt_to_height(
         else:
             high = lam
         proposal = lam + height * (height - want) / (want * slope) if slope > 0.0 else np.inf
-        if not low < proposal < high:
-            if high == np.inf:
-                proposal = 4.0 * lam + TINY
-            elif low == 0.0:
-                proposal = 0.25 * high
-            else:
-                proposal = np.sqrt(low) * np.sqrt(high)
+        proposal = _inside(proposal, low, high, lam, 4.0)
         if abs(proposal - lam) <= 1e-15 * lam:
             break
         lam = proposal
@@ -730,10 +744,7 @@ def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: floa
     if budget > 0.0:
         if lam <= 0.0:
             height, slope = _tilt(start, N, n, gap, 0.0, q, memory)
-            total = 0.0
-            for k in range(len(n)):
-                total += n[k]
-            natural = total / max(height, TINY)  # costs and weights of the same size
+            natural = _total(n) / max(height, TINY)  # costs and weights of the same size
             lam = natural if slope <= 0.0 else min(np.sqrt(2.0 * budget / slope), natural)
             lam = max(lam, TINY)
         largest = _largest(gap)
@@ -756,13 +767,7 @@ def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: floa
             if rate > 0.0 and loss > 0.0:
                 change = (np.log(budget * (1.0 - 5e-13)) - np.log(loss)) * loss / rate
                 proposal = lam * np.exp(min(max(change, -7.0), 7.0))
-            if not low < proposal < high:
-                if high == np.inf:
-                    proposal = 10.0 * lam
-                elif low == 0.0:
-                    proposal = 0.1 * high
-                else:
-                    proposal = np.sqrt(low) * np.sqrt(high)
+            proposal = _inside(proposal, low, high, lam, 10.0)
             if abs(proposal - lam) <= 4e-16 * lam or not 1e-290 < proposal < 1e290:
                 break
             lam = proposal
@@ -1012,9 +1017,7 @@ def nearest(
         return CONVERGED, 0.0, _dot(rho, V), 0.0, 0
     scale = _largest(V)
     margin = max(2e-14, error) * scale  # aim this far past the threshold, so that the result is feasible
-    total = 0.0
-    for k in range(len(n)):
-        total += n[k]
+    total = _total(n)
     attempts = 3  # of Newton's method, each tried once the violation has fallen below `near`
     near = np.inf if lam > 0.0 else 0.3 * violation
     mu = 0.0
@@ -1298,13 +1301,7 @@ def _project_row(x: Any, p: Any, b: float, q: Any) -> None:
         proposal = np.inf
         if rate < 0.0 and loss > 1e-6 * b:  # far inside the ball the slope is rounding
             proposal = mu + 2.0 * loss * (np.sqrt(loss / aim) - 1.0) / (-rate)
-        if not low < proposal < high:
-            if high == np.inf:
-                proposal = 10.0 * mu
-            elif low == 0.0:
-                proposal = 0.1 * high
-            else:
-                proposal = np.sqrt(low) * np.sqrt(high)
+        proposal = _inside(proposal, low, high, mu, 10.0)
         if abs(proposal - mu) <= 4e-16 * mu:
             break
         mu = proposal

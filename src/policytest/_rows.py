@@ -14,13 +14,13 @@ successor (`widen`) once they want to put mass on it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from policytest._checks import FloatArray, InputError, IntArray, Kernel, is_sparse, row_totals
+from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray, is_sparse, row_totals
 
 
 class Rows(NamedTuple):
@@ -41,7 +41,15 @@ class Rows(NamedTuple):
 
     def of_entry(self) -> IntArray:
         """[E] the row each entry belongs to."""
-        return np.repeat(np.arange(len(self.pair)), np.diff(self.start))
+        return self.per_entry(np.arange(len(self.pair)))
+
+    def per_entry(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[E] a row vector [K], repeated for each entry of its row."""
+        return np.repeat(values, np.diff(self.start))
+
+    def to_one(self, entries: FloatArray) -> FloatArray:
+        """[E] the entries with each row divided by its sum."""
+        return np.asarray(entries / self.per_entry(self.sums(entries)))
 
     def sums(self, entries: FloatArray) -> FloatArray:
         """[K] the sum of an entry vector over each row (rows are never empty)."""
@@ -54,15 +62,7 @@ class Rows(NamedTuple):
         pair = self.pair[self.of_entry()]
         if not is_sparse(table):
             return np.ascontiguousarray(table.reshape(-1, n_states)[pair, self.successor])
-        owner = np.repeat(np.arange(table.shape[0], dtype=np.int64), np.diff(table.indptr))
-        stored = owner * n_states + table.indices
-        entries = np.zeros(self.n_entries)
-        if len(stored):
-            wanted = pair * n_states + self.successor
-            at = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
-            found = stored[at] == wanted
-            entries[found] = table.data[at[found]]
-        return entries
+        return stored_at(table, pair * n_states + self.successor)
 
     def gather(self, name: str, kernel: Kernel, n_states: int, place: Callable[[int], str]) -> FloatArray:
         """[E] a kernel on the listed entries; mass elsewhere contradicts the support and is refused."""
@@ -116,3 +116,20 @@ class Rows(NamedTuple):
         wide = np.zeros(self.n_entries)
         wide[places] = entries
         return wide
+
+
+def entry_keys(table: SparseArray) -> IntArray:
+    """The places row * columns + column of the stored entries of a canonical CSR array, in increasing order."""
+    owner = np.repeat(np.arange(table.shape[0], dtype=np.int64), np.diff(table.indptr))
+    return np.asarray(owner * table.shape[1] + table.indices)
+
+
+def stored_at(table: SparseArray, keys: IntArray) -> FloatArray:
+    """The entries of a canonical CSR array at these places, 0 where none is stored."""
+    entries = np.zeros(len(keys))
+    stored = entry_keys(table)
+    if len(stored):
+        at = np.minimum(np.searchsorted(stored, keys), len(stored) - 1)
+        found = stored[at] == keys
+        entries[found] = table.data[at[found]]
+    return entries

@@ -9,14 +9,13 @@ Departure from the paper: its printed tables are rounded, and every row of them 
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray, real_number
+from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray, real_number, whole_number
 from policytest._paper_tables import TABLES
 from policytest.task import Task, value, value_range
 
@@ -246,10 +245,7 @@ def _rows_to_one(table: Any) -> FloatArray:
 
 
 def _count(name: str, value: Any, most: int | None = None) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} is {value!r}; it must be a whole number") from None
+    number = whole_number(name, value)
     if number < 1:
         raise InputError(f"{name} is {number}; it must be at least 1")
     if most is not None and number > most:
@@ -273,7 +269,7 @@ def several_minima(index: int) -> tuple[Instance, float]:
     >>> instance.task.n_actions
     1
     """
-    if not 0 <= index < len(SEVERAL_MINIMA_SEEDS):
+    if not 0 <= whole_number("index", index) < len(SEVERAL_MINIMA_SEEDS):
         raise InputError(f"index is {index}; there are {len(SEVERAL_MINIMA_SEEDS)} instances, counted from 0")
     rng = np.random.default_rng(SEVERAL_MINIMA_SEEDS[index])
     S = int(rng.integers(3, 7))

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import brentq
 
 from policytest import _checks, _kernels
 from policytest._checks import FloatArray, InputError, Kernel
+from policytest._rows import entry_keys, stored_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,28 +98,13 @@ def kl_rows(p: Kernel, q: Kernel) -> FloatArray:
         return np.asarray(_kernels.row_losses(start, p.ravel(), p.sum(axis=1), np.ascontiguousarray(q).ravel()))
     both = (p != 0).astype(np.float64) + (q != 0).astype(np.float64)  # the union of the two patterns
     both.sort_indices()
-    p_entries, q_entries = _on_pattern(p, both), _on_pattern(q, both)
+    p_entries, q_entries = (stored_at(kernel, entry_keys(both)) for kernel in (p, q))
     mass = np.asarray(p.sum(axis=1)).ravel()
     return np.asarray(_kernels.row_losses(both.indptr.astype(np.int64), p_entries, mass, q_entries))
 
 
 def _as_csr(kernel: FloatArray) -> Any:
-    from scipy import sparse
-
     return sparse.csr_array(kernel.reshape(-1, kernel.shape[-1]))
-
-
-def _on_pattern(kernel: Any, pattern: Any) -> FloatArray:
-    """The kernel's entries at the stored places of a pattern that contains its own."""
-    placed = pattern.copy()
-    placed.data = np.zeros(pattern.nnz)
-    owner = np.repeat(np.arange(pattern.shape[0], dtype=np.int64), np.diff(pattern.indptr))
-    keys = owner * pattern.shape[1] + pattern.indices
-    mine = np.repeat(np.arange(kernel.shape[0], dtype=np.int64), np.diff(kernel.indptr))
-    nonzero = kernel.data != 0
-    at = np.searchsorted(keys, (mine * kernel.shape[1] + kernel.indices)[nonzero])
-    placed.data[at] = kernel.data[nonzero]
-    return np.asarray(placed.data)
 
 
 def tilt_row(weights: FloatArray, cost: FloatArray, lam: float) -> FloatArray:

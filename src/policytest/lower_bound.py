@@ -110,7 +110,7 @@ def optimal_allocation(
 
     An entropic level method. All confusing kernels met so far give a concave upper model of 1/T*; the next allocation
     is the one nearest to the best so far (in KL) at which the model reaches half-way to its maximum. Stops when the
-    model shows the best to be within ``tolerance`` (relative) of the optimum, or after ``max_solves`` solves.
+    model shows the best to be within ``tolerance`` (relative) of the optimum, or after about ``max_solves`` solves.
     """
     _checks.positive(tolerance=tolerance, max_solves=max_solves)
     start = uniform_allocation(task)

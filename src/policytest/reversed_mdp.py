@@ -31,7 +31,6 @@ MDP is plain linear algebra on pairs and shares no code with `policytest.task`. 
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -301,10 +300,7 @@ def _check_size(what: str, entries: int, limit: int) -> None:
 
 
 def _index(name: str, value: Any, count: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} is {value!r}; it must be a whole number") from None
+    number = _checks.whole_number(name, value)
     if not 0 <= number < count:
         raise InputError(f"{name} is {number}; it must lie in 0..{count - 1}")
     return number

@@ -235,7 +235,7 @@ def value_range(task: Task) -> tuple[float, float]:
 
 def extreme_state_values(task: Task, sense: str) -> FloatArray:
     """[S] the smallest ("min") or largest ("max") value of each state over all allowed kernels."""
-    sign = 1.0 if sense == "min" else -1.0
+    sign = _checks.sense_sign(sense)
     rows = task._pairs if task.any_successor else task._rows
     _, values, error = _kernels.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
     check_error(error)

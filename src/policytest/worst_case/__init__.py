@@ -11,7 +11,7 @@ from policytest._checks import InputError
 from policytest.kl import KLBall
 from policytest.task import Task, value_range
 from policytest.worst_case.bracket import Bracket, Status
-from policytest.worst_case.problem import Extreme, Nearest, Problem, Solver, lay_out
+from policytest.worst_case.problem import Problem, Solver, lay_out
 from policytest.worst_case.projection_free import ProjectionFree
 
 __all__ = ["Bracket", "Solver", "Status", "extreme_value", "nearest_kernel"]
@@ -29,16 +29,13 @@ def extreme_value(
     _checks.instance("task", task, Task)
     _checks.instance("ball", ball, KLBall)
     _check_solver(solver, warm)
-    if sense not in ("min", "max"):
-        raise InputError(f'sense is {sense!r}; pass "min" or "max"')
+    sign = _checks.sense_sign(sense)
     laid = lay_out(task, ball.centre, ball.weights)
-    sign = 1.0 if sense == "min" else -1.0
-    problem = Extreme(task, laid.centre, laid.rows, laid.p, laid.n, laid.is_open, sign, radius=ball.radius)
     fixed = (laid.n > 0) | ((np.diff(laid.rows.start) == 1) & (not laid.is_open))
     if ball.radius == 0 and fixed.all():
         value = laid.value(laid.p)
         return Bracket(value, value, laid.centre, np.inf, Status.IMMEDIATE, certified=True)
-    return (solver or ProjectionFree()).extreme(problem, warm)
+    return (solver or ProjectionFree()).extreme(laid.extreme(sign, ball.radius), warm)
 
 
 def nearest_kernel(
@@ -64,8 +61,7 @@ def nearest_kernel(
     sign = 1.0 if value > threshold else -1.0
     if not _reachable(laid, threshold, sign):
         return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
-    problem = Nearest(task, laid.centre, laid.rows, laid.p, laid.n, laid.is_open, sign, threshold=threshold)
-    return (solver or ProjectionFree()).nearest(problem, warm)
+    return (solver or ProjectionFree()).nearest(laid.nearest(sign, threshold), warm)
 
 
 def _check_solver(solver: Any, warm: Any) -> None:

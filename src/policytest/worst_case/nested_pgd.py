@@ -31,7 +31,7 @@ import numpy as np
 
 from policytest import _checks, _kernels
 from policytest._checks import InputError
-from policytest.task import Task, value_range
+from policytest.task import Task
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 
@@ -109,22 +109,19 @@ class NestedPGD:
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """Theorem 2's bracket of the extreme value: [best - zeta/|V_p - R|, best] for "min"."""
-        low, high = value_range(problem.task)
         centre = problem.value(problem.p)
         if centre == self.threshold:
-            ends = (low, centre) if problem.sign > 0 else (centre, high)
+            ends = problem.trivial_ends(centre)
             return Bracket(*ends, problem.centre, np.nan, Status.ON_THRESHOLD, certified=False)
         constants, proved = self._constants(problem, centre)
         entries, best, _, points = self._search(problem, constants, problem.radius)
         width = self.zeta / abs(centre - self.threshold)
-        bound = best - problem.sign * width  # the proved end
-        says_something = low < bound if problem.sign > 0 else bound < high
-        certified = proved and says_something
-        if not certified:
-            bound = low if problem.sign > 0 else high
-        ends = (bound, best) if problem.sign > 0 else (best, bound)
+        lower, upper = problem.trivial_ends(best)
+        certified = proved and upper - lower > width  # the theorem says more than the value range does
+        if certified:
+            lower, upper = (best - width, best) if problem.sign > 0 else (best, best + width)
         status = Status.PROVED if certified else Status.LOOSE if proved else Status.HEURISTIC
-        return Bracket(*ends, problem.kernel(entries), np.nan, status, certified, iterations=points)
+        return Bracket(lower, upper, problem.kernel(entries), np.nan, status, certified, iterations=points)
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """Two bisections on the radius: the largest one proved too small, and the smallest one found large enough."""
@@ -183,7 +180,7 @@ class NestedPGD:
             printed.h if self.mesh is None else self.mesh,
             printed.M if self.steps is None else self.steps,
         )
-        if math.inf == used.M:
+        if math.isinf(used.M):
             raise InputError(
                 "Algorithm 2's number of steps is infinite (or above 1e18) here: it divides by the smallest "
                 "rho(s) pi(a|s), squared; pass steps=..., without a guarantee, or use another solver"

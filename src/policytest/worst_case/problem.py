@@ -22,7 +22,7 @@ from policytest import _kernels
 from policytest._checks import FloatArray, InputError, IntArray, Kernel
 from policytest._rows import Rows
 from policytest.kl import check_weights
-from policytest.task import Task, check_error
+from policytest.task import Task, check_error, value_range
 from policytest.worst_case.bracket import Bracket
 
 
@@ -41,7 +41,7 @@ class Problem:
     @cached_property
     def N(self) -> FloatArray:  # noqa: N802
         """[E] n_sa p(x|s,a): the weighted centre; counts, if the weights are numbers of samples."""
-        return self.p * np.repeat(self.n, np.diff(self.rows.start))
+        return np.asarray(self.p * self.rows.per_entry(self.n))
 
     @cached_property
     def scaled(self) -> tuple[float, FloatArray, FloatArray]:
@@ -60,11 +60,10 @@ class Problem:
         """[E] dV_q/dq(x|s,a) = d_q(s,a) (r(s,a,x) + gamma V_q(x)). Paper: `eq:PG2`."""
         task, rows = self.task, self.rows
         values, occupancy, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
-        width = np.diff(rows.start)
-        worth = np.repeat(rows.reward, width) + task.discount * values[rows.successor]
+        worth = rows.per_entry(rows.reward) + task.discount * values[rows.successor]
         if len(rows.gain):
             worth = worth + rows.gain
-        return np.asarray(np.repeat(occupancy[rows.state] * rows.prob, width) * worth)
+        return np.asarray(rows.per_entry(occupancy[rows.state] * rows.prob) * worth)
 
     def must_be_closed(self) -> None:
         """Refuse open rows, for solvers that need every successor listed."""
@@ -101,6 +100,14 @@ class Problem:
                 outside = share
         return np.asarray(self.p + inside * (entries - self.p))
 
+    def extreme(self, sign: float, radius: float) -> Extreme:
+        """(NO) over the ball of this radius."""
+        return Extreme(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, radius=radius)
+
+    def nearest(self, sign: float, threshold: float) -> Nearest:
+        """(NC) for this threshold."""
+        return Nearest(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, threshold=threshold)
+
     def widened(self, state: int) -> tuple[Self, IntArray]:
         """The same problem with ``state`` listed as a successor of every row, and the old entries' places."""
         rows, places = self.rows.widen(state)
@@ -112,6 +119,11 @@ class Extreme(Problem):
     """(NO): the smallest (sign +1) or largest (sign -1) value over the ball of this radius."""
 
     radius: float = 0.0
+
+    def trivial_ends(self, value: float) -> tuple[float, float]:
+        """The bracket of a solver that found this value and proves nothing: the other end is that of the range."""
+        low, high = value_range(self.task)
+        return (min(low, value), value) if self.sign > 0 else (value, max(high, value))
 
 
 @dataclass(frozen=True, eq=False)

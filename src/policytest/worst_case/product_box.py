@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from policytest import _kernels
-from policytest._checks import FloatArray, InputError, Kernel
+from policytest import _checks, _kernels
+from policytest._checks import FloatArray, Kernel
 from policytest.kl import check_weights
 from policytest.task import Task
 from policytest.worst_case.problem import lay_out
@@ -38,12 +38,10 @@ def robust_value(task: Task, centre: Any, budgets: Any, sense: str = "min", max_
 
     Paper: the inner minimum of `prop:product_box_reduction`.
     """
-    if sense not in ("min", "max"):
-        raise InputError(f'sense is {sense!r}; pass "min" or "max"')
+    sign = _checks.sense_sign(sense)
     problem = lay_out(task, centre, np.ones((task.n_states, task.n_actions)))
     problem.must_be_closed()
     b = check_weights(budgets, (task.n_states, task.n_actions), "budgets").ravel()[problem.rows.pair]
-    sign = 1.0 if sense == "min" else -1.0
     converged, entries, value, row_slope = _kernels.robust_box(
         problem.rows, task.discount, task.initial, problem.p, b, sign, max_iterations
     )

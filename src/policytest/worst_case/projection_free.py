@@ -33,7 +33,6 @@ import numpy as np
 
 from policytest import _checks, _kernels
 from policytest._checks import FloatArray
-from policytest.task import value_range
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 
@@ -73,12 +72,7 @@ class ProjectionFree:
         inside = run.problem.into_ball(run.entries, problem.radius)
         if inside is not run.entries:  # by rounding
             run.entries, run.value = inside, run.problem.value(inside)
-        low, high = value_range(problem.task)
-        return (
-            run.bracket(min(low, run.value), run.value)
-            if problem.sign > 0
-            else run.bracket(run.value, max(high, run.value))
-        )
+        return run.bracket(*problem.trivial_ends(run.value))
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found among kernels on the other side; the lower end is 0."""
@@ -200,13 +194,12 @@ def _list_extreme_state(problem: Problem) -> Problem:
 
 def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, float]:
     """The warm start's kernel where it fits the problem, else the centre."""
-    if warm is None or warm.kernel is None:
-        return problem.p, 0.0
-    same_layout = warm.trail is not None and warm.trail[0] is problem.rows
-    if not same_layout and warm.kernel.shape != problem.centre.shape:
-        return problem.p, 0.0
-    entries = warm.trail[1] if warm.trail and same_layout else problem.entries(warm.kernel)
-    if entries is None:
+    entries = None
+    if warm is not None and warm.trail is not None and warm.trail[0] is problem.rows:
+        entries = warm.trail[1]
+    elif warm is not None and warm.kernel is not None and warm.kernel.shape == problem.centre.shape:
+        entries = problem.entries(warm.kernel)
+    if warm is None or entries is None:
         return problem.p, 0.0
     if isinstance(problem, Extreme):
         entries = problem.into_ball(entries, problem.radius)
@@ -219,9 +212,8 @@ def _other_start(problem: Problem, index: int) -> FloatArray:
     rows = problem.rows
     pull = rng.exponential(size=problem.task.n_states) ** 4 if index % 2 else None
     entries = pull[rows.successor] if pull is not None else rng.exponential(size=rows.n_entries) ** 4
-    entries = entries / np.repeat(rows.sums(entries), np.diff(rows.start))
     share = (0.5, 0.9, 0.25)[index % 3]
-    mixed = (1 - share) * problem.p + share * entries
+    mixed = (1 - share) * problem.p + share * rows.to_one(entries)
     return problem.into_ball(mixed, problem.radius) if isinstance(problem, Extreme) else np.asarray(mixed)
 
 

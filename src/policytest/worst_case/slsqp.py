@@ -18,7 +18,6 @@ from scipy.optimize import minimize
 
 from policytest import _checks
 from policytest._checks import FloatArray
-from policytest.task import value_range
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 
@@ -49,9 +48,7 @@ class SLSQPHeuristic:
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """The value after the last step; the other end is the value range."""
         entries = self._descend(problem, problem.radius)
-        value = problem.value(entries)
-        low, high = value_range(problem.task)
-        ends = (low, value) if problem.sign > 0 else (value, high)
+        ends = problem.trivial_ends(problem.value(entries))
         kernel = problem.kernel(entries)
         return Bracket(*ends, kernel, np.nan, Status.HEURISTIC, certified=False, iterations=self.steps)
 
@@ -109,11 +106,4 @@ def project_joint(problem: Problem, point: FloatArray, radius: float, start: Flo
         bounds=list(zip(np.where(seen, SMALLEST, 0.0), np.ones(len(N)), strict=True)),
         constraints=constraints,
     ).x
-    return _repair(problem, np.asarray(found), radius)
-
-
-def _repair(problem: Problem, entries: FloatArray, radius: float) -> FloatArray:
-    """Rows that sum to 1, pulled towards the centre until the loss is within the radius."""
-    entries = np.maximum(entries, 0.0)
-    entries = entries / np.repeat(problem.rows.sums(entries), np.diff(problem.rows.start))
-    return problem.into_ball(entries, radius)
+    return problem.into_ball(problem.rows.to_one(np.maximum(found, 0.0)), radius)
