@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from policytest import instances as instances
     from policytest._checks import AssumptionWarning, InputError
+    from policytest.boundaries import MixtureBoundary, PaperBoundary
+    from policytest.counts import Counts
     from policytest.kl import KLBall
     from policytest.lower_bound import Allocation, LowerBound, characteristic_time, optimal_allocation
+    from policytest.ptst import PTST
+    from policytest.sampling import Adaptive, Forward, Optimal
+    from policytest.sequential import StoppingTimes, Transitions, assess, checks, decide, stopping_times
+    from policytest.simulators import TabularSimulator
     from policytest.task import Task, occupancy, state_values, value, value_range
+    from policytest.verdict import Check, Verdict
     from policytest.worst_case import Bracket, Status, extreme_value, nearest_kernel
     from policytest.worst_case.nested_pgd import NestedPGD
     from policytest.worst_case.projection_free import ProjectionFree
@@ -20,46 +27,78 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use, so that `import policytest` costs nothing.
 _HOME = {
+    "Adaptive": "sampling",
     "Allocation": "lower_bound",
     "AssumptionWarning": "_checks",
     "Bracket": "worst_case",
+    "Check": "verdict",
+    "Counts": "counts",
+    "Forward": "sampling",
     "InputError": "_checks",
     "KLBall": "kl",
     "LowerBound": "lower_bound",
+    "MixtureBoundary": "boundaries",
     "NestedPGD": "worst_case.nested_pgd",
+    "Optimal": "sampling",
+    "PTST": "ptst",
+    "PaperBoundary": "boundaries",
     "ProjectionFree": "worst_case.projection_free",
     "SLSQPHeuristic": "worst_case.slsqp",
     "Status": "worst_case",
+    "StoppingTimes": "sequential",
+    "TabularSimulator": "simulators",
     "Task": "task",
+    "Transitions": "sequential",
+    "Verdict": "verdict",
+    "assess": "sequential",
     "characteristic_time": "lower_bound",
+    "checks": "sequential",
+    "decide": "sequential",
     "extreme_value": "worst_case",
     "nearest_kernel": "worst_case",
     "occupancy": "task",
     "optimal_allocation": "lower_bound",
     "state_values": "task",
+    "stopping_times": "sequential",
     "value": "task",
     "value_range": "task",
 }
 
 __all__ = [
+    "PTST",
+    "Adaptive",
     "Allocation",
     "AssumptionWarning",
     "Bracket",
+    "Check",
+    "Counts",
+    "Forward",
     "InputError",
     "KLBall",
     "LowerBound",
+    "MixtureBoundary",
     "NestedPGD",
+    "Optimal",
+    "PaperBoundary",
     "ProjectionFree",
     "SLSQPHeuristic",
     "Status",
+    "StoppingTimes",
+    "TabularSimulator",
     "Task",
+    "Transitions",
+    "Verdict",
+    "assess",
     "characteristic_time",
+    "checks",
+    "decide",
     "extreme_value",
     "instances",
     "nearest_kernel",
     "occupancy",
     "optimal_allocation",
     "state_values",
+    "stopping_times",
     "value",
     "value_range",
 ]

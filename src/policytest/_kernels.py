@@ -12,6 +12,7 @@ Entry vectors have the layout of `policytest._rows.Rows`.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 from functools import wraps
@@ -975,8 +976,8 @@ def _settle_free_rows(
     return error
 
 
-@entry
-def nearest(
+@compiled
+def _nearest(
     rows: Any,
     gamma: float,
     rho: Any,
@@ -1099,6 +1100,24 @@ def nearest(
         _solve_both(rows, q, gamma, rho, V, d)
         break
     return status, loss, _dot(rho, V), lam, iteration
+
+
+@entry
+def nearest(
+    rows: Any,
+    gamma: float,
+    rho: Any,
+    N: Any,
+    n: Any,
+    threshold: float,
+    sign: float,
+    q: Any,
+    lam: float,
+    tolerance: float,
+    limit: int,
+) -> Any:
+    """(NC) from the kernel q, in place; see `_nearest`. Returns (status, loss, value, lam, iterations)."""
+    return _nearest(rows, gamma, rho, N, n, threshold, sign, q, lam, tolerance, limit)
 
 
 @entry
@@ -1408,3 +1427,362 @@ def search_budgets(
         if k == K:
             break
     return best_q, sign * best, best_b, points
+
+
+# ---------------------------------------------------------------- the sequential test
+# Evidence of a witness w, in nats: loss(w) - dimension term of the boundary, one number for each prior.
+
+PAPER = 0  # kinds of boundary
+MIXTURE = 1
+ALL_USED = 0  # how a block of observations ended
+WITNESS_FAILED = 1
+NOT_ALLOWED = 2
+STIRLING = 16.0  # where the series takes over from lnG itself
+HALF_LOG_2PI = 0.9189385332046727
+
+
+@compiled
+def _mean_log(x: Any) -> float:
+    """log of the mean of exp(x_j), without overflow."""
+    if len(x) == 1:
+        return x[0]
+    top = x[0]
+    for j in range(1, len(x)):
+        top = max(top, x[j])
+    if np.isinf(top):
+        return top
+    total = 0.0
+    for j in range(len(x)):
+        total += np.exp(x[j] - top)
+    return top + np.log(total / len(x))
+
+
+@compiled
+def _stirling_rest(z: float) -> float:
+    """lnG(z) - [(z - 1/2) log z - z + log(2 pi)/2], for z >= 16 (error below 2e-14)."""
+    inverse = 1.0 / (z * z)
+    return (1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0))) / z
+
+
+@compiled
+def _surplus(count: float, a: float) -> float:
+    """N log N - N - [lnG(N + a) - lnG(a)], by Stirling's series where the terms are large: no digits are lost."""
+    if count <= 0.0:
+        return 0.0
+    z = count + a
+    if z < STIRLING:
+        return count * np.log(count) - count - math.lgamma(z) + math.lgamma(a)
+    shared = -count * np.log1p(a / count) - _stirling_rest(z)
+    if a >= STIRLING:
+        return shared - (a - 0.5) * np.log1p(count / a) + _stirling_rest(a)
+    return shared - (a - 0.5) * np.log(z) + a - HALF_LOG_2PI + math.lgamma(a)
+
+
+@compiled
+def _dimensions(start: Any, N: Any, n: Any, kind: int, priors: Any, width: Any, out: Any) -> None:
+    """out[j]: the dimension term of the boundary, for each prior; width[k] is the boundary's own number for row k."""
+    for j in range(len(out)):
+        out[j] = 0.0
+    for k in range(len(n)):
+        if kind == PAPER:
+            if width[k] > 0.0:
+                out[0] += width[k] * (1.0 + np.log1p(n[k] / width[k]))
+            continue
+        if n[k] <= 0.0:
+            continue
+        for j in range(len(out)):
+            total = -_surplus(n[k], width[k] * priors[j])
+            for e in range(start[k], start[k + 1]):
+                total += _surplus(N[e], priors[j])
+            out[j] += total
+
+
+@entry
+def dimensions(start: Any, N: Any, n: Any, kind: int, priors: Any, width: Any) -> Any:
+    """[J] the dimension term of the boundary for each prior."""
+    out = np.empty(len(priors))
+    _dimensions(start, N, n, kind, priors, width, out)
+    return out
+
+
+@compiled
+def _step(z: float) -> float:
+    """z log(1 + 1/z), by its series where that is exact to rounding; 0 at 0."""
+    if z <= 0.0:
+        return 0.0
+    if z < 200.0:
+        return z * np.log1p(1.0 / z)
+    u = 1.0 / z
+    return 1.0 - u * (0.5 - u * (1.0 / 3.0 - u * (0.25 - u * (0.2 - u * (1.0 / 6.0 - u / 7.0)))))
+
+
+@compiled
+def _growth(kind: int, count: float, visits: float, prior: float, width: float, chance: float) -> float:
+    """What one observation adds to the evidence of a witness that gives it this chance.
+
+    Mixture: log of the predictive probability (N + a)/(n + m a) over the chance. Paper: the growth of N log N less
+    that of n log n and of width log(1 + n/width), less the log of the chance.
+    """
+    if kind == MIXTURE:
+        return np.log((count + prior) / ((visits + width * prior) * chance))
+    likelihood = np.log((count + 1.0) / ((visits + 1.0) * chance)) + _step(count) - _step(visits)
+    reach = width + visits
+    return likelihood - (width / reach * _step(reach) if width > 0.0 else 0.0)
+
+
+@compiled
+def _place(start: Any, successor: Any, k: int, x: int) -> int:
+    """The entry of successor x in row k, or -1 where it is not listed; at once in rows that list every state."""
+    low = start[k]
+    high = start[k + 1]
+    if low + x < high and successor[low + x] == x:
+        return low + x
+    while low < high:
+        middle = (low + high) // 2
+        if successor[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < start[k + 1] and successor[low] == x else -1
+
+
+@entry
+def observe(
+    start: Any,
+    successor: Any,
+    kind: int,
+    priors: Any,
+    width: Any,
+    N: Any,
+    n: Any,
+    w: Any,
+    evidence: Any,
+    level: float,
+    k: Any,
+    x: Any,
+) -> Any:
+    """Record the transitions (row k[i], successor x[i]) until the evidence of the witness w reaches the level (or all).
+
+    N, n and evidence [J] are updated in place, in constant time for each transition; rows -1 are of no consequence.
+    Returns (how many were used, how it ended). The transition at which the witness fails is recorded.
+    """
+    for i in range(len(k)):
+        row = k[i]
+        if row < 0:
+            continue
+        e = _place(start, successor, row, x[i])
+        if e < 0:
+            return i, NOT_ALLOWED
+        for j in range(len(priors)):
+            evidence[j] += _growth(kind, N[e], n[row], priors[j], width[row], w[e])
+        N[e] += 1.0
+        n[row] += 1.0
+        if level < np.inf and not _mean_log(evidence) < level:
+            return i + 1, WITNESS_FAILED
+    return len(k), ALL_USED
+
+
+@entry
+def safe_ahead(
+    start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any, level: float, k: Any
+) -> int:
+    """How many of the planned visits k can be drawn at once: the witness cannot fail before the last of them.
+
+    The evidence is convex in the counts that c visits add to a row, so its largest growth is at one successor
+    repeated c times: max over x of what x contributes, less the price of the visits. Rows add up.
+    """
+    J = len(priors)
+    visits = np.zeros(len(n))
+    gain = np.zeros((J, len(N)))
+    peak = np.zeros((J, len(n)))
+    bound = evidence.copy()
+    for i in range(len(k)):
+        row = k[i]
+        for j in range(J):
+            best = -np.inf
+            for e in range(start[row], start[row + 1]):
+                gain[j, e] += _growth(kind, N[e] + visits[row], n[row] + visits[row], priors[j], width[row], w[e])
+                best = max(best, gain[j, e])
+            if best > peak[j, row]:
+                bound[j] += best - peak[j, row]
+                peak[j, row] = best
+        visits[row] += 1.0
+        if level < np.inf and not _mean_log(bound) < level:
+            return i + 1
+    return len(k)
+
+
+@entry
+def rewitness(
+    rows: Any,
+    gamma: float,
+    rho: Any,
+    N: Any,
+    n: Any,
+    share: float,
+    threshold: float,
+    w: Any,
+    lam: float,
+    tolerance: float,
+    limit: int,
+) -> Any:
+    """A witness near the smoothed counts N + share: the nearest kernel whose value is the threshold, in place of w.
+
+    Smoothing lists every allowed successor, so that no single observation can make the loss of the witness infinite,
+    and leaves no row free. Returns (found, lam): whether the value of w is the threshold, to 1e-9 of the largest.
+    """
+    K = len(n)
+    smooth_N = np.empty(len(N))
+    smooth_n = np.empty(K)
+    largest = 0.0
+    for k in range(K):
+        smooth_n[k] = n[k] + share * (rows.start[k + 1] - rows.start[k])
+        largest = max(largest, smooth_n[k])
+    _, exponent = math.frexp(largest)
+    unit = math.ldexp(1.0, exponent)
+    for k in range(K):
+        smooth_n[k] /= unit
+        for e in range(rows.start[k], rows.start[k + 1]):
+            smooth_N[e] = (N[e] + share) / unit
+    q = np.empty(len(N))
+    _copy_centre(rows.start, smooth_N, smooth_n, q)
+    V = np.zeros(len(rho))
+    d = rho.copy()
+    _solve_both(rows, q, gamma, rho, V, d)
+    value = _dot(rho, V)
+    slack = 1e-9 * _largest(V)
+    if abs(value - threshold) > 1e-3 * slack:
+        sign = 1.0 if value > threshold else -1.0
+        if lam > 0.0:
+            _copy(w, q)
+        _, _, value, lam, _ = _nearest(
+            rows, gamma, rho, smooth_N, smooth_n, threshold, sign, q, lam / unit, tolerance, limit
+        )
+    if not abs(value - threshold) <= slack:
+        return False, 0.0
+    _copy(q, w)
+    return True, lam * unit
+
+
+@entry
+def witness_evidence(start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any) -> float:
+    """Fill evidence [J] of the witness w afresh; the loss of w is returned."""
+    loss = _loss(start, N, n, w)
+    _dimensions(start, N, n, kind, priors, width, evidence)
+    for j in range(len(evidence)):
+        evidence[j] = loss - evidence[j]
+    return loss
+
+
+# ---------------------------------------------------------------- sampling and simulation
+
+
+@compiled
+def _before(priority: Any, first: int, second: int) -> bool:
+    return priority[first] < priority[second] or (priority[first] == priority[second] and first < second)
+
+
+@compiled
+def _sift(heap: Any, priority: Any, at: int) -> None:
+    """Restore the heap below `at`, whose priority has grown."""
+    size = len(heap)
+    moving = heap[at]
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and _before(priority, heap[child + 1], heap[child]):
+            child += 1
+        if not _before(priority, heap[child], moving):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = moving
+
+
+@compiled
+def _round_robin(n: Any, tracked: Any, chosen: Any) -> bool:
+    """Tracking where all shares are equal and visits differ by at most 1: in turn, beginning with the fewest."""
+    fewest = np.inf
+    most = -np.inf
+    for k in tracked:
+        fewest = min(fewest, n[k])
+        most = max(most, n[k])
+    if most - fewest > 1.0:
+        return False
+    at = 0
+    for k in tracked:
+        if n[k] == fewest and at < len(chosen):
+            chosen[at] = k
+            at += 1
+    while at < len(chosen):
+        for k in tracked:
+            if at < len(chosen):
+                chosen[at] = k
+                at += 1
+    return True
+
+
+@entry
+def track(n: Any, omega: Any, count: int) -> Any:
+    """The next `count` rows of argmin n_k/omega_k over omega_k > 0, ties to the first: line 4 of Algorithm 1."""
+    tracked = np.flatnonzero(omega > 0.0)
+    chosen = np.empty(count, dtype=np.int64)
+    equal = True
+    for k in tracked:
+        equal = equal and omega[k] == omega[tracked[0]]
+    if equal and _round_robin(n, tracked, chosen):
+        return chosen
+    visits = n.copy()
+    priority = visits / omega
+    for at in range(len(tracked) // 2, -1, -1):
+        _sift(tracked, priority, at)
+    for i in range(count):
+        k = tracked[0]
+        chosen[i] = k
+        visits[k] += 1.0
+        priority[k] = visits[k] / omega[k]
+        _sift(tracked, priority, 0)
+    return chosen
+
+
+@compiled
+def _first_above(cumulative: Any, first: int, last: int, u: float) -> int:
+    """The first entry whose cumulative probability exceeds u."""
+    while first < last:
+        middle = (first + last) // 2
+        if cumulative[middle] > u:
+            last = middle
+        else:
+            first = middle + 1
+    return first
+
+
+@entry
+def draw(start: Any, successor: Any, cumulative: Any, pair: Any, u: Any) -> Any:
+    """Successors of the pairs, by inversion: one uniform number each."""
+    x = np.empty(len(pair), dtype=np.int64)
+    for i in range(len(pair)):
+        x[i] = successor[_first_above(cumulative, start[pair[i]], start[pair[i] + 1], u[i])]
+    return x
+
+
+@entry
+def walk(
+    start: Any, successor: Any, cumulative: Any, actions: Any, initial: Any, restart: float, state: int, u: Any
+) -> Any:
+    """A trajectory from `state`: action, successor, and a restart with the given probability; u [m,3] uniforms.
+
+    `actions` [S,A] and `initial` [S] are cumulative. Returns the pairs s*A + a, their successors, the states after.
+    """
+    m = len(u)
+    S, A = actions.shape
+    pair = np.empty(m, dtype=np.int64)
+    x = np.empty(m, dtype=np.int64)
+    after = np.empty(m, dtype=np.int64)
+    for i in range(m):
+        pair[i] = state * A + _first_above(actions[state], 0, A, u[i, 0])
+        x[i] = successor[_first_above(cumulative, start[pair[i]], start[pair[i] + 1], u[i, 1])]
+        state = x[i]
+        if u[i, 2] < restart:
+            state = _first_above(initial, 0, S, u[i, 2] / restart)
+        after[i] = state
+    return pair, x, after

@@ -86,7 +86,7 @@ def characteristic_time(
 
     Paper: `thm:stat_lower`, `eq:Tbo`. ``allocation`` [S,A] sums to 1; None or "uniform" is uniform.
     """
-    weights = _allocation(task, allocation)
+    weights = check_allocation(task, allocation)
     centre = _checked_kernel(task, kernel)
     distance = nearest_kernel(task, centre, weights, threshold, solver)
     return LowerBound(
@@ -229,7 +229,8 @@ def _checked_kernel(task: Task, kernel: Kernel) -> Kernel:
     return checked
 
 
-def _allocation(task: Task, allocation: Any) -> FloatArray:
+def check_allocation(task: Task, allocation: Any) -> FloatArray:
+    """[S,A] shares that sum to 1; None or "uniform" is uniform."""
     if allocation is None or (isinstance(allocation, str) and allocation == "uniform"):
         return uniform_allocation(task)
     weights = _checks.real_array("allocation", allocation, (task.n_states, task.n_actions))

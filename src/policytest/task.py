@@ -121,7 +121,7 @@ class Task:
         """[S,A] rows with a single allowed successor: nothing about them is unknown."""
         if self.support is None:
             return np.full((self.n_states, self.n_actions), self.n_states == 1)
-        return np.asarray(_support_sizes(self.support) == 1).reshape(self.n_states, self.n_actions)
+        return np.asarray(support_sizes(self.support) == 1).reshape(self.n_states, self.n_actions)
 
     @property
     def reward_bounds(self) -> tuple[float, float]:
@@ -284,7 +284,7 @@ def _support(support: Any, task: Task) -> Any:
         place = "" if _checks.is_sparse(allowed) else [int(i) for i in np.argwhere(odd)[0]]
         raise InputError(f"support{place} is {entries[odd][0]:.6g}; expected True and False (or 1 and 0)")
     allowed = allowed.astype(bool)
-    empty = (_support_sizes(allowed) == 0) & (task.policy.ravel() > 0)
+    empty = (support_sizes(allowed) == 0) & (task.policy.ravel() > 0)
     if empty.any():
         raise InputError(
             f"support at {task.place(int(np.argmax(empty)))} allows no successor; every pair the policy takes needs one"
@@ -292,7 +292,8 @@ def _support(support: Any, task: Task) -> Any:
     return allowed
 
 
-def _support_sizes(support: Any) -> Any:
+def support_sizes(support: Any) -> Any:
+    """[S*A] the number of allowed successors of each pair."""
     if _checks.is_sparse(support):
         return np.diff(support.indptr)
     return support.reshape(-1, support.shape[-1]).sum(axis=1)

@@ -1,0 +1,94 @@
+"""A run kept on disk: one NPZ file without pickles, written atomically, refused when it is damaged or not this run's.
+
+The file holds the counts, the standing witness, the state of the random generator and what was drawn ahead, so that
+the run that goes on from it is the same run. A digest over everything guards against damage, and a fingerprint of the
+task, the threshold and the method against going on with something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policytest._checks import InputError, is_sparse
+from policytest.task import Task
+
+FORMAT = "policytest-run-1"
+
+
+def write(path: str | os.PathLike[str], snapshot: dict[str, Any]) -> None:
+    """Write the snapshot beside the target and rename it: there is always one whole file."""
+    target = Path(path)
+    content = io.BytesIO()
+    np.savez(content, **snapshot, format=np.array(FORMAT), digest=np.array(_digest(snapshot)))
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with draft.open("wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except OSError as error:
+        raise InputError(f"checkpoint {target} cannot be written ({error.strerror})") from None
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a snapshot; a file that is missing, damaged or of another kind is refused."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise InputError(f"resume: there is no file {path}; pass checkpoint={str(path)!r} to start one") from None
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.error) as error:
+        raise InputError(f"resume: {path} is damaged or not a checkpoint ({error}); start again without it") from None
+    if not isinstance(content.get("format"), np.ndarray) or str(content.pop("format")) != FORMAT:
+        raise InputError(f"resume: {path} is not a checkpoint of this version of policytest; start again without it")
+    stated = str(content.pop("digest", ""))
+    if stated != _digest(content):
+        raise InputError(f"resume: {path} is damaged (its digest does not match); start again without it")
+    return content
+
+
+def fingerprint(task: Task, threshold: float, method: Any) -> str:
+    """A digest of what defines a run apart from its randomness; delta and limits may change on the way."""
+    hasher = hashlib.sha256()
+    _feed(hasher, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])
+    return hasher.hexdigest()
+
+
+def _digest(snapshot: dict[str, Any]) -> str:
+    hasher = hashlib.sha256()
+    for name in sorted(snapshot):
+        hasher.update(name.encode())
+        _feed(hasher, np.asarray(snapshot[name]))
+    return hasher.hexdigest()
+
+
+def _feed(hasher: Any, value: Any) -> None:
+    """Hash numbers, arrays, sparse arrays, and settings objects made of them."""
+    if is_sparse(value):
+        _feed(hasher, [value.shape, value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data])
+    elif isinstance(value, np.ndarray):
+        hasher.update(f"{value.dtype}{value.shape}".encode())
+        hasher.update(np.ascontiguousarray(value).tobytes())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        hasher.update(type(value).__name__.encode())
+        for part in dataclasses.fields(value):
+            _feed(hasher, [part.name, getattr(value, part.name)])
+    elif isinstance(value, list | tuple):
+        hasher.update(f"{len(value)}[".encode())
+        for item in value:
+            _feed(hasher, item)
+    else:
+        hasher.update(f"{value!r};".encode())

@@ -1,0 +1,134 @@
+"""From any ending of a command to its exit code, and the words that go with it.
+
+0 and 1 are answers, so nothing else may end with them. `exit_code` catches whatever happens, including what Python
+would turn into a 1 (a crash, output that nobody reads) and what a simulator might do (call `sys.exit`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from enum import IntEnum
+from typing import Any, TextIO
+
+import typer
+
+from policytest._display import plain
+
+
+class Code(IntEnum):
+    """What an exit code means."""
+
+    ABOVE = 0
+    BELOW = 1
+    USAGE = 2
+    UNDECIDED = 3
+    INTERNAL = 4
+    WITHIN = 5
+
+
+DONE = Code.ABOVE
+CODES = {"above": Code.ABOVE, "below": Code.BELOW, "within": Code.WITHIN, None: Code.UNDECIDED}
+debugging: ContextVar[bool] = ContextVar("debugging", default=False)
+"""Whether to show the traceback of an error."""
+
+
+def exit_code(command: Callable[[], int]) -> int:
+    """Run a command; the exit code it returns, or the one for what ended it."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = command()
+            flush(sys.stdout)
+        except BaseException as error:
+            code = _ending(error)
+    with contextlib.suppress(OSError, ValueError):
+        flush(sys.stderr)
+    return int(code)
+
+
+def _ending(error: BaseException) -> int:
+    """The exit code for what ended a command, after a word on stderr."""
+    if isinstance(error, typer.Exit):
+        return DONE if error.exit_code == 0 else Code.USAGE
+    if debugging.get():
+        complain("".join(traceback.format_exception(error)).rstrip())
+    if _is_broken_pipe(error):
+        discard(sys.stdout)
+        complain("interrupted: a pipe broke before there was an answer")
+        return Code.UNDECIDED
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        complain("interrupted")
+        return Code.UNDECIDED
+    if (message := _input_error(error)) is not None:
+        complain(f"error: {plain(message)}")
+        return Code.USAGE
+    hint = "" if debugging.get() else " (--debug shows where)"
+    complain(f"internal error: {type(error).__name__}: {plain(str(error))}{hint}")
+    return Code.INTERNAL
+
+
+def _is_broken_pipe(error: BaseException) -> bool:
+    """Rich, which prints the help, turns a broken pipe into an exit with 1."""
+    return isinstance(error.__context__ if isinstance(error, SystemExit) else error, BrokenPipeError)
+
+
+def _input_error(error: Any) -> str | None:
+    """The message of an `InputError`, or of what Typer raises for a wrong option; None for anything else."""
+    checks = sys.modules.get("policytest._checks")  # not imported: then nothing can have raised its error
+    if checks is not None and isinstance(error, checks.InputError):
+        return str(error)
+    if not hasattr(error, "format_message"):
+        return None
+    context = getattr(error, "ctx", None)
+    return f"{error.format_message()} (see {context.command_path if context else 'policytest'} --help)"
+
+
+def say(text: str) -> None:
+    """Print on stdout, now. Raises BrokenPipeError if nobody reads it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+
+
+def complain(text: str) -> None:
+    """Print on stderr; if nobody reads that, so be it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        discard(sys.stderr)
+
+
+@contextlib.contextmanager
+def read_or_not() -> Iterator[None]:
+    """For output after the answer is known: a reader that went away does not change the exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard(sys.stdout)
+
+
+def flush(stream: TextIO | None) -> None:
+    """Write out what is buffered now: a failure when the interpreter ends would change the exit code."""
+    if stream is not None:
+        try:
+            stream.flush()
+        except OSError:
+            discard(stream)
+            raise
+
+
+def discard(stream: TextIO | None) -> None:
+    """Send what is still buffered, and all that follows, nowhere."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # not a real file: nothing can fail later
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]
+        os.close(nowhere)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    complain(f"warning: {plain(str(message))}")

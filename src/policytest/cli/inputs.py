@@ -1,0 +1,162 @@
+"""What a command line names, found: the model, the simulator, the method, the files to be written.
+
+Everything wrong with them is an `InputError` before the first sample is drawn. Heavy imports are inside the functions,
+so that ``policytest --help`` does not wait for them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from policytest.sources.files import Model
+
+BUILT_IN: dict[str, Callable[[Any], Any]] = {
+    "paper-2": lambda instances: instances.paper(2),
+    "paper-3": lambda instances: instances.paper(3),
+    "paper-5": lambda instances: instances.paper(5),
+    "grid-world": lambda instances: instances.grid_world(4, 3),
+}
+"""Models that need no file; each takes the module `instances`."""
+
+
+def find_model(name: str) -> Model:
+    """The built-in instance of this name, or what the file holds."""
+    from policytest._checks import InputError
+    from policytest.sources.files import Model, load_model
+
+    if name in BUILT_IN:
+        instance = BUILT_IN[name](importlib.import_module("policytest.instances"))
+        return Model(instance.task, instance.kernel)
+    if not Path(name).suffix and not Path(name).exists():
+        close = difflib.get_close_matches(name, BUILT_IN, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"pass a .json or .npz file, or one of {', '.join(BUILT_IN)}"
+        raise InputError(f"there is no model {name!r}; {remedy}")
+    return load_model(name)
+
+
+def find_simulator(place: str | None, model: Model, name: str) -> Any:
+    """What ``--simulator`` names, or the model's own kernel."""
+    from policytest._checks import InputError
+    from policytest.simulators import TabularSimulator
+
+    if place is not None:
+        return _usable(place, _imported(place))
+    if model.kernel is None:
+        raise InputError(
+            f"{name} has no kernel to sample from; add the key kernel to it, or pass --simulator package.module:name"
+        )
+    return TabularSimulator(model.kernel)
+
+
+def _imported(place: str) -> Any:
+    """The object at package.module:name, with the current folder among the places to import from."""
+    from policytest._checks import InputError
+
+    module, _, name = place.partition(":")
+    if not module or not name:
+        raise InputError(f"--simulator is {place!r}; it must look like package.module:name")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        raise InputError(f"--simulator: importing {module} failed with {type(error).__name__}: {error}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            close = difflib.get_close_matches(part, dir(found), n=1)
+            remedy = f"did you mean {close[0]!r}?" if close else "check the name after the colon"
+            raise InputError(f"--simulator: {module} has no {name!r}; {remedy}")
+        found = getattr(found, part)
+    return found
+
+
+def _usable(place: str, found: Any) -> Any:
+    """A simulator: an object with `draw`, a function like `draw`, or a class of such objects, which is called."""
+    from policytest._checks import InputError
+
+    kind = "an object" if not isinstance(found, type) else "a class"
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise InputError(
+                f"--simulator: {place} is a class, and calling it without arguments failed with "
+                f"{type(error).__name__}: {error}; name an object made from it instead"
+            ) from error
+    draw = getattr(found, "draw", found)
+    expected = "expected an object with a method draw(states, actions, rng), or such a function"
+    if not callable(draw):
+        raise InputError(f"--simulator: {place} is {kind} of type {type(found).__name__} without draw; {expected}")
+    if not _takes_three(draw):
+        raise InputError(
+            f"--simulator: {place} is {kind} whose call signature is {inspect.signature(draw)}; {expected} "
+            "(a function that makes simulators is not called: name what it makes)"
+        )
+    return found
+
+
+def _takes_three(draw: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(draw).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # compiled code may not say
+        return True
+    return True
+
+
+def find_method(boundary: str | None, prior: float | None, allocation: str | None, model: Model) -> Any:
+    """The method the options describe; None, the default one, if they say nothing."""
+    from policytest._checks import InputError
+    from policytest.boundaries import MixtureBoundary, PaperBoundary
+    from policytest.ptst import PTST
+
+    if boundary == "paper" and prior is not None:
+        raise InputError("--prior belongs to --boundary mixture; the paper's boundary has none")
+    settings: dict[str, Any] = {}
+    if boundary == "paper":
+        settings["boundary"] = PaperBoundary()
+    elif boundary is not None or prior is not None:
+        settings["boundary"] = MixtureBoundary() if prior is None else MixtureBoundary(prior)
+    if allocation is not None:
+        settings["allocation"] = _sampling(allocation, model)
+    return PTST(**settings) if settings else None
+
+
+def _sampling(allocation: str, model: Model) -> Any:
+    from policytest._checks import InputError
+    from policytest.sampling import Adaptive, Forward, Optimal
+
+    if allocation == "optimal" and model.kernel is None:
+        raise InputError(
+            "--allocation optimal needs a guess of the kernel; add the key kernel to the file, or use adaptive"
+        )
+    rules: dict[str, Callable[[], Any]] = {
+        "uniform": lambda: "uniform",
+        "optimal": lambda: Optimal(model.kernel),
+        "adaptive": Adaptive,
+        "forward": Forward,
+    }
+    return rules[allocation]()
+
+
+def check_place(file: Path | None) -> None:
+    """Refuse a file that could not be written, before the work rather than after it."""
+    from policytest._checks import InputError
+
+    if file is None:
+        return
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; pass the name of a file")
+    if not file.absolute().parent.is_dir():
+        raise InputError(f"{file}: there is no folder {file.parent}; create it, or choose another file")
+    if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+        raise InputError(f"{file}: no permission to write it; choose another file")

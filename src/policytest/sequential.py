@@ -1,0 +1,391 @@
+"""The drivers: a test runs until it stops, is told to stop, or has no more samples.
+
+`checks` is the loop, a generator; `decide` exhausts it, `stopping_times` does so once for several deltas, and `assess`
+asks the same of data that are already there.
+
+What delta bounds: if V <= R, the probability of ever answering "above" is at most delta, and if V >= R that of "below";
+so looking at every sample, stopping early, resuming and stopping late are all allowed.
+
+Paper: `def:delta-PC`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policytest import _checks
+from policytest import checkpoint as checkpoints
+from policytest._checks import FloatArray, InputError, IntArray
+from policytest.boundaries import check_delta
+from policytest.counts import Counts
+from policytest.ptst import PTST, Finding, Run
+from policytest.source import NOTHING, Recorded
+from policytest.tally import beyond_threshold
+from policytest.task import Task, value_range
+from policytest.verdict import Check, Verdict
+
+UNLIMITED = 2**62
+Resume = Verdict | str | os.PathLike[str]
+
+
+def decide(
+    task: Task,
+    sim: Any,
+    threshold: float = 0.0,
+    delta: float = 0.05,
+    method: PTST | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+    indifference: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: Resume | None = None,
+    progress: Callable[[Check], None] | None = None,
+) -> Verdict:
+    """Is the policy's value above the threshold? Sample until that is settled, with error at most delta.
+
+    Parameters
+    ----------
+    task, sim, threshold, delta
+        The question: a `Task`, a simulator (`draw(states, actions, rng)`), the bar R, the probability of error.
+    method
+        `PTST(...)`; None: the default one.
+    rng
+        A seed or a Generator; it fixes the run. A resumed run goes on with its own.
+    max_samples
+        Stop undecided after this many samples.
+    indifference
+        Not available yet; must be 0.
+    checkpoint
+        A file to which the run is saved from time to time and at its end; it must not exist, unless it is resumed.
+    resume
+        An undecided Verdict, or a checkpoint: go on with the same run, to the same stopping time.
+    progress
+        Called with every `Check`.
+
+    Ctrl-C ends the run after the draw at hand and returns a Verdict without an answer that can be resumed.
+
+    Paper: `alg:static_algorithm`.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05).answer
+    'above'
+    """
+    task, threshold, level = _question(task, threshold, delta)
+    if indifference != 0:
+        raise InputError(f"indifference is {indifference}; an indifference zone is not available in this version")
+    limit = _limit(max_samples)
+    known = _known_answer(task, threshold, delta)
+    if known is not None:
+        return known
+    run = (method or PTST()).start(task, sim, threshold, rng)
+    mark = checkpoints.fingerprint(task, threshold, run.method)
+    if resume is not None:
+        _resume(run, mark, resume)
+    saver = _Saver(run, mark, checkpoint, resume)
+    reason = "all samples that were allowed are used"
+    with _interruptions() as interrupted:
+        try:
+            for check in _drive(run, level, limit):
+                if progress is not None:
+                    progress(check)
+                saver.now_and_then()
+                if interrupted.is_set() and run.answer is None:
+                    reason = "interrupted"
+                    break
+        except KeyboardInterrupt:
+            reason = "interrupted"
+        saver.save()
+    return _verdict(run, delta, reason, {**run.state(), "fingerprint": np.array(mark)})
+
+
+def checks(
+    task: Task,
+    sim: Any,
+    threshold: float = 0.0,
+    delta: float = 0.05,
+    method: PTST | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+) -> Iterator[Check]:
+    """The loop of `decide`, one `Check` at every new witness and after every block of draws; the last has the answer.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> *_, last = pt.checks(two.task, pt.TabularSimulator(two.kernel), delta=0.05)
+    >>> last.answer, last.evidence[0] >= last.required
+    ('above', True)
+    """
+    task, threshold, level = _question(task, threshold, delta)
+    limit = _limit(max_samples)
+    known = _known_answer(task, threshold, delta)
+    if known is not None:
+        return iter([Check(0, known.evidence, level, known.estimate, 0, known.answer, lambda: known.interval)])
+    return _drive((method or PTST()).start(task, sim, threshold, rng), level, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class StoppingTimes:
+    """When one run stops for each delta: ``samples`` int[k], and ``answers`` object[k], None where it did not."""
+
+    deltas: FloatArray
+    samples: IntArray
+    answers: Any
+    solves: int
+
+
+def stopping_times(
+    task: Task,
+    sim: Any,
+    threshold: float = 0.0,
+    deltas: Sequence[float] = (0.05,),
+    method: PTST | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+) -> StoppingTimes:
+    """The stopping times of one run for several deltas at once: levels differ by log(1/delta) only.
+
+    Each is the time at which `decide` with that delta would have stopped on the same samples.
+    """
+    array = _checks.real_array("deltas", deltas, (None,))
+    limit = _limit(max_samples)
+    levels = np.array([_question(task, threshold, delta)[2] for delta in array])
+    samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
+    known = _known_answer(task, float(threshold), 0.5)
+    if known is not None:
+        answers[:] = known.answer
+        return StoppingTimes(array, samples, answers, 0)
+    run = (method or PTST()).start(task, sim, float(threshold), rng)
+    for index in np.argsort(levels, kind="stable"):
+        run.reconsider(levels[index])
+        if run.answer is None:
+            for _ in _drive(run, levels[index], limit):
+                pass
+        samples[index], answers[index] = run.samples, run.answer
+    return StoppingTimes(array, samples, answers, run.solves)
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Observed transitions (s, a, x), in the order in which they were observed; three integer arrays of one length."""
+
+    s: Any
+    a: Any
+    x: Any
+
+    def __post_init__(self) -> None:
+        for name in ("s", "a", "x"):
+            column = np.asarray(getattr(self, name))
+            if column.ndim != 1 or (column.size and not np.issubdtype(column.dtype, np.integer)):
+                raise InputError(f"{name} has shape {column.shape} and type {column.dtype}; pass a list of indices")
+            object.__setattr__(self, name, column.astype(np.int64))
+        if not len(self.s) == len(self.a) == len(self.x):
+            raise InputError(f"s, a and x have {len(self.s)}, {len(self.a)} and {len(self.x)} entries; they must agree")
+
+    def __len__(self) -> int:
+        return len(self.s)
+
+
+def assess(
+    task: Task,
+    data: Counts | Transitions,
+    threshold: float = 0.0,
+    delta: float = 0.05,
+    method: PTST | None = None,
+    design: str = "adaptive",
+) -> Verdict:
+    """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
+
+    The guarantee is that of `decide`, for data collected by any rule that did not look ahead. ``design`` says how they
+    were: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed"; the KL rules make no
+    difference between them.
+    """
+    task, threshold, level = _question(task, threshold, delta)
+    if design not in ("adaptive", "fixed"):
+        raise InputError(f'design is {design!r}; pass "adaptive" or "fixed"')
+    if not isinstance(data, Counts | Transitions):
+        raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
+    known = _known_answer(task, threshold, delta)
+    if known is not None:
+        return known
+    run = (method or PTST()).replay(task, threshold, _recorded(task, data))
+    if isinstance(data, Counts):
+        run.tally.load(data)
+        run.samples = data.total
+        run.judge(level)
+    else:
+        for _ in _drive(run, level, len(data)):
+            pass
+    return _verdict(run, delta, "the data do not settle it", {})
+
+
+def _recorded(task: Task, data: Counts | Transitions) -> Recorded:
+    if isinstance(data, Counts):
+        return Recorded(NOTHING, NOTHING)
+    for name, column, count in (
+        ("s", data.s, task.n_states),
+        ("a", data.a, task.n_actions),
+        ("x", data.x, task.n_states),
+    ):
+        wrong = (column < 0) | (column >= count)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InputError(f"data.{name}[{at}] is {column[at]}; it must lie in 0 to {count - 1}")
+    row = np.full(task.n_states * task.n_actions, -1, dtype=np.int64)
+    row[task._pairs.pair] = np.arange(len(task._pairs.pair))
+    return Recorded(row[data.s * task.n_actions + data.a], data.x)
+
+
+# ---------------------------------------------------------------- shared
+
+
+def _question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float]:
+    _checks.instance("task", task, Task)
+    return task, _checks.real_number("threshold", threshold), -math.log(check_delta(delta))
+
+
+def _limit(max_samples: int | None) -> int:
+    if max_samples is None:
+        return UNLIMITED
+    limit = _checks.whole_number("max_samples", max_samples)
+    if limit < 0:
+        raise InputError(f"max_samples is {limit}; it cannot be negative")
+    return limit
+
+
+def _drive(run: Run, level: float, limit: int) -> Iterator[Check]:
+    run.begin(level)
+    yield _check(run, level)
+    while run.answer is None and run.samples < limit:
+        run.step(level, limit - run.samples)
+        yield _check(run, level)
+
+
+def _check(run: Run, level: float) -> Check:
+    return Check(run.samples, run.evidence(), level, run.estimate, run.solves, run.answer, lambda: run.interval(level))
+
+
+def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
+    """The answer where no sample is needed: R outside the range of values, or no row unknown."""
+    low, high = value_range(task)
+    above, below = (beyond_threshold(task, threshold, side) < 0 for side in (1, -1))
+    unknown = ((task.policy > 0) & ~task.known_rows).any()
+    if not above and not below and unknown:
+        return None
+    reason = "" if above or below else "every row is known and the value equals the threshold"
+    return Verdict(
+        task=task,
+        threshold=threshold,
+        delta=delta,
+        answer="above" if above else "below" if below else None,
+        samples=0,
+        certified=above or below,
+        evidence=(np.inf if above else 0.0, np.inf if below else 0.0),
+        estimate=0.5 * (low + high),
+        interval=(low, high),
+        witness=None,
+        lower_bound=0.0,
+        solves=0,
+        counts=Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support)),
+        reason=reason,
+        method="the range of values over all kernels",
+    )
+
+
+def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any]) -> Verdict:
+    finding = run.conclude()
+    level = -math.log(delta)
+    return Verdict(
+        task=run.task,
+        threshold=run.threshold,
+        delta=delta,
+        answer=run.answer,
+        samples=run.samples,
+        certified=run.certified,
+        evidence=finding.evidence,
+        estimate=run.estimate,
+        interval=run.interval(level),
+        witness=finding.distance.kernel if finding.distance is not None else None,
+        lower_bound=_price(run, finding) * level,
+        solves=run.solves,
+        counts=run.counts(),
+        reason="" if run.answer else reason,
+        method=run.method.describe(),
+        snapshot=snapshot,
+    )
+
+
+def _price(run: Run, finding: Finding) -> float:
+    """T* at the estimate, for the shares of the samples so far: 1/sum omega KL = t/distance."""
+    distance = finding.distance.upper if finding.distance is not None else 0.0
+    return float(run.tally.n.sum()) / distance if distance > 0 else math.inf
+
+
+def _resume(run: Run, mark: str, resume: Resume) -> None:
+    snapshot = resume.snapshot if isinstance(resume, Verdict) else checkpoints.read(resume)
+    if not snapshot:
+        raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
+    if str(snapshot["fingerprint"]) != mark:
+        raise InputError(
+            "resume: that run had another task, threshold or method; pass the same ones, or start again without resume"
+        )
+    run.restore(snapshot)
+
+
+class _Saver:
+    """Writes checkpoints: about once a second, less often where writing takes long; the clock changes no result."""
+
+    def __init__(self, run: Run, mark: str, path: Any, resume: Resume | None) -> None:
+        self.run, self.mark, self.path = run, mark, path
+        self.due, self.last = time.monotonic() + 1.0, -1
+        if path is None:
+            return
+        resumed = not isinstance(resume, Verdict) and resume is not None and Path(resume) == Path(path)
+        if Path(path).exists() and not resumed:
+            raise InputError(f"checkpoint {path} exists; pass resume={str(path)!r} to go on from it, or remove it")
+        self.save()
+
+    def now_and_then(self) -> None:
+        """Save if it is time."""
+        if self.path is not None and time.monotonic() >= self.due:
+            begin = time.monotonic()
+            self.save()
+            self.due = time.monotonic() + max(1.0, 20 * (time.monotonic() - begin))
+
+    def save(self) -> None:
+        """Save, unless nothing was drawn since."""
+        if self.path is not None and self.run.samples != self.last:
+            checkpoints.write(self.path, {**self.run.state(), "fingerprint": np.array(self.mark)})
+            self.last = self.run.samples
+
+
+@contextmanager
+def _interruptions() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event, so that a run ends between draws; a second one interrupts at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(number: int, frame: Any) -> None:
+        if event.is_set() and callable(before):
+            before(number, frame)
+        event.set()
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)

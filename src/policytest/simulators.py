@@ -1,0 +1,145 @@
+"""Where samples come from: `draw(states, actions, rng) -> next states`, integer arrays of one length.
+
+The generative model of section 3.2: any pair may be sampled at will. A simulator is any object with such a `draw`, or
+such a function itself. It is called with as many pairs at once as can be drawn without drawing one too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from policytest import _checks, _kernels
+from policytest._checks import FloatArray, InputError, IntArray
+
+
+class Simulator(Protocol):
+    """What a test needs of a simulator.
+
+    A simulator may also have an attribute ``replayable`` that is true: its draws depend on the generator ``rng`` and
+    on nothing else, and they are free. Then draws may be made ahead, and those never looked at are not counted.
+    """
+
+    def draw(self, states: IntArray, actions: IntArray, rng: np.random.Generator) -> IntArray:
+        """The next state of each pair."""
+        ...
+
+
+class TabularSimulator:
+    """Draws from a kernel [S,A,S], or a CSR array of shape (S*A, S); one uniform number for each draw.
+
+    Rows without any mass are allowed: they cannot be drawn from.
+
+    >>> sim = TabularSimulator([[[0.0, 1.0]], [[1.0, 0.0]]])
+    >>> sim.draw([0, 1, 0], [0, 0, 0], np.random.default_rng(0))
+    array([1, 0, 1])
+    """
+
+    replayable = True
+
+    def __init__(self, kernel: Any) -> None:
+        S, A = _shape(kernel)
+        self.n_states, self.n_actions = S, A
+        table = _checks.kernel("kernel", kernel, S, A)
+        filled = np.flatnonzero(_checks.row_totals(table, np.arange(S * A), S) != 0)
+        _checks.kernel_rows("kernel", table, filled, S, lambda pair, *x: str((*divmod(pair, A), *x)))
+        if _checks.is_sparse(table):
+            self._start = table.indptr.astype(np.int64)
+            self._successor, entries = table.indices.astype(np.int32), table.data
+        else:
+            self._start = np.arange(S * A + 1, dtype=np.int64) * S
+            self._successor, entries = np.tile(np.arange(S, dtype=np.int32), S * A), table.ravel()
+        self._cumulative = cumulative_rows(self._start, entries)
+        self._empty = np.ones(S * A, dtype=bool)
+        self._empty[filled] = False
+
+    def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> IntArray:
+        """The next state of each pair; the first k of m draws are the k draws."""
+        pair = self._pairs(np.asarray(states), np.asarray(actions))
+        u = rng.random(len(pair))
+        return np.asarray(_kernels.draw(self._start, self._successor, self._cumulative, pair, u))
+
+    def walk(
+        self, actions: FloatArray, initial: FloatArray, restart: float, state: int, u: FloatArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """A trajectory under a policy, both given by cumulative sums; see `policytest.sampling.Forward`."""
+        pair, x, after = _kernels.walk(
+            self._start, self._successor, self._cumulative, actions, initial, restart, state, u
+        )
+        if self._empty[pair].any():
+            self._refuse(int(pair[self._empty[pair]][0]))
+        return pair, x, after
+
+    def _pairs(self, states: IntArray, actions: IntArray) -> IntArray:
+        for name, index, count in (("states", states, self.n_states), ("actions", actions, self.n_actions)):
+            if index.ndim != 1 or index.shape != states.shape or not np.issubdtype(index.dtype, np.integer):
+                raise InputError(f"{name} has shape {index.shape} and type {index.dtype}; pass two lists of indices")
+            if index.size and not (index.min() >= 0 and index.max() < count):
+                place = int(np.argmax((index < 0) | (index >= count)))
+                raise InputError(f"{name}[{place}] is {index[place]}; {name} are 0 to {count - 1}")
+        pair = states.astype(np.int64) * self.n_actions + actions
+        if self._empty[pair].any():
+            self._refuse(int(pair[self._empty[pair]][0]))
+        return pair
+
+    def _refuse(self, pair: int) -> None:
+        raise InputError(f"kernel at {divmod(pair, self.n_actions)} sums to 0; there is nothing to draw from")
+
+
+def draw_function(sim: Any) -> Callable[..., Any]:
+    """The `draw` of a simulator, or the function itself."""
+    draw: Callable[..., Any] = getattr(sim, "draw", sim)
+    if isinstance(sim, type) or not callable(draw):
+        raise InputError(
+            f"sim is {sim!r}; pass an object with a method draw(states, actions, rng), or such a function, "
+            "for instance TabularSimulator(kernel)"
+        )
+    return draw
+
+
+def checked_draw(
+    draw: Callable[..., Any], states: IntArray, actions: IntArray, rng: np.random.Generator, n_states: int
+) -> IntArray:
+    """Draw, and refuse an answer that is not one allowed state index for each pair."""
+    answer = np.asarray(draw(states, actions, rng))
+    if answer.shape != states.shape:
+        raise InputError(
+            f"sim.draw was asked for {len(states)} next states and answered with shape {answer.shape}; "
+            "it must return one for each pair"
+        )
+    if not np.issubdtype(answer.dtype, np.integer):
+        raise InputError(f"sim.draw answered with type {answer.dtype}; next states are integers, 0 to {n_states - 1}")
+    wrong = (answer < 0) | (answer >= n_states)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(
+            f"sim.draw answered {answer[at]} for (s={states[at]}, a={actions[at]}); next states are 0 to {n_states - 1}"
+        )
+    return answer.astype(np.int64)
+
+
+def _shape(kernel: Any) -> tuple[int, int]:
+    shape = np.shape(kernel) if not _checks.is_sparse(kernel) else kernel.shape
+    if _checks.is_sparse(kernel):
+        rows, S = shape
+        if S == 0 or rows == 0 or rows % S:
+            raise InputError(f"kernel is sparse with shape {shape}, expected (S*A, S) (row s*A + a, column x)")
+        return int(S), int(rows // S)
+    if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
+        raise InputError(f"kernel has shape {shape}, expected (S, A, S)")
+    return int(shape[0]), int(shape[1])
+
+
+def cumulative_rows(start: IntArray, entries: FloatArray) -> FloatArray:
+    """Running sums within each row start[k]:start[k+1]; 2 from the last entry with mass on: no later one is drawn."""
+    sums = np.zeros(len(entries))
+    for width in np.unique(np.diff(start)):
+        if width:
+            rows = np.flatnonzero(np.diff(start) == width)
+            at = start[rows][:, None] + np.arange(width)
+            block = entries[at]
+            later: IntArray = np.cumsum(block[:, ::-1] > 0, axis=1)[:, ::-1] - (block > 0)
+            sums[at] = np.where(later > 0, np.cumsum(block, axis=1), 2.0)
+    return sums

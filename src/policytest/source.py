@@ -1,0 +1,126 @@
+"""The observations of one run: which pair is sampled next, and what followed. The only place with randomness.
+
+Draws are made in blocks, never one too many: a block ends, at the latest, at the first sample at which the standing
+witness could fail. Simulators that say they are `replayable` cost nothing, so they are drawn from ahead; what is drawn
+ahead is kept for later and belongs to the run only once it is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from policytest._checks import InputError, IntArray
+from policytest.sampling import Rule, Walk, sampling_rule
+from policytest.simulators import checked_draw, draw_function
+from policytest.tally import Tally
+from policytest.task import Task
+
+FIRST_BLOCK, LARGEST_BLOCK = 256, 32_768  # in large tasks a block grows to eight samples a row
+NOTHING = np.zeros(0, dtype=np.int64)
+
+
+class Source:
+    """Samples from a simulator, by a sampling rule."""
+
+    def __init__(self, task: Task, sim: Any, allocation: Any, threshold: float, rng: Any) -> None:
+        self.task, self.sim, self.draw = task, sim, draw_function(sim)
+        _check_size(sim, task)
+        self.ahead_is_free = bool(getattr(sim, "replayable", False))
+        self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
+        self.rng = generator(rng)
+        self.k, self.x, self.size = NOTHING, NOTHING, FIRST_BLOCK
+        self.largest = max(LARGEST_BLOCK, 8 * len(task._pairs.pair))
+
+    def ahead(self, tally: Tally, level: float, most: int) -> tuple[IntArray, IntArray]:
+        """Rows and successors of the next observations, at least one and at most this many."""
+        if not len(self.k):
+            self._fill(tally, level, most)
+        return self.k[:most], self.x[:most]
+
+    def take(self, used: int) -> None:
+        """These were looked at."""
+        self.k, self.x = self.k[used:], self.x[used:]
+
+    def _fill(self, tally: Tally, level: float, most: int) -> None:
+        if isinstance(self.rule, Walk):
+            pair, self.x = self.rule.steps(self.sim, self.draw, self.rng, self.size)
+            self.k = tally.row_of_pair[pair]
+            self.size = min(2 * self.size, self.largest)
+            return
+        k = self.rule.plan(tally.n, tally.kernel, self.size)
+        if not self.ahead_is_free:
+            k = k[: min(most, tally.safe_ahead(k, level))]
+        pair = tally.rows.pair[k]
+        states, actions = pair // self.task.n_actions, pair % self.task.n_actions
+        self.k, self.x = k, checked_draw(self.draw, states, actions, self.rng, self.task.n_states)
+        self.size = min(2 * len(k) if self.ahead_is_free else 2 * len(k) + 16, self.largest)
+
+    def state(self) -> dict[str, Any]:
+        """The generator, the rule, and what was drawn ahead."""
+        generator_state = np.frombuffer(_to_json(self.rng.bit_generator.state).encode(), dtype=np.uint8)
+        rule = {f"rule.{name}": value for name, value in self.rule.state().items()}
+        return {"generator": generator_state, "k": self.k, "x": self.x, "size": np.array([self.size]), **rule}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state, with the generator as it was."""
+        kept = json.loads(bytes(state["generator"]).decode(), object_hook=_from_json)
+        kind = getattr(np.random, kept["bit_generator"], None)
+        if kind is None:
+            raise InputError(f"the run used the bit generator {kept['bit_generator']}, which NumPy does not have")
+        self.rng = np.random.Generator(kind())
+        self.rng.bit_generator.state = kept
+        self.k, self.x, self.size = state["k"], state["x"], int(state["size"][0])
+        self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
+
+
+class Recorded:
+    """Transitions that were observed before, in their order."""
+
+    def __init__(self, k: IntArray, x: IntArray) -> None:
+        self.k, self.x = k, x
+
+    def ahead(self, tally: Tally, level: float, most: int) -> tuple[IntArray, IntArray]:
+        """The next ones."""
+        return self.k[:most], self.x[:most]
+
+    def take(self, used: int) -> None:
+        """These were looked at."""
+        self.k, self.x = self.k[used:], self.x[used:]
+
+    def state(self) -> dict[str, Any]:
+        """Nothing is drawn here, so there is nothing to keep."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Nothing to do."""
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """A generator from a seed, or the generator itself."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"rng is {rng!r} ({error}); pass a seed, a whole number from 0 on, or a Generator") from None
+
+
+def _check_size(sim: Any, task: Task) -> None:
+    for name in ("n_states", "n_actions"):
+        size = getattr(sim, name, getattr(task, name))
+        if size != getattr(task, name):
+            raise InputError(f"sim.{name} is {size}, but the task has {getattr(task, name)}")
+
+
+def _to_json(state: Any) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return {"array": value.tolist(), "type": str(value.dtype)}
+        return value.item()
+
+    return json.dumps(state, default=plain)
+
+
+def _from_json(value: dict[str, Any]) -> Any:
+    return np.array(value["array"], dtype=value["type"]) if set(value) == {"array", "type"} else value

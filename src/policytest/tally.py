@@ -1,0 +1,240 @@
+r"""Counts laid out row by row, and the standing witness: exact stopping at a constant cost for each sample.
+
+The stopping rule (6) asks at every t whether some kernel on the other side of R has a loss below beta(t, delta). One
+such kernel is proof enough that the test must go on. So the last one found, the *witness* w, is kept, with its
+
+    evidence(w) = loss_t(w) - (dimension term of the boundary)        (in nats; the test goes on below log(1/delta)),
+
+updated in constant time when one count moves. Only when it reaches log(1/delta) is the nearest kernel sought again.
+The test stops exactly when it would if that were done at every sample.
+
+A witness has the value R, up to rounding, and R lies in the closure of both sides: it proves "not yet" whichever
+side the estimate is on. It is sought near the *smoothed* counts N + a, not near N: then it gives every allowed
+successor some mass, no single observation can end it, rows without samples need no care, and it lasts about ten times
+as long. Any kernel of value R is a valid witness; only when none of these serves is the exact problem solved.
+
+Paper: `eq:ideal stopping`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from policytest import _checks, _kernels
+from policytest._checks import FloatArray, InputError, IntArray, Kernel
+from policytest._rows import Rows
+from policytest.boundaries import Boundary, average, boundary_terms
+from policytest.counts import Counts
+from policytest.task import Task, check_error, value_range
+from policytest.worst_case.problem import Problem
+
+FULL_ENTRIES = 20_000_000  # up to this many entries every allowed successor is listed
+SMOOTHING = (0.5, 5e-4)  # mass added to every count, tried in turn
+REFRESH_STATES = 100  # up to this size a new witness costs less than a block of samples
+WITNESS_TOLERANCE, WITNESS_ITERATIONS = 1e-10, 200
+
+
+class Tally:
+    """The counts of the rows that matter, the witness, and its evidence for each prior of the boundary."""
+
+    def __init__(self, task: Task, threshold: float, boundary: Boundary) -> None:
+        self.task, self.threshold = task, threshold
+        S, A = task.n_states, task.n_actions
+        self.is_open = task.any_successor and len(task._pairs.pair) * S > FULL_ENTRIES
+        self.rows = _self_loops(task) if self.is_open else task._rows
+        self.terms = boundary_terms(boundary, task, self.rows)
+        self.row_of_pair = np.full(S * A, -1, dtype=np.int64)
+        self.row_of_pair[self.rows.pair] = np.arange(len(self.rows.pair))
+        self.N = np.zeros(self.rows.n_entries)
+        self.n = np.zeros(len(self.rows.pair))
+        self.w = self.estimate()
+        self.evidence = np.full(len(self.terms.priors), np.inf)  # no witness yet
+        self.multiplier = 0.0
+        self.solves = 0
+        self._value: tuple[float, int] | None = None  # of the estimate, until a count moves
+        self.inside = all(beyond_threshold(task, threshold, side) > 0 for side in (1, -1))
+
+    # ------------------------------------------------------------ observations
+
+    def observe(self, k: IntArray, x: IntArray, level: float) -> tuple[int, bool]:
+        """Record transitions until the witness fails. Returns (how many were used, whether it failed)."""
+        self._value = None
+        if self.is_open:
+            self._list_successors(k, x)
+        used, ending = _kernels.observe(
+            self.rows.start, self.rows.successor, *self.terms, self.N, self.n, self.w, self.evidence, level, k, x
+        )
+        if ending == _kernels.NOT_ALLOWED:
+            place = self.task.place(int(self.rows.pair[k[used]]), int(x[used]))
+            raise InputError(
+                f"the transition {place} was observed, but the task's support excludes it; widen the support"
+            )
+        return int(used), ending == _kernels.WITNESS_FAILED
+
+    def safe_ahead(self, k: IntArray, level: float) -> int:
+        """How many of these visits can be drawn before the witness could have failed at an earlier one."""
+        rows = self.rows
+        return int(_kernels.safe_ahead(rows.start, *self.terms, self.N, self.n, self.w, self.evidence, level, k))
+
+    def load(self, counts: Counts) -> None:
+        """Take over counts recorded elsewhere."""
+        S, A = self.task.n_states, self.task.n_actions
+        _checks.check_shape("counts", (counts.n_states, counts.n_actions), (S, A))
+        table = counts.N
+        if self.is_open:
+            stored = table.tocoo() if _checks.is_sparse(table) else None
+            pair, x = (stored.row, stored.col) if stored is not None else np.nonzero(table.reshape(S * A, S))
+            self._list_successors(self.row_of_pair[pair], np.asarray(x, dtype=np.int64))
+        self.N = self.rows.pick(table, S)
+        self.n = counts.visits.ravel()[self.rows.pair].astype(np.float64)
+        outside = self.n - self.rows.sums(self.N)
+        if outside.any():
+            worst = int(np.argmax(outside))
+            raise InputError(
+                f"counts has {outside[worst]:.0f} transitions from {self.task.place(int(self.rows.pair[worst]))} to "
+                "successors that the task's support excludes; widen the support"
+            )
+        self.evidence[:] = np.inf
+        self._value = None
+
+    def _list_successors(self, k: IntArray, x: IntArray) -> None:
+        """In open rows: list successors that are met for the first time. The witness gives them no mass."""
+        S, rows = self.task.n_states, self.rows
+        known = rows.of_entry() * S + rows.successor
+        met = np.unique(k[k >= 0] * S + x[k >= 0])
+        new = met[known[np.minimum(np.searchsorted(known, met), len(known) - 1)] != met]
+        if not len(new):
+            return
+        at = np.searchsorted(known, new)
+        successor = np.insert(rows.successor, at, (new % S).astype(np.int32))
+        width = np.diff(rows.start) + np.bincount(new // S, minlength=len(rows.pair))
+        self.rows = rows._replace(start=np.concatenate([[0], np.cumsum(width)]), successor=successor)
+        self.N, self.w = np.insert(self.N, at, 0.0), np.insert(self.w, at, 0.0)
+
+    # ------------------------------------------------------------ what they say
+
+    def estimate(self) -> FloatArray:
+        """[E] the empirical kernel N/n; rows never visited are uniform over the listed successors."""
+        visits, width = self.rows.per_entry(self.n), self.rows.per_entry(np.diff(self.rows.start))
+        return np.asarray(np.where(visits > 0, self.N, 1.0) / np.where(visits > 0, visits, width))
+
+    def value(self) -> tuple[float, int]:
+        """The value of the estimate, and its side of the threshold: 1 above, -1 below, 0 where rounding hides it."""
+        if self._value is None:
+            task = self.task
+            values, _, error = _kernels.values_and_occupancy(self.rows, self.estimate(), task.discount, task.initial)
+            check_error(error)
+            value = float(task.initial @ values)
+            margin = max(2e-14, error) * float(np.abs(values).max())
+            side = 0 if abs(value - self.threshold) <= margin else (1 if value > self.threshold else -1)
+            self._value = value, side
+        return self._value
+
+    def dimension(self) -> float:
+        """The dimension term of the boundary, in nats."""
+        return average(self.terms.dimensions(self.rows.start, self.N, self.n))
+
+    def problem(self, sign: float = 1.0) -> Problem:
+        """The worst-case problem around the estimate, with visits as weights."""
+        return Problem(self.task, self._form(), self.rows, self.estimate(), self.n.copy(), self.is_open, sign)
+
+    def kernel(self) -> Kernel:
+        """The empirical kernel, dense or sparse."""
+        return self.rows.scatter(self.estimate(), self._form(), self.task.n_states)
+
+    def counts(self) -> Counts:
+        """The counts, dense or sparse; of the rows that matter only."""
+        S, A = self.task.n_states, self.task.n_actions
+        counts = Counts(S, A, sparse=self._sparse)
+        seen = self.N > 0
+        pair = self.rows.pair[self.rows.of_entry()[seen]]
+        counts.record(pair // A, pair % A, self.rows.successor[seen].astype(np.int64), self.N[seen].astype(np.int64))
+        return counts
+
+    @property
+    def _sparse(self) -> bool:
+        S, A = self.task.n_states, self.task.n_actions
+        return _checks.is_sparse(self.task.support) or S * A * S > FULL_ENTRIES
+
+    def _form(self) -> Kernel:
+        """A kernel whose form the results take; its rows with pi = 0 are uniform (empty, where sparse)."""
+        S, A = self.task.n_states, self.task.n_actions
+        if not self._sparse:
+            return np.full((S, A, S), 1.0 / S)
+        return sparse.csr_array((S * A, S))
+
+    # ------------------------------------------------------------ witnesses
+
+    def seek_witness(self, level: float, shares: tuple[float, ...] = SMOOTHING) -> bool:
+        """Look for a witness near the smoothed counts; whether its evidence is below the level."""
+        if self.is_open or not self.inside:
+            return False
+        task = self.task
+        for share in shares:
+            self.solves += 1
+            found, self.multiplier = _kernels.rewitness(
+                self.rows, task.discount, task.initial, self.N, self.n, share, self.threshold, self.w,
+                self.multiplier, WITNESS_TOLERANCE, WITNESS_ITERATIONS,
+            )  # fmt: skip
+            if not found:
+                continue
+            _kernels.witness_evidence(self.rows.start, *self.terms, self.N, self.n, self.w, self.evidence)
+            if self.witness_evidence() < level:
+                return True
+        return False
+
+    def refresh(self) -> None:
+        """In small tasks: a newer witness if it lasts longer, and with it a tighter bound on the evidence."""
+        if self.task.n_states > REFRESH_STATES or self.is_open or not self.inside:
+            return
+        standing = self.w.copy(), self.evidence.copy(), self.multiplier
+        before = self.witness_evidence()
+        if not self.seek_witness(before, SMOOTHING[:1]):
+            self.w, self.evidence, self.multiplier = standing
+
+    def adopt(self, entries: FloatArray, loss: float) -> None:
+        """Take a kernel of value R, with this loss, as the witness."""
+        self.w = entries
+        self.evidence = loss - self.terms.dimensions(self.rows.start, self.N, self.n)
+        self.multiplier = 0.0
+
+    def witness_evidence(self) -> float:
+        """The evidence of the standing witness, at least that of the nearest kernel; infinite where there is none."""
+        return -average(-self.evidence) if np.isfinite(self.evidence).all() else np.inf
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on later, as arrays."""
+        return {
+            "N": self.N, "n": self.n, "w": self.w, "evidence": self.evidence, "multiplier": np.array([self.multiplier]),
+            "solves": np.array([self.solves]), "start": self.rows.start, "successor": self.rows.successor,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        self._value = None
+        if self.is_open:
+            self.rows = self.rows._replace(start=state["start"], successor=state["successor"])
+        self.N, self.n, self.w = (np.array(state[name], dtype=np.float64) for name in ("N", "n", "w"))
+        self.evidence = np.array(state["evidence"], dtype=np.float64)
+        self.multiplier, self.solves = float(state["multiplier"][0]), int(state["solves"][0])
+
+
+def beyond_threshold(task: Task, threshold: float, side: int) -> float:
+    """How far the values of kernels go beyond the threshold, seen from the side of the estimate (1 above, -1 below).
+
+    Negative: no kernel reaches it. Zero, also where rounding hides it: only kernels of extreme value do.
+    """
+    low, high = value_range(task)
+    room = side * (threshold - (low if side > 0 else high))
+    return 0.0 if abs(room) <= 1e-12 * max(abs(low), abs(high)) else room
+
+
+def _self_loops(task: Task) -> Rows:
+    """Open rows list what was seen. Before that each lists its own state, so that it has a successor at all."""
+    pairs = task._pairs
+    return pairs._replace(start=np.arange(len(pairs.pair) + 1, dtype=np.int64), successor=pairs.state.astype(np.int32))

@@ -1,0 +1,238 @@
+"""What a test says: a `Check` while it runs, a `Verdict` when it ends, both in one currency, nats of evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from policytest._checks import Kernel, is_sparse
+from policytest._display import Row, Table, nats, number, probability, to_json
+from policytest.counts import Counts
+from policytest.kl import kl_rows
+from policytest.task import Task
+
+WORDS = {
+    "above": "above the threshold",
+    "below": "below the threshold",
+    "within": "within the indifference zone around the threshold",
+    None: "undecided",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look at a running test.
+
+    ``evidence`` (against V <= R, against V >= R) in nats is what the standing witness allows at most; at the end of a
+    test it is what the solver found. The test stops when one of them reaches ``required`` = log(1/delta).
+    """
+
+    samples: int
+    evidence: tuple[float, float]
+    required: float
+    estimate: float
+    solves: int
+    answer: str | None
+    _interval: Callable[[], tuple[float, float]] = field(repr=False, compare=False)
+
+    def interval(self) -> tuple[float, float]:
+        """The current interval for the value, computed when asked for; only before the run goes on."""
+        return self._interval()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One transition that would have to be different for the answer to be wrong."""
+
+    state: int
+    action: int
+    successor: int
+    observed: float
+    needed: float
+    visits: int
+    words: str
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The answer of a test, and what it rests on.
+
+    Attributes
+    ----------
+    answer
+        "above", "below", "within", or None where there is no verdict yet.
+    samples
+        Every transition drawn.
+    certified
+        Whether the answer rests on a proof; if not, on a local optimum of the solver.
+    evidence, required
+        (against V <= R, against V >= R) in nats, and log(1/delta), which one of them must reach.
+    estimate, interval
+        The value of the empirical kernel, and the values over the confidence ball: at all times at once the true value
+        lies in it, with probability at least 1-delta, as far as the solver found its ends.
+    witness
+        The kernel that would have to be true for the answer to be wrong: the nearest on the other side. None if there
+        is none.
+    lower_bound
+        T* log(1/delta) at the estimate: about what any test with these shares of samples would need.
+    solves
+        How many worst-case problems were solved.
+    counts
+        What was observed.
+    snapshot
+        All that `decide(..., resume=verdict)` needs to go on; empty where there is nothing to go on from.
+    """
+
+    task: Task = field(repr=False)
+    threshold: float
+    delta: float
+    answer: str | None
+    samples: int
+    certified: bool
+    evidence: tuple[float, float]
+    estimate: float
+    interval: tuple[float, float]
+    witness: Kernel | None = field(repr=False)
+    lower_bound: float
+    solves: int
+    counts: Counts = field(repr=False)
+    reason: str = ""
+    method: str = ""
+    certificate: Any = field(default=None, repr=False)
+    snapshot: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def required(self) -> float:
+        """log(1/delta)."""
+        return -math.log(self.delta)
+
+    @property
+    def p_value(self) -> float:
+        """exp(-evidence) of the answered side (the stronger side where undecided), at most 1; valid at any time."""
+        return min(1.0, math.exp(-max(max(self.evidence), 0.0)))
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The transitions of the witness that differ most from the estimate, the most costly rows first."""
+        return _changes(self.task, self.counts, self.witness) if self.witness is not None else ()
+
+    @cached_property
+    def summary(self) -> Table:
+        """The verdict as one table, for text, HTML and JSON."""
+        low, high = self.interval
+        side = 0 if self.evidence[0] >= self.evidence[1] else 1
+        against = ("V <= R", "V >= R")[side]
+        strength = max(self.evidence)
+        proof = "certified" if self.certified else "not certified"
+        remark = "proved" if self.certified else "rests on a local optimum, which is not proved to be the global one"
+        rows = (
+            Row("answer", WORDS[self.answer], key="answer", raw=self.answer),
+            Row(
+                "certified",
+                "yes" if self.certified else "no",
+                remark if self.answer else "",
+                "certified",
+                self.certified,
+            ),
+            Row("threshold R", number(self.threshold), "", "threshold", self.threshold),
+            Row("value, estimated", number(self.estimate), "", "estimate", self.estimate),
+            Row(
+                "value, interval",
+                f"{number(low)} to {number(high)}",
+                "at all times, with probability 1 - delta",
+                "interval",
+                [low, high],
+            ),
+            Row(
+                "samples",
+                number(self.samples),
+                f"lower bound at the estimate: about {number(_whole(self.lower_bound))}",
+                "samples",
+                self.samples,
+            ),
+            Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
+            Row(
+                f"evidence against {against}",
+                nats(strength),
+                f"of {nats(self.required)} required",
+                "evidence",
+                list(self.evidence),
+            ),
+            Row("p-value, at any time", probability(self.p_value), f"of {against}", "p_value", self.p_value),
+            Row("worst cases solved", number(self.solves), "", "solves", self.solves),
+        )
+        title = f"The value is {WORDS[self.answer]} ({proof})" if self.answer else f"Undecided: {self.reason}"
+        return Table(title, rows, tuple(self._notes()))
+
+    def _notes(self) -> list[str]:
+        if not self.changes:
+            return []
+        intro = "For this answer to be wrong" if self.answer else "For the value to be on the other side"
+        return [f"{intro}, these would have to be true:", *(f"  {change.words}" for change in self.changes)]
+
+    def __str__(self) -> str:
+        return self.summary.text()
+
+    def _repr_html_(self) -> str:
+        return self.summary.html()
+
+    def to_json(self) -> str:
+        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
+        extra = {
+            "required": self.required,
+            "lower_bound": self.lower_bound,
+            "reason": self.reason,
+            "method": self.method,
+            "visits": self.counts.visits,
+            "changes": [
+                {"state": c.state, "action": c.action, "next": c.successor, "observed": c.observed, "needed": c.needed}
+                for c in self.changes
+            ],
+        }
+        return to_json({"schema": 1, **self.summary.data(), **extra})
+
+
+def _whole(number: float) -> float:
+    return math.ceil(number) if math.isfinite(number) else number
+
+
+def _changes(task: Task, counts: Counts, witness: Kernel, most: int = 5) -> tuple[Change, ...]:
+    """The largest change of each of the rows that cost most, n_sa KL(p_hat_sa, w_sa)."""
+    S, A = task.n_states, task.n_actions
+    visits = counts.visits.ravel()
+    matters = (visits > 0) & (task.policy.ravel() > 0)
+    if not matters.any():
+        return ()
+    observed = _shares(counts)
+    cost = np.where(matters, visits * kl_rows(observed, witness), 0.0)
+    found = []
+    for pair in np.argsort(-cost, kind="stable")[:most]:
+        if cost[pair] <= 0:
+            break
+        before, after = (_row(kernel, int(pair), S) for kernel in (observed, witness))
+        x = int(np.argmax(np.abs(after - before)))
+        s, a = divmod(int(pair), A)
+        words = (
+            f"{task.place(int(pair), x)}: probability {after[x]:.3f} instead of {before[x]:.3f} "
+            f"({visits[pair]:,} samples, {cost[pair]:.2f} nats)"
+        )
+        found.append(Change(s, a, x, float(before[x]), float(after[x]), int(visits[pair]), words))
+    return tuple(found)
+
+
+def _shares(counts: Counts) -> Kernel:
+    """N/n, with empty rows where there are no visits."""
+    visits = np.maximum(counts.visits, 1)
+    if counts.sparse:
+        return sparse.csr_array(sparse.diags_array(1.0 / visits.ravel()) @ counts.N)
+    return counts.N / visits[..., None]
+
+
+def _row(kernel: Kernel, pair: int, S: int) -> Any:
+    return kernel[[pair]].toarray().ravel() if is_sparse(kernel) else kernel.reshape(-1, S)[pair]
