@@ -54,8 +54,8 @@ class PTST:
     allocation
         "uniform", shares [S,A], or a sampling object: `Optimal(kernel)`, `Adaptive()`, `Forward()`.
     batch
-        Look at the evidence only every so many samples. For simulators that are slow to call; costs up to that many
-        samples more, never correctness.
+        Stop only at multiples of so many samples, and draw at least so many at once. For simulators that are slow to
+        call; costs up to that many samples more, never correctness.
     zeta
         (c, power): stop as printed, at u >= zeta_t = c/t^power, with u = (V_p_hat - R)(V_q - R) and V_q the extreme
         value that the solver reports over the ball, checked at every round. None: the exact rule.
@@ -85,7 +85,7 @@ class PTST:
 
     def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> Run:
         """The test at work on a simulator."""
-        return self._run(task, threshold, Source(task, sim, self.allocation, threshold, rng))
+        return self._run(task, threshold, Source(task, sim, self.allocation, threshold, rng, self.batch))
 
     def replay(self, task: Task, threshold: float, source: Recorded) -> Run:
         """The test at work on recorded transitions."""
@@ -124,7 +124,7 @@ class Run:
         self.tally = Tally(task, threshold, method.boundary)
         self.samples = 0
         self.answer: str | None = None
-        self.blind_until = method.batch if method.batch > 1 else 0
+        self.blind_until = 0  # no look before this many samples
         self.finding: Finding | None = None
 
     # ------------------------------------------------------------ the loop
@@ -145,12 +145,12 @@ class Run:
         self.samples += used
         if self.samples < self.blind_until:
             return
-        if self.method.batch > 1:
-            self.blind_until = self.samples + self.method.batch
-        if not tally.witness_evidence() < level:
-            self.look(level)
-        else:
+        if tally.witness_evidence() < level:
             tally.refresh()
+        elif self.samples % self.method.batch:  # look at the end of this batch
+            self.blind_until = self.samples + self.method.batch - self.samples % self.method.batch
+        else:
+            self.look(level)
 
     def look(self, level: float) -> None:
         """The witness failed: find another one, or answer."""

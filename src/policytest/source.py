@@ -25,14 +25,15 @@ NOTHING = np.zeros(0, dtype=np.int64)
 class Source:
     """Samples from a simulator, by a sampling rule."""
 
-    def __init__(self, task: Task, sim: Any, allocation: Any, threshold: float, rng: Any) -> None:
+    def __init__(self, task: Task, sim: Any, allocation: Any, threshold: float, rng: Any, batch: int = 1) -> None:
         self.task, self.sim, self.draw = task, sim, draw_function(sim)
         _check_size(sim, task)
         self.ahead_is_free = bool(getattr(sim, "replayable", False))
         self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
         self.rng = generator(rng)
-        self.k, self.x, self.size = NOTHING, NOTHING, FIRST_BLOCK
-        self.largest = max(LARGEST_BLOCK, 8 * len(task._pairs.pair))
+        self.batch, self.drawn = batch, 0
+        self.k, self.x, self.size = NOTHING, NOTHING, max(FIRST_BLOCK, batch)
+        self.largest = max(LARGEST_BLOCK, 8 * len(task._pairs.pair), 2 * batch)
 
     def ahead(self, tally: Tally, level: float, most: int) -> tuple[IntArray, IntArray]:
         """Rows and successors of the next observations, at least one and at most this many."""
@@ -52,17 +53,26 @@ class Source:
             return
         k = self.rule.plan(tally.n, tally.kernel, self.size)
         if not self.ahead_is_free:
-            k = k[: min(most, tally.safe_ahead(k, level))]
+            safe = self.drawn + tally.safe_ahead(k, level)
+            k = k[: min(most, safe + -safe % self.batch - self.drawn)]
+        self.drawn += len(k)
         pair = tally.rows.pair[k]
         states, actions = pair // self.task.n_actions, pair % self.task.n_actions
         self.k, self.x = k, checked_draw(self.draw, states, actions, self.rng, self.task.n_states)
-        self.size = min(2 * len(k) if self.ahead_is_free else 2 * len(k) + 16, self.largest)
+        self.size = min(2 * len(k) if self.ahead_is_free else 2 * len(k) + self.batch + 16, self.largest)
 
     def state(self) -> dict[str, Any]:
         """The generator, the rule, and what was drawn ahead."""
         generator_state = np.frombuffer(_to_json(self.rng.bit_generator.state).encode(), dtype=np.uint8)
         rule = {f"rule.{name}": value for name, value in self.rule.state().items()}
-        return {"generator": generator_state, "k": self.k, "x": self.x, "size": np.array([self.size]), **rule}
+        return {
+            "generator": generator_state,
+            "k": self.k,
+            "x": self.x,
+            "size": np.array([self.size]),
+            "drawn": np.array([self.drawn]),
+            **rule,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state, with the generator as it was."""
@@ -73,6 +83,7 @@ class Source:
         self.rng = np.random.Generator(kind())
         self.rng.bit_generator.state = kept
         self.k, self.x, self.size = state["k"], state["x"], int(state["size"][0])
+        self.drawn = int(state["drawn"][0])
         self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
 
 
