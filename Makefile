@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench calibrate clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python examples/lower_bound.py
+	$(BIN)/policytest demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -28,6 +28,10 @@ test: lint
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/worst_case.py
+	$(BIN)/python benchmarks/sequential.py
+
+calibrate: $(STAMP)
+	$(BIN)/python benchmarks/calibration.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ instance = pt.instances.paper(5)
 task, kernel = instance.task, instance.kernel
 
 print("The paper's instance with 5 states and 5 actions: is the value of the policy above 0?")
-print("(the first run compiles some code once, which takes about fifteen seconds)", flush=True)
+print("(the first run compiles some code once, which takes about half a minute)", flush=True)
 print(f"  value of the policy        {pt.value(task, kernel):.6f}")
 low, high = pt.value_range(task)
 print(f"  over all kernels           {low:.6f} to {high:.6f}")

@@ -408,7 +408,7 @@ def test_the_machine_check_notices(parts):
     assert not machine_lines("and/or, https://example.org/home/page, src/work/x, ../tmp/y")
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench"])
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "calibrate"])
 def test_the_makefile_has_its_targets(target):
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{target}:.*\n\t\S", recipe, re.MULTILINE), f"make {target} does nothing"

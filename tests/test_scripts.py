@@ -49,3 +49,23 @@ def test_the_worst_case_benchmark_runs_small(tmp_path):
     assert "heuristic/cold" in shown
     assert [row["states"] for row in numbers["sparse"]] == [20, 100]
     assert all(row["best"] <= row["uniform"] for row in numbers["allocation"])
+
+
+def test_the_sequential_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    shown = run("benchmarks/sequential.py", "--small", "--json", str(target))
+    numbers = json.loads(target.read_text())
+    assert "test/check" in shown
+    assert all(row["wrong"] == 0 for row in numbers["table"])
+    assert all(row["calls"] < row["samples"] / 5 for row in numbers["calls"])
+    assert all(row["samples"] < row["exact"] for row in numbers["printed"])  # the heuristic stops early
+
+
+def test_delta_is_kept_and_the_control_is_caught(tmp_path):
+    """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
+    target = tmp_path / "numbers.json"
+    run("benchmarks/calibration.py", "--small", "--json", str(target))
+    rows = json.loads(target.read_text())
+    assert {row["rule"] for row in rows} >= {"paper", "mixture", "two priors", "adaptive", "forward", "no dimension"}
+    for row in rows:
+        assert row["alarm"] == (row["rule"] == "no dimension"), row

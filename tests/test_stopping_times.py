@@ -1,4 +1,4 @@
-"""How many samples the test needs: against a table measured with another implementation, and against the lower bound."""
+"""How many samples the test needs, against a table measured with another implementation and the lower bound."""
 
 from __future__ import annotations
 
