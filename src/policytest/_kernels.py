@@ -555,6 +555,22 @@ def row_losses(start: Any, N: Any, n: Any, q: Any) -> Any:
     return losses
 
 
+@entry
+def share_in_ball(start: Any, N: Any, n: Any, p: Any, q: Any, radius: float) -> float:
+    """The largest share of the way from the centre p to q at which loss <= radius, by bisection (it is convex)."""
+    mixed = np.empty(len(q))
+    inside = 0.0
+    outside = 1.0
+    for _ in range(40):
+        share = 0.5 * (inside + outside)
+        _mix(p, share, q, mixed)
+        if _loss(start, N, n, mixed) <= radius:
+            inside = share
+        else:
+            outside = share
+    return inside
+
+
 @compiled
 def _root_bound(N: Any, n: float, gap: Any, lam: float, first: int, last: int) -> float:
     """A lower bound of the row's root z: from single entries, N_x <= z + lam gap_x, and from Jensen's inequality."""

@@ -115,7 +115,7 @@ class MixtureBoundary:
 
 def boundary_terms(boundary: Boundary, task: Task, rows: Rows) -> Terms:
     """The boundary of a task, for these of its rows."""
-    return boundary.terms(_widths(task)[rows.pair], task.n_states)
+    return boundary.terms(widths(task)[rows.pair], task.n_states)
 
 
 def average(dimensions: FloatArray) -> float:
@@ -138,12 +138,12 @@ def _level(boundary: Boundary, counts: Counts, delta: float, task: Task | None) 
     _checks.instance("counts", counts, Counts)
     S, A = counts.n_states, counts.n_actions
     used = np.ones(S * A, dtype=bool)
-    widths = np.full(S * A, float(S))
+    sizes = np.full(S * A, float(S))
     if task is not None:
         _checks.instance("task", task, Task)
         _checks.check_shape("counts", (S, A), (task.n_states, task.n_actions))
-        used, widths = task.policy.ravel() > 0, _widths(task)
-    terms = boundary.terms(np.where(used, widths, 1.0), S)  # a row that does not matter costs as much as a known one
+        used, sizes = task.policy.ravel() > 0, widths(task)
+    terms = boundary.terms(np.where(used, sizes, 1.0), S)  # a row that does not matter costs as much as a known one
     table = counts.N
     if _checks.is_sparse(table):
         start, entries = table.indptr.astype(np.int64), table.data.astype(np.float64)
@@ -153,7 +153,7 @@ def _level(boundary: Boundary, counts: Counts, delta: float, task: Task | None) 
     return -float(np.log(check_delta(delta))) + average(terms.dimensions(start, entries, visits))
 
 
-def _widths(task: Task) -> FloatArray:
+def widths(task: Task) -> FloatArray:
     """[S*A] how many successors each pair may have."""
     if task.support is None:
         return np.full(task.n_states * task.n_actions, float(task.n_states))

@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import io
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +45,16 @@ def write(path: str | os.PathLike[str], snapshot: dict[str, Any]) -> None:
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a snapshot; a file that is missing, damaged or of another kind is refused."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files}
+        raw = Path(path).read_bytes()
     except FileNotFoundError:
         raise InputError(f"resume: there is no file {path}; pass checkpoint={str(path)!r} to start one") from None
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.error) as error:
-        raise InputError(f"resume: {path} is damaged or not a checkpoint ({error}); start again without it") from None
+    except OSError as error:
+        raise InputError(f"resume: {path} cannot be read ({error.strerror})") from None
+    try:
+        with np.load(io.BytesIO(raw), allow_pickle=False) as file:
+            content = {name: file[name] for name in file.files}
+    except Exception:  # whatever a damaged archive makes its reader do
+        raise InputError(f"resume: {path} is damaged or not a checkpoint; start again without it") from None
     if not isinstance(content.get("format"), np.ndarray) or str(content.pop("format")) != FORMAT:
         raise InputError(f"resume: {path} is not a checkpoint of this version of policytest; start again without it")
     stated = str(content.pop("digest", ""))
@@ -90,5 +93,7 @@ def _feed(hasher: Any, value: Any) -> None:
         hasher.update(f"{len(value)}[".encode())
         for item in value:
             _feed(hasher, item)
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        _feed(hasher, [type(value).__name__, *sorted(vars(value).items())])
     else:
         hasher.update(f"{value!r};".encode())

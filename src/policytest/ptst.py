@@ -25,18 +25,19 @@ from typing import Any
 import numpy as np
 
 from policytest import _checks
-from policytest._checks import FloatArray, InputError, Kernel
+from policytest._checks import FloatArray, InputError
 from policytest.boundaries import Boundary, MixtureBoundary, PaperBoundary
 from policytest.counts import Counts
 from policytest.source import Recorded, Source
-from policytest.tally import Tally, beyond_threshold
+from policytest.tally import Tally
 from policytest.task import Task, value_range
 from policytest.worst_case import Bracket, Solver, Status
 from policytest.worst_case.projection_free import ProjectionFree
 from policytest.worst_case.slsqp import SLSQPHeuristic
 
 FINISHED = (Status.CONVERGED, Status.PROVED, Status.IMMEDIATE, Status.UNREACHABLE, Status.HEURISTIC)
-SECOND_OPINION = ProjectionFree(starts=4)
+STARTS, FEW_STARTS, MANY_STATES = 12, 4, 50  # descents before an answer; fewer in large tasks
+LATE_ENTRIES = 1_000_000  # with more allowed transitions the first look is after one sample a pair
 OPEN_GROWTH = 0.01  # in open sparse tasks the rule is looked at when the samples have grown by this share
 TROUBLE_GROWTH = 0.001  # after the solver failed: as much
 
@@ -69,6 +70,8 @@ class PTST:
 
     def __post_init__(self) -> None:
         _checks.positive(batch=_checks.whole_number("batch", self.batch))
+        if self.zeta is not None and np.shape(self.zeta) != (2,):
+            raise InputError(f"zeta is {self.zeta!r}; pass (c, power), for zeta_t = c/t^power, or None")
         for name, needed in (("boundary", "terms"), ("solver", "nearest")):
             given = getattr(self, name)
             if isinstance(given, type) or not hasattr(given, needed):
@@ -106,26 +109,44 @@ class PTST:
 _EXAMPLES = {"boundary": "MixtureBoundary()", "solver": "ProjectionFree()"}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Finding:
-    """What the exact problem said at the last look: the evidence on both sides, and the nearest kernel."""
+    """What the exact problem said at one look."""
 
     samples: int
     side: int
-    evidence: tuple[float, float]
-    distance: Bracket | None
+    dimension: float
+    distance: Bracket | None  # to the nearest kernel on the other side; None where the estimate is on the threshold
+
+    @property
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), in nats, as far as the solver found the distance."""
+        return self._sides(_found(self.distance) - self.dimension)
+
+    @property
+    def proved(self) -> tuple[float, float]:
+        """The part of it that is proved: by the lower end of the distance."""
+        return self._sides((self.distance.lower if self.distance is not None else 0.0) - self.dimension)
+
+    def _sides(self, reached: float) -> tuple[float, float]:
+        base = -self.dimension
+        return (reached, base) if self.side > 0 else (base, reached) if self.side < 0 else (base, base)
 
 
 class Run:
-    """One test at work: `step` until `answer` is given."""
+    """One test at work: `step` until `answer` is given.
+
+    The tally's rewards are centred: there, values are compared with 0.
+    """
 
     def __init__(self, method: PTST, task: Task, threshold: float, source: Source | Recorded) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, source
         self.tally = Tally(task, threshold, method.boundary)
         self.samples = 0
         self.answer: str | None = None
-        self.blind_until = 0  # no look before this many samples
         self.finding: Finding | None = None
+        large = self.tally.rows.n_entries > LATE_ENTRIES
+        self.blind_until = len(self.tally.n) if large or self.tally.is_open else 0  # no look before this many samples
 
     # ------------------------------------------------------------ the loop
 
@@ -147,9 +168,15 @@ class Run:
             return
         if tally.witness_evidence() < level:
             tally.refresh()
+            self._pause()
         elif self.samples % self.method.batch:  # look at the end of this batch
             self.blind_until = self.samples + self.method.batch - self.samples % self.method.batch
         else:
+            self.look(level)
+
+    def end(self, level: float) -> None:
+        """No more samples are allowed: look, if that was put off."""
+        if self.answer is None and not self.tally.witness_evidence() < level:
             self.look(level)
 
     def look(self, level: float) -> None:
@@ -161,71 +188,87 @@ class Run:
     def judge(self, level: float) -> None:
         """Solve the exact problem, and answer if it decides."""
         self.finding = self._examine(level, self.method.solver)
-        self._settle(level)
+        self.reconsider(level)
+        if self.answer is None:
+            self._pause()
 
-    def _examine(self, level: float, solver: Solver) -> Finding:
-        """Solve the exact problem. Its kernel, if it has the value R, becomes the witness."""
-        tally = self.tally
-        tally.solves += 1
-        _, side = tally.value()
-        base = -tally.dimension()
-        if side == 0:
-            self._keep_witness(tally.estimate(), 0.0)
-            return Finding(self.samples, side, (base, base), None)
-        distance = self._nearest(side, solver)
-        if not distance.certified and _distance(distance) + base >= level:  # could another descent find a nearer one?
-            other = self._nearest(side, SECOND_OPINION)
-            distance = other if other.kernel is not None and other.upper < distance.upper else distance
-        if distance.kernel is not None:
-            self._keep_witness(tally.rows.pick(distance.kernel, self.task.n_states), distance.upper)
-        reached = _distance(distance) + base
-        return Finding(self.samples, side, (reached, base) if side > 0 else (base, reached), distance)
+    def reconsider(self, level: float) -> None:
+        """Answer if the last finding, made at this sample, decides at this level."""
+        self.answer = None
+        if self.finding is not None and self.finding.samples == self.samples:
+            decided = max(self.finding.evidence) >= level
+            self.answer = ("above" if self.finding.side > 0 else "below") if decided else None
 
-    def _nearest(self, side: int, solver: Solver) -> Bracket:
-        room = beyond_threshold(self.task, self.threshold, side)
-        if room < 0 or (room == 0 and (self.tally.n > 0).all()):
-            return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
-        return solver.nearest(self.tally.problem(float(side)).nearest(float(side), self.threshold))
-
-    def _keep_witness(self, entries: FloatArray, loss: float) -> None:
-        """A kernel that falls short of R, or goes beyond it, would be a witness for one side only: not kept."""
-        tally = self.tally
-        value = self.threshold if tally.is_open else tally.problem().value(entries)
-        if abs(value - self.threshold) <= 1e-9 * max(np.abs(value_range(self.task))):
-            tally.adopt(entries, loss)
-
-    def _settle(self, level: float) -> None:
-        """Answer if the finding decides; put off the next look where the solver failed or where looks are dear."""
-        finding = self.finding
-        assert finding is not None
-        self.answer = ("above", "below")[int(finding.side < 0)] if max(finding.evidence) >= level else None
+    def _pause(self) -> None:
+        """Put off the next look where looks are dear, or where the solver failed."""
         pause = 0.0
-        if finding.distance is not None and finding.distance.status not in FINISHED:
+        trouble = self.finding is not None and self.finding.samples == self.samples and _in_trouble(self.finding)
+        if trouble or not self.tally.inside:
             pause = TROUBLE_GROWTH * self.samples
         if self.tally.is_open:
             pause = max(OPEN_GROWTH * self.samples, float(len(self.tally.n)))
         self.blind_until = max(self.blind_until, self.samples + int(np.ceil(pause)))
 
-    # ------------------------------------------------------------ what it can say
+    # ------------------------------------------------------------ the exact problem
 
-    def reconsider(self, level: float) -> None:
-        """Does the rule stop here at a higher level too?"""
-        if self.finding is None or self.finding.samples != self.samples:
-            self.answer = None
-        else:
-            self._settle(level)
+    def _examine(self, level: float, solver: Solver) -> Finding:
+        """Solve the exact problem. Its kernel, if it has the value R, becomes the witness."""
+        tally = self.tally
+        side, dimension = tally.value()[1], tally.dimension()
+        if side == 0:
+            self._keep_witness(tally.estimate(), 0.0)
+            return Finding(self.samples, side, dimension, None)
+        distance = self._nearest(side, solver)
+        if distance.lower < level + dimension <= _found(distance):  # could another descent find a nearer one?
+            others = ProjectionFree(starts=STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS)
+            for other in (self._nearest(side, others), self._across(side, level + dimension)):
+                distance = other if other.kernel is not None and other.upper < distance.upper else distance
+        if distance.kernel is not None:
+            self._keep_witness(tally.rows.pick(distance.kernel, self.task.n_states), distance.upper)
+        return Finding(self.samples, side, dimension, distance)
+
+    def _nearest(self, side: int, solver: Solver) -> Bracket:
+        """(NC) beyond 0; where rounding hides whether that can be reached at all, for a threshold a little nearer."""
+        tally = self.tally
+        room, rounding = tally.room(side), tally.rounding
+        free = (tally.n[tally.unknown] == 0).any()
+        if room < -rounding or (room == 0 and not free):
+            return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
+        threshold = 0.0 if room > rounding else 2.0 * side * rounding
+        if side * (tally.value()[0] - threshold) <= 0 or (room <= rounding and free):
+            return Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
+        tally.solves += 1
+        return solver.nearest(tally.problem(float(side)).nearest(float(side), threshold))
+
+    def _across(self, side: int, radius: float) -> Bracket:
+        """The kernel of extreme value found over the ball, if it is beyond 0: then the nearest one was missed."""
+        self.tally.solves += 1
+        problem = self.tally.problem(float(side)).extreme(float(side), radius)
+        found = ProjectionFree().extreme(problem)
+        if found.kernel is None or side * (found.upper if side > 0 else found.lower) > 0:
+            return replace(found, lower=0.0, upper=np.inf, kernel=None, certified=False)
+        loss = problem.loss(self.tally.rows.pick(found.kernel, self.task.n_states))
+        return replace(found, lower=0.0, upper=loss, certified=False)
+
+    def _keep_witness(self, entries: FloatArray, loss: float) -> None:
+        """A kernel that falls short of R, or goes beyond it, would be a witness for one side only: not kept."""
+        tally = self.tally
+        if tally.is_open or abs(tally.value_of(entries)[0]) <= 1e-9 * np.abs(value_range(tally.task)).max():
+            tally.adopt(entries, loss)
+
+    # ------------------------------------------------------------ what it can say
 
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R), at most: what the standing witness allows on the estimate's side.
 
         Where no witness stands, what the exact problem said when it was last solved.
         """
-        stands = np.isfinite(self.tally.witness_evidence())
-        if self.finding is not None and (self.finding.samples == self.samples or not stands):
+        allowed = self.tally.witness_evidence()
+        if self.finding is not None and (self.finding.samples == self.samples or not np.isfinite(allowed)):
             return self.finding.evidence
         base = -self.tally.dimension()
         side = self.tally.value()[1]
-        reached = self.tally.witness_evidence() if side else base
+        reached = allowed if side and np.isfinite(allowed) else base
         return (base, reached) if side < 0 else (reached, base)
 
     def conclude(self) -> Finding:
@@ -234,35 +277,30 @@ class Run:
             self.finding = self._examine(np.inf, self.method.solver)
         return self.finding
 
-    @property
-    def certified(self) -> bool:
+    def certified(self, level: float) -> bool:
         """Whether the answer rests on a proof."""
-        distance = self.finding.distance if self.finding is not None else None
-        return self.answer is not None and distance is not None and distance.certified
+        return self.answer is not None and self.finding is not None and max(self.finding.proved) >= level
 
     def interval(self, level: float) -> tuple[float, float]:
         """The smallest and largest value found over the ball of radius beta(t, delta)."""
-        problem, low_high = self.tally.problem(), value_range(self.task)
+        problem, R = self.tally.problem(), self.threshold
         if not problem.n.any():
-            return low_high
-        radius = max(level + self.tally.dimension(), 0.0)
-        low = ProjectionFree().extreme(problem.extreme(1.0, radius)).upper
-        high = ProjectionFree().extreme(problem.extreme(-1.0, radius)).lower
-        return min(low, self.estimate), max(high, self.estimate)
+            return value_range(self.task)
+        radius, solver = max(level + self.tally.dimension(), 0.0), ProjectionFree(starts=FEW_STARTS)
+        low = solver.extreme(problem.extreme(1.0, radius)).upper + R
+        high = solver.extreme(problem.extreme(-1.0, radius)).lower + R
+        inside = [self.estimate] if self.answer else [self.estimate, R]  # undecided: R is in the ball
+        return min(low, *inside), max(high, *inside)
 
     @property
     def estimate(self) -> float:
         """The value of the empirical kernel."""
-        return self.tally.value()[0]
+        return self.tally.value()[0] + self.threshold
 
     @property
     def solves(self) -> int:
         """How many worst-case problems were solved."""
         return self.tally.solves
-
-    def kernel(self) -> Kernel:
-        """The empirical kernel."""
-        return self.tally.kernel()
 
     def counts(self) -> Counts:
         """What was observed."""
@@ -278,10 +316,15 @@ class Run:
         return kept
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a kept state."""
-        self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
-        for part, name in ((self.tally, "tally."), (self.source, "source.")):
-            part.restore({key[len(name) :]: value for key, value in state.items() if key.startswith(name)})
+        """Go on from a kept state; one that cannot have arisen is refused."""
+        try:
+            self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
+            for part, name in ((self.tally, "tally."), (self.source, "source.")):
+                part.restore({key[len(name) :]: value for key, value in state.items() if key.startswith(name)})
+            if self.samples != self.tally.n.sum():
+                raise ValueError("the number of samples is not that of the counts")
+        except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
+            raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None
 
 
 class PrintedRun(Run):
@@ -292,15 +335,13 @@ class PrintedRun(Run):
         tally, (scale, power) = self.tally, self.method.zeta or (0.0, 0.0)
         self.answer = None
         value, side = tally.value()
-        if side == 0 or not (tally.n > 0).all():
+        if side == 0 or not (tally.n[tally.unknown] > 0).all():
             return
         tally.solves += 1
-        problem = tally.problem(float(side))
-        weights = replace(problem, n=problem.n / self.samples)
-        radius = (level + tally.dimension()) / self.samples
-        ends = self.method.solver.extreme(weights.extreme(float(side), radius))
-        extreme = ends.upper if side > 0 else ends.lower
-        if (value - self.threshold) * (extreme - self.threshold) >= scale / self.samples**power:
+        problem, t = tally.problem(float(side)), float(tally.n.sum())
+        ball = replace(problem, n=problem.n / t).extreme(float(side), (level + tally.dimension()) / t)
+        ends = self.method.solver.extreme(ball)
+        if value * (ends.upper if side > 0 else ends.lower) >= scale / t**power:
             self.answer = "above" if side > 0 else "below"
 
     def judge(self, level: float) -> None:
@@ -323,16 +364,17 @@ class PrintedRun(Run):
         self.finding = self._examine(np.inf, ProjectionFree())
         return self.finding
 
-    @property
-    def certified(self) -> bool:
+    def certified(self, level: float) -> bool:
         """Never."""
         return False
 
 
-def _distance(bracket: Bracket) -> float:
-    """The distance a verdict may rest on: the proved end, else the one found, and nothing if the search failed."""
-    if bracket.certified:
-        return bracket.lower
-    if bracket.kernel is None or bracket.status not in FINISHED:
+def _found(bracket: Bracket | None) -> float:
+    """The distance an answer may rest on: the one found, if the search ended well, else what of it is proved."""
+    if bracket is None:
         return 0.0
-    return bracket.upper
+    return bracket.lower if bracket.kernel is None or bracket.status not in FINISHED else bracket.upper
+
+
+def _in_trouble(finding: Finding) -> bool:
+    return finding.distance is not None and finding.distance.status not in FINISHED

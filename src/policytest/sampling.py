@@ -145,7 +145,8 @@ class Adaptive:
     max_solves: int = 60
 
     def __post_init__(self) -> None:
-        _checks.positive(first=self.first, tolerance=self.tolerance, max_solves=self.max_solves)
+        _checks.positive(first=_checks.whole_number("first", self.first), tolerance=self.tolerance)
+        _checks.positive(max_solves=self.max_solves)
         if not self.growth > 1:
             raise InputError(f"growth is {self.growth}; it is a factor above 1")
 

@@ -16,6 +16,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,8 +32,7 @@ from policytest.boundaries import check_delta
 from policytest.counts import Counts
 from policytest.ptst import PTST, Finding, Run
 from policytest.source import NOTHING, Recorded
-from policytest.tally import beyond_threshold
-from policytest.task import Task, value_range
+from policytest.task import Task, value_range, value_range_error
 from policytest.verdict import Check, Verdict
 
 UNLIMITED = 2**62
@@ -73,7 +73,8 @@ def decide(
     progress
         Called with every `Check`.
 
-    Ctrl-C ends the run after the draw at hand and returns a Verdict without an answer that can be resumed.
+    Ctrl-C ends the run after the draw at hand and returns a Verdict without an answer that can be resumed; a second
+    Ctrl-C gives up the draw at hand, a third one everything.
 
     Paper: `alg:static_algorithm`.
 
@@ -89,24 +90,26 @@ def decide(
     known = _known_answer(task, threshold, delta)
     if known is not None:
         return known
-    run = (method or PTST()).start(task, sim, threshold, rng)
+    run = _method(method).start(task, sim, threshold, rng)
     mark = checkpoints.fingerprint(task, threshold, run.method)
     if resume is not None:
         _resume(run, mark, resume)
     saver = _Saver(run, mark, checkpoint, resume)
     reason = "all samples that were allowed are used"
-    with _interruptions() as interrupted:
+    with _interruptions(run) as interrupted:
         try:
             for check in _drive(run, level, limit):
                 if progress is not None:
                     progress(check)
                 saver.now_and_then()
-                if interrupted.is_set() and run.answer is None:
+                if interrupted.times and run.answer is None:
                     reason = "interrupted"
                     break
         except KeyboardInterrupt:
+            if interrupted.times != 2:
+                raise
             reason = "interrupted"
-        saver.save()
+        saver.at_the_end()
     return _verdict(run, delta, reason, {**run.state(), "fingerprint": np.array(mark)})
 
 
@@ -132,7 +135,7 @@ def checks(
     known = _known_answer(task, threshold, delta)
     if known is not None:
         return iter([Check(0, known.evidence, level, known.estimate, 0, known.answer, lambda: known.interval)])
-    return _drive((method or PTST()).start(task, sim, threshold, rng), level, limit)
+    return _drive(_method(method).start(task, sim, threshold, rng), level, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +159,8 @@ def stopping_times(
 ) -> StoppingTimes:
     """The stopping times of one run for several deltas at once: levels differ by log(1/delta) only.
 
-    Each is the time at which `decide` with that delta would have stopped on the same samples.
+    Each is the time at which `decide` with that delta would have stopped on the same samples; in tasks so large that
+    looks are spaced, up to that spacing.
     """
     array = _checks.real_array("deltas", deltas, (None,))
     limit = _limit(max_samples)
@@ -166,7 +170,7 @@ def stopping_times(
     if known is not None:
         answers[:] = known.answer
         return StoppingTimes(array, samples, answers, 0)
-    run = (method or PTST()).start(task, sim, float(threshold), rng)
+    run = _method(method).start(task, sim, float(threshold), rng)
     for index in np.argsort(levels, kind="stable"):
         run.reconsider(levels[index])
         if run.answer is None:
@@ -196,6 +200,12 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.s)
 
+    def counts(self, task: Task, first: int) -> Counts:
+        """The counts of the first so many of them."""
+        counts = Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support))
+        counts.record(self.s[:first], self.a[:first], self.x[:first])
+        return counts
+
 
 def assess(
     task: Task,
@@ -219,7 +229,7 @@ def assess(
     known = _known_answer(task, threshold, delta)
     if known is not None:
         return known
-    run = (method or PTST()).replay(task, threshold, _recorded(task, data))
+    run = _method(method).replay(task, threshold, _recorded(task, data))
     if isinstance(data, Counts):
         run.tally.load(data)
         run.samples = data.total
@@ -227,7 +237,8 @@ def assess(
     else:
         for _ in _drive(run, level, len(data)):
             pass
-    return _verdict(run, delta, "the data do not settle it", {})
+    seen = data if isinstance(data, Counts) else data.counts(task, run.samples)
+    return _verdict(run, delta, "the data do not settle it", {}, seen)
 
 
 def _recorded(task: Task, data: Counts | Transitions) -> Recorded:
@@ -255,6 +266,13 @@ def _question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float
     return task, _checks.real_number("threshold", threshold), -math.log(check_delta(delta))
 
 
+def _method(method: Any) -> PTST:
+    if method is None:
+        return PTST()
+    _checks.instance("method", method, PTST, ", such as PTST(), with its parentheses")
+    return method  # type: ignore[no-any-return]
+
+
 def _limit(max_samples: int | None) -> int:
     if max_samples is None:
         return UNLIMITED
@@ -269,6 +287,8 @@ def _drive(run: Run, level: float, limit: int) -> Iterator[Check]:
     yield _check(run, level)
     while run.answer is None and run.samples < limit:
         run.step(level, limit - run.samples)
+        if run.samples >= limit:
+            run.end(level)
         yield _check(run, level)
 
 
@@ -279,7 +299,8 @@ def _check(run: Run, level: float) -> Check:
 def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
     """The answer where no sample is needed: R outside the range of values, or no row unknown."""
     low, high = value_range(task)
-    above, below = (beyond_threshold(task, threshold, side) < 0 for side in (1, -1))
+    tolerance = 4 * value_range_error(task)
+    above, below = threshold < low - tolerance, threshold > high + tolerance
     unknown = ((task.policy > 0) & ~task.known_rows).any()
     if not above and not below and unknown:
         return None
@@ -292,7 +313,7 @@ def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
         samples=0,
         certified=above or below,
         evidence=(np.inf if above else 0.0, np.inf if below else 0.0),
-        estimate=0.5 * (low + high),
+        estimate=low if low == high else math.nan,
         interval=(low, high),
         witness=None,
         lower_bound=0.0,
@@ -303,7 +324,7 @@ def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
     )
 
 
-def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any]) -> Verdict:
+def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any], counts: Counts | None = None) -> Verdict:
     finding = run.conclude()
     level = -math.log(delta)
     return Verdict(
@@ -312,14 +333,14 @@ def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any]) -> V
         delta=delta,
         answer=run.answer,
         samples=run.samples,
-        certified=run.certified,
+        certified=run.certified(level),
         evidence=finding.evidence,
         estimate=run.estimate,
         interval=run.interval(level),
         witness=finding.distance.kernel if finding.distance is not None else None,
         lower_bound=_price(run, finding) * level,
         solves=run.solves,
-        counts=run.counts(),
+        counts=run.counts() if counts is None else counts,
         reason="" if run.answer else reason,
         method=run.method.describe(),
         snapshot=snapshot,
@@ -333,6 +354,8 @@ def _price(run: Run, finding: Finding) -> float:
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:
+    if not isinstance(resume, Verdict | str | os.PathLike):
+        raise InputError(f"resume is {resume!r}; pass an undecided Verdict, or the path of a checkpoint")
     snapshot = resume.snapshot if isinstance(resume, Verdict) else checkpoints.read(resume)
     if not snapshot:
         raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
@@ -351,6 +374,8 @@ class _Saver:
         self.due, self.last = time.monotonic() + 1.0, -1
         if path is None:
             return
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"checkpoint is {path!r}; pass the path of a file")
         resumed = not isinstance(resume, Verdict) and resume is not None and Path(resume) == Path(path)
         if Path(path).exists() and not resumed:
             raise InputError(f"checkpoint {path} exists; pass resume={str(path)!r} to go on from it, or remove it")
@@ -363,6 +388,13 @@ class _Saver:
             self.save()
             self.due = time.monotonic() + max(1.0, 20 * (time.monotonic() - begin))
 
+    def at_the_end(self) -> None:
+        """Save; a file that cannot be written must not cost the verdict."""
+        try:
+            self.save()
+        except InputError as error:
+            warnings.warn(f"{error}; the verdict is not affected", stacklevel=3)
+
     def save(self) -> None:
         """Save, unless nothing was drawn since."""
         if self.path is not None and self.run.samples != self.last:
@@ -370,22 +402,28 @@ class _Saver:
             self.last = self.run.samples
 
 
+class _Interruptions:
+    """How often Ctrl-C was pressed. A plain number: a signal may arrive inside any lock."""
+
+    times = 0
+
+
 @contextmanager
-def _interruptions() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event, so that a run ends between draws; a second one interrupts at once."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
+def _interruptions(run: Run) -> Iterator[_Interruptions]:
+    """Ctrl-C ends a run between draws; a second one also interrupts the draw at hand, a third one anything."""
+    pressed = _Interruptions()
     before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):  # ignored: so it stays
+        yield pressed
+        return
 
     def handle(number: int, frame: Any) -> None:
-        if event.is_set() and callable(before):
+        pressed.times += 1
+        if pressed.times > 2 or (pressed.times == 2 and run.source.drawing):
             before(number, frame)
-        event.set()
 
     signal.signal(signal.SIGINT, handle)
     try:
-        yield event
+        yield pressed
     finally:
         signal.signal(signal.SIGINT, before)

@@ -19,6 +19,8 @@ from policytest.tally import Tally
 from policytest.task import Task
 
 FIRST_BLOCK, LARGEST_BLOCK = 256, 32_768  # in large tasks a block grows to eight samples a row
+LONGEST_REPLAY = 1_000_000
+BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 NOTHING = np.zeros(0, dtype=np.int64)
 
 
@@ -31,7 +33,7 @@ class Source:
         self.ahead_is_free = bool(getattr(sim, "replayable", False))
         self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
         self.rng = generator(rng)
-        self.batch, self.drawn = batch, 0
+        self.batch, self.drawn, self.drawing = batch, 0, False
         self.k, self.x, self.size = NOTHING, NOTHING, max(FIRST_BLOCK, batch)
         self.largest = max(LARGEST_BLOCK, 8 * len(task._pairs.pair), 2 * batch)
 
@@ -46,6 +48,20 @@ class Source:
         self.k, self.x = self.k[used:], self.x[used:]
 
     def _fill(self, tally: Tally, level: float, most: int) -> None:
+        """Draw a block. Where that fails or is interrupted, nothing was drawn, as far as the run is concerned."""
+        before = self.rng.bit_generator.state, self.rule.state()
+        self.drawing = True
+        try:
+            self._draw(tally, level, most)
+        except BaseException:
+            self.rng.bit_generator.state = before[0]
+            self.rule.restore(before[1])
+            self.k, self.x = NOTHING, NOTHING
+            raise
+        finally:
+            self.drawing = False
+
+    def _draw(self, tally: Tally, level: float, most: int) -> None:
         if isinstance(self.rule, Walk):
             pair, self.x = self.rule.steps(self.sim, self.draw, self.rng, self.size)
             self.k = tally.row_of_pair[pair]
@@ -55,10 +71,10 @@ class Source:
         if not self.ahead_is_free:
             safe = self.drawn + tally.safe_ahead(k, level)
             k = k[: min(most, safe + -safe % self.batch - self.drawn)]
-        self.drawn += len(k)
         pair = tally.rows.pair[k]
         states, actions = pair // self.task.n_actions, pair % self.task.n_actions
         self.k, self.x = k, checked_draw(self.draw, states, actions, self.rng, self.task.n_states)
+        self.drawn += len(k)
         self.size = min(2 * len(k) if self.ahead_is_free else 2 * len(k) + self.batch + 16, self.largest)
 
     def state(self) -> dict[str, Any]:
@@ -77,24 +93,29 @@ class Source:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state, with the generator as it was."""
         kept = json.loads(bytes(state["generator"]).decode(), object_hook=_from_json)
-        kind = getattr(np.random, kept["bit_generator"], None)
-        if kind is None:
-            raise InputError(f"the run used the bit generator {kept['bit_generator']}, which NumPy does not have")
-        self.rng = np.random.Generator(kind())
+        if kept["bit_generator"] not in BIT_GENERATORS:
+            raise ValueError(f"the bit generator {kept['bit_generator']!r} is not one of NumPy's")
+        self.rng = np.random.Generator(getattr(np.random, kept["bit_generator"])())
         self.rng.bit_generator.state = kept
-        self.k, self.x, self.size = state["k"], state["x"], int(state["size"][0])
-        self.drawn = int(state["drawn"][0])
+        self.k, self.x = state["k"].astype(np.int64), state["x"].astype(np.int64)
+        self.size, self.drawn = int(state["size"][0]), int(state["drawn"][0])
+        allowed = (self.k >= 0) & (self.k < len(self.task._pairs.pair)) & (self.x >= 0) & (self.x < self.task.n_states)
+        if self.k.ndim != 1 or self.size <= 0 or not allowed.all():
+            raise ValueError("what was drawn ahead does not fit the task")
         self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
 
 
 class Recorded:
     """Transitions that were observed before, in their order."""
 
+    drawing = False
+
     def __init__(self, k: IntArray, x: IntArray) -> None:
         self.k, self.x = k, x
 
     def ahead(self, tally: Tally, level: float, most: int) -> tuple[IntArray, IntArray]:
         """The next ones."""
+        most = min(most, LONGEST_REPLAY)
         return self.k[:most], self.x[:most]
 
     def take(self, used: int) -> None:

@@ -26,9 +26,9 @@ from scipy import sparse
 from policytest import _checks, _kernels
 from policytest._checks import FloatArray, InputError, IntArray, Kernel
 from policytest._rows import Rows
-from policytest.boundaries import Boundary, average, boundary_terms
+from policytest.boundaries import Boundary, average, boundary_terms, widths
 from policytest.counts import Counts
-from policytest.task import Task, check_error, value_range
+from policytest.task import Task, check_error, value_range, value_range_error
 from policytest.worst_case.problem import Problem
 
 FULL_ENTRIES = 20_000_000  # up to this many entries every allowed successor is listed
@@ -38,10 +38,17 @@ WITNESS_TOLERANCE, WITNESS_ITERATIONS = 1e-10, 200
 
 
 class Tally:
-    """The counts of the rows that matter, the witness, and its evidence for each prior of the boundary."""
+    """The counts of the rows that matter, the witness, and its evidence for each prior of the boundary.
+
+    Inside, rewards are centred (see `Task.centred`): values are compared with 0, up to ``rounding``.
+    """
 
     def __init__(self, task: Task, threshold: float, boundary: Boundary) -> None:
-        self.task, self.threshold = task, threshold
+        self.task = task.centred(threshold)
+        self.rounding = value_range_error(self.task) + _centring_error(task, threshold)
+        low, high = value_range(task)
+        self.at_end = {1: threshold == low, -1: threshold == high}
+        task = self.task
         S, A = task.n_states, task.n_actions
         self.is_open = task.any_successor and len(task._pairs.pair) * S > FULL_ENTRIES
         self.rows = _self_loops(task) if self.is_open else task._rows
@@ -55,7 +62,8 @@ class Tally:
         self.multiplier = 0.0
         self.solves = 0
         self._value: tuple[float, int] | None = None  # of the estimate, until a count moves
-        self.inside = all(beyond_threshold(task, threshold, side) > 0 for side in (1, -1))
+        self.unknown = widths(task)[self.rows.pair] > 1  # [K] rows with something to learn
+        self.inside = all(self.room(side) > self.rounding for side in (1, -1))
 
     # ------------------------------------------------------------ observations
 
@@ -122,16 +130,26 @@ class Tally:
         return np.asarray(np.where(visits > 0, self.N, 1.0) / np.where(visits > 0, visits, width))
 
     def value(self) -> tuple[float, int]:
-        """The value of the estimate, and its side of the threshold: 1 above, -1 below, 0 where rounding hides it."""
+        """The value of the estimate, and its side: 1 above 0, -1 below, 0 where rounding hides it."""
         if self._value is None:
-            task = self.task
-            values, _, error = _kernels.values_and_occupancy(self.rows, self.estimate(), task.discount, task.initial)
-            check_error(error)
-            value = float(task.initial @ values)
-            margin = max(2e-14, error) * float(np.abs(values).max())
-            side = 0 if abs(value - self.threshold) <= margin else (1 if value > self.threshold else -1)
-            self._value = value, side
+            value, error = self.value_of(self.estimate())
+            self._value = value, 0 if abs(value) <= error else (1 if value > 0 else -1)
         return self._value
+
+    def value_of(self, entries: FloatArray) -> tuple[float, float]:
+        """The value of a kernel given by its entries, and a bound on its error."""
+        task = self.task
+        values, _, error = _kernels.values_and_occupancy(self.rows, entries, task.discount, task.initial)
+        check_error(error)
+        return float(task.initial @ values), max(2e-14, 2.0 * error) * float(np.abs(values).max()) + self.rounding
+
+    def room(self, side: int) -> float:
+        """How far the values of kernels go beyond 0, seen from the side of the estimate (1 above, -1 below).
+
+        Below zero by more than the rounding: no kernel reaches it. Exactly zero: only kernels of extreme value do.
+        """
+        low, high = value_range(self.task)
+        return 0.0 if self.at_end[side] else -low if side > 0 else high
 
     def dimension(self) -> float:
         """The dimension term of the boundary, in nats."""
@@ -176,7 +194,7 @@ class Tally:
         for share in shares:
             self.solves += 1
             found, self.multiplier = _kernels.rewitness(
-                self.rows, task.discount, task.initial, self.N, self.n, share, self.threshold, self.w,
+                self.rows, task.discount, task.initial, self.N, self.n, share, 0.0, self.w,
                 self.multiplier, WITNESS_TOLERANCE, WITNESS_ITERATIONS,
             )  # fmt: skip
             if not found:
@@ -222,16 +240,29 @@ class Tally:
         self.N, self.n, self.w = (np.array(state[name], dtype=np.float64) for name in ("N", "n", "w"))
         self.evidence = np.array(state["evidence"], dtype=np.float64)
         self.multiplier, self.solves = float(state["multiplier"][0]), int(state["solves"][0])
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse a state that cannot have arisen."""
+        K, E, start, S = len(self.rows.pair), self.rows.n_entries, self.rows.start, self.task.n_states
+        shapes = [(E,), (K,), (E,), (len(self.terms.priors),), (K + 1,), (E,)]
+        found = [part.shape for part in (self.N, self.n, self.w, self.evidence, start, self.rows.successor)]
+        sound = found == shapes and (np.diff(start) > 0).all() and start[0] == 0
+        sound = sound and ((self.rows.successor >= 0) & (self.rows.successor < S)).all()
+        sound = sound and ((self.N >= 0) & (np.rint(self.N) == self.N) & (self.w >= 0) & (self.w <= 1 + 1e-9)).all()
+        if not (sound and (self.rows.sums(self.N) == self.n).all() and not np.isnan(self.evidence).any()):
+            raise ValueError("counts, visits and witness do not fit together")
+        if not self.is_open and np.isfinite(self.evidence).all():
+            fresh = np.empty_like(self.evidence)
+            _kernels.witness_evidence(start, *self.terms, self.N, self.n, self.w, fresh)
+            if not np.allclose(fresh, self.evidence, rtol=1e-6, atol=1e-3):
+                raise ValueError("the evidence is not that of the counts")
 
 
-def beyond_threshold(task: Task, threshold: float, side: int) -> float:
-    """How far the values of kernels go beyond the threshold, seen from the side of the estimate (1 above, -1 below).
-
-    Negative: no kernel reaches it. Zero, also where rounding hides it: only kernels of extreme value do.
-    """
-    low, high = value_range(task)
-    room = side * (threshold - (low if side > 0 else high))
-    return 0.0 if abs(room) <= 1e-12 * max(abs(low), abs(high)) else room
+def _centring_error(task: Task, threshold: float) -> float:
+    """What rounding in r - (1-gamma) R can do to values."""
+    largest = max(abs(bound) for bound in task.reward_bounds) + abs((1.0 - task.discount) * threshold)
+    return 4e-16 * largest / (1.0 - task.discount)
 
 
 def _self_loops(task: Task) -> Rows:

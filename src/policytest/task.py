@@ -14,11 +14,12 @@ everywhere). The occupancy d is *unnormalised*: it sums to 1/(1-gamma), the pape
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from policytest import _checks, _kernels
 from policytest._checks import FloatArray, InputError, Kernel
@@ -27,7 +28,7 @@ from policytest._rows import Rows
 DENSE_REWARD_LIMIT = 50_000_000
 VALUE_ERROR_LIMIT = 2e-8
 _ARRAYS = ("policy", "initial", "support", "rewards")
-_DERIVED = ("_pairs", "_rows", "_value_range")  # computed on first use; not pickled
+_DERIVED = ("_pairs", "_rows", "_value_ends")  # computed on first use; not pickled
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +166,25 @@ class Task:
         return rows
 
     @cached_property
-    def _value_range(self) -> tuple[float, float]:
-        low, high = (float(self.initial @ extreme_state_values(self, sense)) for sense in ("min", "max"))
-        return low, high
+    def _value_ends(self) -> tuple[float, float, float]:
+        """The ends of the value range, and a bound on their error."""
+        low, high = (_extreme_values(self, sense) for sense in ("min", "max"))
+        error = max(low[1] * np.abs(low[0]).max(), high[1] * np.abs(high[0]).max())
+        return float(self.initial @ low[0]), float(self.initial @ high[0]), float(error)
+
+    def centred(self, threshold: float) -> Task:
+        """The same task with rewards r - (1-gamma) R, whose values are V - R: near R no digits are lost.
+
+        Paper: footnote 1 of section 3.2.
+        """
+        shift = (1.0 - self.discount) * threshold
+        if _checks.is_sparse(self.rewards):  # successors without a stored reward earn 0
+            allowed = sparse.csr_array(self.support if _checks.is_sparse(self.support) else self._flat_support())
+            return replace(self, rewards=self.rewards.multiply(allowed) - shift * allowed.astype(np.float64))
+        return replace(self, rewards=self.rewards - shift)
+
+    def _flat_support(self) -> Any:
+        return self.support.reshape(-1, self.n_states)
 
     def place(self, pair: int, successor: int | None = None) -> str:
         """A state-action pair (and successor) in words, with names where the task has them."""
@@ -230,16 +247,26 @@ def value_range(task: Task) -> tuple[float, float]:
 
     Paper: eq:maxmin V.
     """
-    return task._value_range
+    return task._value_ends[:2]
+
+
+def value_range_error(task: Task) -> float:
+    """A bound on the rounding of the ends of the value range."""
+    return task._value_ends[2]
 
 
 def extreme_state_values(task: Task, sense: str) -> FloatArray:
     """[S] the smallest ("min") or largest ("max") value of each state over all allowed kernels."""
+    return _extreme_values(task, sense)[0]
+
+
+def _extreme_values(task: Task, sense: str) -> tuple[FloatArray, float]:
+    """The values, and a bound on their relative error: that of the solve, and of improvements too small to be made."""
     sign = _checks.sense_sign(sense)
     rows = task._pairs if task.any_successor else task._rows
     _, values, error = _kernels.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
     check_error(error)
-    return np.asarray(values)
+    return np.asarray(values), 2.0 * error + 1e-13 / (1.0 - task.discount)
 
 
 def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:

@@ -141,11 +141,18 @@ class Verdict:
                 self.certified,
             ),
             Row("threshold R", number(self.threshold), "", "threshold", self.threshold),
-            Row("value, estimated", number(self.estimate), "", "estimate", self.estimate),
+            Row(
+                "value, estimated",
+                number(self.estimate) if self.samples else "no samples",
+                "",
+                "estimate",
+                self.estimate,
+            ),
             Row(
                 "value, interval",
                 f"{number(low)} to {number(high)}",
-                "at all times, with probability 1 - delta",
+                "at all times, with probability 1 - delta"
+                + ("" if self.certified else ", if the search found its ends"),
                 "interval",
                 [low, high],
             ),

@@ -91,14 +91,8 @@ class Problem:
         """The kernel, pulled towards the centre until its loss is within the radius (it is convex on the way)."""
         if self.loss(entries) <= radius:
             return entries
-        inside, outside = 0.0, 1.0
-        for _ in range(40):
-            share = 0.5 * (inside + outside)
-            if self.loss(self.p + share * (entries - self.p)) <= radius:
-                inside = share
-            else:
-                outside = share
-        return np.asarray(self.p + inside * (entries - self.p))
+        share = _kernels.share_in_ball(self.rows.start, self.N, self.n, self.p, entries, radius)
+        return np.asarray((1.0 - share) * self.p + share * entries)
 
     def extreme(self, sign: float, radius: float) -> Extreme:
         """(NO) over the ball of this radius."""
