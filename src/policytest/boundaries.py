@@ -143,6 +143,7 @@ def _level(boundary: Boundary, counts: Counts, delta: float, task: Task | None) 
         _checks.instance("task", task, Task)
         _checks.check_shape("counts", (S, A), (task.n_states, task.n_actions))
         used, sizes = task.policy.ravel() > 0, widths(task)
+        task.check_support("counts", counts.N)
     terms = boundary.terms(np.where(used, sizes, 1.0), S)  # a row that does not matter costs as much as a known one
     table = counts.N
     if _checks.is_sparse(table):

@@ -175,9 +175,12 @@ class Run:
             self.look(level)
 
     def end(self, level: float) -> None:
-        """No more samples are allowed: look, if that was put off."""
+        """No more samples are allowed: look, if that was put off. Without an answer the run can go on as it was."""
         if self.answer is None and not self.tally.witness_evidence() < level:
+            before = self.state()
             self.look(level)
+            if self.answer is None:
+                self.restore(before)
 
     def look(self, level: float) -> None:
         """The witness failed: find another one, or answer."""

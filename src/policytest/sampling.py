@@ -146,8 +146,8 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         _checks.positive(first=_checks.whole_number("first", self.first), tolerance=self.tolerance)
-        _checks.positive(max_solves=self.max_solves)
-        if not self.growth > 1:
+        _checks.positive(max_solves=_checks.whole_number("max_solves", self.max_solves))
+        if not 1 < self.growth < np.inf:
             raise InputError(f"growth is {self.growth}; it is a factor above 1")
 
     def begin(self, task: Task, threshold: float) -> AdaptiveTracking:
@@ -224,7 +224,7 @@ class Walk:
         """The pairs s*A + a and successors of the next steps: one, or many at once from a table."""
         if self.position < 0:
             self.position = int(np.argmax(self.initial > rng.random()))
-        if isinstance(sim, TabularSimulator):
+        if getattr(type(sim), "draw", None) is TabularSimulator.draw:
             u = rng.random((most, 3))
             pair, x, after = sim.walk(self.actions, self.initial, self.restart, self.position, u)
             self.position = int(after[-1])

@@ -359,7 +359,7 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
     snapshot = resume.snapshot if isinstance(resume, Verdict) else checkpoints.read(resume)
     if not snapshot:
         raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
-    if str(snapshot["fingerprint"]) != mark:
+    if str(snapshot.get("fingerprint", "")) != mark:
         raise InputError(
             "resume: that run had another task, threshold or method; pass the same ones, or start again without resume"
         )

@@ -92,19 +92,13 @@ class Tally:
         S, A = self.task.n_states, self.task.n_actions
         _checks.check_shape("counts", (counts.n_states, counts.n_actions), (S, A))
         table = counts.N
+        self.task.check_support("counts", table)
         if self.is_open:
             stored = table.tocoo() if _checks.is_sparse(table) else None
             pair, x = (stored.row, stored.col) if stored is not None else np.nonzero(table.reshape(S * A, S))
             self._list_successors(self.row_of_pair[pair], np.asarray(x, dtype=np.int64))
         self.N = self.rows.pick(table, S)
         self.n = counts.visits.ravel()[self.rows.pair].astype(np.float64)
-        outside = self.n - self.rows.sums(self.N)
-        if outside.any():
-            worst = int(np.argmax(outside))
-            raise InputError(
-                f"counts has {outside[worst]:.0f} transitions from {self.task.place(int(self.rows.pair[worst]))} to "
-                "successors that the task's support excludes; widen the support"
-            )
         self.evidence[:] = np.inf
         self._value = None
 
@@ -227,10 +221,10 @@ class Tally:
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        return {
-            "N": self.N, "n": self.n, "w": self.w, "evidence": self.evidence, "multiplier": np.array([self.multiplier]),
-            "solves": np.array([self.solves]), "start": self.rows.start, "successor": self.rows.successor,
-        }  # fmt: skip
+        mutable = {"N": self.N, "n": self.n, "w": self.w, "evidence": self.evidence}
+        kept = {name: part.copy() for name, part in mutable.items()}
+        kept.update(multiplier=np.array([self.multiplier]), solves=np.array([self.solves]))
+        return {**kept, "start": self.rows.start, "successor": self.rows.successor}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state."""

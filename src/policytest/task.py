@@ -201,6 +201,23 @@ class Task:
         _checks.kernel_rows(name, checked, self._pairs.pair, self.n_states, self.place, tolerance)
         return checked
 
+    def check_support(self, name: str, counts: Kernel) -> None:
+        """Refuse counts of transitions, from pairs that the policy takes, which the support excludes."""
+        if self.support is None:
+            return
+        S = self.n_states
+        seen = sparse.csr_array(counts if _checks.is_sparse(counts) else counts.reshape(-1, S))
+        allowed = sparse.csr_array(self.support if _checks.is_sparse(self.support) else self._flat_support())
+        outside = (seen - seen.multiply(allowed)).tocoo()
+        wrong = (outside.data > 0) & (self.policy.ravel()[outside.row] > 0)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            place = self.place(outside.row[first], outside.col[first])
+            raise InputError(
+                f"{name} has {outside.data[first]:.0f} times the transition {place}, which the support excludes; "
+                "widen the support"
+            )
+
     def rows_of(self, name: str, kernel: Kernel) -> tuple[Rows, FloatArray, bool]:
         """The listed rows for a checked kernel, its entries on them, and whether the rows are open."""
         is_open = _checks.is_sparse(kernel) and self.any_successor
