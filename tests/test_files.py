@@ -13,8 +13,8 @@ from scipy import sparse
 
 from policytest import _checks, instances
 from policytest._checks import InputError
+from policytest._files import write_file
 from policytest.sources import Model, load_model, save_model
-from policytest.sources.files import write_file
 from policytest.task import Task
 
 FORMATS = ("json", "npz")

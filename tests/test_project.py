@@ -36,7 +36,7 @@ LAYERED = [name for name in MODULES if name]
 
 LAYERS = [
     ["_checks", "_display"],
-    ["_rows"],
+    ["_rows", "_files"],
     ["_kernels"],
     ["task"],
     ["reversed_mdp", "kl"],

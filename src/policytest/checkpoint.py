@@ -7,7 +7,6 @@ task, the threshold and the method against going on with something else.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import io
@@ -18,28 +17,17 @@ from typing import Any
 import numpy as np
 
 from policytest._checks import InputError, is_sparse
+from policytest._files import write_file
 from policytest.task import Task
 
 FORMAT = "policytest-run-1"
 
 
 def write(path: str | os.PathLike[str], snapshot: dict[str, Any]) -> None:
-    """Write the snapshot beside the target and rename it: there is always one whole file."""
-    target = Path(path)
+    """Write the snapshot; there is always one whole file."""
     content = io.BytesIO()
     np.savez(content, **snapshot, format=np.array(FORMAT), digest=np.array(_digest(snapshot)))
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with draft.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-    except OSError as error:
-        raise InputError(f"checkpoint {target} cannot be written ({error.strerror})") from None
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+    write_file(path, content.getbuffer())
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:

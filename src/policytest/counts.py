@@ -14,13 +14,12 @@ many wait as it holds; so the work of merging them in does not depend on how the
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,7 @@ from scipy.sparse import coo_array, csr_array
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray
+from policytest._files import write_file
 from policytest._rows import entry_keys
 from policytest.task import Task
 
@@ -198,22 +198,10 @@ class Counts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the counts to a file of exactly this name, as NPZ; it appears complete or not at all."""
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise InputError(f"path is {str(path)!r}, but there is no folder {str(target.parent)!r}; create it first")
         keys, counts = self._entries()
-        shape = np.array([self._S, self._A])
-        draft = target.parent / f".counts-{uuid4().hex}.tmp"
-        try:
-            with draft.open("xb") as file:
-                np.savez(
-                    file, format=FORMAT, version=VERSION, shape=shape, sparse=self._sparse, keys=keys, counts=counts
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        shape, content = np.array([self._S, self._A]), io.BytesIO()
+        np.savez(content, format=FORMAT, version=VERSION, shape=shape, sparse=self._sparse, keys=keys, counts=counts)
+        write_file(path, content.getbuffer())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Counts:

@@ -227,6 +227,6 @@ def _lower_bound(model: Model, delta: float) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    from policytest.sources.files import write_file
+    from policytest._files import write_file
 
     write_file(file, text.encode("utf-8"))

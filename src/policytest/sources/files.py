@@ -23,13 +23,11 @@ an interrupted write leaves the old file.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import io
 import json
 import math
 import os
-import stat
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +38,7 @@ from scipy import sparse
 
 from policytest import _checks
 from policytest._checks import InputError, Kernel
+from policytest._files import write_file
 from policytest.task import Task
 
 REQUIRED = ("rewards", "policy", "initial", "discount")
@@ -89,27 +88,6 @@ def save_model(path: PathLike, task: Task, kernel: Kernel | None = None, thresho
     content["kernel"] = None if kernel is None else _consistent(task, kernel)
     content["threshold"] = None if threshold is None else _checks.real_number("threshold", threshold)
     write_file(path, write({key: value for key, value in content.items() if value is not None}))
-
-
-def write_file(path: PathLike, content: bytes) -> None:
-    """Write a file in one step: under another name first, then renamed. Pipes and devices are written directly."""
-    target = Path(os.path.realpath(path))  # a link stays a link
-    try:
-        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-            target.write_bytes(content)
-            return
-        draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            with draft.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, target)
-        finally:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error}); choose another file") from None
 
 
 def _format(path: Path) -> tuple[Callable[[Path], dict[str, Any]], Callable[[dict[str, Any]], bytes]]:

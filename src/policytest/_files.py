@@ -1,0 +1,33 @@
+"""Files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from policytest._checks import InputError
+
+
+def write_file(path: str | os.PathLike[str], content: bytes | memoryview) -> None:
+    """Write a file in one step: under another name first, then renamed. Pipes and devices are written directly."""
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {target.parent}; create it first")
+    try:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            target.write_bytes(content)
+            return
+        draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error}); choose another file") from None
