@@ -910,7 +910,7 @@ def test_an_existing_checkpoint_is_not_overwritten(tmp_path):
 
 def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_draw(tmp_path):
     plain = Plain(TWO.kernel)
-    with pytest.raises(pt.InputError, match="cannot be written"):
+    with pytest.raises(pt.InputError, match=r"nowhere.run\.npz"):
         pt.decide(TWO.task, plain, checkpoint=tmp_path / "nowhere" / "run.npz")
     assert not plain.log
 

@@ -14,7 +14,7 @@ def write_file(path: str | os.PathLike[str], content: bytes | memoryview) -> Non
     """Write a file in one step: under another name first, then renamed. Pipes and devices are written directly."""
     target = Path(os.path.realpath(path))  # a link stays a link
     if not target.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {target.parent}; create it first")
+        raise InputError(f"{path}: cannot be written (there is no folder {target.parent}; create it first)")
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             target.write_bytes(content)
