@@ -29,6 +29,8 @@ from policytest._rows import Rows
 from policytest.counts import Counts
 from policytest.task import Task, support_sizes
 
+LARGEST_PRIOR = 1e9
+
 
 class Terms(NamedTuple):
     """A boundary as the compiled code reads it; ``width`` [K] is what it needs to know of each row."""
@@ -101,7 +103,10 @@ class MixtureBoundary:
         if priors.ndim != 1 or len(priors) == 0:
             raise InputError(f"prior has shape {priors.shape}; pass one number, or a list of them")
         for index, a in enumerate(priors):
-            _checks.positive(**{f"prior[{index}]" if len(priors) > 1 else "prior": float(a)})
+            name = f"prior[{index}]" if len(priors) > 1 else "prior"
+            _checks.positive(**{name: float(a)})
+            if a > LARGEST_PRIOR:
+                raise InputError(f"{name} is {a:.6g}; it must be at most {LARGEST_PRIOR:g}")
         object.__setattr__(self, "prior", tuple(priors.tolist()) if len(priors) > 1 else float(priors[0]))
 
     def level(self, counts: Counts, delta: float, task: Task | None = None) -> float:

@@ -77,6 +77,8 @@ def _feed(hasher: Any, value: Any) -> None:
         hasher.update(type(value).__name__.encode())
         for part in dataclasses.fields(value):
             _feed(hasher, [part.name, getattr(value, part.name)])
+    elif isinstance(value, int | float | np.number):
+        hasher.update(f"{float(value) + 0.0!r};".encode())  # 5 is 5.0, and -0.0 is 0.0
     elif isinstance(value, list | tuple):
         hasher.update(f"{len(value)}[".encode())
         for item in value:

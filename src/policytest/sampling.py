@@ -145,9 +145,10 @@ class Adaptive:
     max_solves: int = 60
 
     def __post_init__(self) -> None:
-        _checks.positive(first=_checks.whole_number("first", self.first), tolerance=self.tolerance)
+        _checks.positive(first=_checks.whole_number("first", self.first))
+        _checks.positive(tolerance=_checks.real_number("tolerance", self.tolerance))
         _checks.positive(max_solves=_checks.whole_number("max_solves", self.max_solves))
-        if not 1 < self.growth < np.inf:
+        if not (isinstance(self.growth, int | float) and 1 < self.growth < np.inf):
             raise InputError(f"growth is {self.growth}; it is a factor above 1")
 
     def begin(self, task: Task, threshold: float) -> AdaptiveTracking:

@@ -169,7 +169,8 @@ class Task:
     def _value_ends(self) -> tuple[float, float, float]:
         """The ends of the value range, and a bound on their error."""
         low, high = (_extreme_values(self, sense) for sense in ("min", "max"))
-        error = max(low[1] * np.abs(low[0]).max(), high[1] * np.abs(high[0]).max())
+        off = max(np.abs(self.policy.sum(axis=1) - 1.0).max() / (1.0 - self.discount), abs(self.initial.sum() - 1.0))
+        error = max((end[1] + 2.0 * off) * np.abs(end[0]).max() for end in (low, high))
         return float(self.initial @ low[0]), float(self.initial @ high[0]), float(error)
 
     def centred(self, threshold: float) -> Task:

@@ -17,6 +17,7 @@ from policytest.counts import Counts
 from policytest.kl import kl_rows
 from policytest.task import Task
 
+SMALLEST_CHANGE = 5e-4  # of a probability that is worth a line
 WORDS = {
     "above": "above the threshold",
     "below": "below the threshold",
@@ -224,6 +225,8 @@ def _changes(task: Task, counts: Counts, witness: Kernel, most: int = 5) -> tupl
             break
         before, after = (_row(kernel, int(pair), S) for kernel in (observed, witness))
         x = int(np.argmax(np.abs(after - before)))
+        if abs(after[x] - before[x]) < SMALLEST_CHANGE:
+            continue
         s, a = divmod(int(pair), A)
         words = (
             f"{task.place(int(pair), x)}: probability {after[x]:.3f} instead of {before[x]:.3f} "
