@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from policytest.task import Task, occupancy, state_values, value, value_range
     from policytest.verdict import Check, Verdict
     from policytest.worst_case import Bracket, Status, extreme_value, nearest_kernel
+    from policytest.worst_case.certificate import Certificate
+    from policytest.worst_case.certified import Certified
     from policytest.worst_case.nested_pgd import NestedPGD
     from policytest.worst_case.projection_free import ProjectionFree
     from policytest.worst_case.slsqp import SLSQPHeuristic
@@ -31,6 +33,8 @@ _HOME = {
     "Allocation": "lower_bound",
     "AssumptionWarning": "_checks",
     "Bracket": "worst_case",
+    "Certificate": "worst_case.certificate",
+    "Certified": "worst_case.certified",
     "Check": "verdict",
     "Counts": "counts",
     "Forward": "sampling",
@@ -70,6 +74,8 @@ __all__ = [
     "Allocation",
     "AssumptionWarning",
     "Bracket",
+    "Certificate",
+    "Certified",
     "Check",
     "Counts",
     "Forward",

@@ -1445,6 +1445,271 @@ def search_budgets(
     return best_q, sign * best, best_b, points
 
 
+# ---------------------------------------------------------------- the convex relaxation behind certificates
+# Variables: occupancies d(s) in a box [l, u] and flows f(s,a,x), with
+#     sum_x f(s,a,x) = d(s),   d(x) = rho(x) + gamma sum pi f,   sign (sum pi f r - R) <= 0.
+# On the box the loss is at least a convex function of (d, f), state by state one of two:
+#     perspective:  sum_k (d/u) sum_x N log(p d/f),
+#     chord:        n_s chord(log d) + sum N log(p/f),      chord(log d) linear, equal to log d at l and u.
+# The dual variables are theta = (v [S], lam, mu, y [K]): v for the flow balance, lam for the value, mu for the loss, y
+# for the row sums. Every theta with lam, mu >= 0 gives a valid bound, in
+# closed form: see `policytest.worst_case.certificate`.
+
+PERSPECTIVE = 0
+CHORD = 1
+
+
+@compiled
+def _slope(low: float, high: float) -> float:
+    """The slope of the chord of log between two points."""
+    return np.log(high / low) / (high - low) if high > low else 1.0 / low
+
+
+@compiled
+def _in_box(t: float, low: float, high: float, tau: float) -> Any:
+    """min over d in the box of t d - tau [log(d - low) + log(high - d)]: the minimum, d, and its derivative by t."""
+    width = high - low
+    root = np.sqrt((t * width) ** 2 + 4.0 * tau * tau)
+    near = 2.0 * tau * width / (abs(t) * width + 2.0 * tau + root)
+    far = width - near
+    d = low + (near if t >= 0.0 else far)
+    curvature = -1.0 / (tau * (1.0 / (near * near) + 1.0 / (far * far)))
+    return t * d - tau * (np.log(near) + np.log(far)), d, curvature
+
+
+@compiled
+def _smooth_dual(
+    rows: Any,
+    worth: Any,
+    gamma: float,
+    rho: Any,
+    N: Any,
+    n: Any,
+    sign: float,
+    R: float,
+    B: float,
+    low: Any,
+    high: Any,
+    kind: Any,
+    aim: Any,
+    free_mu: bool,
+    tau: float,
+    theta: Any,
+    gradient: Any,
+    H: Any,
+    second: bool,
+) -> float:
+    """The dual function with logarithmic barriers of weight tau, its gradient and Hessian; -inf outside its domain."""
+    S = len(rho)
+    K = len(n)
+    D = len(theta)
+    lam = theta[S]
+    mu = theta[S + 1]
+    if lam <= 0.0 or mu <= 0.0:
+        return -np.inf
+    coefficient = np.empty(S)
+    for s in range(S):
+        coefficient[s] = aim[s] + theta[s]
+    for k in range(K):
+        s = rows.state[k]
+        y = theta[S + 2 + k]
+        coefficient[s] -= y
+        if n[k] > 0.0 and kind[s] == CHORD:
+            coefficient[s] += mu * n[k] * _slope(low[s], high[s])
+        for e in range(rows.start[k], rows.start[k + 1]):
+            c = y + rows.prob[k] * (lam * sign * worth[e] - gamma * theta[rows.successor[e]])
+            if c <= 0.0:
+                return -np.inf
+            if N[e] > 0.0 and kind[s] == PERSPECTIVE:
+                coefficient[s] += mu * N[e] / high[s] * (1.0 + np.log(high[s] * c / (mu * n[k])))
+    for i in range(D):
+        gradient[i] = 0.0
+        if second:
+            for j in range(D):
+                H[i, j] = 0.0
+    total = tau * np.log(lam) - lam * sign * R - mu * B
+    gradient[S] = tau / lam - sign * R
+    gradient[S + 1] = -B
+    if second:
+        H[S, S] = -tau / (lam * lam)
+    if free_mu:
+        total += tau * np.log(mu)
+        gradient[S + 1] += tau / mu
+        if second:
+            H[S + 1, S + 1] = -tau / (mu * mu)
+    for x in range(S):
+        total -= theta[x] * rho[x]
+        gradient[x] = -rho[x]
+    part = np.empty(D)
+    k = 0
+    while k < K:
+        s = rows.state[k]
+        smallest, d, curvature = _in_box(coefficient[s], low[s], high[s], tau)
+        total += smallest
+        for i in range(D):
+            part[i] = 0.0
+        part[s] = 1.0
+        while k < K and rows.state[k] == s:
+            at = S + 2 + k
+            part[at] -= 1.0
+            if n[k] > 0.0 and kind[s] == CHORD:
+                slope = _slope(low[s], high[s])
+                part[S + 1] += n[k] * slope
+                level = n[k] * (np.log(low[s]) - slope * low[s])
+                total += mu * level
+                gradient[S + 1] += level
+            for e in range(rows.start[k], rows.start[k + 1]):
+                x = rows.successor[e]
+                by_v = -gamma * rows.prob[k]
+                by_lam = sign * rows.prob[k] * worth[e]
+                c = theta[at] + by_v * theta[x] + lam * by_lam
+                bend = -tau / (c * c)  # second derivative by c
+                mixed = 0.0  # by c and mu
+                pull = tau / c
+                if N[e] > 0.0:
+                    scale = 1.0 if kind[s] == CHORD else high[s]
+                    weight = N[e] / scale
+                    height = np.log(scale * c / (mu * n[k]))
+                    share = 1.0 if kind[s] == CHORD else d
+                    pull = mu * weight / c
+                    bend = -share * pull / c
+                    mixed = share * weight / c
+                    if second:
+                        H[S + 1, S + 1] -= share * weight / mu
+                    if kind[s] == CHORD:
+                        total += mu * weight * (1.0 + height)
+                        gradient[S + 1] += weight * height
+                    else:
+                        part[S + 1] += weight * height
+                else:
+                    total += tau * np.log(c)
+                if N[e] > 0.0 and kind[s] == PERSPECTIVE:
+                    part[at] += pull
+                    part[x] += pull * by_v
+                    part[S] += pull * by_lam
+                else:
+                    gradient[at] += pull
+                    gradient[x] += pull * by_v
+                    gradient[S] += pull * by_lam
+                if second:
+                    H[at, at] += bend  # the lower triangle only
+                    H[at, x] += bend * by_v
+                    H[at, S] += bend * by_lam
+                    H[at, S + 1] += mixed
+                    H[x, x] += bend * by_v * by_v
+                    H[S, x] += bend * by_v * by_lam
+                    H[S, S] += bend * by_lam * by_lam
+                    H[S + 1, x] += mixed * by_v
+                    H[S + 1, S] += mixed * by_lam
+            k += 1
+        for i in range(D):
+            if part[i] != 0.0:
+                gradient[i] += d * part[i]
+                if second:
+                    for j in range(i + 1):
+                        H[i, j] += curvature * part[i] * part[j]
+    return total
+
+
+@compiled
+def _solve_concave(H: Any, x: Any) -> bool:
+    """x <- (-H)^{-1} x for a negative definite H, of which the lower triangle is given and destroyed (Cholesky)."""
+    D = len(x)
+    for i in range(D):
+        for j in range(i + 1):
+            total = -H[i, j]
+            for m in range(j):
+                total -= H[i, m] * H[j, m]
+            if i > j:
+                H[i, j] = total / H[j, j]
+            elif total > 0.0:
+                H[i, i] = np.sqrt(total)
+            else:
+                return False
+    for i in range(D):
+        for m in range(i):
+            x[i] -= H[i, m] * x[m]
+        x[i] /= H[i, i]
+    for i in range(D - 1, -1, -1):
+        for m in range(i + 1, D):
+            x[i] -= H[m, i] * x[m]
+        x[i] /= H[i, i]
+    return True
+
+
+@entry
+def maximise_dual(
+    rows: Any,
+    worth: Any,
+    gamma: float,
+    rho: Any,
+    N: Any,
+    n: Any,
+    sign: float,
+    R: float,
+    B: float,
+    low: Any,
+    high: Any,
+    kind: Any,
+    aim: Any,
+    free_mu: bool,
+    tau: float,
+    last_tau: float,
+    theta: Any,
+    limit: int,
+) -> Any:
+    """Improve theta, in place, by Newton's method on the dual with barriers that fade from tau to last_tau.
+
+    Returns (ended well, iterations). Whatever theta comes out, `worst_case.certificate` says what it proves.
+    """
+    S = len(rho)
+    D = len(theta)
+    gradient = np.empty(D)
+    step = np.empty(D)
+    trial = np.empty(D)
+    H = np.empty((D, D))
+    iteration = 0
+    inner = 0
+    while iteration < limit:
+        iteration += 1
+        inner += 1
+        value = _smooth_dual(
+            rows, worth, gamma, rho, N, n, sign, R, B, low, high, kind, aim, free_mu, tau, theta, gradient, H, True
+        )
+        if value == -np.inf:
+            return False, iteration
+        if not free_mu:
+            gradient[S + 1] = 0.0
+            for i in range(D):
+                H[max(i, S + 1), min(i, S + 1)] = 0.0
+            H[S + 1, S + 1] = -1.0
+        for i in range(D):
+            H[i, i] *= 1.0 + 1e-13
+        _copy(gradient, step)
+        if not _solve_concave(H, step):
+            return False, iteration
+        promised = _dot(step, gradient)
+        length = 1.0
+        moved = False
+        while length > 1e-12 and promised > 0.0:
+            for i in range(D):
+                trial[i] = theta[i] + length * step[i]
+            there = _smooth_dual(
+                rows, worth, gamma, rho, N, n, sign, R, B, low, high, kind, aim, free_mu, tau, trial, gradient, H, False
+            )
+            if there >= value + 1e-4 * length * promised - 1e-12 * abs(value):
+                _copy(trial, theta)
+                moved = True
+                break
+            length *= 0.5
+        if not moved or promised < 0.05 * tau * S or inner >= 30:
+            if tau <= last_tau:
+                return True, iteration
+            tau = max(0.15 * tau, last_tau)
+            inner = 0
+    return False, iteration
+
+
 # ---------------------------------------------------------------- the sequential test
 # Evidence of a witness w, in nats: loss(w) - dimension term of the boundary, one number for each prior.
 

@@ -39,7 +39,7 @@ FINISHED = (Status.CONVERGED, Status.PROVED, Status.IMMEDIATE, Status.UNREACHABL
 STARTS, FEW_STARTS, MANY_STATES = 12, 4, 50  # descents before an answer; fewer in large tasks
 LATE_ENTRIES = 1_000_000  # with more allowed transitions the first look is after one sample a pair
 OPEN_GROWTH = 0.01  # in open sparse tasks the rule is looked at when the samples have grown by this share
-TROUBLE_GROWTH = 0.001  # after the solver failed: as much
+TROUBLE_GROWTH = 0.002  # after the solver failed, or found no proof: as much
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +121,12 @@ class Finding:
     side: int
     dimension: float
     distance: Bracket | None  # to the nearest kernel on the other side; None where the estimate is on the threshold
+    found: float = 0.0  # the distance that an answer may rest on
 
     @property
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R), in nats, as far as the solver found the distance."""
-        return self._sides(_found(self.distance) - self.dimension)
+        return self._sides(self.found - self.dimension)
 
     @property
     def proved(self) -> tuple[float, float]:
@@ -225,16 +226,21 @@ class Run:
         if side == 0:
             self._keep_witness(tally.estimate(), 0.0)
             return Finding(self.samples, side, dimension, None)
-        distance = self._nearest(side, solver)
-        if distance.lower < level + dimension <= _found(distance):  # could another descent find a nearer one?
+        distance = self._nearest(side, solver, level + dimension)
+        if distance.lower < level + dimension <= self._found(distance):  # could another descent find a nearer one?
             others = ProjectionFree(starts=STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS)
-            for other in (self._nearest(side, others), self._across(side, level + dimension)):
+            for other in (self._nearest(side, others, np.inf), self._across(side, level + dimension)):
                 distance = other if other.kernel is not None and other.upper < distance.upper else distance
         if distance.kernel is not None:
             self._keep_witness(tally.rows.pick(distance.kernel, self.task.n_states), distance.upper)
-        return Finding(self.samples, side, dimension, distance)
+        return Finding(self.samples, side, dimension, distance, self._found(distance))
 
-    def _nearest(self, side: int, solver: Solver) -> Bracket:
+    def _found(self, distance: Bracket) -> float:
+        """The distance an answer may rest on: the proved end; or, of a solver that proves nothing, the one found."""
+        trusted = distance.kernel is not None and distance.status in FINISHED
+        return distance.upper if trusted and not getattr(self.method.solver, "proves", False) else distance.lower
+
+    def _nearest(self, side: int, solver: Solver, enough: float) -> Bracket:
         """(NC) beyond 0; where rounding hides whether that can be reached at all, for a threshold a little nearer."""
         tally = self.tally
         room, rounding = tally.room(side), tally.rounding
@@ -245,7 +251,7 @@ class Run:
         if side * (tally.value()[0] - threshold) <= 0 or (room <= rounding and free):
             return Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
         tally.solves += 1
-        return solver.nearest(tally.problem(float(side)).nearest(float(side), threshold))
+        return solver.nearest(tally.problem(float(side)).nearest(float(side), threshold, enough))
 
     def _across(self, side: int, radius: float) -> Bracket:
         """The kernel of extreme value found over the ball, if it is beyond 0: then the nearest one was missed."""
@@ -374,13 +380,6 @@ class PrintedRun(Run):
     def certified(self, level: float) -> bool:
         """Never."""
         return False
-
-
-def _found(bracket: Bracket | None) -> float:
-    """The distance an answer may rest on: the one found, if the search ended well, else what of it is proved."""
-    if bracket is None:
-        return 0.0
-    return bracket.lower if bracket.kernel is None or bracket.status not in FINISHED else bracket.upper
 
 
 def _in_trouble(finding: Finding) -> bool:

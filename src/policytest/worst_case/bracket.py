@@ -47,6 +47,8 @@ class Bracket:
         Steps taken, over all starts.
     trail
         The kernel in the solver's own layout, which makes a warm start cheap.
+    certificate
+        The proof of the end that is not attained, where the solver has one.
     """
 
     lower: float
@@ -57,6 +59,7 @@ class Bracket:
     certified: bool
     iterations: int = 0
     trail: tuple[Rows, FloatArray] | None = field(default=None, repr=False)
+    certificate: Any = field(default=None, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "trail": None}

@@ -98,9 +98,9 @@ class Problem:
         """(NO) over the ball of this radius."""
         return Extreme(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, radius=radius)
 
-    def nearest(self, sign: float, threshold: float) -> Nearest:
-        """(NC) for this threshold."""
-        return Nearest(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, threshold=threshold)
+    def nearest(self, sign: float, threshold: float, enough: float = math.inf) -> Nearest:
+        """(NC) for this threshold; a proof that the distance is ``enough`` will do."""
+        return Nearest(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, threshold, enough)
 
     def widened(self, state: int) -> tuple[Self, IntArray]:
         """The same problem with ``state`` listed as a successor of every row, and the old entries' places."""
@@ -122,9 +122,13 @@ class Extreme(Problem):
 
 @dataclass(frozen=True, eq=False)
 class Nearest(Problem):
-    """(NC): the least loss at which sign (V_q - threshold) <= 0; the centre itself violates it."""
+    """(NC): the least loss at which sign (V_q - threshold) <= 0; the centre itself violates it.
+
+    A lower end of ``enough`` is all that is asked for.
+    """
 
     threshold: float = 0.0
+    enough: float = math.inf
 
 
 class Solver(Protocol):

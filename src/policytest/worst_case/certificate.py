@@ -1,0 +1,187 @@
+r"""A proof that no kernel of a small loss lies beyond a threshold, and its check, independent of whoever found it.
+
+The claim: no kernel q with sign (V_q - R) <= 0 has loss(q) <= B. In terms of occupancies d(s) and flows
+f(s,a,x) = d(s) q(x|s,a) the value is linear and the loss is sum_s n_s log d(s) - sum N log f + const. The proof is a
+tree of boxes l <= d <= u. Each step of a node is one vector of dual variables theta = (v [S], lam, mu, y [K]); from it
+a closed formula gives a bound that holds for every (d, f) in the box:
+
+- *lower* or *upper*: d(s) is at least, or at most, so much wherever the claim could fail. The box shrinks.
+- *closed*: the loss exceeds B all over the box. The node is done.
+- *split*: the box is cut at one value of one d(s); both parts follow.
+
+`Certificate.verify` evaluates these formulas in plain NumPy, with rounding subtracted, and uses nothing of the solver.
+A certificate whose numbers were changed proves something else, or nothing.
+
+For a state s with box [l, u] the loss of its rows is bounded below, convexly in (d, f), in one of two ways:
+
+    perspective:  sum_k (d/u) sum_x N log(p d/f)                  since d <= u,
+    chord:        n_s chord(d) + sum_x N log(p/f)                 since log d >= chord(d), linear between l and u.
+
+With c = y_k + pi_k (lam sign r - gamma v(x)), minimising the Lagrangian over f gives, for each seen successor,
+mu N (1 + log(c/(mu n))) (chord) or mu N (d/u) (1 + log(u c/(mu n))) (perspective), and what remains is linear in d: its
+smallest value is at an end of the box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from policytest._checks import FloatArray, IntArray
+from policytest._kernels import CHORD
+from policytest._rows import Rows
+
+LOWER, UPPER, CLOSED, SPLIT = 0, 1, 2, 3
+SLACK = 1e-9  # by which the effect of a step, computed on another machine, may fall short of what is stated
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a node: what it does, to which state, with which relaxation [S] and dual variables, to what effect.
+
+    ``bound`` is the new end of d(s), or by how much the loss exceeds the level (with mu = 1), or the place of the cut.
+    """
+
+    action: int
+    state: int
+    kind: IntArray
+    theta: FloatArray
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """The claim, all it speaks about, and the steps, depth first: the part below a cut comes before the part above.
+
+    Attributes
+    ----------
+    rows, discount, initial
+        The task: pairs with pi > 0, their allowed successors and rewards.
+    counts, visits
+        N [E] and n [K], the weighted centre and its weights.
+    threshold, sign, level
+        R; 1 where the centre is above it and -1 where it is below; B.
+    unit
+        The unit of counts, visits and level, a power of 2.
+    """
+
+    rows: Rows = field(repr=False)
+    discount: float
+    initial: FloatArray = field(repr=False)
+    counts: FloatArray = field(repr=False)
+    visits: FloatArray = field(repr=False)
+    threshold: float
+    sign: float
+    level: float
+    unit: float
+    steps: tuple[Step, ...] = field(repr=False)
+
+    @property
+    def looseness(self) -> float:
+        """How far (1-gamma) sum_sa d(s) pi(a|s) can be from 1, where rows of pi or rho are off by a rounding."""
+        policy = np.bincount(self.rows.state, self.rows.prob, minlength=len(self.initial))
+        off = float(np.abs(policy - 1.0).max()) / (1.0 - self.discount)
+        return 2.0 * (off + abs(float(self.initial.sum()) - 1.0)) + 1e-15 / (1.0 - self.discount)
+
+    def first_box(self) -> tuple[FloatArray, FloatArray]:
+        """No occupancy is outside of it: rho <= d <= rho + gamma/(1-gamma)."""
+        most = (1.0 + self.looseness) * self.discount / (1.0 - self.discount)
+        return self.initial.copy(), (self.initial + most) * (1.0 + 1e-12)
+
+    def verify(self) -> bool:
+        """Whether the steps prove the claim."""
+        open_boxes = [self.first_box()]
+        for step in self.steps:
+            if not open_boxes:
+                return False
+            low, high = open_boxes.pop()
+            s = step.state
+            if step.action == SPLIT:
+                if not low[s] < step.bound < high[s]:
+                    return False
+                above, below = low.copy(), high.copy()
+                above[s] = below[s] = step.bound
+                open_boxes += [(above, high), (low, below)]
+                continue
+            aim = np.zeros(len(low))
+            if step.action in (LOWER, UPPER):
+                aim[s] = 1.0 if step.action == LOWER else -1.0
+            bound = dual_bound(self, low, high, step.kind, aim, self.level, step.theta)
+            stated = -step.bound if step.action == UPPER else step.bound
+            if not bound >= stated - SLACK * abs(stated):
+                return False
+            if step.action == CLOSED:
+                if not bound > 0.0:
+                    return False
+                continue
+            if step.action == LOWER:
+                low = np.where(aim != 0.0, np.maximum(low, bound), low)
+            else:
+                high = np.where(aim != 0.0, np.minimum(high, -bound), high)
+            if (low <= high).all():  # otherwise nothing is left of the box
+                open_boxes.append((low, high))
+        return not open_boxes
+
+
+def dual_bound(
+    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: Any
+) -> float:
+    """`_dual_bound`, where it is a number."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        bound = _dual_bound(claim, low, high, kind, aim, level, theta)
+    return bound if np.isfinite(bound) else -np.inf
+
+
+def _dual_bound(
+    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: Any
+) -> float:
+    """A lower bound of aim.d + mu (loss - level) over the box, on the other side of the threshold.
+
+    Rounding is bounded term by term: each has a relative error of a few units in the last place, and the cancellation
+    in c is magnified by N/c.
+    """
+    rows, N, n, S = claim.rows, claim.counts, claim.visits, len(claim.initial)
+    theta = np.asarray(theta, dtype=np.float64)
+    if theta.shape != (S + 2 + len(n),) or not np.isfinite(theta).all() or not (theta[S : S + 2] >= 0).all():
+        return -np.inf
+    v, lam, mu, y = theta[:S], float(theta[S]), float(theta[S + 1]), theta[S + 2 :]
+    chord = np.asarray(kind) == CHORD
+    if (chord & (low <= 0)).any():
+        return -np.inf
+    worth = rows.per_entry(rows.reward - (1.0 - claim.discount) * claim.threshold)
+    worth = worth + rows.gain if len(rows.gain) else worth
+    prob, state = rows.per_entry(rows.prob), rows.per_entry(rows.state)
+    parts = np.stack([rows.per_entry(y), prob * lam * claim.sign * worth, -prob * claim.discount * v[rows.successor]])
+    c, slip = parts.sum(axis=0), 1e-15 * np.abs(parts).sum(axis=0)
+    seen = N > 0
+    if not (c > 2.0 * slip)[seen].all():
+        return -np.inf
+    error = float((high[state] * np.maximum(slip - c, 0.0))[~seen].sum())
+
+    scale = np.where(chord[state], 1.0, high[state])[seen]
+    weight = mu * N[seen] / scale
+    height = np.log(scale * c[seen] / (mu * rows.per_entry(n)[seen])) if mu > 0 else np.zeros(int(seen.sum()))
+    term, spread, slack = weight * (1.0 + height), weight * (2.0 + np.abs(height)), weight * 2.0 * slip[seen] / c[seen]
+    on_chord = chord[state][seen]
+
+    def by_state(values: FloatArray) -> FloatArray:
+        return np.bincount(state[seen][~on_chord], values[~on_chord], minlength=S).astype(np.float64)
+
+    visits = np.bincount(rows.state, n, minlength=S)
+    safe_low = np.where(low > 0, low, 1.0)
+    wide = high > safe_low
+    slope = np.where(wide, np.log(high / safe_low) / np.where(wide, high - safe_low, 1.0), 1.0 / safe_low)
+    steep = np.where(chord, mu * visits * slope, 0.0)
+    offset = np.where(chord, mu * visits * (np.log(safe_low) - slope * safe_low), 0.0)
+    offset_size = np.where(chord, mu * visits * (np.abs(np.log(safe_low)) + slope * safe_low), 0.0)
+    coefficient = aim + v - np.bincount(rows.state, y, minlength=S) + steep + by_state(term)
+    size = np.abs(aim) + np.abs(v) + np.bincount(rows.state, np.abs(y), minlength=S) + steep + by_state(spread)
+    total = -mu * level - float(v @ claim.initial) + float(offset.sum()) + float(term[on_chord].sum())
+    total += float((coefficient * np.where(coefficient >= 0, low, high)).sum())
+    mass = mu * abs(level) + float(np.abs(v) @ claim.initial) + float(offset_size.sum()) + float(spread[on_chord].sum())
+    mass += float((size * high).sum())
+    error += lam * abs(claim.threshold) * claim.looseness
+    error += float(slack[on_chord].sum()) + float((by_state(slack) * high).sum())
+    return total - error - 4e-16 * (20.0 + len(N) + 2 * len(n) + 2 * S) * mass

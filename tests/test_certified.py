@@ -1,0 +1,153 @@
+"""The certified solver: its brackets contain the optimum, and its proofs are checked without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from policytest.worst_case.certificate import SPLIT, UPPER
+from problems import draw
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.01])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_papers_instances_are_proved(n, gap):
+    instance = pt.instances.paper(n)
+    found = pt.nearest_kernel(instance.task, instance.kernel, np.full((n, n), 1000.0), 0.0, pt.Certified(gap=gap))
+    assert found.certified
+    assert found.status is pt.Status.PROVED
+    assert found.lower == pytest.approx((1 - gap) * found.upper)
+    assert found.certificate.verify()
+    known = {2: 31.356532, 3: 244.863278, 5: 62.799474}[n]  # T* of the uniform allocation
+    assert 1000 * n * n / found.upper == pytest.approx(known, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_brackets_contain_the_best_of_many_starts(seed):
+    """Estimates with unseen successors and unvisited pairs, rewards on successors, both sides."""
+    case = draw(seed, counts=seed % 2 == 1, on_successor=seed % 3 == 0)
+    found = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, pt.Certified(gap=0.03))
+    best = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, pt.ProjectionFree(starts=20))
+    assert found.lower <= best.upper * (1 + 1e-9)
+    assert found.upper >= found.lower
+    if found.certified and 0 < found.upper < np.inf:
+        assert found.lower >= 0.969 * found.upper
+        assert found.certificate.verify()
+    if not np.isfinite(best.upper) or best.upper == 0:
+        return
+    ball = pt.KLBall(case.centre, case.weights, 0.7 * best.upper)
+    for sense in ("min", "max"):
+        extreme = pt.extreme_value(case.task, ball, sense, pt.Certified(gap=0.05))
+        known = pt.extreme_value(case.task, ball, sense, pt.ProjectionFree(starts=20))
+        assert extreme.lower <= known.upper + 1e-9
+        assert extreme.upper >= known.lower - 1e-9
+        assert extreme.certified
+
+
+@pytest.mark.parametrize("index", range(16))
+def test_local_minima_do_not_deceive_it(index):
+    """The descent from the centre stops too high; what it claims is refuted, and the global minimum is proved."""
+    instance, threshold = pt.instances.several_minima(index)
+    weights = np.full(instance.task.policy.shape, 100.0)
+    local = pt.nearest_kernel(instance.task, instance.kernel, weights, threshold)
+    found = pt.nearest_kernel(
+        instance.task, instance.kernel, weights, threshold, pt.Certified(gap=0.03, starts=40, max_nodes=3000)
+    )
+    assert found.lower <= found.upper < local.upper
+    assert found.certified
+
+
+def certificate():
+    instance = pt.instances.paper(3)
+    found = pt.nearest_kernel(instance.task, instance.kernel, np.full((3, 3), 500.0), 0.0, pt.Certified(gap=0.02))
+    return found.certificate
+
+
+def test_what_was_tampered_with_is_rejected():
+    genuine = certificate()
+    assert genuine.verify()
+    assert not replace(genuine, level=1.05 * genuine.level).verify()  # more than was proved
+    assert not replace(genuine, steps=genuine.steps[:-1]).verify()
+    assert not replace(genuine, steps=()).verify()
+    assert not replace(genuine, steps=(*genuine.steps, genuine.steps[-1])).verify()
+    assert not replace(genuine, threshold=genuine.threshold + 0.02).verify()
+    assert not replace(genuine, counts=0.9 * genuine.counts, visits=0.9 * genuine.visits).verify()
+    assert not replace(genuine, sign=-genuine.sign).verify()
+    assert not replace(genuine, discount=0.95).verify()
+    for index in range(len(genuine.steps)):
+        step = genuine.steps[index]
+        for factor in (-1.0, 0.0, np.nan, 1e-3):
+            changed = list(genuine.steps)
+            changed[index] = replace(step, theta=factor * step.theta)
+            if step.action != SPLIT:
+                assert not replace(genuine, steps=tuple(changed)).verify(), (index, factor)
+        if step.action != SPLIT:
+            changed[index] = replace(step, bound=step.bound + (-0.01 if step.action == UPPER else 0.01))
+            assert not replace(genuine, steps=tuple(changed)).verify(), index
+
+
+def test_another_instances_proof_proves_nothing_here():
+    genuine, other = certificate(), pt.instances.paper(3)
+    found = pt.nearest_kernel(other.task, other.kernel, np.full((3, 3), 500.0), 0.03, pt.Certified(gap=0.02))
+    assert found.certificate.verify()
+    assert not replace(genuine, steps=found.certificate.steps).verify()
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
+def test_units_do_not_matter(unit):
+    instance = pt.instances.paper(2)
+    found = pt.nearest_kernel(instance.task, instance.kernel, np.full((2, 2), unit), 0.0, pt.Certified())
+    assert found.certified
+    assert found.upper == pytest.approx(4 * unit / 31.356532, rel=1e-6)
+
+
+def test_too_few_nodes_leave_a_weaker_bound():
+    instance = pt.instances.paper(5)
+    weights = np.full((5, 5), 1000.0)
+    found = pt.nearest_kernel(instance.task, instance.kernel, weights, 0.0, pt.Certified(gap=1e-3, max_nodes=1))
+    assert not found.certified
+    assert found.certificate is None
+    assert 0.9 * found.upper < found.lower < found.upper
+
+
+def test_a_solver_that_fails_proves_nothing(monkeypatch):
+    """Whatever Newton's method returns, only what the closed formula says counts."""
+    from policytest import _kernels
+
+    def nonsense(*arguments):
+        theta = arguments[-2]
+        theta[:] = np.random.default_rng(0).normal(size=len(theta)) * 1e3
+        return True, 1
+
+    monkeypatch.setattr(_kernels, "maximise_dual", nonsense)
+    instance = pt.instances.paper(2)
+    found = pt.nearest_kernel(instance.task, instance.kernel, np.full((2, 2), 100.0), 0.0, pt.Certified(max_nodes=5))
+    assert not found.certified
+    assert found.lower <= found.upper
+
+
+@pytest.mark.parametrize("discount", [0.99, 0.999])
+def test_long_horizons(discount):
+    rng = np.random.default_rng(3)
+    kernel = rng.dirichlet(np.ones(3), size=(3, 2))
+    task = pt.Task(rng.normal(size=(3, 2)), np.full((3, 2), 0.5), np.full(3, 1 / 3), discount)
+    threshold = pt.value(task, kernel) - 0.1 * (pt.value(task, kernel) - pt.value_range(task)[0])
+    found = pt.nearest_kernel(task, kernel, np.full((3, 2), 100.0), threshold, pt.Certified(gap=0.05))
+    many = pt.nearest_kernel(task, kernel, np.full((3, 2), 100.0), threshold, pt.ProjectionFree(starts=20))
+    assert found.lower <= many.upper <= found.upper * (1 + 1e-9)
+
+
+def test_a_test_answers_with_a_proof():
+    instance = pt.instances.paper(2)
+    sim = pt.TabularSimulator(instance.kernel)
+    for threshold, answer in ((0.0, "above"), (0.5, "below")):
+        proved = pt.decide(instance.task, sim, threshold, method=pt.PTST(solver=pt.Certified(max_nodes=20)))
+        found = pt.decide(instance.task, sim, threshold)
+        assert (proved.answer, proved.certified) == (answer, True)
+        assert (found.answer, found.certified) == (answer, False)
+        assert found.samples <= proved.samples <= 1.1 * found.samples
+        assert proved.certificate is not None
+        assert proved.certificate.verify()
