@@ -58,7 +58,9 @@ def sampling_rule(allocation: Any, task: Task, threshold: float) -> Rule | Walk:
     """The rule for "uniform", for an array of shares [S,A], or for a sampling object."""
     if isinstance(allocation, str):
         if allocation != "uniform":
-            raise InputError(f'allocation is {allocation!r}; pass "uniform", shares [S,A], or a sampling object')
+            raise InputError(
+                f'allocation is {allocation!r}; pass "uniform", shares [S,A], Optimal(kernel), Adaptive() or Forward()'
+            )
         return Tracking(shares(task, uniform_allocation(task)))
     if hasattr(allocation, "begin") and not isinstance(allocation, type):
         rule: Rule | Walk = allocation.begin(task, threshold)

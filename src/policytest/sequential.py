@@ -110,7 +110,7 @@ def decide(
                 raise
             reason = "interrupted"
         saver.at_the_end()
-    return _verdict(run, delta, reason, {**run.state(), "fingerprint": np.array(mark)})
+    return _verdict(run, delta, reason, _snapshot(run, mark))
 
 
 def checks(
@@ -361,10 +361,21 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
     if not snapshot:
         raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
     if str(snapshot.get("fingerprint", "")) != mark:
-        raise InputError(
-            "resume: that run had another task, threshold or method; pass the same ones, or start again without resume"
+        threshold, method = float(snapshot.get("threshold", np.nan)), str(snapshot.get("method", "another one"))
+        differs = (
+            f"the threshold {threshold:.9g}, not {run.threshold:.9g}" if threshold != run.threshold else "another task"
         )
+        differs = (
+            f"the method {method!r}, not {run.method.describe()!r}" if method != run.method.describe() else differs
+        )
+        raise InputError(f"resume: that run had {differs}, or other settings; pass the same, or start a new run")
     run.restore(snapshot)
+
+
+def _snapshot(run: Run, mark: str) -> dict[str, Any]:
+    """All that is needed to go on with a run, and to recognise it."""
+    about = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
+    return {**run.state(), **{name: np.array(value) for name, value in about.items()}}
 
 
 class _Saver:
@@ -399,7 +410,7 @@ class _Saver:
     def save(self) -> None:
         """Save, unless nothing was drawn since."""
         if self.path is not None and self.run.samples != self.last:
-            checkpoints.write(self.path, {**self.run.state(), "fingerprint": np.array(self.mark)})
+            checkpoints.write(self.path, _snapshot(self.run, self.mark))
             self.last = self.run.samples
 
 

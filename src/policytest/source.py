@@ -19,6 +19,7 @@ from policytest.tally import Tally
 from policytest.task import Task
 
 FIRST_BLOCK, LARGEST_BLOCK = 256, 32_768  # in large tasks a block grows to eight samples a row
+WHILE_DRAWING = "raised while drawing from the simulator"
 LONGEST_REPLAY = 1_000_000
 BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 NOTHING = np.zeros(0, dtype=np.int64)
@@ -53,7 +54,8 @@ class Source:
         self.drawing = True
         try:
             self._draw(tally, level, most)
-        except BaseException:
+        except BaseException as error:
+            error.add_note(WHILE_DRAWING)
             self.rng.bit_generator.state = before[0]
             self.rule.restore(before[1])
             self.k, self.x = NOTHING, NOTHING

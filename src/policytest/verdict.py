@@ -168,7 +168,7 @@ class Verdict:
             Row(
                 f"evidence against {against}",
                 nats(strength),
-                f"of {nats(self.required)} required",
+                f"of {nats(self.required)} required{self._price()}",
                 "evidence",
                 list(self.evidence),
             ),
@@ -178,11 +178,21 @@ class Verdict:
         title = f"The value is {WORDS[self.answer]} ({proof})" if self.answer else f"Undecided: {self.reason}"
         return Table(title, rows, tuple(self._notes()))
 
+    def _price(self) -> str:
+        """How the evidence arises: a distance less the price of rows that are not known."""
+        dimension = -min(self.evidence)
+        if not math.isfinite(max(self.evidence)) or dimension <= 0:
+            return ""
+        return f"; a distance of {nats(max(self.evidence) + dimension)} less {nats(dimension)} for the unknown rows"
+
     def _notes(self) -> list[str]:
         if not self.changes:
             return []
         intro = "For this answer to be wrong" if self.answer else "For the value to be on the other side"
-        return [f"{intro}, these would have to be true:", *(f"  {change.words}" for change in self.changes)]
+        return [
+            f"{intro}, all of these, and more, would have to be true:",
+            *(f"  {change.words}" for change in self.changes),
+        ]
 
     def __str__(self) -> str:
         return self.summary.text()

@@ -69,8 +69,14 @@ def _ending(error: BaseException) -> int:
         complain(f"error: {plain(message)}")
         return Code.USAGE
     hint = "" if debugging.get() else " (--debug shows where)"
-    complain(f"internal error: {type(error).__name__}: {plain(str(error))}{hint}")
+    blame = "the simulator failed" if _from_simulator(error) else "internal error"
+    complain(f"{blame}: {type(error).__name__}: {plain(str(error))}{hint}")
     return Code.INTERNAL
+
+
+def _from_simulator(error: BaseException) -> bool:
+    source = sys.modules.get("policytest.source")  # not imported: then nothing was drawn
+    return source is not None and source.WHILE_DRAWING in getattr(error, "__notes__", ())
 
 
 def _is_broken_pipe(error: BaseException) -> bool:

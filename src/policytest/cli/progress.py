@@ -15,7 +15,7 @@ from typing import Any, Protocol, TextIO
 
 from policytest._display import nats, number
 
-COMPILING = "compiling once (about half a minute); later runs start at once"
+COMPILING = "working; a first run is compiling once (about half a minute), later ones start at once"
 PATIENCE = 2.0
 """Seconds without a first check after which the user is told why."""
 REFRESH = 0.25
