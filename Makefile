@@ -29,6 +29,7 @@ test: lint
 bench: $(STAMP)
 	$(BIN)/python benchmarks/worst_case.py
 	$(BIN)/python benchmarks/sequential.py
+	$(BIN)/python benchmarks/certificate.py
 
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py

@@ -151,3 +151,18 @@ def test_a_test_answers_with_a_proof():
         assert found.samples <= proved.samples <= 1.1 * found.samples
         assert proved.certificate is not None
         assert proved.certificate.verify()
+        assert proved.proof_samples == proved.samples - found.samples
+
+
+def test_a_certificate_survives_the_disk(tmp_path):
+    genuine = certificate()
+    genuine.save(tmp_path / "proof.npz")
+    again = pt.Certificate.load(tmp_path / "proof.npz")
+    assert again.verify()
+    assert again.level * again.unit == genuine.level * genuine.unit
+    assert len(again.steps) == len(genuine.steps)
+    whole = (tmp_path / "proof.npz").read_bytes()
+    (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
+    for name in ("half.npz", "none.npz"):
+        with pytest.raises(pt.InputError, match=name):
+            pt.Certificate.load(tmp_path / name)

@@ -61,6 +61,14 @@ def test_the_sequential_benchmark_runs_small(tmp_path):
     assert all(row["samples"] < row["exact"] for row in numbers["printed"])  # the heuristic stops early
 
 
+def test_the_certificate_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/certificate.py", "--small", "--json", str(target))
+    numbers = json.loads(target.read_text())
+    assert all(row["proved"] for row in numbers["papers"])
+    assert all(0 <= row["extra"] < 0.5 for row in numbers["price"])
+
+
 def test_delta_is_kept_and_the_control_is_caught(tmp_path):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
     target = tmp_path / "numbers.json"

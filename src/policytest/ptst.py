@@ -150,6 +150,7 @@ class Run:
         self.samples = 0
         self.answer: str | None = None
         self.finding: Finding | None = None
+        self.found_at = np.inf  # the samples at which an answer was first found, proved or not
         large = self.tally.rows.n_entries > LATE_ENTRIES
         self.blind_until = len(self.tally.n) if large or self.tally.is_open else 0  # no look before this many samples
 
@@ -231,6 +232,8 @@ class Run:
             others = ProjectionFree(starts=STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS)
             for other in (self._nearest(side, others, np.inf), self._across(side, level + dimension)):
                 distance = other if other.kernel is not None and other.upper < distance.upper else distance
+        if distance.upper >= level + dimension:
+            self.found_at = min(self.found_at, self.samples)
         if distance.kernel is not None:
             self._keep_witness(tally.rows.pick(distance.kernel, self.task.n_states), distance.upper)
         return Finding(self.samples, side, dimension, distance, self._found(distance))
@@ -324,6 +327,7 @@ class Run:
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
         kept = {"samples": np.array([self.samples]), "blind_until": np.array([self.blind_until])}
+        kept["found_at"] = np.array([self.found_at])
         kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
         kept.update({f"source.{name}": value for name, value in self.source.state().items()})
         return kept
@@ -332,6 +336,7 @@ class Run:
         """Go on from a kept state; one that cannot have arisen is refused."""
         try:
             self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
+            self.found_at = float(state["found_at"][0])
             for part, name in ((self.tally, "tally."), (self.source, "source.")):
                 part.restore({key[len(name) :]: value for key, value in state.items() if key.startswith(name)})
             if self.samples != self.tally.n.sum():

@@ -343,6 +343,7 @@ def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any], coun
         counts=run.counts() if counts is None else counts,
         reason="" if run.answer else reason,
         method=run.method.describe(),
+        proof_samples=int(run.samples - run.found_at) if run.certified(level) and run.found_at <= run.samples else 0,
         certificate=finding.distance.certificate if run.certified(level) and finding.distance is not None else None,
         snapshot=snapshot,
     )

@@ -84,6 +84,10 @@ class Verdict:
         T* log(1/delta) at the estimate: about what any test with these shares of samples would need.
     solves
         How many worst-case problems were solved.
+    proof_samples
+        How many of the samples were paid for the proof: those drawn after the answer had been found.
+    certificate
+        The proof itself, where there is one: ``certificate.verify()`` checks it without the solver.
     counts
         What was observed.
     snapshot
@@ -105,6 +109,7 @@ class Verdict:
     counts: Counts = field(repr=False)
     reason: str = ""
     method: str = ""
+    proof_samples: int = 0
     certificate: Any = field(default=None, repr=False)
     snapshot: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -207,6 +212,7 @@ class Verdict:
             "lower_bound": self.lower_bound,
             "reason": self.reason,
             "method": self.method,
+            "proof_samples": self.proof_samples,
             "visits": self.counts.visits,
             "changes": [
                 {"state": c.state, "action": c.action, "next": c.successor, "observed": c.observed, "needed": c.needed}

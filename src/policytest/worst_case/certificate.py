@@ -24,16 +24,21 @@ smallest value is at an end of the box.
 
 from __future__ import annotations
 
+import io
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policytest._checks import FloatArray, IntArray
+from policytest._checks import FloatArray, InputError, IntArray
+from policytest._files import write_file
 from policytest._kernels import CHORD
 from policytest._rows import Rows
 
 LOWER, UPPER, CLOSED, SPLIT = 0, 1, 2, 3
+FORMAT = "policytest-certificate-1"
 SLACK = 1e-9  # by which the effect of a step, computed on another machine, may fall short of what is stated
 
 
@@ -77,6 +82,46 @@ class Certificate:
     level: float
     unit: float
     steps: tuple[Step, ...] = field(repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to an NPZ file, without pickles; it appears complete or not at all."""
+        steps = self.steps
+        content = io.BytesIO()
+        np.savez_compressed(
+            content,
+            format=FORMAT,
+            numbers=np.array([self.discount, self.threshold, self.sign, self.level, self.unit]),
+            initial=self.initial,
+            counts=self.counts,
+            visits=self.visits,
+            **{f"rows_{name}": part for name, part in self.rows._asdict().items()},
+            actions=np.array([[step.action, step.state] for step in steps], dtype=np.int64).reshape(-1, 2),
+            bounds=np.array([step.bound for step in steps]),
+            kinds=np.array([step.kind for step in steps if step.action != SPLIT], dtype=np.int8),
+            thetas=np.array([step.theta for step in steps if step.action != SPLIT]),
+        )
+        write_file(path, content.getbuffer())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read what `save` wrote. Reading proves nothing; `verify` does."""
+        try:
+            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
+                if str(file["format"]) != FORMAT:
+                    raise ValueError("another format")
+                rows = Rows(**{name: file[f"rows_{name}"] for name in Rows._fields})
+                duals = iter(zip(file["kinds"].astype(np.int64), file["thetas"], strict=True))
+                steps = []
+                for (action, state), bound in zip(file["actions"], file["bounds"], strict=True):
+                    kind, theta = (np.zeros(0, dtype=np.int64), np.zeros(0)) if action == SPLIT else next(duals)
+                    steps.append(Step(int(action), int(state), kind, theta, float(bound)))
+                discount, threshold, sign, level, unit = (float(number) for number in file["numbers"])
+                parts = file["initial"], file["counts"], file["visits"]
+                return cls(rows, discount, *parts, threshold, sign, level, unit, tuple(steps))
+        except FileNotFoundError:
+            raise InputError(f"{path}: there is no such file") from None
+        except Exception as error:  # whatever a damaged archive makes its reader do
+            raise InputError(f"{path} is damaged or not a certificate ({type(error).__name__})") from None
 
     @property
     def looseness(self) -> float:
