@@ -166,3 +166,27 @@ def test_a_certificate_survives_the_disk(tmp_path):
     for name in ("half.npz", "none.npz"):
         with pytest.raises(pt.InputError, match=name):
             pt.Certificate.load(tmp_path / name)
+
+
+def test_nonsense_is_not_a_proof():
+    genuine = certificate()
+    rows = genuine.rows
+    nonsense = [
+        replace(genuine, counts=genuine.counts[:-1]),
+        replace(genuine, counts=-genuine.counts),
+        replace(genuine, counts=genuine.counts * np.nan),
+        replace(genuine, visits=2 * genuine.visits),
+        replace(genuine, discount=1.0),
+        replace(genuine, level=np.nan),
+        replace(genuine, level=-1.0),
+        replace(genuine, sign=0.0),
+        replace(genuine, initial=genuine.initial[:-1]),
+        replace(genuine, rows=rows._replace(successor=rows.successor + 5)),
+        replace(genuine, rows=rows._replace(start=rows.start[::-1])),
+        replace(genuine, steps=tuple(replace(step, state=99) for step in genuine.steps)),
+        replace(genuine, steps=tuple(replace(step, state=-1) for step in genuine.steps)),
+        replace(genuine, steps=tuple(replace(step, kind=step.kind + 7) for step in genuine.steps)),
+        replace(genuine, steps=tuple(replace(step, theta=step.theta[:-1]) for step in genuine.steps)),
+        replace(genuine, steps=tuple(replace(step, action=9) for step in genuine.steps)),
+    ]
+    assert [index for index, changed in enumerate(nonsense) if changed.verify()] == []

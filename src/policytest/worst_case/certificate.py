@@ -34,7 +34,7 @@ import numpy as np
 
 from policytest._checks import FloatArray, InputError, IntArray
 from policytest._files import write_file
-from policytest._kernels import CHORD
+from policytest._kernels import CHORD, PERSPECTIVE
 from policytest._rows import Rows
 
 LOWER, UPPER, CLOSED, SPLIT = 0, 1, 2, 3
@@ -136,7 +136,41 @@ class Certificate:
         return self.initial.copy(), (self.initial + most) * (1.0 + 1e-12)
 
     def verify(self) -> bool:
-        """Whether the steps prove the claim."""
+        """Whether the claim makes sense and the steps prove it."""
+        try:
+            return self._makes_sense() and self._proved()
+        except (ValueError, IndexError, TypeError, AttributeError, FloatingPointError):  # not even of the right shape
+            return False
+
+    def _makes_sense(self) -> bool:
+        """Whether these are rows, counts and numbers of some task."""
+        rows, S, K, E = self.rows, len(self.initial), len(self.visits), len(self.counts)
+        parts = (rows.prob, rows.reward, rows.gain, self.initial, self.counts, self.visits)
+        numbers = np.array([self.discount, self.threshold, self.level, self.unit])
+        return bool(
+            all(np.isfinite(part).all() for part in (*parts, numbers))
+            and 0 <= self.discount < 1
+            and self.sign in (1.0, -1.0)
+            and self.level >= 0
+            and self.unit > 0
+            and all(len(part) == K for part in (rows.state, rows.prob, rows.reward))
+            and len(rows.start) == K + 1
+            and rows.start[0] == 0
+            and rows.start[-1] == len(rows.successor) == E
+            and len(rows.gain) in (0, E)
+            and (np.diff(rows.start) > 0).all()
+            and ((rows.state >= 0) & (rows.state < S)).all()
+            and ((rows.successor >= 0) & (rows.successor < S)).all()
+            and (rows.prob > 0).all()
+            and (self.initial >= 0).all()
+            and (self.counts >= 0).all()
+            and np.allclose(rows.sums(self.counts), self.visits, rtol=1e-9, atol=0.0)
+            and all(0 <= step.state < S and step.action in (LOWER, UPPER, CLOSED, SPLIT) for step in self.steps)
+            and all(np.isin(step.kind, (CHORD, PERSPECTIVE)).all() for step in self.steps)
+            and all(len(step.kind) == S for step in self.steps if step.action != SPLIT)
+        )
+
+    def _proved(self) -> bool:
         open_boxes = [self.first_box()]
         for step in self.steps:
             if not open_boxes:
