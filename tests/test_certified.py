@@ -190,3 +190,19 @@ def test_nonsense_is_not_a_proof():
         replace(genuine, steps=tuple(replace(step, action=9) for step in genuine.steps)),
     ]
     assert [index for index, changed in enumerate(nonsense) if changed.verify()] == []
+
+
+def test_forgeries_are_rejected():
+    """Numbers so small that margins underflow, arrays of low precision, a policy that is none, an index that is not."""
+    genuine = certificate()
+    level = 1.05 * genuine.level
+    last = genuine.steps[-1]
+    for scale in (1e-290, 1e-310, 1e-321):
+        tiny = replace(last, theta=last.theta * scale / last.theta.max(), bound=0.0)
+        assert not replace(genuine, level=level, steps=(*genuine.steps[:-1], tiny)).verify()
+    assert not replace(genuine, counts=genuine.counts.astype(np.float32)).verify()
+    rows = genuine.rows
+    assert not replace(genuine, rows=rows._replace(prob=1.11 * rows.prob)).verify()
+    assert not replace(genuine, initial=1.2 * genuine.initial).verify()
+    assert not replace(genuine, steps=tuple(replace(step, state=True) for step in genuine.steps)).verify()
+    assert not replace(genuine, steps=tuple(replace(step, bound=10**400) for step in genuine.steps)).verify()

@@ -25,8 +25,10 @@ smallest value is at an end of the box.
 from __future__ import annotations
 
 import io
+import math
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from policytest._rows import Rows
 
 LOWER, UPPER, CLOSED, SPLIT = 0, 1, 2, 3
 FORMAT = "policytest-certificate-1"
+TINY = 1e-200  # nothing smaller is trusted
 SLACK = 1e-9  # by which the effect of a step, computed on another machine, may fall short of what is stated
 
 
@@ -123,12 +126,15 @@ class Certificate:
         except Exception as error:  # whatever a damaged archive makes its reader do
             raise InputError(f"{path} is damaged or not a certificate ({type(error).__name__})") from None
 
-    @property
+    @cached_property
     def looseness(self) -> float:
         """How far (1-gamma) sum_sa d(s) pi(a|s) can be from 1, where rows of pi or rho are off by a rounding."""
-        policy = np.bincount(self.rows.state, self.rows.prob, minlength=len(self.initial))
-        off = float(np.abs(policy - 1.0).max()) / (1.0 - self.discount)
-        return 2.0 * (off + abs(float(self.initial.sum()) - 1.0)) + 1e-15 / (1.0 - self.discount)
+        return 4.0 * self._off() / (1.0 - self.discount) + 1e-15 / (1.0 - self.discount)
+
+    def _off(self) -> float:
+        """The largest distance of a row sum of pi, or of the sum of rho, from 1; sums are exact."""
+        rows = [self.rows.prob[self.rows.state == s] for s in range(len(self.initial))]
+        return max(abs(math.fsum(row) - 1.0) for row in [*rows, self.initial]) + 1e-16
 
     def first_box(self) -> tuple[FloatArray, FloatArray]:
         """No occupancy is outside of it: rho <= d <= rho + gamma/(1-gamma)."""
@@ -139,7 +145,7 @@ class Certificate:
         """Whether the claim makes sense and the steps prove it."""
         try:
             return self._makes_sense() and self._proved()
-        except (ValueError, IndexError, TypeError, AttributeError, FloatingPointError):  # not even of the right shape
+        except (ValueError, IndexError, TypeError, AttributeError, ArithmeticError):  # not even of the right shape
             return False
 
     def _makes_sense(self) -> bool:
@@ -148,7 +154,7 @@ class Certificate:
         parts = (rows.prob, rows.reward, rows.gain, self.initial, self.counts, self.visits)
         numbers = np.array([self.discount, self.threshold, self.level, self.unit])
         return bool(
-            all(np.isfinite(part).all() for part in (*parts, numbers))
+            all(part.dtype == np.float64 and np.isfinite(part).all() for part in (*parts, numbers))
             and 0 <= self.discount < 1
             and self.sign in (1.0, -1.0)
             and self.level >= 0
@@ -164,8 +170,11 @@ class Certificate:
             and (rows.prob > 0).all()
             and (self.initial >= 0).all()
             and (self.counts >= 0).all()
-            and np.allclose(rows.sums(self.counts), self.visits, rtol=1e-9, atol=0.0)
-            and all(0 <= step.state < S and step.action in (LOWER, UPPER, CLOSED, SPLIT) for step in self.steps)
+            and np.allclose(rows.sums(self.counts), self.visits, rtol=1e-14, atol=0.0)
+            and (len(rows.gain) == 0 or not rows.reward.any())
+            and self.discount * self._off() <= 0.5 * (1.0 - self.discount)
+            and all(type(step.state) is int and 0 <= step.state < S for step in self.steps)
+            and all(type(step.action) is int and step.action in (LOWER, UPPER, CLOSED, SPLIT) for step in self.steps)
             and all(np.isin(step.kind, (CHORD, PERSPECTIVE)).all() for step in self.steps)
             and all(len(step.kind) == S for step in self.steps if step.action != SPLIT)
         )
@@ -237,6 +246,8 @@ def _dual_bound(
     seen = N > 0
     if not (c > 2.0 * slip)[seen].all():
         return -np.inf
+    if mu > 0 and seen.any() and min(mu * N[seen].min(), c[seen].min()) < TINY:  # margins must not underflow
+        return -np.inf
     error = float((high[state] * np.maximum(slip - c, 0.0))[~seen].sum())
 
     scale = np.where(chord[state], 1.0, high[state])[seen]
@@ -263,4 +274,4 @@ def _dual_bound(
     mass += float((size * high).sum())
     error += lam * abs(claim.threshold) * claim.looseness
     error += float(slack[on_chord].sum()) + float((by_state(slack) * high).sum())
-    return total - error - 4e-16 * (20.0 + len(N) + 2 * len(n) + 2 * S) * mass
+    return total - error - 4e-16 * (20.0 + len(N) + 2 * len(n) + 2 * S) * mass - TINY
