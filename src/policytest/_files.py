@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from policytest._checks import InputError
+
+
+def write_arrays(path: str | os.PathLike[str], **arrays: Any) -> None:
+    """Write arrays to a file of exactly this name, as NPZ."""
+    content = io.BytesIO()
+    save: Any = np.savez
+    save(content, **arrays)
+    write_file(path, content.getbuffer())
 
 
 def write_file(path: str | os.PathLike[str], content: bytes | memoryview) -> None:

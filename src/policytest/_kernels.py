@@ -16,7 +16,7 @@ import math
 import pickle
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -1452,8 +1452,8 @@ def search_budgets(
 #     perspective:  sum_k (d/u) sum_x N log(p d/f),
 #     chord:        n_s chord(log d) + sum N log(p/f),      chord(log d) linear, equal to log d at l and u.
 # The dual variables are theta = (v [S], lam, mu, y [K]): v for the flow balance, lam for the value, mu for the loss, y
-# for the row sums. Every theta with lam, mu >= 0 gives a valid bound, in
-# closed form: see `policytest.worst_case.certificate`.
+# for the row sums. Every theta with lam, mu >= 0 gives a valid bound, in closed form: see
+# `policytest.worst_case.certificate`. Rewards are centred, so that R = 0.
 
 PERSPECTIVE = 0
 CHORD = 1
@@ -1477,29 +1477,35 @@ def _in_box(t: float, low: float, high: float, tau: float) -> Any:
     return t * d - tau * (np.log(near) + np.log(far)), d, curvature
 
 
+class Relaxation(NamedTuple):
+    """What a certificate speaks about, as compiled code reads it; `worth` [E] are rewards less (1-gamma) R."""
+
+    rows: Any
+    worth: Any
+    gamma: float
+    rho: Any
+    N: Any
+    n: Any
+    sign: float
+
+
+class Box(NamedTuple):
+    """A box of occupancies, the relaxation of each state, and the question: minimise aim.d + mu (loss - level)."""
+
+    low: Any
+    high: Any
+    kind: Any
+    aim: Any
+    level: float
+
+
 @compiled
 def _smooth_dual(
-    rows: Any,
-    worth: Any,
-    gamma: float,
-    rho: Any,
-    N: Any,
-    n: Any,
-    sign: float,
-    R: float,
-    B: float,
-    low: Any,
-    high: Any,
-    kind: Any,
-    aim: Any,
-    free_mu: bool,
-    tau: float,
-    theta: Any,
-    gradient: Any,
-    H: Any,
-    second: bool,
+    claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, gradient: Any, H: Any, second: bool
 ) -> float:
     """The dual function with logarithmic barriers of weight tau, its gradient and Hessian; -inf outside its domain."""
+    rows, worth, gamma, rho, N, n, sign = claim
+    low, high, kind, aim, B = box
     S = len(rho)
     K = len(n)
     D = len(theta)
@@ -1527,8 +1533,8 @@ def _smooth_dual(
         if second:
             for j in range(D):
                 H[i, j] = 0.0
-    total = tau * np.log(lam) - lam * sign * R - mu * B
-    gradient[S] = tau / lam - sign * R
+    total = tau * np.log(lam) - mu * B
+    gradient[S] = tau / lam
     gradient[S + 1] = -B
     if second:
         H[S, S] = -tau / (lam * lam)
@@ -1638,31 +1644,12 @@ def _solve_concave(H: Any, x: Any) -> bool:
 
 
 @entry
-def maximise_dual(
-    rows: Any,
-    worth: Any,
-    gamma: float,
-    rho: Any,
-    N: Any,
-    n: Any,
-    sign: float,
-    R: float,
-    B: float,
-    low: Any,
-    high: Any,
-    kind: Any,
-    aim: Any,
-    free_mu: bool,
-    tau: float,
-    last_tau: float,
-    theta: Any,
-    limit: int,
-) -> Any:
+def maximise_dual(claim: Any, box: Any, free_mu: bool, tau: float, last_tau: float, theta: Any, limit: int) -> Any:
     """Improve theta, in place, by Newton's method on the dual with barriers that fade from tau to last_tau.
 
     Returns (ended well, iterations). Whatever theta comes out, `worst_case.certificate` says what it proves.
     """
-    S = len(rho)
+    S = len(claim.rho)
     D = len(theta)
     gradient = np.empty(D)
     step = np.empty(D)
@@ -1673,9 +1660,7 @@ def maximise_dual(
     while iteration < limit:
         iteration += 1
         inner += 1
-        value = _smooth_dual(
-            rows, worth, gamma, rho, N, n, sign, R, B, low, high, kind, aim, free_mu, tau, theta, gradient, H, True
-        )
+        value = _smooth_dual(claim, box, free_mu, tau, theta, gradient, H, True)
         if value == -np.inf:
             return False, iteration
         if not free_mu:
@@ -1694,9 +1679,7 @@ def maximise_dual(
         while length > 1e-12 and promised > 0.0:
             for i in range(D):
                 trial[i] = theta[i] + length * step[i]
-            there = _smooth_dual(
-                rows, worth, gamma, rho, N, n, sign, R, B, low, high, kind, aim, free_mu, tau, trial, gradient, H, False
-            )
+            there = _smooth_dual(claim, box, free_mu, tau, trial, gradient, H, False)
             if there >= value + 1e-4 * length * promised - 1e-12 * abs(value):
                 _copy(trial, theta)
                 moved = True
@@ -1901,16 +1884,15 @@ def rewitness(
     N: Any,
     n: Any,
     share: float,
-    threshold: float,
     w: Any,
     lam: float,
     tolerance: float,
     limit: int,
 ) -> Any:
-    """A witness near the smoothed counts N + share: the nearest kernel whose value is the threshold, in place of w.
+    """A witness near the smoothed counts N + share: the nearest kernel of value 0, in place of w.
 
     Smoothing lists every allowed successor, so that no single observation can make the loss of the witness infinite,
-    and leaves no row free. Returns (found, lam): whether the value of w is the threshold, to 1e-9 of the largest.
+    and leaves no row free. Returns (found, lam): whether the value of w is 0, to 1e-9 of the largest.
     """
     K = len(n)
     smooth_N = np.empty(len(N))
@@ -1932,27 +1914,24 @@ def rewitness(
     _solve_both(rows, q, gamma, rho, V, d)
     value = _dot(rho, V)
     slack = 1e-9 * _largest(V)
-    if abs(value - threshold) > 1e-3 * slack:
-        sign = 1.0 if value > threshold else -1.0
+    if abs(value) > 1e-3 * slack:
+        sign = 1.0 if value > 0.0 else -1.0
         if lam > 0.0:
             _copy(w, q)
-        _, _, value, lam, _ = _nearest(
-            rows, gamma, rho, smooth_N, smooth_n, threshold, sign, q, lam / unit, tolerance, limit
-        )
-    if not abs(value - threshold) <= slack:
+        _, _, value, lam, _ = _nearest(rows, gamma, rho, smooth_N, smooth_n, 0.0, sign, q, lam / unit, tolerance, limit)
+    if not abs(value) <= slack:
         return False, 0.0
     _copy(q, w)
     return True, lam * unit
 
 
 @entry
-def witness_evidence(start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any) -> float:
-    """Fill evidence [J] of the witness w afresh; the loss of w is returned."""
+def witness_evidence(start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any) -> None:
+    """Fill evidence [J] of the witness w afresh."""
     loss = _loss(start, N, n, w)
     _dimensions(start, N, n, kind, priors, width, evidence)
     for j in range(len(evidence)):
         evidence[j] = loss - evidence[j]
-    return loss
 
 
 # ---------------------------------------------------------------- sampling and simulation

@@ -47,6 +47,11 @@ class Rows(NamedTuple):
         """[E] a row vector [K], repeated for each entry of its row."""
         return np.repeat(values, np.diff(self.start))
 
+    def rewards(self) -> FloatArray:
+        """[E] r(s,a,x) of every entry, whether the reward is on the successor or on the pair."""
+        on_pair = self.per_entry(self.reward)
+        return np.asarray(on_pair + self.gain) if len(self.gain) else on_pair
+
     def to_one(self, entries: FloatArray) -> FloatArray:
         """[E] the entries with each row divided by its sum."""
         return np.asarray(entries / self.per_entry(self.sums(entries)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from policytest._checks import InputError, is_sparse
-from policytest._files import write_file
+from policytest._files import write_arrays
 from policytest.task import Task
 
 FORMAT = "policytest-run-1"
@@ -25,9 +25,7 @@ FORMAT = "policytest-run-1"
 
 def write(path: str | os.PathLike[str], snapshot: dict[str, Any]) -> None:
     """Write the snapshot; there is always one whole file."""
-    content = io.BytesIO()
-    np.savez(content, **snapshot, format=np.array(FORMAT), digest=np.array(_digest(snapshot)))
-    write_file(path, content.getbuffer())
+    write_arrays(path, **snapshot, format=np.array(FORMAT), digest=np.array(_digest(snapshot)))
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:

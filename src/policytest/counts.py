@@ -14,7 +14,6 @@ many wait as it holds; so the work of merging them in does not depend on how the
 
 from __future__ import annotations
 
-import io
 import os
 import zipfile
 from collections.abc import Callable
@@ -27,7 +26,8 @@ from scipy.sparse import coo_array, csr_array
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray
-from policytest._files import write_file
+from policytest._display import plural
+from policytest._files import write_arrays
 from policytest._rows import entry_keys
 from policytest.task import Task
 
@@ -199,9 +199,8 @@ class Counts:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the counts to a file of exactly this name, as NPZ; it appears complete or not at all."""
         keys, counts = self._entries()
-        shape, content = np.array([self._S, self._A]), io.BytesIO()
-        np.savez(content, format=FORMAT, version=VERSION, shape=shape, sparse=self._sparse, keys=keys, counts=counts)
-        write_file(path, content.getbuffer())
+        about = {"format": FORMAT, "version": VERSION, "shape": np.array([self._S, self._A]), "sparse": self._sparse}
+        write_arrays(path, **about, keys=keys, counts=counts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Counts:
@@ -255,14 +254,14 @@ class Counts:
         return all(np.array_equal(mine, its) for mine, its in zip(self._entries(), other._entries(), strict=True))
 
     def __repr__(self) -> str:
-        size = f"{_many(self._S, 'state')}, {_many(self._A, 'action')}, {_many(self._total, 'transition')}"
-        return f"Counts({size}, {np.count_nonzero(self._visits):,} of {_many(self._visits.size, 'pair')} visited)"
+        size = f"{plural(self._S, 'state')}, {plural(self._A, 'action')}, {plural(self._total, 'transition')}"
+        return f"Counts({size}, {np.count_nonzero(self._visits):,} of {plural(self._visits.size, 'pair')} visited)"
 
     def _same_shape(self, name: str, other: Counts | Task) -> None:
         if (other.n_states, other.n_actions) != (self._S, self._A):
+            size = f"{plural(other.n_states, 'state')} and {plural(other.n_actions, 'action')}"
             raise InputError(
-                f"{name} has {_many(other.n_states, 'state')} and {_many(other.n_actions, 'action')}, the counts have "
-                f"{self._S:,} and {self._A:,}; pass the one they belong to"
+                f"{name} has {size}, the counts have {self._S:,} and {self._A:,}; pass the one they belong to"
             )
 
     def _add_one(self, pair: int, x: int, count: int) -> None:
@@ -338,7 +337,7 @@ class Counts:
         if support is None:
             if unvisited.size * S > FILL_LIMIT:
                 raise InputError(
-                    f"{_many(unvisited.size, 'pair')} without visits would list all {S:,} states each; declare the "
+                    f"{plural(unvisited.size, 'pair')} without visits would list all {S:,} states each; declare the "
                     "support of the task and pass the task"
                 )
             width, successor = np.full(unvisited.size, S), np.tile(np.arange(S), unvisited.size)
@@ -394,7 +393,3 @@ def _csr(keys: IntArray, entries: npt.NDArray[Any], S: int, A: int) -> SparseArr
 def _writeable(array: IntArray) -> IntArray:
     """The array itself, or a copy if it was handed out (and frozen) as a snapshot."""
     return array if array.flags.writeable else array.copy()
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

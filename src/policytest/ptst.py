@@ -101,7 +101,7 @@ class PTST:
     def describe(self) -> str:
         """The method in a few words."""
         allocation = self.allocation if isinstance(self.allocation, str) else type(self.allocation).__name__
-        shares = "given shares" if allocation in ("ndarray", "list", "tuple") else f"{allocation} sampling".lower()
+        shares = "given shares" if isinstance(self.allocation, np.ndarray) else f"{allocation} sampling".lower()
         rule = "PTST as printed" if self.zeta is not None else "PTST"
         return f"{rule}, {type(self.boundary).__name__}, {type(self.solver).__name__}, {shares}"
 
@@ -167,7 +167,7 @@ class Run:
         blind = self.blind_until - self.samples
         watched = np.inf if blind > 0 else level
         k, x = self.source.ahead(tally, watched, min(most, blind) if blind > 0 else most)
-        used, _ = tally.observe(k, x, watched)
+        used = tally.observe(k, x, watched)
         self.source.take(used)
         self.samples += used
         if self.samples < self.blind_until:
@@ -254,12 +254,12 @@ class Run:
         if side * (tally.value()[0] - threshold) <= 0 or (room <= rounding and free):
             return Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
         tally.solves += 1
-        return solver.nearest(tally.problem(float(side)).nearest(float(side), threshold, enough))
+        return solver.nearest(tally.problem().nearest(float(side), threshold, enough))
 
     def _across(self, side: int, radius: float) -> Bracket:
         """The kernel of extreme value found over the ball, if it is beyond 0: then the nearest one was missed."""
         self.tally.solves += 1
-        problem = self.tally.problem(float(side)).extreme(float(side), radius)
+        problem = self.tally.problem().extreme(float(side), radius)
         found = ProjectionFree().extreme(problem)
         if found.kernel is None or side * (found.upper if side > 0 else found.lower) > 0:
             return replace(found, lower=0.0, upper=np.inf, kernel=None, certified=False)
@@ -356,7 +356,7 @@ class PrintedRun(Run):
         if side == 0 or not (tally.n[tally.unknown] > 0).all():
             return
         tally.solves += 1
-        problem, t = tally.problem(float(side)), float(tally.n.sum())
+        problem, t = tally.problem(), float(tally.n.sum())
         ball = replace(problem, n=problem.n / t).extreme(float(side), (level + tally.dimension()) / t)
         ends = self.method.solver.extreme(ball)
         if value * (ends.upper if side > 0 else ends.lower) >= scale / t**power:

@@ -253,9 +253,7 @@ def _recorded(task: Task, data: Counts | Transitions) -> Recorded:
         if wrong.any():
             at = int(np.argmax(wrong))
             raise InputError(f"data.{name}[{at}] is {column[at]}; it must lie in 0 to {count - 1}")
-    row = np.full(task.n_states * task.n_actions, -1, dtype=np.int64)
-    row[task._pairs.pair] = np.arange(len(task._pairs.pair))
-    return Recorded(row[data.s * task.n_actions + data.a], data.x)
+    return Recorded(task._row_of_pair[data.s * task.n_actions + data.a], data.x)
 
 
 # ---------------------------------------------------------------- shared
@@ -327,24 +325,25 @@ def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
 def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any], counts: Counts | None = None) -> Verdict:
     finding = run.conclude()
     level = -math.log(delta)
+    distance, certified = finding.distance, run.certified(level)
     return Verdict(
         task=run.task,
         threshold=run.threshold,
         delta=delta,
         answer=run.answer,
         samples=run.samples,
-        certified=run.certified(level),
+        certified=certified,
         evidence=finding.evidence,
         estimate=run.estimate,
         interval=run.interval(level),
-        witness=finding.distance.kernel if finding.distance is not None else None,
+        witness=distance.kernel if distance is not None else None,
         lower_bound=_price(run, finding) * level,
         solves=run.solves,
         counts=run.counts() if counts is None else counts,
         reason="" if run.answer else reason,
         method=run.method.describe(),
-        proof_samples=int(run.samples - run.found_at) if run.certified(level) and run.found_at <= run.samples else 0,
-        certificate=finding.distance.certificate if run.certified(level) and finding.distance is not None else None,
+        proof_samples=int(run.samples - run.found_at) if certified and run.found_at <= run.samples else 0,
+        certificate=distance.certificate if certified and distance is not None else None,
         snapshot=snapshot,
     )
 
@@ -363,12 +362,11 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
         raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
     if str(snapshot.get("fingerprint", "")) != mark:
         threshold, method = float(snapshot.get("threshold", np.nan)), str(snapshot.get("method", "another one"))
-        differs = (
-            f"the threshold {threshold:.9g}, not {run.threshold:.9g}" if threshold != run.threshold else "another task"
-        )
-        differs = (
-            f"the method {method!r}, not {run.method.describe()!r}" if method != run.method.describe() else differs
-        )
+        differs = "another task"
+        if threshold != run.threshold:
+            differs = f"the threshold {threshold:.9g}, not {run.threshold:.9g}"
+        if method != run.method.describe():
+            differs = f"the method {method!r}, not {run.method.describe()!r}"
         raise InputError(f"resume: that run had {differs}, or other settings; pass the same, or start a new run")
     run.restore(snapshot)
 

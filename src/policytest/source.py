@@ -66,7 +66,7 @@ class Source:
     def _draw(self, tally: Tally, level: float, most: int) -> None:
         if isinstance(self.rule, Walk):
             pair, self.x = self.rule.steps(self.sim, self.draw, self.rng, self.size)
-            self.k = tally.row_of_pair[pair]
+            self.k = self.task._row_of_pair[pair]
             self.size = min(2 * self.size, self.largest)
             return
         k = self.rule.plan(tally.n, tally.kernel, self.size)

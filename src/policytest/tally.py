@@ -18,6 +18,7 @@ Paper: `eq:ideal stopping`.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,33 +44,33 @@ class Tally:
     Inside, rewards are centred (see `Task.centred`): values are compared with 0, up to ``rounding``.
     """
 
+    _value: tuple[float, int] | None
+    _problem: Problem | None
+
     def __init__(self, task: Task, threshold: float, boundary: Boundary) -> None:
         self.task = task.centred(threshold)
         self.rounding = value_range_error(self.task) + _centring_error(task, threshold)
         low, high = value_range(task)
         self.at_end = {1: threshold == low, -1: threshold == high}
         task = self.task
-        S, A = task.n_states, task.n_actions
-        self.is_open = task.any_successor and len(task._pairs.pair) * S > FULL_ENTRIES
+        self.is_open = task.any_successor and len(task._pairs.pair) * task.n_states > FULL_ENTRIES
         self.rows = _self_loops(task) if self.is_open else task._rows
         self.terms = boundary_terms(boundary, task, self.rows)
-        self.row_of_pair = np.full(S * A, -1, dtype=np.int64)
-        self.row_of_pair[self.rows.pair] = np.arange(len(self.rows.pair))
         self.N = np.zeros(self.rows.n_entries)
         self.n = np.zeros(len(self.rows.pair))
         self.w = self.estimate()
         self.evidence = np.full(len(self.terms.priors), np.inf)  # no witness yet
         self.multiplier = 0.0
         self.solves = 0
-        self._value: tuple[float, int] | None = None  # of the estimate, until a count moves
+        self._forget()
         self.unknown = widths(task)[self.rows.pair] > 1  # [K] rows with something to learn
         self.inside = all(self.room(side) > self.rounding for side in (1, -1))
 
     # ------------------------------------------------------------ observations
 
-    def observe(self, k: IntArray, x: IntArray, level: float) -> tuple[int, bool]:
-        """Record transitions until the witness fails. Returns (how many were used, whether it failed)."""
-        self._value = None
+    def observe(self, k: IntArray, x: IntArray, level: float) -> int:
+        """Record transitions until the witness fails; how many were used."""
+        self._forget()
         if self.is_open:
             self._list_successors(k, x)
         used, ending = _kernels.observe(
@@ -80,7 +81,7 @@ class Tally:
             raise InputError(
                 f"the transition {place} was observed, but the task's support excludes it; widen the support"
             )
-        return int(used), ending == _kernels.WITNESS_FAILED
+        return int(used)
 
     def safe_ahead(self, k: IntArray, level: float) -> int:
         """How many of these visits can be drawn before the witness could have failed at an earlier one."""
@@ -96,11 +97,11 @@ class Tally:
         if self.is_open:
             stored = table.tocoo() if _checks.is_sparse(table) else None
             pair, x = (stored.row, stored.col) if stored is not None else np.nonzero(table.reshape(S * A, S))
-            self._list_successors(self.row_of_pair[pair], np.asarray(x, dtype=np.int64))
+            self._list_successors(self.task._row_of_pair[pair], np.asarray(x, dtype=np.int64))
         self.N = self.rows.pick(table, S)
         self.n = counts.visits.ravel()[self.rows.pair].astype(np.float64)
         self.evidence[:] = np.inf
-        self._value = None
+        self._forget()
 
     def _list_successors(self, k: IntArray, x: IntArray) -> None:
         """In open rows: list successors that are met for the first time. The witness gives them no mass."""
@@ -149,13 +150,20 @@ class Tally:
         """The dimension term of the boundary, in nats."""
         return average(self.terms.dimensions(self.rows.start, self.N, self.n))
 
-    def problem(self, sign: float = 1.0) -> Problem:
-        """The worst-case problem around the estimate, with visits as weights."""
-        return Problem(self.task, self._form(), self.rows, self.estimate(), self.n.copy(), self.is_open, sign)
+    def problem(self) -> Problem:
+        """The worst-case problem around the estimate, with visits as weights (sign +1)."""
+        if self._problem is None:
+            self._problem = Problem(self.task, self._form, self.rows, self.estimate(), self.n.copy(), self.is_open, 1.0)
+        return self._problem
+
+    def _forget(self) -> None:
+        """A count moves: what was derived from the counts is derived anew when it is needed."""
+        self._value = None
+        self._problem = None
 
     def kernel(self) -> Kernel:
         """The empirical kernel, dense or sparse."""
-        return self.rows.scatter(self.estimate(), self._form(), self.task.n_states)
+        return self.rows.scatter(self.estimate(), self._form, self.task.n_states)
 
     def counts(self) -> Counts:
         """The counts, dense or sparse; of the rows that matter only."""
@@ -171,6 +179,7 @@ class Tally:
         S, A = self.task.n_states, self.task.n_actions
         return _checks.is_sparse(self.task.support) or S * A * S > FULL_ENTRIES
 
+    @cached_property
     def _form(self) -> Kernel:
         """A kernel whose form the results take; its rows with pi = 0 are uniform (empty, where sparse)."""
         S, A = self.task.n_states, self.task.n_actions
@@ -188,7 +197,7 @@ class Tally:
         for share in shares:
             self.solves += 1
             found, self.multiplier = _kernels.rewitness(
-                self.rows, task.discount, task.initial, self.N, self.n, share, 0.0, self.w,
+                self.rows, task.discount, task.initial, self.N, self.n, share, self.w,
                 self.multiplier, WITNESS_TOLERANCE, WITNESS_ITERATIONS,
             )  # fmt: skip
             if not found:
@@ -228,7 +237,7 @@ class Tally:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state."""
-        self._value = None
+        self._forget()
         if self.is_open:
             self.rows = self.rows._replace(start=state["start"], successor=state["successor"])
         self.N, self.n, self.w = (np.array(state[name], dtype=np.float64) for name in ("N", "n", "w"))

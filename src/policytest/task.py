@@ -22,13 +22,13 @@ import numpy as np
 from scipy import sparse
 
 from policytest import _checks, _kernels
-from policytest._checks import FloatArray, InputError, Kernel
+from policytest._checks import FloatArray, InputError, IntArray, Kernel
 from policytest._rows import Rows
 
 DENSE_REWARD_LIMIT = 50_000_000
 VALUE_ERROR_LIMIT = 2e-8
 _ARRAYS = ("policy", "initial", "support", "rewards")
-_DERIVED = ("_pairs", "_rows", "_value_ends")  # computed on first use; not pickled
+_DERIVED = ("_pairs", "_rows", "_row_of_pair", "_value_ends")  # computed on first use; not pickled
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +144,13 @@ class Task:
             successor=np.zeros(0, dtype=np.int32),
             gain=np.zeros(0),
         )
+
+    @cached_property
+    def _row_of_pair(self) -> IntArray:
+        """[S*A] the row of a pair s*A + a, -1 where pi(a|s) = 0."""
+        row = np.full(self.n_states * self.n_actions, -1, dtype=np.int64)
+        row[self._pairs.pair] = np.arange(len(self._pairs.pair))
+        return row
 
     @cached_property
     def _rows(self) -> Rows:

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from policytest._checks import FloatArray, InputError, IntArray
-from policytest._files import write_file
+from policytest._files import write_arrays
 from policytest._kernels import CHORD, PERSPECTIVE
 from policytest._rows import Rows
 
@@ -89,9 +89,8 @@ class Certificate:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to an NPZ file, without pickles; it appears complete or not at all."""
         steps = self.steps
-        content = io.BytesIO()
-        np.savez_compressed(
-            content,
+        write_arrays(
+            path,
             format=FORMAT,
             numbers=np.array([self.discount, self.threshold, self.sign, self.level, self.unit]),
             initial=self.initial,
@@ -103,7 +102,6 @@ class Certificate:
             kinds=np.array([step.kind for step in steps if step.action != SPLIT], dtype=np.int8),
             thetas=np.array([step.theta for step in steps if step.action != SPLIT]),
         )
-        write_file(path, content.getbuffer())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
@@ -125,6 +123,11 @@ class Certificate:
             raise InputError(f"{path}: there is no such file") from None
         except Exception as error:  # whatever a damaged archive makes its reader do
             raise InputError(f"{path} is damaged or not a certificate ({type(error).__name__})") from None
+
+    @cached_property
+    def worth(self) -> FloatArray:
+        """[E] rewards less (1-gamma) R: over flows they sum to V - R."""
+        return self.rows._replace(reward=self.rows.reward - (1.0 - self.discount) * self.threshold).rewards()
 
     @cached_property
     def looseness(self) -> float:
@@ -238,10 +241,9 @@ def _dual_bound(
     chord = np.asarray(kind) == CHORD
     if (chord & (low <= 0)).any():
         return -np.inf
-    worth = rows.per_entry(rows.reward - (1.0 - claim.discount) * claim.threshold)
-    worth = worth + rows.gain if len(rows.gain) else worth
     prob, state = rows.per_entry(rows.prob), rows.per_entry(rows.state)
-    parts = np.stack([rows.per_entry(y), prob * lam * claim.sign * worth, -prob * claim.discount * v[rows.successor]])
+    push, flow = prob * lam * claim.sign * claim.worth, -prob * claim.discount * v[rows.successor]
+    parts = np.stack([rows.per_entry(y), push, flow])
     c, slip = parts.sum(axis=0), 1e-15 * np.abs(parts).sum(axis=0)
     seen = N > 0
     if not (c > 2.0 * slip)[seen].all():

@@ -99,9 +99,10 @@ class _Search:
         self.claim = Certificate(
             rows, task.discount, np.array(task.initial), N, n, threshold, sign, level / self.unit, self.unit, ()
         )
-        self.worth = rows.per_entry(rows.reward - (1.0 - task.discount) * threshold)
-        if len(rows.gain):
-            self.worth = self.worth + rows.gain
+        claim = self.claim
+        self.relaxation = _kernels.Relaxation(
+            rows, claim.worth, claim.discount, claim.initial, claim.counts, claim.visits, claim.sign
+        )
         entries = rows.pick(found.kernel, task.n_states)
         V, d, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
         self.S = task.n_states
@@ -119,7 +120,7 @@ class _Search:
         price = found.multiplier if 0 < found.multiplier < np.inf else 1.0
         lam = 1.0 / (price * self.unit)
         prob = rows.per_entry(rows.prob)
-        tilt = claim.sign * lam * prob * (self.worth + claim.discount * V[rows.successor])
+        tilt = claim.sign * lam * prob * (claim.worth + claim.discount * V[rows.successor])
         flow = rows.per_entry(np.maximum(d[rows.state], 1e-12)) * np.maximum(entries, 1e-12)
         wanted = np.where(claim.counts > 0, claim.counts / flow, 0.0) - tilt
         y = np.maximum.reduceat(wanted, rows.start[:-1])
@@ -155,8 +156,8 @@ class _Search:
         """Shrink the box in place; whether nothing is left of it."""
         for _ in range(30):
             bound, theta, kind = self._bound(low, high, theta)
-            if bound > self.claim.level and self._excess(low, high, kind, theta) > 0:
-                self.steps.append(Step(CLOSED, 0, kind, theta, self._excess(low, high, kind, theta)))
+            if bound > self.claim.level and (excess := self._excess(low, high, kind, theta)) > 0:
+                self.steps.append(Step(CLOSED, 0, kind, theta, excess))
                 return True, theta
             before = _log_width(low, high).sum()
             missing = max(self.claim.level - bound, 0.05 * self.claim.level)
@@ -215,12 +216,9 @@ class _Search:
         self, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: FloatArray,
         free_mu: bool, tau: float, last_tau: float,
     ) -> FloatArray:  # fmt: skip
-        claim, better = self.claim, theta.copy()
-        high = np.maximum(high, low * (1 + 1e-12) + 1e-300)
-        _kernels.maximise_dual(
-            claim.rows, self.worth, claim.discount, claim.initial, claim.counts, claim.visits, claim.sign, 0.0, level,
-            low, high, kind, aim, free_mu, tau, last_tau, better, 200,
-        )  # fmt: skip
+        better = theta.copy()
+        box = _kernels.Box(low, np.maximum(high, low * (1 + 1e-12) + 1e-300), kind, aim, level)
+        _kernels.maximise_dual(self.relaxation, box, free_mu, tau, last_tau, better, 200)
         return better
 
 

@@ -60,9 +60,7 @@ class Problem:
         """[E] dV_q/dq(x|s,a) = d_q(s,a) (r(s,a,x) + gamma V_q(x)). Paper: `eq:PG2`."""
         task, rows = self.task, self.rows
         values, occupancy, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
-        worth = rows.per_entry(rows.reward) + task.discount * values[rows.successor]
-        if len(rows.gain):
-            worth = worth + rows.gain
+        worth = rows.rewards() + task.discount * values[rows.successor]
         return np.asarray(rows.per_entry(occupancy[rows.state] * rows.prob) * worth)
 
     def must_be_closed(self) -> None:
