@@ -46,12 +46,12 @@ def papers(n: int, gap: float) -> dict[str, Any]:
     return proof(instance.task, instance.kernel, 0.0, gap, 2000)
 
 
-def growth(S: int, successors: int | None, gap: float, nodes: int) -> dict[str, Any]:
-    """Random instances with 2 actions, at a threshold 15% of the way to the lowest value."""
+def growth(S: int, successors: int | None, way: float, gap: float, nodes: int) -> dict[str, Any]:
+    """Random instances with 2 actions, at a threshold this share of the way to the lowest value."""
     instance = pt.instances.random(S, S, 2, successors=successors)
     value, (low, _) = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
-    row = proof(instance.task, instance.kernel, value - 0.15 * (value - low), gap, nodes)
-    return {**row, "successors": successors or S}
+    row = proof(instance.task, instance.kernel, value - way * (value - low), gap, nodes)
+    return {**row, "successors": successors or S, "way": way}
 
 
 def price(n: int, seeds: int) -> dict[str, Any]:
@@ -81,13 +81,17 @@ def main() -> None:
     print(f"{date.today()}, {platform.machine()}, Python {platform.python_version()}\n")
     small = options.small
     papers(2, 0.1)  # compile
-    sizes = [(3, None), (10, 3)] if small else [(2, None), (5, None), (10, None), (20, None), (30, None), (50, 3)]
+    dense = [(S, None) for S in ((3,) if small else (2, 5, 10, 20, 30))]
+    sizes = [*dense, *((S, 3) for S in ((10,) if small else (50, 100, 200)))]
+    gaps = (0.5,) if small else (0.5, 0.2, 0.05, 0.01)
     results: dict[str, Any] = {
         "papers": [papers(n, gap) for n in ((2, 3) if small else (2, 3, 5)) for gap in (0.1, 0.03, 0.01, 0.001)],
         "growth": [
-            growth(S, successors, gap, 20 if small else 100)
+            growth(S, successors, way, gap, 10 if small or S == 100 else 50 if S < 100 else 2)
+            for way in (0.05, 0.15)
             for S, successors in sizes
-            for gap in ((0.2,) if small else (0.2, 0.05))
+            for gap in gaps
+            if S <= 50 or gap >= 0.2 or (way < 0.1 and S <= 100)
         ],
         "price": [price(n, 2 if small else 30) for n in ((2,) if small else (2, 3, 5))],
     }
@@ -95,10 +99,12 @@ def main() -> None:
     print("  S=A    gap   boxes  steps      time    verify")
     for row in results["papers"]:
         _print(f"{row['states']:<4}", row)
-    print("\nRandom instances, 2 actions (at most 100 boxes)")
-    print("  S  successors    gap   boxes  steps      time    verify")
+    print(
+        "\nRandom instances, 2 actions, by the way of the threshold to the lowest value (at most 50 boxes; 10 and 2 from S = 100 and 200 on)"
+    )
+    print("  way   S  successors    gap   boxes  steps      time    verify")
     for row in results["growth"]:
-        _print(f"{row['states']:<4} {row['successors']:<6}", row)
+        _print(f"{row['way']:.2f} {row['states']:<4} {row['successors']:<6}", row)
     print("\nWhole certified tests, delta = 0.05: samples beyond an uncertified answer")
     for row in results["price"]:
         print(

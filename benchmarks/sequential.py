@@ -16,12 +16,15 @@ import platform
 import statistics
 import time
 from datetime import date
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import policytest as pt
 from policytest.worst_case.problem import lay_out
+
+local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
 
 DELTAS = (0.1, 1e-2, 1e-15)
 FALLING = (1e-2, 1e-5, 1e-15, 1e-50, 1e-150, 1e-300)
@@ -31,7 +34,7 @@ BOUNDARIES: dict[str, Any] = {"paper": pt.PaperBoundary(), "mixture": pt.Mixture
 def stopping_table(n: int, boundary: str, seeds: int) -> dict[str, Any]:
     """Mean stopping times and their standard errors over seeds, uniform sampling, one run for all deltas."""
     instance = pt.instances.paper(n)
-    sim, method = pt.TabularSimulator(instance.kernel), pt.PTST(boundary=BOUNDARIES[boundary])
+    sim, method = pt.TabularSimulator(instance.kernel), local(boundary=BOUNDARIES[boundary])
     runs = [pt.stopping_times(instance.task, sim, 0.0, DELTAS, method, seed) for seed in range(seeds)]
     times = np.array([run.samples for run in runs], dtype=float)
     return {
@@ -50,7 +53,7 @@ def against_lower_bound(n: int, seeds: int, allocation: str) -> dict[str, Any]:
     optimal = pt.optimal_allocation(instance.task, instance.kernel).weights
     shares = {"uniform": "uniform", "optimal": optimal}[allocation]
     bound = pt.characteristic_time(instance.task, instance.kernel, shares).time
-    sim, method = pt.TabularSimulator(instance.kernel), pt.PTST(allocation=shares)
+    sim, method = pt.TabularSimulator(instance.kernel), local(allocation=shares)
     runs = [pt.stopping_times(instance.task, sim, 0.0, FALLING, method, seed).samples for seed in range(seeds)]
     ratio = np.mean(runs, axis=0) / (bound * -np.log(FALLING))
     return {"states": n, "allocation": allocation, "time": bound, "ratio": ratio.tolist()}
@@ -59,7 +62,7 @@ def against_lower_bound(n: int, seeds: int, allocation: str) -> dict[str, Any]:
 def speed(n: int, repeats: int) -> dict[str, Any]:
     """One whole test with the paper's boundary, against one check of the paper's heuristic, in the same run."""
     instance = pt.instances.paper(n)
-    sim, method = pt.TabularSimulator(instance.kernel), pt.PTST(boundary=pt.PaperBoundary())
+    sim, method = pt.TabularSimulator(instance.kernel), local(boundary=pt.PaperBoundary())
     verdict = pt.decide(instance.task, sim, method=method, delta=0.05)
     weights = verdict.counts.visits / verdict.samples
     radius = pt.PaperBoundary().level(verdict.counts, 0.05, instance.task) / verdict.samples
@@ -87,7 +90,7 @@ def rate(boundary: str, samples: int) -> dict[str, Any]:
     """Samples a second between solves: draws, counts and evidence, where the level is out of reach."""
     instance = pt.instances.paper(5)
     task, value = instance.task, pt.value(instance.task, instance.kernel)
-    method, sim = pt.PTST(boundary=BOUNDARIES[boundary]), pt.TabularSimulator(instance.kernel)
+    method, sim = local(boundary=BOUNDARIES[boundary]), pt.TabularSimulator(instance.kernel)
     for _ in range(2):  # the first time compiles; at a threshold that equals the value no witness ever fails
         begin = time.perf_counter()
         run = pt.decide(task, sim, value, 1e-300, method, max_samples=samples)
@@ -104,7 +107,7 @@ def printed(n: int, seeds: int) -> dict[str, Any]:
         begin = time.perf_counter()
         early = pt.decide(instance.task, sim, delta=0.05, method=pt.PTST.as_printed(), rng=seed)
         spent = time.perf_counter() - begin
-        exact = pt.stopping_times(instance.task, sim, 0.0, [0.05], pt.PTST(boundary=pt.PaperBoundary()), seed)
+        exact = pt.stopping_times(instance.task, sim, 0.0, [0.05], local(boundary=pt.PaperBoundary()), seed)
         rows.append((early.samples, max(early.evidence), int(exact.samples[0]), spent))
     samples, evidence, needed, spent = (float(np.mean(column)) for column in zip(*rows, strict=True))
     return {"states": n, "samples": samples, "evidence": evidence, "exact": needed, "seconds": spent}
@@ -119,7 +122,7 @@ def calls(n: int) -> dict[str, Any]:
         called.append(len(states))
         return table.draw(states, actions, rng)
 
-    verdict = pt.decide(instance.task, draw, delta=0.05)
+    verdict = pt.decide(instance.task, draw, delta=0.05, method=local())
     if sum(called) != verdict.samples:
         raise SystemExit(f"{sum(called)} transitions were drawn, {verdict.samples} were used")
     return {"states": n, "samples": verdict.samples, "calls": len(called)}
@@ -131,7 +134,7 @@ def large(S: int, A: int, limit: int | None) -> dict[str, Any]:
     value, (low, _) = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
     sim, threshold = pt.TabularSimulator(instance.kernel), value - 0.3 * (value - low)
     begin = time.perf_counter()
-    run = pt.stopping_times(instance.task, sim, threshold, [0.05], max_samples=limit)
+    run = pt.stopping_times(instance.task, sim, threshold, [0.05], local(), max_samples=limit)
     return {
         "states": S,
         "actions": A,

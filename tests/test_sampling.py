@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import policytest as pt
+from plain import PTST, decide
 from policytest import _kernels
 from policytest.sampling import sampling_rule, shares
 from policytest.simulators import draw_function
@@ -112,9 +113,9 @@ def everywhere(task: pt.Task) -> np.ndarray:
 def visits(task, kernel, allocation, samples, threshold=None):
     """[S,A] the visits after so many samples of a test that cannot stop."""
     threshold = pt.value(task, kernel) if threshold is None else threshold
-    method = pt.PTST(allocation=allocation)
+    method = PTST(allocation=allocation)
     sim = pt.TabularSimulator(kernel)
-    verdict = pt.decide(task, sim, threshold, delta=1e-300, method=method, rng=3, max_samples=samples)
+    verdict = decide(task, sim, threshold, delta=1e-300, method=method, rng=3, max_samples=samples)
     assert verdict.samples == samples
     return verdict.counts.visits
 
@@ -313,8 +314,8 @@ def test_forward_asks_a_plain_simulator_for_one_step_at_a_time():
         calls.append((int(states[0]), int(x[0])))
         return x
 
-    method = pt.PTST(allocation=pt.Forward(restart=1e-6))
-    verdict = pt.decide(task, draw, threshold=pt.value(task, kernel) - 1.0, method=method, rng=1)
+    method = PTST(allocation=pt.Forward(restart=1e-6))
+    verdict = decide(task, draw, threshold=pt.value(task, kernel) - 1.0, method=method, rng=1)
     assert verdict.answer == "above"
     assert len(calls) == verdict.samples == verdict.counts.total
     assert all(calls[i + 1][0] == calls[i][1] for i in range(len(calls) - 1))  # one long trajectory
@@ -326,9 +327,7 @@ def test_forward_asks_a_plain_simulator_for_one_step_at_a_time():
 def test_a_share_of_zero_on_a_pair_that_matters_is_a_lost_assumption():
     weights = np.array([[0.5, 0.5], [0.0, 0.0]])
     with pytest.warns(pt.AssumptionWarning, match=r"never samples \(s=1, a=0\) and 1 more pairs") as caught:
-        verdict = pt.decide(
-            TWO.task, pt.TabularSimulator(TWO.kernel), method=pt.PTST(allocation=weights), max_samples=50
-        )
+        verdict = decide(TWO.task, pt.TabularSimulator(TWO.kernel), method=PTST(allocation=weights), max_samples=50)
     assert len(caught) == 1
     assert verdict.answer is None
     with pytest.warns(pt.AssumptionWarning, match=r"never samples \(s=1, a=1\) that the policy takes"):
@@ -374,10 +373,10 @@ def test_a_share_of_zero_where_nothing_can_be_learned_is_fine():
 )
 def test_bad_allocations_are_refused(make, message):
     with pytest.raises(pt.InputError, match=message):
-        pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), delta=1e-9, method=pt.PTST(allocation=make()))
+        decide(TWO.task, pt.TabularSimulator(TWO.kernel), delta=1e-9, method=PTST(allocation=make()))
 
 
 def test_shares_only_where_nothing_can_be_learned_are_refused():
     task, kernel = with_known_rows()
     with pytest.raises(pt.InputError, match="gives nothing"):
-        pt.decide(task, pt.TabularSimulator(kernel), method=pt.PTST(allocation=[[0.0, 0.5], [0.0, 0.5], [0.0, 0.0]]))
+        decide(task, pt.TabularSimulator(kernel), method=PTST(allocation=[[0.0, 0.5], [0.0, 0.5], [0.0, 0.0]]))

@@ -23,6 +23,7 @@ import pytest
 from scipy import sparse
 
 import policytest as pt
+from plain import PTST, assess, checks, decide, stopping_times
 from policytest import _kernels, checkpoint, tally
 from policytest.boundaries import average
 from policytest.task import extreme_state_values
@@ -191,11 +192,11 @@ BOUNDARIES = {
 
 
 def method_for(given: Instance, allocation: str = "uniform", boundary: str = "mixture", batch: int = 1) -> pt.PTST:
-    return pt.PTST(boundary=BOUNDARIES[boundary], allocation=ALLOCATIONS[allocation](given), batch=batch)
+    return PTST(boundary=BOUNDARIES[boundary], allocation=ALLOCATIONS[allocation](given), batch=batch)
 
 
 def run(given: Instance, sim: Any, method: pt.PTST, delta: float = 0.05, seed: Any = 0, **settings: Any) -> pt.Verdict:
-    return pt.decide(given.task, sim, given.threshold, delta, method, rng=seed, **settings)
+    return decide(given.task, sim, given.threshold, delta, method, rng=seed, **settings)
 
 
 # ---------------------------------------------------------------- the stopping time
@@ -215,7 +216,7 @@ def test_it_stops_when_a_check_at_every_sample_would(name, allocation, boundary,
     given = instance(name)
     method = method_for(given, allocation, boundary)
     sim = simulator(given.kernel)
-    found = pt.stopping_times(given.task, sim, given.threshold, DELTAS, method, rng=7)
+    found = stopping_times(given.task, sim, given.threshold, DELTAS, method, rng=7)
     expected = brute_force(given.task, given.threshold, method.boundary, DELTAS, sim.log)
     assert [(int(t), answer) for t, answer in zip(found.samples, found.answers, strict=True)] == expected
     assert len({t for t, _ in expected}) > 1
@@ -272,7 +273,7 @@ def test_before_an_answer_other_descents_are_tried():
     assert (first, best) == (pytest.approx(29.417, abs=1e-3), pytest.approx(18.429, abs=1e-3))
     term = dimension(pt.MixtureBoundary(), task, N)
     for required, answer in ((best - 0.1, "above"), (best + 0.1, None), (first - 0.1, None)):
-        verdict = pt.assess(task, pt.Counts.from_array(N), threshold, delta=math.exp(term - required))
+        verdict = assess(task, pt.Counts.from_array(N), threshold, delta=math.exp(term - required))
         assert verdict.answer == answer
         assert answer is None or verdict.evidence[0] == pytest.approx(best - term, rel=1e-6)
 
@@ -311,7 +312,7 @@ def test_one_run_for_several_deltas_is_a_run_for_each(allocation):
     given = instance("below")
     method = method_for(given, allocation)
     deltas = [1e-4, 0.5, 1e-4, 0.05, 1e-12, 0.49999]
-    found = pt.stopping_times(given.task, pt.TabularSimulator(given.kernel), given.threshold, deltas, method, rng=2)
+    found = stopping_times(given.task, pt.TabularSimulator(given.kernel), given.threshold, deltas, method, rng=2)
     for delta, samples, answer in zip(deltas, found.samples, found.answers, strict=True):
         verdict = run(given, pt.TabularSimulator(given.kernel), method, delta, 2)
         assert (samples, answer) == (verdict.samples, verdict.answer)
@@ -323,7 +324,7 @@ def test_several_deltas_under_a_limit_and_in_batches():
     method = method_for(given, batch=20)
     deltas = [1e-40, 0.5, 1e-3]
     sim = pt.TabularSimulator(given.kernel)
-    found = pt.stopping_times(given.task, sim, given.threshold, deltas, method, rng=2, max_samples=130)
+    found = stopping_times(given.task, sim, given.threshold, deltas, method, rng=2, max_samples=130)
     expected = [run(given, sim, method, delta, 2, max_samples=130) for delta in deltas]
     assert found.samples.tolist() == [verdict.samples for verdict in expected]
     assert found.answers.tolist() == [verdict.answer for verdict in expected]
@@ -350,7 +351,7 @@ def test_batches_are_looked_at_only_at_their_ends(batch, simulator):
 def test_a_batch_is_drawn_in_few_calls(batch):
     """It is made for simulators that are slow to call."""
     sim = Plain(TWO.kernel)
-    verdict = pt.decide(TWO.task, sim, delta=1e-9, method=pt.PTST(batch=batch))
+    verdict = decide(TWO.task, sim, delta=1e-9, method=PTST(batch=batch))
     assert verdict.samples == len(sim.log)
     assert sim.calls <= 10 * verdict.samples / batch + 10
 
@@ -362,7 +363,7 @@ def test_sparse_and_dense_tasks_are_one_test():
     spare = pt.Task(task.rewards, task.policy, task.initial, task.discount, support=support)
     kernel = sparse.csr_array(given.kernel.reshape(6, 3))
     dense = run(given, pt.TabularSimulator(given.kernel), method_for(given))
-    found = pt.decide(spare, pt.TabularSimulator(kernel), given.threshold, method=method_for(given))
+    found = decide(spare, pt.TabularSimulator(kernel), given.threshold, method=method_for(given))
     assert (found.samples, found.answer) == (dense.samples, dense.answer)
     assert found.counts == dense.counts
     assert found.counts.sparse
@@ -386,7 +387,7 @@ def test_units_of_the_reward_do_not_matter(name, scale, shift):
     moved = pt.Task(scale * task.rewards + shift, task.policy, task.initial, task.discount, support=task.support)
     threshold = scale * given.threshold + shift / (1 - task.discount)
     here = run(given, sim, method_for(given), 1e-2)
-    there = pt.decide(moved, sim, threshold, delta=1e-2, method=method_for(given))
+    there = decide(moved, sim, threshold, delta=1e-2, method=method_for(given))
     assert there.samples == here.samples
     assert there.answer == (here.answer if scale > 0 else {"above": "below", "below": "above"}[here.answer])
     assert there.evidence[:: 1 if scale > 0 else -1] == pytest.approx(here.evidence, rel=1e-5)
@@ -408,8 +409,8 @@ def test_tasks_too_large_to_list_stop_by_the_same_rule_a_little_later(name, boun
     assert found.counts.sparse
     term = dimension(method.boundary, given.task, N)
     assert least_loss(given.task, N, given.threshold, np.inf) >= term + found.required
-    checks = list(pt.checks(given.task, pt.TabularSimulator(given.kernel), given.threshold, 1e-3, method))
-    looks = [check.samples for last, check in itertools.pairwise(checks) if check.solves > last.solves]
+    seen = list(checks(given.task, pt.TabularSimulator(given.kernel), given.threshold, 1e-3, method))
+    looks = [check.samples for last, check in itertools.pairwise(seen) if check.solves > last.solves]
     assert all(after - before >= max(0.01 * before, pairs) for before, after in itertools.pairwise(looks))
     part = run(given, pt.TabularSimulator(given.kernel), method, 1e-3, max_samples=found.samples // 2)
     again = run(given, pt.TabularSimulator(given.kernel), method, 1e-3, resume=part)
@@ -500,7 +501,7 @@ def test_thresholds_outside_the_range_need_no_sample(name, beyond, answer):
     low, high = pt.value_range(task)
     threshold = (low if beyond < 0 else high) + beyond
     plain = Plain(instance(name).kernel)
-    verdict = pt.decide(task, plain, threshold)
+    verdict = decide(task, plain, threshold)
     assert (verdict.answer, verdict.samples, verdict.certified) == (answer, 0, True)
     assert verdict.interval == (low, high)
     assert not plain.log
@@ -509,14 +510,14 @@ def test_thresholds_outside_the_range_need_no_sample(name, beyond, answer):
     assert max(verdict.evidence) == np.inf
     assert json.loads(verdict.to_json())["answer"] == answer
     assert "(certified)" in str(verdict)
-    times = pt.stopping_times(task, plain, threshold, [0.5, 0.01])
+    times = stopping_times(task, plain, threshold, [0.5, 0.01])
     assert (times.samples.tolist(), times.answers.tolist()) == ([0, 0], [answer, answer])
-    [check] = pt.checks(task, plain, threshold)
+    [check] = checks(task, plain, threshold)
     assert (check.answer, check.samples) == (answer, 0)
     assert check.interval() == (low, high)
-    assert pt.assess(task, pt.Counts(task.n_states, task.n_actions), threshold).answer == answer
+    assert assess(task, pt.Counts(task.n_states, task.n_actions), threshold).answer == answer
     with pytest.raises(pt.InputError, match="no run to go on with"):
-        pt.decide(task, plain, 0.5 * (low + high), resume=verdict)
+        decide(task, plain, 0.5 * (low + high), resume=verdict)
 
 
 def end_can_be_reached(task: pt.Task, N: np.ndarray, end: int) -> bool:
@@ -546,7 +547,7 @@ def test_at_an_end_of_the_range_it_stops_once_no_kernel_of_extreme_value_is_left
     given = instance(name)
     threshold = pt.value_range(given.task)[end]
     sim = Table(given.kernel)
-    verdict = pt.decide(given.task, sim, threshold, delta, rng=seed, max_samples=200)
+    verdict = decide(given.task, sim, threshold, delta, rng=seed, max_samples=200)
     N, needed = np.zeros(given.kernel.shape, dtype=int), 0
     while end_can_be_reached(given.task, N, end):
         N[sim.log[needed]] += 1
@@ -567,7 +568,7 @@ def all_known(threshold_shift: float) -> tuple[pt.Task, float]:
 def test_where_every_row_is_known_no_sample_is_drawn(shift, answer):
     task, threshold = all_known(shift)
     plain = Plain(np.array([[[0.0, 1.0]], [[1.0, 0.0]]]))
-    verdict = pt.decide(task, plain, threshold)
+    verdict = decide(task, plain, threshold)
     assert (verdict.answer, verdict.samples, verdict.certified) == (answer, 0, answer is not None)
     assert not plain.log
     assert verdict.estimate == pytest.approx(1.5)
@@ -586,7 +587,7 @@ def test_a_value_that_equals_the_threshold_up_to_rounding_is_never_answered(disc
         policy, initial = rng.dirichlet(np.ones(A), size=S), rng.dirichlet(np.ones(S))
         task = pt.Task(np.full((S, A), r), policy, initial, discount)
         sim = pt.TabularSimulator(rng.dirichlet(np.ones(S), size=(S, A)))
-        verdict = pt.decide(task, sim, threshold=r / (1 - discount), delta=0.3, max_samples=100)
+        verdict = decide(task, sim, threshold=r / (1 - discount), delta=0.3, max_samples=100)
         assert (verdict.answer, verdict.samples) == (None, 100), seed
 
 
@@ -595,7 +596,7 @@ def test_the_value_itself_as_threshold_is_not_answered_soon(name):
     """V = R, where no test can know; one seed in a few would answer by chance with probability at most 2 delta."""
     given = instance(name)
     value = pt.value(given.task, given.kernel)
-    verdict = pt.decide(given.task, pt.TabularSimulator(given.kernel), value, delta=1e-6, max_samples=2000)
+    verdict = decide(given.task, pt.TabularSimulator(given.kernel), value, delta=1e-6, max_samples=2000)
     assert verdict.answer is None
     assert max(verdict.evidence) < verdict.required
 
@@ -645,17 +646,17 @@ def test_assess_answers_at_the_stopping_time_and_not_one_sample_earlier(name, bo
     verdict = run(given, sim, method, 1e-3, seed=4)
     log = sim.log[: verdict.samples]
     settings: dict[str, Any] = {"threshold": given.threshold, "delta": 1e-3, "method": method}
-    now = pt.assess(given.task, counts_of(given.task, log), **settings)
+    now = assess(given.task, counts_of(given.task, log), **settings)
     assert (now.answer, now.samples) == (verdict.answer, verdict.samples)
     assert now.evidence == pytest.approx(verdict.evidence, rel=1e-9)
-    earlier = pt.assess(given.task, counts_of(given.task, log[:-1]), **settings)
+    earlier = assess(given.task, counts_of(given.task, log[:-1]), **settings)
     assert earlier.answer is None
     assert "the data do not settle it" in str(earlier)
     s, a, x = np.array(sim.log[: verdict.samples + 50]).T
-    in_order = pt.assess(given.task, pt.Transitions(s, a, x), **settings)
+    in_order = assess(given.task, pt.Transitions(s, a, x), **settings)
     assert (in_order.answer, in_order.samples) == (verdict.answer, verdict.samples)
     assert in_order.counts == verdict.counts
-    short = pt.assess(given.task, pt.Transitions(s[: len(log) - 1], a[: len(log) - 1], x[: len(log) - 1]), **settings)
+    short = assess(given.task, pt.Transitions(s[: len(log) - 1], a[: len(log) - 1], x[: len(log) - 1]), **settings)
     assert (short.answer, short.samples) == (None, len(log) - 1)
 
 
@@ -663,9 +664,9 @@ def test_assess_makes_no_difference_between_designs():
     given = instance("above")
     counts = run(given, TABLE, method_for(given)).counts
     for design in ("adaptive", "fixed"):
-        assert pt.assess(given.task, counts, given.threshold, design=design).answer == "above"
+        assert assess(given.task, counts, given.threshold, design=design).answer == "above"
     with pytest.raises(pt.InputError, match="design is 'random'"):
-        pt.assess(given.task, counts, given.threshold, design="random")
+        assess(given.task, counts, given.threshold, design="random")
 
 
 def test_pairs_that_the_policy_never_takes_do_not_matter():
@@ -676,13 +677,13 @@ def test_pairs_that_the_policy_never_takes_do_not_matter():
     log = sim.log[: verdict.samples]
     counts = counts_of(given.task, log)
     counts.record([unused[0]] * 500, [unused[1]] * 500, [1] * 500)
-    more = pt.assess(given.task, counts, given.threshold)
+    more = assess(given.task, counts, given.threshold)
     assert more.answer == verdict.answer
     assert more.evidence == pytest.approx(verdict.evidence, rel=1e-9)
     assert more.interval == pytest.approx(verdict.interval, rel=1e-9)
     assert more.lower_bound == pytest.approx(verdict.lower_bound, rel=1e-9)
     mixed = [step for transition in log for step in (transition, (*map(int, unused), 2))]
-    in_order = pt.assess(given.task, pt.Transitions(*np.array(mixed).T), given.threshold)
+    in_order = assess(given.task, pt.Transitions(*np.array(mixed).T), given.threshold)
     assert (in_order.answer, in_order.samples) == (verdict.answer, 2 * verdict.samples - 1)
     np.testing.assert_array_equal(in_order.counts.N[given.task.policy > 0], verdict.counts.N[given.task.policy > 0])
 
@@ -690,14 +691,14 @@ def test_pairs_that_the_policy_never_takes_do_not_matter():
 def test_transitions_outside_the_support_are_refused():
     given = instance("known rows")
     with pytest.raises(pt.InputError, match=r"transition \(s=1, a=1, x=2\).*widen the support"):
-        pt.assess(given.task, counts_of(given.task, [(0, 1, 0), (1, 1, 2)]), given.threshold)
+        assess(given.task, counts_of(given.task, [(0, 1, 0), (1, 1, 2)]), given.threshold)
     with pytest.raises(pt.InputError, match=r"transition \(s=1, a=1, x=2\).*widen the support"):
-        pt.assess(given.task, pt.Transitions([0, 1], [1, 1], [0, 2]), given.threshold)
+        assess(given.task, pt.Transitions([0, 1], [1, 1], [0, 2]), given.threshold)
     support = np.ones((2, 2, 2), dtype=bool)
     support[0, 1] = [True, False]
     task = pt.Task(TWO.task.rewards, TWO.task.policy, TWO.task.initial, 0.9, support=support)
     with pytest.raises(pt.InputError, match=r"transition \(s=0, a=1, x=\d\).*widen the support"):
-        pt.decide(task, TABLE, method=pt.PTST(allocation=pt.Forward()))
+        decide(task, TABLE, method=PTST(allocation=pt.Forward()))
 
 
 @pytest.mark.parametrize(
@@ -718,15 +719,15 @@ def test_transitions_outside_the_support_are_refused():
 )
 def test_bad_data_are_refused(data, message):
     with pytest.raises(pt.InputError, match=message):
-        pt.assess(TWO.task, data())
+        assess(TWO.task, data())
 
 
 def test_no_data_settle_nothing():
     for data in (pt.Transitions([], [], []), pt.Counts(2, 2)):
-        verdict = pt.assess(TWO.task, data)
+        verdict = assess(TWO.task, data)
         assert (verdict.answer, verdict.samples, verdict.snapshot) == (None, 0, {})
         with pytest.raises(pt.InputError, match="no run to go on with"):
-            pt.decide(TWO.task, TABLE, resume=verdict)
+            decide(TWO.task, TABLE, resume=verdict)
 
 
 # ---------------------------------------------------------------- what a verdict says
@@ -789,7 +790,7 @@ def kl(p: np.ndarray, q: np.ndarray) -> float:
 
 
 def test_a_verdict_as_text_html_and_json():
-    v = pt.decide(TWO.task, TABLE, delta=0.05)
+    v = decide(TWO.task, TABLE, delta=0.05)
     assert str(v).splitlines()[0] == "The value is above the threshold (not certified)"
     assert "<table" in v._repr_html_()
     read = json.loads(v.to_json())
@@ -802,27 +803,27 @@ def test_a_verdict_as_text_html_and_json():
     assert read["visits"] == v.counts.visits.tolist()
     assert len(read["changes"]) == len(v.changes)
     assert read["method"] == "PTST, MixtureBoundary, ProjectionFree, uniform sampling"
-    undecided = pt.decide(TWO.task, TABLE, max_samples=10)
+    undecided = decide(TWO.task, TABLE, max_samples=10)
     assert str(undecided).startswith("Undecided: all samples that were allowed are used")
     assert json.loads(undecided.to_json())["answer"] is None
-    assert float(json.loads(pt.decide(TWO.task, TABLE, threshold=9.0).to_json())["evidence"][1]) == np.inf
+    assert float(json.loads(decide(TWO.task, TABLE, threshold=9.0).to_json())["evidence"][1]) == np.inf
 
 
 def test_checks_tell_how_a_run_goes():
     given = instance("above")
     seen: list[pt.Check] = []
     verdict = run(given, table_of(given), method_for(given), 1e-3, progress=seen.append)
-    checks = list(pt.checks(given.task, table_of(given), given.threshold, 1e-3, method_for(given)))
-    assert checks == seen
-    samples = [check.samples for check in checks]
+    listed = list(checks(given.task, table_of(given), given.threshold, 1e-3, method_for(given)))
+    assert listed == seen
+    samples = [check.samples for check in seen]
     assert samples[0] == 0
     assert samples == sorted(samples)
-    assert [check.answer for check in checks] == [None] * (len(checks) - 1) + ["above"]
-    assert all(max(check.evidence) < check.required for check in checks[:-1])
-    assert all(before.solves <= after.solves for before, after in itertools.pairwise(checks))
-    last = checks[-1]
+    assert [check.answer for check in seen] == [None] * (len(seen) - 1) + ["above"]
+    assert all(max(check.evidence) < check.required for check in seen[:-1])
+    assert all(before.solves <= after.solves for before, after in itertools.pairwise(seen))
+    last = seen[-1]
     assert (last.samples, last.evidence, last.estimate) == (verdict.samples, verdict.evidence, verdict.estimate)
-    for check in pt.checks(given.task, table_of(given), given.threshold, 1e-3, method_for(given)):
+    for check in checks(given.task, table_of(given), given.threshold, 1e-3, method_for(given)):
         low, high = check.interval()
         assert low <= check.estimate <= high
         assert (not low <= given.threshold <= high) is (check.answer is not None)
@@ -911,7 +912,7 @@ def test_an_existing_checkpoint_is_not_overwritten(tmp_path):
 def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_draw(tmp_path):
     plain = Plain(TWO.kernel)
     with pytest.raises(pt.InputError, match=r"nowhere.run\.npz"):
-        pt.decide(TWO.task, plain, checkpoint=tmp_path / "nowhere" / "run.npz")
+        decide(TWO.task, plain, checkpoint=tmp_path / "nowhere" / "run.npz")
     assert not plain.log
 
 
@@ -937,9 +938,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     for resume in (part, file):
         for other_task, threshold, method in others:
             with pytest.raises(pt.InputError, match=r"that run had (another task|the threshold|the method)"):
-                pt.decide(other_task, TABLE, threshold, method=method, resume=resume)
+                decide(other_task, TABLE, threshold, method=method, resume=resume)
     fresh = pt.Task(task.rewards.copy(), task.policy.copy(), task.initial.copy(), 0.9, states=["a", "b"])
-    assert pt.decide(fresh, TABLE, given.threshold, resume=file).answer == "above"  # the same, made anew
+    assert decide(fresh, TABLE, given.threshold, resume=file).answer == "above"  # the same, made anew
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):
@@ -1012,7 +1013,8 @@ def draw(states, actions, rng):
         os.kill(os.getpid(), signal.SIGKILL)
     return table.draw(states, actions, rng)
 
-pt.decide(two.task, draw, delta=1e-3, rng=3, checkpoint=sys.argv[1])
+method = pt.PTST(solver=pt.ProjectionFree())
+pt.decide(two.task, draw, delta=1e-3, method=method, rng=3, checkpoint=sys.argv[1])
 """
 
 
@@ -1024,8 +1026,8 @@ def test_a_killed_run_goes_on_from_its_checkpoint(draws, tmp_path):
     kept = int(checkpoint.read(file)["samples"][0])
     assert kept == 0 if draws == 0 else 0 < kept <= draws
     plain = Plain(TWO.kernel)
-    found = pt.decide(TWO.task, plain, delta=1e-3, resume=file, checkpoint=file)
-    same_run(found, pt.decide(TWO.task, TABLE, delta=1e-3, rng=3))
+    found = decide(TWO.task, plain, delta=1e-3, resume=file, checkpoint=file)
+    same_run(found, decide(TWO.task, TABLE, delta=1e-3, rng=3))
     assert len(plain.log) == found.samples - kept
     assert list(tmp_path.iterdir()) == [file]
 
@@ -1186,14 +1188,14 @@ def printed_rule(task, threshold, delta, transitions):
 @pytest.mark.parametrize("threshold", [0.0, 0.5])
 def test_as_printed_it_stops_when_the_heuristic_says_so_and_too_early(threshold):
     sim = Table(TWO.kernel)
-    verdict = pt.decide(TWO.task, sim, threshold, delta=0.1, method=pt.PTST.as_printed(), rng=2)
+    verdict = decide(TWO.task, sim, threshold, delta=0.1, method=pt.PTST.as_printed(), rng=2)
     assert printed_rule(TWO.task, threshold, 0.1, sim.log) == (verdict.samples, verdict.answer)
     assert not verdict.certified
-    exact = pt.decide(TWO.task, TABLE, threshold, delta=0.1, method=pt.PTST(boundary=pt.PaperBoundary()), rng=2)
+    exact = decide(TWO.task, TABLE, threshold, delta=0.1, method=PTST(boundary=pt.PaperBoundary()), rng=2)
     assert verdict.samples < exact.samples
     assert max(verdict.evidence) < verdict.required  # what the exact rule says of it
     assert verdict.method.startswith("PTST as printed")
-    times = pt.stopping_times(TWO.task, TABLE, threshold, [0.1, 0.5], pt.PTST.as_printed(), rng=2)
+    times = stopping_times(TWO.task, TABLE, threshold, [0.1, 0.5], pt.PTST.as_printed(), rng=2)
     assert times.samples[0] == verdict.samples
     assert times.samples[1] <= times.samples[0]
 
@@ -1230,19 +1232,19 @@ def test_as_printed_known_rows_need_no_sample():
 )
 def test_bad_questions_are_refused(settings, message):
     with pytest.raises(pt.InputError, match=message):
-        pt.decide(TWO.task, TABLE, **settings)
+        decide(TWO.task, TABLE, **settings)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: pt.PTST(batch=0), "batch is 0"),
-        (lambda: pt.PTST(batch=2.5), "batch is 2.5"),
-        (lambda: pt.PTST(boundary=pt.MixtureBoundary), "boundary is .*with its parentheses"),
-        (lambda: pt.PTST(boundary=0.5), "boundary is 0.5"),
+        (lambda: PTST(batch=0), "batch is 0"),
+        (lambda: PTST(batch=2.5), "batch is 2.5"),
+        (lambda: PTST(boundary=pt.MixtureBoundary), "boundary is .*with its parentheses"),
+        (lambda: PTST(boundary=0.5), "boundary is 0.5"),
         (lambda: pt.PTST(solver=pt.ProjectionFree), "solver is .*with its parentheses"),
         (lambda: pt.PTST(solver="slsqp"), "solver is 'slsqp'"),
-        (lambda: pt.PTST(zeta=3.0), "zeta"),
+        (lambda: PTST(zeta=3.0), "zeta"),
     ],
 )
 def test_bad_methods_are_refused(make, message):
@@ -1252,10 +1254,10 @@ def test_bad_methods_are_refused(make, message):
 
 def test_the_task_comes_first():
     with pytest.raises(pt.InputError, match="task is a TabularSimulator"):
-        pt.decide(TABLE, TWO.task)
+        decide(TABLE, TWO.task)
     with pytest.raises(pt.InputError, match="task is a str"):
-        pt.stopping_times("task", TABLE)
+        stopping_times("task", TABLE)
     with pytest.raises(pt.InputError, match="deltas has shape"):
-        pt.stopping_times(TWO.task, TABLE, deltas=0.1)
+        stopping_times(TWO.task, TABLE, deltas=0.1)
     with pytest.raises(pt.InputError, match=r"delta is 1\.5"):
-        pt.stopping_times(TWO.task, TABLE, deltas=[0.1, 1.5])
+        stopping_times(TWO.task, TABLE, deltas=[0.1, 1.5])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from plain import PTST, stopping_times
 
 DELTAS = [0.1, 1e-2, 1e-15]
 SEEDS = 30
@@ -26,8 +27,8 @@ BOUNDARIES = {"paper": pt.PaperBoundary(), "mixture": pt.MixtureBoundary(prior=0
 @pytest.mark.parametrize(("n", "boundary"), MEASURED)
 def test_mean_stopping_times_agree_with_an_independent_measurement(n, boundary):
     instance = pt.instances.paper(n)
-    sim, method = pt.TabularSimulator(instance.kernel), pt.PTST(boundary=BOUNDARIES[boundary])
-    runs = [pt.stopping_times(instance.task, sim, 0.0, DELTAS, method, rng=1000 + seed) for seed in range(SEEDS)]
+    sim, method = pt.TabularSimulator(instance.kernel), PTST(boundary=BOUNDARIES[boundary])
+    runs = [stopping_times(instance.task, sim, 0.0, DELTAS, method, rng=1000 + seed) for seed in range(SEEDS)]
     assert all((run.answers == "above").all() for run in runs)
     times = np.array([run.samples for run in runs], dtype=float)
     mean, error = times.mean(axis=0), times.std(axis=0, ddof=1) / np.sqrt(SEEDS)
@@ -42,8 +43,8 @@ def test_the_price_approaches_the_lower_bound_as_delta_falls(kind):
     instance = pt.instances.paper(2)
     shares = "uniform" if kind == "uniform" else pt.optimal_allocation(instance.task, instance.kernel).weights
     bound = pt.characteristic_time(instance.task, instance.kernel, shares).time
-    sim, method = pt.TabularSimulator(instance.kernel), pt.PTST(allocation=shares)
-    times = [pt.stopping_times(instance.task, sim, 0.0, deltas, method, rng=seed).samples for seed in range(SEEDS)]
+    sim, method = pt.TabularSimulator(instance.kernel), PTST(allocation=shares)
+    times = [stopping_times(instance.task, sim, 0.0, deltas, method, rng=seed).samples for seed in range(SEEDS)]
     ratios = np.mean(times, axis=0) / (bound * -np.log(deltas))
     assert (np.diff(ratios) < 0).all()
     assert 0.97 < ratios[-1] < 1.06
@@ -55,7 +56,7 @@ def test_the_mixture_needs_fewer_samples_on_the_same_draws():
         instance = pt.instances.paper(n)
         sim = pt.TabularSimulator(instance.kernel)
         paper, mixture = (
-            pt.stopping_times(instance.task, sim, 0.0, DELTAS, pt.PTST(boundary=boundary), rng=7).samples
+            stopping_times(instance.task, sim, 0.0, DELTAS, PTST(boundary=boundary), rng=7).samples
             for boundary in (pt.PaperBoundary(), pt.MixtureBoundary(1.0))
         )
         assert (mixture <= paper).all()  # the mixture with a = 1 is below the paper's level on every path
@@ -71,8 +72,8 @@ def test_the_best_allocation_needs_fewer_samples():
         "guess": pt.Optimal(instance.kernel),
         "adaptive": pt.Adaptive(),
     }.items():
-        method = pt.PTST(allocation=allocation)
-        runs = [pt.stopping_times(instance.task, sim, 0.0, [1e-50], method, rng=seed) for seed in range(6)]
+        method = PTST(allocation=allocation)
+        runs = [stopping_times(instance.task, sim, 0.0, [1e-50], method, rng=seed) for seed in range(6)]
         assert all(run.answers[0] == "above" for run in runs)
         means[name] = np.mean([run.samples[0] for run in runs])
     assert means["guess"] < 0.85 * means["uniform"]

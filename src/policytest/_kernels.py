@@ -1500,146 +1500,251 @@ class Box(NamedTuple):
 
 
 @compiled
-def _smooth_dual(
-    claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, gradient: Any, H: Any, second: bool
-) -> float:
-    """The dual function with logarithmic barriers of weight tau, its gradient and Hessian; -inf outside its domain."""
+def _smooth_dual(claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, at: Any) -> float:
+    """The dual function with logarithmic barriers of weight tau; -inf outside its domain. Fills ``at``."""
     rows, worth, gamma, rho, N, n, sign = claim
     low, high, kind, aim, B = box
+    coefficient, room, height = at  # [S] of d(s) in the Lagrangian; [E] c, and the logarithm that goes with it
     S = len(rho)
-    K = len(n)
-    D = len(theta)
     lam = theta[S]
     mu = theta[S + 1]
     if lam <= 0.0 or mu <= 0.0:
         return -np.inf
-    coefficient = np.empty(S)
+    total = tau * np.log(lam) - mu * B
+    if free_mu:
+        total += tau * np.log(mu)
     for s in range(S):
         coefficient[s] = aim[s] + theta[s]
-    for k in range(K):
+        total -= theta[s] * rho[s]
+    for k in range(len(n)):
         s = rows.state[k]
         y = theta[S + 2 + k]
         coefficient[s] -= y
-        if n[k] > 0.0 and kind[s] == CHORD:
-            coefficient[s] += mu * n[k] * _slope(low[s], high[s])
+        chord = kind[s] == CHORD
+        scale = 1.0 if chord else high[s]
+        base = 0.0
+        if n[k] > 0.0:
+            base = np.log(scale / (mu * n[k]))
+            if chord:
+                slope = _slope(low[s], high[s])
+                coefficient[s] += mu * n[k] * slope
+                total += mu * n[k] * (np.log(low[s]) - slope * low[s])
+        gained = 0.0
+        barrier = 0.0
         for e in range(rows.start[k], rows.start[k + 1]):
             c = y + rows.prob[k] * (lam * sign * worth[e] - gamma * theta[rows.successor[e]])
             if c <= 0.0:
                 return -np.inf
-            if N[e] > 0.0 and kind[s] == PERSPECTIVE:
-                coefficient[s] += mu * N[e] / high[s] * (1.0 + np.log(high[s] * c / (mu * n[k])))
-    for i in range(D):
-        gradient[i] = 0.0
-        if second:
-            for j in range(D):
-                H[i, j] = 0.0
-    total = tau * np.log(lam) - mu * B
-    gradient[S] = tau / lam
-    gradient[S + 1] = -B
-    if second:
-        H[S, S] = -tau / (lam * lam)
-    if free_mu:
-        total += tau * np.log(mu)
-        gradient[S + 1] += tau / mu
-        if second:
-            H[S + 1, S + 1] = -tau / (mu * mu)
-    for x in range(S):
-        total -= theta[x] * rho[x]
-        gradient[x] = -rho[x]
-    part = np.empty(D)
-    k = 0
-    while k < K:
-        s = rows.state[k]
-        smallest, d, curvature = _in_box(coefficient[s], low[s], high[s], tau)
-        total += smallest
-        for i in range(D):
-            part[i] = 0.0
-        part[s] = 1.0
-        while k < K and rows.state[k] == s:
-            at = S + 2 + k
-            part[at] -= 1.0
-            if n[k] > 0.0 and kind[s] == CHORD:
-                slope = _slope(low[s], high[s])
-                part[S + 1] += n[k] * slope
-                level = n[k] * (np.log(low[s]) - slope * low[s])
-                total += mu * level
-                gradient[S + 1] += level
-            for e in range(rows.start[k], rows.start[k + 1]):
-                x = rows.successor[e]
-                by_v = -gamma * rows.prob[k]
-                by_lam = sign * rows.prob[k] * worth[e]
-                c = theta[at] + by_v * theta[x] + lam * by_lam
-                bend = -tau / (c * c)  # second derivative by c
-                mixed = 0.0  # by c and mu
-                pull = tau / c
-                if N[e] > 0.0:
-                    scale = 1.0 if kind[s] == CHORD else high[s]
-                    weight = N[e] / scale
-                    height = np.log(scale * c / (mu * n[k]))
-                    share = 1.0 if kind[s] == CHORD else d
-                    pull = mu * weight / c
-                    bend = -share * pull / c
-                    mixed = share * weight / c
-                    if second:
-                        H[S + 1, S + 1] -= share * weight / mu
-                    if kind[s] == CHORD:
-                        total += mu * weight * (1.0 + height)
-                        gradient[S + 1] += weight * height
-                    else:
-                        part[S + 1] += weight * height
-                else:
-                    total += tau * np.log(c)
-                if N[e] > 0.0 and kind[s] == PERSPECTIVE:
-                    part[at] += pull
-                    part[x] += pull * by_v
-                    part[S] += pull * by_lam
-                else:
-                    gradient[at] += pull
-                    gradient[x] += pull * by_v
-                    gradient[S] += pull * by_lam
-                if second:
-                    H[at, at] += bend  # the lower triangle only
-                    H[at, x] += bend * by_v
-                    H[at, S] += bend * by_lam
-                    H[at, S + 1] += mixed
-                    H[x, x] += bend * by_v * by_v
-                    H[S, x] += bend * by_v * by_lam
-                    H[S, S] += bend * by_lam * by_lam
-                    H[S + 1, x] += mixed * by_v
-                    H[S + 1, S] += mixed * by_lam
-            k += 1
-        for i in range(D):
-            if part[i] != 0.0:
-                gradient[i] += d * part[i]
-                if second:
-                    for j in range(i + 1):
-                        H[i, j] += curvature * part[i] * part[j]
+            room[e] = c
+            height[e] = np.log(c) + base
+            if N[e] > 0.0:
+                gained += N[e] * (1.0 + height[e])
+            else:
+                barrier += height[e] - base
+        total += tau * barrier
+        if chord:
+            total += mu * gained
+        else:
+            coefficient[s] += mu / scale * gained
+    for s in range(S):
+        total += _in_box(coefficient[s], low[s], high[s], tau)[0]
     return total
 
 
 @compiled
+def _add_square(H: Any, at: Any, count: int, values: Any, factor: float) -> None:
+    """H[at, at] += factor values values^T, upper triangle; `at` increases, `values` is indexed by it."""
+    if at[count - 1] - at[0] == count - 1:
+        for i in range(at[0], at[0] + count):
+            scaled = factor * values[i]
+            for j in range(i, at[0] + count):
+                H[i, j] += scaled * values[j]
+        return
+    for p in range(count):
+        scaled = factor * values[at[p]]
+        for r in range(p, count):
+            H[at[p], at[r]] += scaled * values[at[r]]
+
+
+@compiled
+def _newton_step(claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, here: Any, work: Any, step: Any) -> float:
+    """Newton's step for the smooth dual; returns what it promises, negative where there is none.
+
+    The Hessian is a sum over states. Eliminating the y of a row adds one dyad, and the smallest value over d(s)
+    another: what is left is a system in (v, lam, mu), sparse dyads in a dense matrix of S + 2 rows.
+    """
+    rows, worth, gamma, rho, N, n, sign = claim
+    low, high, kind, _, B = box
+    H, parts, pivot, own, by_row, wide, at = work
+    coefficient, room, height = here
+    S = len(rho)
+    D = S + 2
+    LAM = S
+    MU = S + 1
+    lam = theta[LAM]
+    mu = theta[MU]
+    H[:, :] = 0.0
+    gradient = np.zeros(len(theta))
+    for x in range(S):
+        gradient[x] = -rho[x]
+    gradient[LAM] = tau / lam
+    gradient[MU] = -B + (tau / mu if free_mu else 0.0)
+    H[LAM, LAM] = -tau / (lam * lam)
+    H[MU, MU] = -tau / (mu * mu) if free_mu else 0.0
+    inner = np.zeros(S)  # the gradient by the coefficient of d(s), after the rows are eliminated
+    first = 0
+    while first < len(n):
+        s = rows.state[first]
+        last = first
+        while last < len(n) and rows.state[last] == s:
+            last += 1
+        chord = kind[s] == CHORD
+        _, d, curvature = _in_box(coefficient[s], low[s], high[s], tau)
+        scale = 1.0 if chord else high[s]
+        share = 1.0 if chord else d
+        part = parts[s]
+        part[:] = 0.0
+        part[s] = 1.0
+        for k in range(first, last):
+            bend_y = 0.0
+            bend_lam = 0.0
+            bend_mu = 0.0
+            part_y = -1.0
+            pull_y = 0.0
+            if chord and n[k] > 0.0:
+                slope = _slope(low[s], high[s])
+                part[MU] += n[k] * slope
+                gradient[MU] += n[k] * (np.log(low[s]) - slope * low[s])
+            by_v = -gamma * rows.prob[k]
+            for e in range(rows.start[k], rows.start[k + 1]):
+                x = rows.successor[e]
+                by_lam = sign * rows.prob[k] * worth[e]
+                per_c = 1.0 / room[e]
+                pull = tau * per_c
+                bend = -pull * per_c
+                if N[e] > 0.0:
+                    weight = N[e] / scale
+                    pull = mu * weight * per_c
+                    bend = -share * pull * per_c
+                    mixed = share * weight * per_c
+                    bend_mu += mixed
+                    H[x, MU] += mixed * by_v
+                    H[LAM, MU] += mixed * by_lam
+                    H[MU, MU] -= share * weight / mu
+                    if chord:
+                        gradient[MU] += weight * height[e]
+                    else:
+                        part[MU] += weight * height[e]
+                if N[e] > 0.0 and not chord:
+                    part_y += pull
+                    part[x] += pull * by_v
+                    part[LAM] += pull * by_lam
+                else:
+                    pull_y += pull
+                    gradient[x] += pull * by_v
+                    gradient[LAM] += pull * by_lam
+                bend_y += bend
+                bend_lam += bend * by_lam
+                by_row[e] = bend * by_v
+                H[x, x] += bend * by_v * by_v
+                H[x, LAM] += bend * by_v * by_lam
+                H[LAM, LAM] += bend * by_lam * by_lam
+            own[k, 0] = bend_y
+            own[k, 1] = bend_lam
+            own[k, 2] = bend_mu if free_mu else 0.0
+            own[k, 3] = part_y
+            gradient[D + k] = pull_y + d * part_y
+        for j in range(D):
+            gradient[j] += d * part[j]
+        if not free_mu:
+            part[MU] = 0.0
+        stiffness = -1.0 / curvature
+        for k in range(first, last):  # eliminate y
+            count = 0
+            for e in range(rows.start[k], rows.start[k + 1]):
+                x = rows.successor[e]
+                wide[x] = by_row[e]
+                at[count] = x
+                count += 1
+            wide[LAM] = own[k, 1]
+            wide[MU] = own[k, 2]
+            at[count] = LAM
+            at[count + 1] = MU
+            count += 2
+            inverse = 1.0 / own[k, 0]
+            _add_square(H, at, count, wide, -inverse)
+            part_y = own[k, 3]
+            g = gradient[D + k]
+            for p in range(count):
+                j = at[p]
+                part[j] -= part_y * inverse * wide[j]
+                gradient[j] -= g * inverse * wide[j]
+            stiffness -= part_y * part_y * inverse
+            inner[s] -= part_y * g * inverse
+        count = 0
+        for j in range(D):
+            if part[j] != 0.0:
+                at[count] = j
+                count += 1
+        _add_square(H, at, count, part, -1.0 / stiffness)
+        for p in range(count):
+            gradient[at[p]] -= inner[s] / stiffness * part[at[p]]
+        pivot[s] = stiffness
+        first = last
+    if not free_mu:
+        gradient[MU] = 0.0
+        for j in range(D):
+            H[min(j, MU), MU] = 0.0
+        H[MU, MU] = -1.0
+    for j in range(D):
+        H[j, j] *= 1.0 + 1e-13
+        step[j] = gradient[j]
+    if not _solve_concave(H, step):
+        return -1.0
+    promised = 0.0
+    for j in range(D):
+        promised += gradient[j] * step[j]
+    for k in range(len(n)):
+        s = rows.state[k]
+        if k == 0 or rows.state[k - 1] != s:
+            total = inner[s]
+            for j in range(D):
+                total += parts[s, j] * step[j]
+            promised -= inner[s] * inner[s] / pivot[s]
+            pivot[s] = -total / pivot[s]
+        total = gradient[D + k] + own[k, 1] * step[LAM] + own[k, 2] * step[MU] + own[k, 3] * pivot[s]
+        for e in range(rows.start[k], rows.start[k + 1]):
+            total += by_row[e] * step[rows.successor[e]]
+        promised -= gradient[D + k] * gradient[D + k] / own[k, 0]
+        step[D + k] = -total / own[k, 0]
+    return promised
+
+
+@compiled
 def _solve_concave(H: Any, x: Any) -> bool:
-    """x <- (-H)^{-1} x for a negative definite H, of which the lower triangle is given and destroyed (Cholesky)."""
-    D = len(x)
+    """x <- (-H)^{-1} x for a negative definite H, of which the upper triangle is given and destroyed (Cholesky)."""
+    D = len(H)
     for i in range(D):
-        for j in range(i + 1):
-            total = -H[i, j]
-            for m in range(j):
-                total -= H[i, m] * H[j, m]
-            if i > j:
-                H[i, j] = total / H[j, j]
-            elif total > 0.0:
-                H[i, i] = np.sqrt(total)
-            else:
-                return False
-    for i in range(D):
-        for m in range(i):
-            x[i] -= H[i, m] * x[m]
-        x[i] /= H[i, i]
-    for i in range(D - 1, -1, -1):
+        if not H[i, i] < 0.0:
+            return False
+        root = np.sqrt(-H[i, i])
+        H[i, i] = root
+        for j in range(i + 1, D):
+            H[i, j] /= -root
         for m in range(i + 1, D):
-            x[i] -= H[m, i] * x[m]
+            factor = H[i, m]
+            if factor != 0.0:
+                for j in range(m, D):
+                    H[m, j] += factor * H[i, j]
+    for i in range(D):
         x[i] /= H[i, i]
+        for j in range(i + 1, D):
+            x[j] -= H[i, j] * x[i]
+    for i in range(D - 1, -1, -1):
+        total = x[i]
+        for j in range(i + 1, D):
+            total -= H[i, j] * x[j]
+        x[i] = total / H[i, i]
     return True
 
 
@@ -1650,38 +1755,31 @@ def maximise_dual(claim: Any, box: Any, free_mu: bool, tau: float, last_tau: flo
     Returns (ended well, iterations). Whatever theta comes out, `worst_case.certificate` says what it proves.
     """
     S = len(claim.rho)
-    D = len(theta)
-    gradient = np.empty(D)
-    step = np.empty(D)
-    trial = np.empty(D)
-    H = np.empty((D, D))
-    iteration = 0
+    K = len(claim.n)
+    E = len(claim.N)
+    work = (
+        np.empty((S + 2, S + 2)), np.zeros((S, S + 2)), np.ones(S), np.empty((K, 4)), np.empty(E), np.empty(S + 2),
+        np.empty(S + 2, dtype=np.int64),
+    )  # fmt: skip
+    here = (np.empty(S), np.empty(E), np.empty(E))
+    step = np.empty(len(theta))
+    trial = np.empty(len(theta))
+    value = _smooth_dual(claim, box, free_mu, tau, theta, here)
     inner = 0
-    while iteration < limit:
-        iteration += 1
+    for iteration in range(1, limit + 1):
         inner += 1
-        value = _smooth_dual(claim, box, free_mu, tau, theta, gradient, H, True)
-        if value == -np.inf:
+        promised = _newton_step(claim, box, free_mu, tau, theta, here, work, step) if value > -np.inf else -1.0
+        if not promised >= 0.0:
             return False, iteration
-        if not free_mu:
-            gradient[S + 1] = 0.0
-            for i in range(D):
-                H[max(i, S + 1), min(i, S + 1)] = 0.0
-            H[S + 1, S + 1] = -1.0
-        for i in range(D):
-            H[i, i] *= 1.0 + 1e-13
-        _copy(gradient, step)
-        if not _solve_concave(H, step):
-            return False, iteration
-        promised = _dot(step, gradient)
         length = 1.0
         moved = False
         while length > 1e-12 and promised > 0.0:
-            for i in range(D):
+            for i in range(len(theta)):
                 trial[i] = theta[i] + length * step[i]
-            there = _smooth_dual(claim, box, free_mu, tau, trial, gradient, H, False)
+            there = _smooth_dual(claim, box, free_mu, tau, trial, here)
             if there >= value + 1e-4 * length * promised - 1e-12 * abs(value):
                 _copy(trial, theta)
+                value = there
                 moved = True
                 break
             length *= 0.5
@@ -1689,8 +1787,9 @@ def maximise_dual(claim: Any, box: Any, free_mu: bool, tau: float, last_tau: flo
             if tau <= last_tau:
                 return True, iteration
             tau = max(0.15 * tau, last_tau)
+            value = _smooth_dual(claim, box, free_mu, tau, theta, here)
             inner = 0
-    return False, iteration
+    return False, limit
 
 
 # ---------------------------------------------------------------- the sequential test

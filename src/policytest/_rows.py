@@ -116,6 +116,13 @@ class Rows(NamedTuple):
         start = self.start + np.concatenate([[0], np.cumsum(~has)])
         return self._replace(start=start, successor=successor), place[: self.n_entries]
 
+    def listing_all(self, n_states: int) -> tuple[Rows, IntArray]:
+        """List every state in every row (rewards are on pairs). Also gives the old entries' new places."""
+        K = len(self.pair)
+        successor = np.tile(np.arange(n_states, dtype=np.int32), K)
+        start = n_states * np.arange(K + 1, dtype=self.start.dtype)
+        return self._replace(start=start, successor=successor), self.of_entry() * n_states + self.successor
+
     def spread(self, entries: FloatArray, places: IntArray) -> FloatArray:
         """[E] the old entries at their places after `widen`, 0 at the new ones."""
         wide = np.zeros(self.n_entries)

@@ -68,7 +68,7 @@ class PaperBoundary:
 
     def level(self, counts: Counts, delta: float, task: Task | None = None) -> float:
         """beta(t, delta), in nats."""
-        return _level(self, counts, delta, task)
+        return level_of(self, counts, delta, task)
 
     def terms(self, widths: FloatArray, n_states: int) -> Terms:
         """For the compiled code: S - 1 for each row, 0 for known ones."""
@@ -111,7 +111,7 @@ class MixtureBoundary:
 
     def level(self, counts: Counts, delta: float, task: Task | None = None) -> float:
         """beta(t, delta), in nats."""
-        return _level(self, counts, delta, task)
+        return level_of(self, counts, delta, task)
 
     def terms(self, widths: FloatArray, n_states: int) -> Terms:
         """For the compiled code: the number of allowed successors of each row."""
@@ -139,7 +139,8 @@ def check_delta(delta: Any) -> float:
     return number
 
 
-def _level(boundary: Boundary, counts: Counts, delta: float, task: Task | None) -> float:
+def level_of(boundary: Boundary, counts: Counts, delta: float, task: Task | None) -> float:
+    """beta(t, delta), in nats."""
     _checks.instance("counts", counts, Counts)
     S, A = counts.n_states, counts.n_actions
     used = np.ones(S * A, dtype=bool)

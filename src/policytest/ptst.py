@@ -32,6 +32,7 @@ from policytest.source import Recorded, Source
 from policytest.tally import Tally
 from policytest.task import Task, value_range
 from policytest.worst_case import Bracket, Solver, Status
+from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
 from policytest.worst_case.slsqp import SLSQPHeuristic
 
@@ -39,7 +40,8 @@ FINISHED = (Status.CONVERGED, Status.PROVED, Status.IMMEDIATE, Status.UNREACHABL
 STARTS, FEW_STARTS, MANY_STATES = 12, 4, 50  # descents before an answer; fewer in large tasks
 LATE_ENTRIES = 1_000_000  # with more allowed transitions the first look is after one sample a pair
 OPEN_GROWTH = 0.01  # in open sparse tasks the rule is looked at when the samples have grown by this share
-TROUBLE_GROWTH = 0.002  # after the solver failed, or found no proof: as much
+TROUBLE_GROWTH = 0.002  # after the solver failed: as much
+PROOF_PATIENCE = 1.5  # see `_until_next_proof`
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,8 @@ class PTST:
     boundary
         `MixtureBoundary()` or `PaperBoundary()`.
     solver
-        Decides whether to stop. An answer is certified where its proved end decides.
+        Decides whether to stop. `Certified()` answers only with a proof; in tasks of more than 400 states it finds
+        none, and in hard ones it may find it late. `ProjectionFree()` answers on the best kernel found, not certified.
     allocation
         "uniform", shares [S,A], or a sampling object: `Optimal(kernel)`, `Adaptive()`, `Forward()`.
     batch
@@ -63,7 +66,7 @@ class PTST:
     """
 
     boundary: Boundary = field(default_factory=MixtureBoundary)
-    solver: Solver = field(default_factory=ProjectionFree)
+    solver: Solver = field(default_factory=Certified)
     allocation: Any = "uniform"
     batch: int = 1
     zeta: tuple[float, float] | None = None
@@ -110,7 +113,7 @@ class PTST:
         return kind(self, task, threshold, source)
 
 
-_EXAMPLES = {"boundary": "MixtureBoundary()", "solver": "ProjectionFree()"}
+_EXAMPLES = {"boundary": "MixtureBoundary()", "solver": "Certified()"}
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class Finding:
     dimension: float
     distance: Bracket | None  # to the nearest kernel on the other side; None where the estimate is on the threshold
     found: float = 0.0  # the distance that an answer may rest on
+    required: float = np.inf  # the distance at which the test answers
 
     @property
     def evidence(self) -> tuple[float, float]:
@@ -209,10 +213,11 @@ class Run:
             self.answer = ("above" if self.finding.side > 0 else "below") if decided else None
 
     def _pause(self) -> None:
-        """Put off the next look where looks are dear, or where the solver failed."""
-        pause = 0.0
-        trouble = self.finding is not None and self.finding.samples == self.samples and _in_trouble(self.finding)
-        if trouble or not self.tally.inside:
+        """Put off the next look where looks are dear, or where the solver failed, or found no proof."""
+        pause, fresh = 0.0, self.finding is not None and self.finding.samples == self.samples
+        if fresh and self.finding is not None and _in_trouble(self.finding):
+            pause = _until_next_proof(self.finding, getattr(self.method.solver, "gap", 0.0)) * self.samples
+        elif not self.tally.inside:
             pause = TROUBLE_GROWTH * self.samples
         if self.tally.is_open:
             pause = max(OPEN_GROWTH * self.samples, float(len(self.tally.n)))
@@ -236,7 +241,7 @@ class Run:
             self.found_at = min(self.found_at, self.samples)
         if distance.kernel is not None:
             self._keep_witness(tally.rows.pick(distance.kernel, self.task.n_states), distance.upper)
-        return Finding(self.samples, side, dimension, distance, self._found(distance))
+        return Finding(self.samples, side, dimension, distance, self._found(distance), level + dimension)
 
     def _found(self, distance: Bracket) -> float:
         """The distance an answer may rest on: the proved end; or, of a solver that proves nothing, the one found."""
@@ -385,6 +390,22 @@ class PrintedRun(Run):
     def certified(self, level: float) -> bool:
         """Never."""
         return False
+
+
+def _until_next_proof(finding: Finding, gap: float) -> float:
+    """The share by which samples grow before the next attempt at a proof.
+
+    A proof is the easier the smaller the share c of the distance that has to be proved; the distance grows with the
+    samples. The first attempt is made at c = 1 - gap, each further one when 1 - c has grown by half: a hard instance
+    costs few attempts.
+    """
+    distance = finding.distance
+    if distance is None or distance.kernel is None or not finding.required <= distance.upper < np.inf:
+        return TROUBLE_GROWTH
+    c = finding.required / distance.upper
+    if c > 1.0 - gap:  # no attempt was made
+        return TROUBLE_GROWTH
+    return float(np.clip(c / max(1.0 - PROOF_PATIENCE * (1.0 - c), 0.5 * c) - 1.0, TROUBLE_GROWTH, 1.0))
 
 
 def _in_trouble(finding: Finding) -> bool:

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from policytest._checks import Kernel, is_sparse
 from policytest._display import Row, Table, nats, number, probability, to_json
+from policytest.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.counts import Counts
 from policytest.kl import kl_rows
 from policytest.task import Task
@@ -87,7 +88,7 @@ class Verdict:
     proof_samples
         How many of the samples were paid for the proof: those drawn after the answer had been found.
     certificate
-        The proof itself, where there is one: ``certificate.verify()`` checks it without the solver.
+        The proof itself, where there is one: ``verify()`` checks it without the solver.
     counts
         What was observed.
     snapshot
@@ -122,6 +123,22 @@ class Verdict:
     def p_value(self) -> float:
         """exp(-evidence) of the answered side (the stronger side where undecided), at most 1; valid at any time."""
         return min(1.0, math.exp(-max(max(self.evidence), 0.0)))
+
+    def verify(self, boundary: Boundary | None = None) -> bool:
+        """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?
+
+        ``boundary`` is that of the method, `MixtureBoundary()` by default. False where there is no certificate.
+        """
+        if self.certificate is None:
+            return False
+        level = level_of(boundary or MixtureBoundary(), self.counts, self.delta, self.task)
+        side = 1.0 if self.answer == "above" else -1.0
+        return bool(
+            self.certificate.sign == side
+            and self.certificate.nats >= level * (1.0 - 1e-12)
+            and self.certificate.about(self.task, self.counts.N, self.threshold)
+            and self.certificate.verify()
+        )
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

@@ -34,10 +34,11 @@ from typing import Any
 
 import numpy as np
 
-from policytest._checks import FloatArray, InputError, IntArray
+from policytest._checks import FloatArray, InputError, IntArray, Kernel
 from policytest._files import write_arrays
 from policytest._kernels import CHORD, PERSPECTIVE
 from policytest._rows import Rows
+from policytest.task import Task
 
 LOWER, UPPER, CLOSED, SPLIT = 0, 1, 2, 3
 FORMAT = "policytest-certificate-1"
@@ -123,6 +124,30 @@ class Certificate:
             raise InputError(f"{path}: there is no such file") from None
         except Exception as error:  # whatever a damaged archive makes its reader do
             raise InputError(f"{path} is damaged or not a certificate ({type(error).__name__})") from None
+
+    @property
+    def nats(self) -> float:
+        """B in nats: no kernel beyond the threshold has a smaller loss."""
+        return self.level * self.unit
+
+    def about(self, task: Task, counts: Kernel, threshold: float) -> bool:
+        """Whether the claim is about this task, these counts N (dense or CSR) and this threshold.
+
+        Rewards are compared less (1-gamma) R, as a test states its claim, and up to rounding; all else exactly.
+        """
+        S, A, rows = task.n_states, task.n_actions, task._rows
+        if len(self.initial) != S or not self._makes_sense() or np.prod(counts.shape) != S * A * S:
+            return False
+        shift = (1.0 - task.discount) * threshold
+        N = np.where(rows.per_entry(np.diff(rows.start)) > 1, rows.pick(counts, S), 0.0)  # known rows cost nothing
+        names = ("pair", "state", "prob", "start", "successor")
+        same = [(getattr(self.rows, name), getattr(rows, name)) for name in names]
+        return bool(
+            all(np.array_equal(mine, other) for mine, other in [*same, (self.initial, task.initial)])
+            and self.discount == task.discount
+            and np.allclose(self.unit * self.counts, N, rtol=1e-14, atol=0.0)
+            and np.allclose(self.worth, rows.rewards() - shift, rtol=1e-14, atol=1e-14 * abs(shift))
+        )
 
     @cached_property
     def worth(self) -> FloatArray:

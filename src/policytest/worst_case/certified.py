@@ -7,13 +7,15 @@ convex lives in the S occupancies. So boxes of occupancies are excluded one by o
 Both problems ask the same: is there a kernel with V_q beyond R and loss(q) <= B? The upper end comes from
 `ProjectionFree`. For the lower end the claim is proved with B (or R) a relative `gap` short of it. In every node the
 box is first tightened: how small, how large can d(s) be where the claim could fail? If the relaxation is then still
-below B, the widest box is cut. Running out of nodes leaves a weaker bound, never a wrong one.
+below B, its own solution is tried as the start of a descent, which may refute the claim; and the box is cut where the
+relaxation is loosest. Running out of nodes leaves a weaker bound, never a wrong one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+import heapq
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,8 +26,10 @@ from policytest.worst_case.certificate import CLOSED, LOWER, SPLIT, UPPER, Certi
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 from policytest.worst_case.projection_free import ProjectionFree
 
-STALLED = 0.9  # a round of tightening that leaves more than this share of the widths is the last one of its node
-SMALLEST_SPLIT = 1e-3  # a box that reaches down to 0 is cut at this share of its upper end
+STALLED, STUCK = 0.1, 0.04  # the last round of tightening gains less than these shares: of what is missing, of widths
+FAR = 10.0  # lower ends are of no use before the upper one is within this factor of the occupancy found
+SMALLEST_SPLIT = 1e-3  # a box that reaches down to 0 is cut no lower than at this share of its upper end
+MOST_STATES, MOST_ENTRIES = 400, 400_000  # in larger tasks no proof is tried
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Certified:
     proves: ClassVar[bool] = True
 
     gap: float = 0.01
-    max_nodes: int = 1000
+    max_nodes: int = 200
     starts: int = 8
 
     def __post_init__(self) -> None:
@@ -53,97 +57,132 @@ class Certified:
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss beyond the threshold, with a proved lower end."""
-        problem.must_be_closed()
-        found = ProjectionFree(starts=self.starts).nearest(problem, warm)
-        if found.certified or found.kernel is None:
-            return found
-        level = (1.0 - self.gap) * found.upper
-        if level < problem.enough < np.inf:  # not enough, or too close to it to be proved at this gap
-            return replace(found, status=Status.LOOSE if found.status is Status.CONVERGED else found.status)
-        level = min(level, (1.0 + 1e-9) * problem.enough)
-        proof, lower = _Search(problem, problem.sign, problem.threshold, level, found).run(self.max_nodes)
-        status = Status.PROVED if proof is not None else Status.LOOSE
+        found, closed = ProjectionFree(starts=self.starts).nearest(problem, warm), _every_successor(problem)
+        while True:
+            if found.certified or found.kernel is None:
+                return found
+            level = (1.0 - self.gap) * found.upper
+            if closed is None or level < problem.enough < np.inf:  # out of reach, or not enough
+                return replace(found, status=Status.LOOSE if found.status is Status.CONVERGED else found.status)
+            level = min(level, (1.0 + 1e-9) * problem.enough)
+            search = _Search(closed, problem.threshold, level, found)
+            lower = max(search.run(self.max_nodes) - _off_by(problem), 0.0)
+            if search.better is None:
+                break
+            found = search.better
+        proof = search.proof
         return replace(
             found,
-            lower=max(lower - _off_by(problem), 0.0),
-            status=status,
+            lower=min(lower, found.upper),
+            status=Status.LOOSE if proof is None else Status.PROVED,
             certified=proof is not None,
             certificate=proof,
         )
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """The extreme value over the ball, with a proved outer end."""
-        problem.must_be_closed()
-        found = ProjectionFree(starts=self.starts).extreme(problem, warm)
-        if found.certified or found.kernel is None:
-            return found
+        local = ProjectionFree(starts=self.starts)
+        found, closed = local.extreme(problem, warm), _every_successor(problem)
         sign, centre = problem.sign, problem.value(problem.p)
-        value = found.upper if sign > 0 else found.lower
-        beyond = value - sign * self.gap * abs(centre - value)
         radius = problem.radius + _off_by(problem)
-        proof, _ = _Search(problem, sign, beyond, radius, found).run(self.max_nodes)
-        if proof is None:
+        while True:
+            if found.certified or found.kernel is None:
+                return found
+            value = found.upper if sign > 0 else found.lower
+            beyond = value - sign * self.gap * abs(centre - value)
+            if closed is None:
+                return replace(found, status=Status.LOOSE)
+            search = _Search(closed, beyond, radius, found)
+            search.run(self.max_nodes)
+            if search.better is None:
+                break
+            other = local.extreme(problem, search.better)
+            if sign * (value - (other.upper if sign > 0 else other.lower)) <= 0:  # better by rounding only
+                break
+            found = other
+        if search.proof is None:
             return replace(found, status=Status.LOOSE)
         ends = (beyond, value) if sign > 0 else (value, beyond)
-        return replace(found, lower=ends[0], upper=ends[1], status=Status.PROVED, certified=True, certificate=proof)
+        return replace(
+            found, lower=ends[0], upper=ends[1], status=Status.PROVED, certified=True, certificate=search.proof
+        )
+
+
+@dataclass
+class _Node:
+    """A box, dual variables to start from, a lower bound of the loss, the steps taken, and the parts after a cut."""
+
+    low: FloatArray
+    high: FloatArray
+    theta: FloatArray
+    bound: float
+    steps: list[Step] = field(default_factory=list)
+    parts: tuple[_Node, ...] = ()
 
 
 class _Search:
-    """One claim: no kernel beyond R has loss <= level."""
+    """One claim: no kernel beyond R has loss <= level. After `run`: a `proof`, or a `better` kernel, or neither."""
 
-    def __init__(self, problem: Problem, sign: float, threshold: float, level: float, found: Bracket) -> None:
+    def __init__(self, problem: Problem, threshold: float, level: float, found: Bracket) -> None:
         task, rows = problem.task, problem.rows
+        self.problem, self.found = problem.nearest(problem.sign, threshold), found
         self.unit, N, n = problem.scaled  # a power of 2: what is proved in these units is proved
         N = np.where(rows.per_entry(np.diff(rows.start)) > 1, N, 0.0)  # known rows cost nothing
         n = rows.sums(N)
         self.claim = Certificate(
-            rows, task.discount, np.array(task.initial), N, n, threshold, sign, level / self.unit, self.unit, ()
+            rows, task.discount, np.array(task.initial), N, n, threshold, problem.sign, level / self.unit, self.unit, ()
         )
         claim = self.claim
         self.relaxation = _kernels.Relaxation(
             rows, claim.worth, claim.discount, claim.initial, claim.counts, claim.visits, claim.sign
         )
-        entries = rows.pick(found.kernel, task.n_states)
-        V, d, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
         self.S = task.n_states
-        self.loss_by_state = np.bincount(
-            rows.state, np.asarray(_kernels.row_losses(rows.start, N, n, entries)), minlength=self.S
-        )
         self.visits = np.bincount(rows.state, n, minlength=self.S)
-        self.theta = self._first_theta(entries, V - threshold, d, found)
-        self.steps: list[Step] = []
-        self.nodes = 0
+        self.entries = rows.pick(found.kernel, self.S)
+        self.values, self.occupancy, self.loss_by_state = self._about(self.entries)
+        self.proof: Certificate | None = None
+        self.better: Bracket | None = None
 
-    def _first_theta(self, entries: FloatArray, V: FloatArray, d: FloatArray, found: Bracket) -> FloatArray:
-        """The multipliers of the local minimum: v = -sign lam V, and y from the rows, inside the domain of the dual."""
+    def _about(self, entries: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """[S] values less R, occupancies and losses of a kernel."""
         claim, rows = self.claim, self.claim.rows
-        price = found.multiplier if 0 < found.multiplier < np.inf else 1.0
+        V, d, _ = _kernels.values_and_occupancy(rows, entries, claim.discount, claim.initial)
+        losses = np.asarray(_kernels.row_losses(rows.start, claim.counts, claim.visits, entries))
+        by_state = np.bincount(rows.state, losses, minlength=self.S).astype(np.float64)
+        return V - claim.threshold, np.maximum(d, 1e-12), by_state
+
+    def _first_theta(self) -> FloatArray:
+        """The multipliers of the local minimum: v = -sign lam V, and y from the rows, inside the domain of the dual."""
+        claim, rows, V = self.claim, self.claim.rows, self.values
+        price = self.found.multiplier if 0 < self.found.multiplier < np.inf else 1.0
         lam = 1.0 / (price * self.unit)
         prob = rows.per_entry(rows.prob)
         tilt = claim.sign * lam * prob * (claim.worth + claim.discount * V[rows.successor])
-        flow = rows.per_entry(np.maximum(d[rows.state], 1e-12)) * np.maximum(entries, 1e-12)
+        flow = rows.per_entry(self.occupancy[rows.state]) * np.maximum(self.entries, 1e-12)
         wanted = np.where(claim.counts > 0, claim.counts / flow, 0.0) - tilt
         y = np.maximum.reduceat(wanted, rows.start[:-1])
         room = np.maximum.reduceat(-tilt, rows.start[:-1])
         spread = np.maximum.reduceat(np.abs(tilt), rows.start[:-1]) + 1e-9
         return np.concatenate([-claim.sign * lam * V, [lam, 1.0], np.maximum(y, room + 1e-3 * spread)])
 
-    def run(self, max_nodes: int) -> tuple[Certificate | None, float]:
-        """The proof, and the lower bound of the loss that was reached with it or without."""
-        open_boxes: list[Any] = [(*self.claim.first_box(), self.theta)]
-        reached = self.claim.level
-        while open_boxes:
-            low, high, theta = open_boxes.pop()
-            if self.nodes >= max_nodes:
-                return None, self.unit * min(
-                    reached, *(self._bound(*box)[0] for box in [*open_boxes, (low, high, theta)])
-                )
-            self.nodes += 1
-            closed, theta = self._tighten(low, high, theta)
-            if not closed:
-                self._split(low, high, theta, open_boxes)
-        claim = replace(self.claim, steps=tuple(self.steps))
-        return (claim, self.unit * reached) if claim.verify() else (None, 0.0)
+    def run(self, max_nodes: int) -> float:
+        """Search for the proof, the loosest box first; returns the lower bound of the loss that was reached."""
+        root = _Node(*self.claim.first_box(), self._first_theta(), 0.0)
+        open_nodes, nodes = [(0.0, 0, root)], 1
+        while open_nodes and self.better is None and nodes <= max_nodes:
+            _, _, node = heapq.heappop(open_nodes)
+            if self._tighten(node):
+                continue
+            self._try_solution(node)
+            self._split(node)
+            for part in node.parts:
+                nodes += 1
+                heapq.heappush(open_nodes, (part.bound, nodes, part))
+        if open_nodes:
+            return self.unit * max(open_nodes[0][0], 0.0)
+        claim = replace(self.claim, steps=tuple(_depth_first(root)))
+        self.proof = claim if self.better is None and claim.verify() else None
+        return self.unit * claim.level if self.proof is not None else 0.0
 
     def _bound(self, low: FloatArray, high: FloatArray, theta: FloatArray) -> tuple[float, FloatArray, IntArray]:
         """The least loss that the relaxation allows on the box."""
@@ -152,65 +191,96 @@ class _Search:
         better = self._improve(low, high, kind, np.zeros(self.S), 0.0, theta, False, tau, 1e-2 * tau)
         return dual_bound(self.claim, low, high, kind, np.zeros(self.S), 0.0, better), better, kind
 
-    def _tighten(self, low: FloatArray, high: FloatArray, theta: FloatArray) -> tuple[bool, FloatArray]:
+    def _tighten(self, node: _Node) -> bool:
         """Shrink the box in place; whether nothing is left of it."""
+        low, high, level = node.low, node.high, self.claim.level
+        gained = width = np.inf
         for _ in range(30):
-            bound, theta, kind = self._bound(low, high, theta)
-            if bound > self.claim.level and (excess := self._excess(low, high, kind, theta)) > 0:
-                self.steps.append(Step(CLOSED, 0, kind, theta, excess))
-                return True, theta
-            before = _log_width(low, high).sum()
-            missing = max(self.claim.level - bound, 0.05 * self.claim.level)
-            for s in range(self.S):
-                for action, direction in ((LOWER, 1.0), (UPPER, -1.0)):
-                    if not self._move(low, high, s, action, direction, kind, theta, missing):
-                        return True, theta
-            if _log_width(low, high).sum() > STALLED * before:
+            bound, node.theta, kind = self._bound(low, high, node.theta)
+            if bound > level:
+                excess = dual_bound(self.claim, low, high, kind, np.zeros(self.S), level, node.theta)
+                if excess > 0:
+                    node.steps.append(Step(CLOSED, 0, kind, node.theta, excess))
+                    return True
+            gained, node.bound = bound - node.bound, max(bound, node.bound)
+            missing = max(level - bound, 0.02 * level)
+            before, width = width, float(_log_width(low, high).sum())
+            if gained < STALLED * missing and width > (1.0 - STUCK) * before:
                 break
-        return False, theta
+            for s in range(self.S):
+                for action in (UPPER, LOWER):
+                    if action == LOWER and high[s] > FAR * self.occupancy[s]:
+                        continue
+                    if not self._move(node, s, action, kind, missing):
+                        return True
+        return False
 
-    def _excess(self, low: FloatArray, high: FloatArray, kind: IntArray, theta: FloatArray) -> float:
-        """By how much the loss exceeds the level all over the box."""
-        return dual_bound(self.claim, low, high, kind, np.zeros(self.S), self.claim.level, theta)
-
-    def _move(
-        self, low: FloatArray, high: FloatArray, s: int, action: int, direction: float, kind: IntArray,
-        theta: FloatArray, missing: float,
-    ) -> bool:  # fmt: skip
+    def _move(self, node: _Node, s: int, action: int, kind: IntArray, missing: float) -> bool:
         """Move one end of one side of the box; whether anything is left of the box."""
+        low, high, level = node.low, node.high, self.claim.level
         width = high[s] - low[s]
         if width <= 1e-9 * high[s]:
             return True
+        direction = 1.0 if action == LOWER else -1.0
         aim = np.zeros(self.S)
         aim[s] = direction
-        start = theta * (width / missing)  # mu: how much d(s) may cost in nats
-        better = self._improve(low, high, kind, aim, self.claim.level, start, True, 0.1 * width, 3e-3 * width)
-        bound = direction * dual_bound(self.claim, low, high, kind, aim, self.claim.level, better)
+        start = node.theta * (width / missing)  # mu: how much d(s) may cost in nats
+        better = self._improve(low, high, kind, aim, level, start, True, 0.1 * width, 3e-3 * width)
+        bound = direction * dual_bound(self.claim, low, high, kind, aim, level, better)
         improved = bound - low[s] if action == LOWER else high[s] - bound
         if improved > 1e-3 * width:
-            self.steps.append(Step(action, s, kind, better, float(bound)))
-            if action == LOWER:
-                low[s] = bound
-            else:
-                high[s] = bound
+            node.steps.append(Step(action, s, kind, better, float(bound)))
+            (low if action == LOWER else high)[s] = bound
         return bool(low[s] <= high[s])
 
-    def _split(self, low: FloatArray, high: FloatArray, theta: FloatArray, open_boxes: list[Any]) -> None:
-        """Cut the widest side, in the logarithm, where loss is at stake."""
-        s = int(np.argmax(_log_width(low, high) * np.sqrt(self.loss_by_state + 1e-9 * self.claim.level)))
-        cut = float(np.sqrt(low[s] * high[s])) if low[s] > SMALLEST_SPLIT * high[s] else SMALLEST_SPLIT * high[s]
-        if low[s] >= cut:
-            cut = 0.5 * (low[s] + high[s])
-        self.steps.append(Step(SPLIT, s, np.zeros(0, dtype=np.int64), np.zeros(0), cut))
+    def _solution(self, node: _Node) -> FloatArray:
+        """[E] the kernel of the relaxation's solution: its flows, N mu/c up to a factor, row by row."""
+        claim, rows, theta = self.claim, self.claim.rows, node.theta
+        c = rows.per_entry(theta[self.S + 2 :]) + rows.per_entry(rows.prob) * (
+            theta[self.S] * claim.sign * claim.worth - claim.discount * theta[rows.successor]
+        )
+        floor = 1e-9 * np.abs(c).max() + 1e-300
+        flow = np.where(claim.counts > 0, theta[self.S + 1] * claim.counts, floor) / np.maximum(c, floor)
+        return rows.to_one(flow)
+
+    def _try_solution(self, node: _Node) -> None:
+        """A descent from the relaxation's solution: does it end nearer than the claim allows?"""
+        start = replace(self.found, trail=(self.problem.rows, self._solution(node)))
+        other = ProjectionFree().nearest(self.problem, start)
+        if other.kernel is not None and other.upper <= self.unit * self.claim.level:
+            self.better = other
+
+    def _split(self, node: _Node) -> None:
+        """Cut where the relaxation is loosest, at its own solution if that is well inside."""
+        low, high = node.low, node.high
+        _, d, loss = self._about(self._solution(node))
+        bottom = np.maximum(low, SMALLEST_SPLIT * high)
+        inside = np.clip(d, bottom, high)
+        chord = np.log(bottom) + np.log(high / bottom) * (inside - bottom) / np.maximum(high - bottom, 1e-300)
+        is_chord = self._kinds(low, high) == _kernels.CHORD
+        short = np.where(is_chord, self.visits * (np.log(inside) - chord), loss * (1.0 - inside / high))
+        short = np.where(high > low * (1.0 + 1e-9), short + 1e-12 * _log_width(low, high), -np.inf)
+        s = int(np.argmax(short))
+        cut = float(np.clip(d[s], bottom[s] ** 0.7 * high[s] ** 0.3, bottom[s] ** 0.3 * high[s] ** 0.7))
+        cut = cut if low[s] < cut < high[s] else 0.5 * (low[s] + high[s])
+        node.steps.append(Step(SPLIT, s, np.zeros(0, dtype=np.int64), np.zeros(0), cut))
         above, below = low.copy(), high.copy()
         above[s] = below[s] = cut
-        open_boxes += [(above, high.copy(), theta), (low.copy(), below, theta)]
+        node.parts = (
+            _Node(low.copy(), below, node.theta, node.bound),
+            _Node(above, high.copy(), node.theta, node.bound),
+        )
 
     def _kinds(self, low: FloatArray, high: FloatArray) -> IntArray:
-        """The better relaxation of each state: a chord of width w loses n w^2/8 nats, a perspective w/2 of the loss."""
-        width = _log_width(low, high)
-        chord = (low > 0) & (self.visits * width / 4.0 < self.loss_by_state)
-        return np.where(chord, _kernels.CHORD, _kernels.PERSPECTIVE).astype(np.int64)
+        """The better relaxation of each state, by what each loses on a box of this width.
+
+        A chord falls short of log by at most log((e^w - 1)/w) - 1 + w/(e^w - 1), between l and u = l e^w; a perspective
+        loses a share (1 - e^-w)/2 of the loss where d is half-way.
+        """
+        width = np.maximum(_log_width(low, high), 1e-6)
+        chord = np.log(np.expm1(width) / width) - 1.0 + width / np.expm1(width)
+        better = (low > 0) & (self.visits * chord < -0.5 * self.loss_by_state * np.expm1(-width))
+        return np.where(better, _kernels.CHORD, _kernels.PERSPECTIVE).astype(np.int64)
 
     def _improve(
         self, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: FloatArray,
@@ -220,6 +290,25 @@ class _Search:
         box = _kernels.Box(low, np.maximum(high, low * (1 + 1e-12) + 1e-300), kind, aim, level)
         _kernels.maximise_dual(self.relaxation, box, free_mu, tau, last_tau, better, 200)
         return better
+
+
+def _every_successor(problem: Problem) -> Problem | None:
+    """The problem with every allowed successor listed; None where that, or the proof, is out of reach."""
+    S = problem.task.n_states
+    entries = len(problem.n) * S if problem.is_open else problem.rows.n_entries
+    if S > MOST_STATES or entries > MOST_ENTRIES:
+        return None
+    return problem.closed() if problem.is_open else problem
+
+
+def _depth_first(root: _Node) -> list[Step]:
+    """The steps of the tree in the order in which they are checked."""
+    steps, waiting = [], [root]
+    while waiting:
+        node = waiting.pop()
+        steps += node.steps
+        waiting += reversed(node.parts)
+    return steps
 
 
 def _off_by(problem: Problem) -> float:

@@ -100,6 +100,11 @@ class Problem:
         """(NC) for this threshold; a proof that the distance is ``enough`` will do."""
         return Nearest(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, threshold, enough)
 
+    def closed(self) -> Self:
+        """The same problem with every state listed as a successor of every row, for tasks without declared support."""
+        rows, places = self.rows.listing_all(self.task.n_states)
+        return replace(self, rows=rows, p=rows.spread(self.p, places), is_open=False)
+
     def widened(self, state: int) -> tuple[Self, IntArray]:
         """The same problem with ``state`` listed as a successor of every row, and the old entries' places."""
         rows, places = self.rows.widen(state)
