@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from policytest import instances as instances
     from policytest._checks import AssumptionWarning, InputError
+    from policytest.betting import TDBetting
     from policytest.boundaries import MixtureBoundary, PaperBoundary
+    from policytest.combined import Combined
     from policytest.counts import Counts
     from policytest.kl import KLBall
     from policytest.lower_bound import Allocation, LowerBound, characteristic_time, optimal_allocation
@@ -36,6 +38,7 @@ _HOME = {
     "Certificate": "worst_case.certificate",
     "Certified": "worst_case.certified",
     "Check": "verdict",
+    "Combined": "combined",
     "Counts": "counts",
     "Forward": "sampling",
     "InputError": "_checks",
@@ -50,6 +53,7 @@ _HOME = {
     "SLSQPHeuristic": "worst_case.slsqp",
     "Status": "worst_case",
     "StoppingTimes": "sequential",
+    "TDBetting": "betting",
     "TabularSimulator": "simulators",
     "Task": "task",
     "Transitions": "sequential",
@@ -77,6 +81,7 @@ __all__ = [
     "Certificate",
     "Certified",
     "Check",
+    "Combined",
     "Counts",
     "Forward",
     "InputError",
@@ -90,6 +95,7 @@ __all__ = [
     "SLSQPHeuristic",
     "Status",
     "StoppingTimes",
+    "TDBetting",
     "TabularSimulator",
     "Task",
     "Transitions",

@@ -2145,3 +2145,231 @@ def walk(
             state = _first_above(initial, 0, S, u[i, 2] / restart)
         after[i] = state
     return pair, x, after
+
+
+# ---------------------------------------------------------------- betting on temporal differences
+# One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. See
+# `policytest.betting` for the proof.
+
+BLOCK_ENDS, CROSSED, WAITING, REFIT_DUE = 0, 1, 2, 3
+LARGEST_WEIGHT, SMALLEST_WEIGHT, SMALLEST_CHANCE = 50.0, 1e-3, 0.1
+
+
+@entry
+def shrunk_rows(rows: Any, N: Any, n: Any, S: int, pair_mass: float, state_mass: float) -> Any:
+    """[E] a fitted kernel: a pair's row drawn towards its state's, and that towards the uniform one."""
+    q = np.empty(len(N))
+    seen = np.zeros(S)
+    uniform = np.zeros(S)
+    first = 0
+    while first < len(n):
+        last = first
+        total = 0.0
+        while last < len(n) and rows.state[last] == rows.state[first]:
+            total += n[last]
+            width = rows.start[last + 1] - rows.start[last]
+            for e in range(rows.start[last], rows.start[last + 1]):
+                seen[rows.successor[e]] += N[e]
+                uniform[rows.successor[e]] += rows.prob[last] / width
+            last += 1
+        for k in range(first, last):
+            mass = 0.0
+            for e in range(rows.start[k], rows.start[k + 1]):
+                q[e] = (seen[rows.successor[e]] + state_mass * uniform[rows.successor[e]]) / (total + state_mass)
+                mass += q[e]
+            for e in range(rows.start[k], rows.start[k + 1]):
+                q[e] = (N[e] + pair_mass * q[e] / mass) / (n[k] + pair_mass)
+        for e in range(rows.start[first], rows.start[last]):
+            seen[rows.successor[e]] = 0.0
+            uniform[rows.successor[e]] = 0.0
+        first = last
+    return q
+
+
+@compiled
+def _follow(gamma: float, cost: Any, onward: Any, value: Any) -> None:
+    """The discounted costs of paths that go from s to onward[s], and end where that is negative."""
+    S = len(cost)
+    mark = np.zeros(S, dtype=np.int64)  # 0 not met, 1 on the path at hand, 2 done
+    path = np.empty(S, dtype=np.int64)
+    for origin in range(S):
+        length = 0
+        s = origin
+        while s >= 0 and mark[s] == 0:
+            mark[s] = 1
+            path[length] = s
+            length += 1
+            s = onward[s]
+        if s >= 0 and mark[s] == 1:  # a cycle
+            total = 0.0
+            discount = 1.0
+            at = s
+            while True:
+                total += discount * cost[at]
+                discount *= gamma
+                at = onward[at]
+                if at == s:
+                    break
+            value[s] = total / (1.0 - discount)
+            mark[s] = 2
+        for i in range(length - 1, -1, -1):
+            at = path[i]
+            if mark[at] == 1:
+                value[at] = cost[at] + (gamma * value[onward[at]] if onward[at] >= 0 else 0.0)
+                mark[at] = 2
+
+
+@entry
+def worst_paths(rows: Any, base: Any, V: Any, sign: float, gamma: float) -> Any:
+    """[S] B with B(s) <= min(0, least of D(s,a,x) + gamma B(x)): the worst discounted sum of residuals along any path.
+
+    By policy iteration over deterministic paths; what it missed is subtracted, so that the inequality holds.
+    """
+    S = len(V)
+    B = np.zeros(S)
+    cost = np.zeros(S)
+    onward = np.full(S, -1)
+    has_gain = len(rows.gain) > 0
+    missed = 0.0
+    size = 0.0
+    for iteration in range(100):
+        missed = 0.0
+        changed = False
+        for k in range(len(base)):
+            s = rows.state[k]
+            for e in range(rows.start[k], rows.start[k + 1]):
+                x = rows.successor[e]
+                residual = base[k] + gamma * V[x] - V[s]
+                if has_gain:
+                    residual += rows.gain[e]
+                residual *= sign
+                size = max(size, abs(residual))
+                better = B[s] - residual - gamma * B[x]
+                if better > missed:
+                    missed = better
+                if better > 1e-12 * (size + abs(B[s])):
+                    current = cost[s] + (gamma * B[onward[s]] if onward[s] >= 0 else 0.0)
+                    if residual + gamma * B[x] < current:
+                        cost[s] = residual
+                        onward[s] = x
+                        changed = True
+        if not changed:
+            break
+        _follow(gamma, cost, onward, B)
+    missed = max(missed, 0.0) + 1e-13 * size
+    for s in range(S):
+        B[s] = min(B[s], 0.0) - 2.0 * missed / (1.0 - gamma)
+    return B
+
+
+@compiled
+def _finish(S: float, lead: float, room: float, fractions: Any, log_weights: Any, capital: Any) -> float:
+    """Settle the bets of a rollout; the evidence: the logarithm of the average capital."""
+    top = -np.inf
+    for b in range(len(fractions)):
+        capital[b] += np.log1p(fractions[b] * (lead + S) / room)
+        top = max(top, capital[b] + log_weights[b])
+    total = 0.0
+    for b in range(len(fractions)):
+        total += np.exp(capital[b] + log_weights[b] - top)
+    return top + np.log(total)
+
+
+@compiled
+def _chance(weight: float, budget: float, least: float) -> float:
+    """The probability of going on: with the largest weight that keeps every path above -L."""
+    target = LARGEST_WEIGHT
+    if least < 0.0:
+        target = min(target, budget / -least)
+    return min(1.0, max(SMALLEST_CHANCE, weight / max(target, TINY)))
+
+
+@entry
+def bet(
+    world: Any, plan: Any, purse: Any, walker: Any, supply: Any, u: Any, limits: Any, pair: Any, x: Any, sums: Any
+) -> Any:
+    """Rollouts, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a refit is due.
+
+    Returns (ending, rows of u used, transitions, samples among them, rollouts ended, pair wanted, evidence). A rollout
+    that is cut short goes on next time: ``walker`` = (on its way, state, S, weight, draws left) is kept.
+    """
+    rows, actions, initial, row_of_pair, only, gamma = world
+    V, B, base, L, sign, lead, draws = plan
+    fractions, log_weights, capital = purse
+    is_table, start, successor, cumulative, at = supply
+    level, most, refit_at, one_by_one = limits
+    A = actions.shape[1]
+    room = L - lead
+    used = 0
+    steps = 0
+    samples = 0
+    rollouts = 0
+    evidence = -np.inf
+    while used < len(u):
+        ended = False
+        if walker[0] == 0.0:
+            s = _first_above(initial, 0, len(initial), u[used, 0])
+            chance = _chance(1.0, L, B[s]) if draws == 0 else 1.0
+            walker[0] = 1.0
+            walker[1] = s
+            walker[2] = 0.0
+            walker[3] = 1.0 / chance
+            walker[4] = draws
+            ended = u[used, 1] >= chance
+            if draws > 0 and u[used, 2] >= gamma:
+                walker[0] = 2.0
+        else:
+            s = int(walker[1])
+            a = _first_above(actions[s], 0, A, u[used, 0])
+            k = row_of_pair[s * A + a]
+            p = s * A + a
+            y = only[k]
+            if y < 0:
+                if samples >= most:
+                    break
+                if is_table:
+                    y = successor[_first_above(cumulative, start[p], start[p + 1], u[used, 1])]
+                elif at[p] < start[p + 1]:
+                    y = successor[at[p]]
+                    at[p] += 1
+                else:
+                    return WAITING, used, steps, samples, rollouts, p, evidence
+                samples += 1
+            pair[steps] = p
+            x[steps] = y
+            steps += 1
+            residual = base[k] + gamma * V[y] - V[s]
+            if len(rows.gain) > 0:
+                residual += rows.gain[_place(rows.start, rows.successor, k, y)]
+            residual *= sign
+            if draws == 0:
+                walker[2] += walker[3] * residual
+                walker[1] = y
+                weight = gamma * walker[3]
+                chance = _chance(weight, walker[2] + L, B[y])
+                ended = u[used, 2] >= chance
+                walker[3] = weight / chance
+                if not ended and walker[3] < SMALLEST_WEIGHT:
+                    walker[2] += walker[3] * B[y]
+                    ended = True
+            elif walker[0] == 1.0:
+                walker[1] = y
+                if u[used, 2] >= gamma:
+                    walker[0] = 2.0
+            else:
+                walker[2] += residual / ((1.0 - gamma) * draws)
+                walker[4] -= 1.0
+                ended = walker[4] == 0.0
+        used += 1
+        if ended:
+            evidence = _finish(walker[2], lead, room, fractions, log_weights, capital)
+            sums[rollouts] = walker[2]
+            rollouts += 1
+            walker[0] = 0.0
+            if evidence >= level:
+                return CROSSED, used, steps, samples, rollouts, -1, evidence
+            if samples >= refit_at:
+                return REFIT_DUE, used, steps, samples, rollouts, -1, evidence
+            if one_by_one:
+                break
+    return BLOCK_ENDS, used, steps, samples, rollouts, -1, evidence

@@ -28,6 +28,7 @@ from policytest import _checks
 from policytest._checks import FloatArray, InputError
 from policytest.boundaries import Boundary, MixtureBoundary, PaperBoundary
 from policytest.counts import Counts
+from policytest.method import Outcome
 from policytest.source import Recorded, Source
 from policytest.tally import Tally
 from policytest.task import Task, value_range
@@ -150,6 +151,7 @@ class Run:
 
     def __init__(self, method: PTST, task: Task, threshold: float, source: Source | Recorded) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, source
+        self.exhausted = False
         self.tally = Tally(task, threshold, method.boundary)
         self.samples = 0
         self.answer: str | None = None
@@ -191,6 +193,12 @@ class Run:
             self.look(level)
             if self.answer is None:
                 self.restore(before)
+
+    def weigh(self, counts: Counts, level: float) -> None:
+        """Take over counts recorded elsewhere, and judge them."""
+        self.tally.load(counts)
+        self.samples = counts.total
+        self.judge(level)
 
     def look(self, level: float) -> None:
         """The witness failed: find another one, or answer."""
@@ -301,6 +309,20 @@ class Run:
     def certified(self, level: float) -> bool:
         """Whether the answer rests on a proof."""
         return self.answer is not None and self.finding is not None and max(self.finding.proved) >= level
+
+    def outcome(self, level: float) -> Outcome:
+        """What the answer rests on."""
+        finding, certified = self.conclude(), self.certified(level)
+        distance = finding.distance or Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
+        per_nat = float(self.tally.n.sum()) / distance.upper if distance.upper > 0 else np.inf  # T* at the estimate
+        return Outcome(
+            finding.evidence,
+            certified,
+            distance.kernel,
+            per_nat * level,
+            int(self.samples - self.found_at) if certified and self.found_at <= self.samples else 0,
+            distance.certificate if certified else None,
+        )
 
     def interval(self, level: float) -> tuple[float, float]:
         """The smallest and largest value found over the ball of radius beta(t, delta)."""

@@ -30,7 +30,8 @@ from policytest import checkpoint as checkpoints
 from policytest._checks import FloatArray, InputError, IntArray
 from policytest.boundaries import check_delta
 from policytest.counts import Counts
-from policytest.ptst import PTST, Finding, Run
+from policytest.method import Method, Run
+from policytest.ptst import PTST
 from policytest.source import NOTHING, Recorded
 from policytest.task import Task, value_range, value_range_error
 from policytest.verdict import Check, Verdict
@@ -44,7 +45,7 @@ def decide(
     sim: Any,
     threshold: float = 0.0,
     delta: float = 0.05,
-    method: PTST | None = None,
+    method: Method | None = None,
     rng: Any = 0,
     max_samples: int | None = None,
     indifference: float = 0.0,
@@ -118,7 +119,7 @@ def checks(
     sim: Any,
     threshold: float = 0.0,
     delta: float = 0.05,
-    method: PTST | None = None,
+    method: Method | None = None,
     rng: Any = 0,
     max_samples: int | None = None,
 ) -> Iterator[Check]:
@@ -153,7 +154,7 @@ def stopping_times(
     sim: Any,
     threshold: float = 0.0,
     deltas: Sequence[float] = (0.05,),
-    method: PTST | None = None,
+    method: Method | None = None,
     rng: Any = 0,
     max_samples: int | None = None,
 ) -> StoppingTimes:
@@ -212,7 +213,7 @@ def assess(
     data: Counts | Transitions,
     threshold: float = 0.0,
     delta: float = 0.05,
-    method: PTST | None = None,
+    method: Method | None = None,
     design: str = "adaptive",
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
@@ -231,9 +232,7 @@ def assess(
         return known
     run = _method(method).replay(task, threshold, _recorded(task, data))
     if isinstance(data, Counts):
-        run.tally.load(data)
-        run.samples = data.total
-        run.judge(level)
+        run.weigh(data, level)
     else:
         for _ in _drive(run, level, len(data)):
             pass
@@ -264,10 +263,11 @@ def _question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float
     return task, _checks.real_number("threshold", threshold), -math.log(check_delta(delta))
 
 
-def _method(method: Any) -> PTST:
+def _method(method: Any) -> Method:
     if method is None:
         return PTST()
-    _checks.instance("method", method, PTST, ", such as PTST(), with its parentheses")
+    if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
+        raise InputError(f"method is {method!r}; pass a method such as PTST(), with its parentheses")
     return method  # type: ignore[no-any-return]
 
 
@@ -283,7 +283,7 @@ def _limit(max_samples: int | None) -> int:
 def _drive(run: Run, level: float, limit: int) -> Iterator[Check]:
     run.begin(level)
     yield _check(run, level)
-    while run.answer is None and run.samples < limit:
+    while run.answer is None and run.samples < limit and not run.exhausted:
         run.step(level, limit - run.samples)
         if run.samples >= limit:
             run.end(level)
@@ -323,35 +323,28 @@ def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
 
 
 def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any], counts: Counts | None = None) -> Verdict:
-    finding = run.conclude()
     level = -math.log(delta)
-    distance, certified = finding.distance, run.certified(level)
+    found = run.outcome(level)
     return Verdict(
         task=run.task,
         threshold=run.threshold,
         delta=delta,
         answer=run.answer,
         samples=run.samples,
-        certified=certified,
-        evidence=finding.evidence,
+        certified=found.certified,
+        evidence=found.evidence,
         estimate=run.estimate,
         interval=run.interval(level),
-        witness=distance.kernel if distance is not None else None,
-        lower_bound=_price(run, finding) * level,
+        witness=found.witness,
+        lower_bound=found.lower_bound,
         solves=run.solves,
         counts=run.counts() if counts is None else counts,
         reason="" if run.answer else reason,
         method=run.method.describe(),
-        proof_samples=int(run.samples - run.found_at) if certified and run.found_at <= run.samples else 0,
-        certificate=distance.certificate if certified and distance is not None else None,
+        proof_samples=found.proof_samples,
+        certificate=found.certificate,
         snapshot=snapshot,
     )
-
-
-def _price(run: Run, finding: Finding) -> float:
-    """T* at the estimate, for the shares of the samples so far: 1/sum omega KL = t/distance."""
-    distance = finding.distance.upper if finding.distance is not None else 0.0
-    return float(run.tally.n.sum()) / distance if distance > 0 else math.inf
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:

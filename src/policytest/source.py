@@ -30,7 +30,7 @@ class Source:
 
     def __init__(self, task: Task, sim: Any, allocation: Any, threshold: float, rng: Any, batch: int = 1) -> None:
         self.task, self.sim, self.draw = task, sim, draw_function(sim)
-        _check_size(sim, task)
+        check_size(sim, task)
         self.ahead_is_free = bool(getattr(sim, "replayable", False))
         self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
         self.rng = generator(rng)
@@ -81,10 +81,9 @@ class Source:
 
     def state(self) -> dict[str, Any]:
         """The generator, the rule, and what was drawn ahead."""
-        generator_state = np.frombuffer(_to_json(self.rng.bit_generator.state).encode(), dtype=np.uint8)
         rule = {f"rule.{name}": value for name, value in self.rule.state().items()}
         return {
-            "generator": generator_state,
+            "generator": stored(self.rng),
             "k": self.k,
             "x": self.x,
             "size": np.array([self.size]),
@@ -94,11 +93,7 @@ class Source:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state, with the generator as it was."""
-        kept = json.loads(bytes(state["generator"]).decode(), object_hook=_from_json)
-        if kept["bit_generator"] not in BIT_GENERATORS:
-            raise ValueError(f"the bit generator {kept['bit_generator']!r} is not one of NumPy's")
-        self.rng = np.random.Generator(getattr(np.random, kept["bit_generator"])())
-        self.rng.bit_generator.state = kept
+        self.rng = restored(state["generator"])
         self.k, self.x = state["k"].astype(np.int64), state["x"].astype(np.int64)
         self.size, self.drawn = int(state["size"][0]), int(state["drawn"][0])
         allowed = (self.k >= 0) & (self.k < len(self.task._pairs.pair)) & (self.x >= 0) & (self.x < self.task.n_states)
@@ -140,7 +135,22 @@ def generator(rng: Any) -> np.random.Generator:
         raise InputError(f"rng is {rng!r} ({error}); pass a seed, a whole number from 0 on, or a Generator") from None
 
 
-def _check_size(sim: Any, task: Task) -> None:
+def stored(rng: np.random.Generator) -> Any:
+    """The state of a generator as bytes."""
+    return np.frombuffer(_to_json(rng.bit_generator.state).encode(), dtype=np.uint8)
+
+
+def restored(state: Any) -> np.random.Generator:
+    """The generator whose state was stored."""
+    kept = json.loads(bytes(state).decode(), object_hook=_from_json)
+    if kept["bit_generator"] not in BIT_GENERATORS:
+        raise ValueError(f"the bit generator {kept['bit_generator']!r} is not one of NumPy's")
+    rng = np.random.Generator(getattr(np.random, kept["bit_generator"])())
+    rng.bit_generator.state = kept
+    return rng
+
+
+def check_size(sim: Any, task: Task) -> None:
     for name in ("n_states", "n_actions"):
         size = getattr(sim, name, getattr(task, name))
         if size != getattr(task, name):

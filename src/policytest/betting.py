@@ -1,0 +1,530 @@
+r"""Betting on temporal differences: a test that pays neither for unknown rows nor for the variance of returns.
+
+For any function V0 of the state and any kernel q,  V_q - V0 = sum_t gamma^t E_q[residual at time t],  the residual of a
+transition being r + gamma V0(x) - V0(s). Once V0 is close to V_q residuals are nearly centred, and small. For a side
+sign = 1 ("V is above R") or -1 choose, from what was seen before, V0 and advantages eta(s,a) with sum_a pi eta = 0, and
+
+    D(s,a,x) = sign (r(s,a,x) - eta(s,a) + gamma V0(x) - V0(s)),
+    B(s)    <= min(0, D(s,a,x) + gamma B(x))  for every pi(a|s) > 0 and allowed x:   the worst sum along any path,
+    L        = max of -B(s) over rho(s) > 0.
+
+One *rollout* starts with s from rho, the sum S = 0 and a weight w = 1/g with probability g (else it ends at once),
+where w <= L/-B(s). Then, again and again: draw a from pi and x from q(s,a); add w D(s,a,x) to S; move to x; go on with
+probability g, with the weight gamma w/g, where g = 1 or gamma w/g <= (S + L)/-B(x); end otherwise. Where the weight
+has become very small, add w B(x) and end.
+
+*S never falls below -L.* S + w B(s) >= -L holds at the start. A step keeps it: D + gamma B(x) >= B(s). A coin keeps
+it, by the choice of g; and B <= 0.
+
+*The mean of S is at most sign (V_q - rho.V0).* X = S + w sign (V_q - V0)(s) is a martingale: eta is centred, V_q
+solves its Bellman equation, and a coin multiplies the weight by 1/g with probability g. And B is below
+sign (V_q - V0).
+
+So with lead = sign (rho.V0 - R), for every fraction f in [0, 1] chosen beforehand, the factor
+
+    1 + f (lead + S)/(L - lead)
+
+is not negative, whatever the kernel, and its mean is at most 1 if sign (V_q - R) <= 0. The product over rollouts,
+averaged over fractions, is a nonnegative supermartingale: by Ville's inequality it ever reaches 1/delta with
+probability at most delta. It is looked at *at the ends of rollouts*; within one, S + w B(s) stands for S. No dimension
+is paid for, and no bet is lost to a horizon: on bad paths g rises to 1, and discounting ends the rollout.
+
+Only episodes from rho are needed, never a reset to another state. Recorded draws of a pair can serve as well, each used
+once, in their order: where one is not there, the process waits.
+
+`TDBetting(draws=m)` is the plain process: a rollout to a geometric time, then m draws at the state it ends in,
+Z = rho.V0 + mean residual/(1-gamma), whose range is that of the worst single residual over 1-gamma.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from policytest import _checks, _kernels
+from policytest._checks import FloatArray, InputError, IntArray
+from policytest.boundaries import MixtureBoundary
+from policytest.counts import Counts
+from policytest.method import Outcome
+from policytest.simulators import TabularSimulator, checked_draw, cumulative_rows, draw_function
+from policytest.source import WHILE_DRAWING, Recorded, check_size, generator, restored, stored
+from policytest.tally import Tally
+from policytest.task import Task, value_range
+from policytest.worst_case.problem import Problem
+from policytest.worst_case.projection_free import ProjectionFree
+
+FRACTIONS = 0.995 * 2.0 ** (-0.5 * np.arange(8))  # of the largest bet
+LOG_WEIGHTS = np.log(0.1 ** np.arange(8) / (0.1 ** np.arange(8)).sum())
+PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
+REFIT = 1.2  # V0 is fitted anew when the samples have grown by this factor
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
+BLOCK, LARGEST_BLOCK = 512, 65_536  # random numbers drawn at once
+LARGE, REPORTED = 2_000_000, 200_000  # entries up to which a share is chosen, and a witness is reported
+
+
+@dataclass(frozen=True)
+class TDBetting:
+    """Settings of the betting test.
+
+    Parameters
+    ----------
+    draws
+        None: every transition of a rollout is bet on. A number m: the plain process, which bets on m draws at the
+        last state of each rollout; for comparison.
+    seed
+        Of the coins and actions, where recorded transitions are replayed: choose it before looking at them.
+    """
+
+    draws: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.draws is not None:
+            _checks.positive(draws=_checks.whole_number("draws", self.draws))
+
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> BettingRun:
+        """The test at work on a simulator."""
+        return BettingRun(self, task, threshold, Supply(task, sim, rng))
+
+    def replay(self, task: Task, threshold: float, source: Recorded) -> BettingRun:
+        """The test at work on recorded transitions."""
+        return BettingRun(self, task, threshold, Supply.recorded(task, source, self.seed))
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on temporal differences" + (f", {self.draws} draws a rollout" if self.draws else "")
+
+
+class Supply:
+    """Where successors come from: a table (drawn from in compiled code), a simulator's calls, or recorded stacks."""
+
+    def __init__(self, task: Task, sim: Any, rng: Any) -> None:
+        self.task, self.rng, self.drawing = task, generator(rng), False
+        self.draw = draw_function(sim)
+        check_size(sim, task)
+        pairs = task.n_states * task.n_actions
+        self.is_table = getattr(type(sim), "draw", None) is TabularSimulator.draw
+        self.waits = False
+        self.order: IntArray | None = None
+        self.at = np.zeros(pairs, dtype=np.int64)
+        if self.is_table:
+            self.start, self.successor, self.cumulative = sim._start, sim._successor, sim._cumulative
+        else:
+            self.start = np.zeros(pairs + 1, dtype=np.int64)
+            self.successor, self.cumulative = np.zeros(1, dtype=np.int32), np.zeros(0)
+
+    @classmethod
+    def recorded(cls, task: Task, source: Recorded, seed: int) -> Supply:
+        """Stacks of the recorded draws of each pair, in their order."""
+        supply = cls(task, _nothing, seed)
+        matter = np.flatnonzero(source.k >= 0)
+        pair = task._pairs.pair[source.k[matter]]
+        order = np.argsort(pair, kind="stable")
+        supply.start = np.searchsorted(pair[order], np.arange(task.n_states * task.n_actions + 1))
+        supply.successor = source.x[matter][order].astype(np.int32)
+        supply.at, supply.order, supply.waits = supply.start[:-1].copy(), matter[order], True
+        return supply
+
+    def arrays(self) -> tuple[Any, ...]:
+        """For the compiled code."""
+        return self.is_table, self.start, self.successor, self.cumulative, self.at
+
+    def provide(self, pair: int) -> bool:
+        """Draw the successor that is waited for; False where recorded data have none."""
+        if self.waits:
+            return False
+        s, a = divmod(pair, self.task.n_actions)
+        before = self.rng.bit_generator.state
+        self.drawing = True
+        try:
+            x = checked_draw(self.draw, np.array([s]), np.array([a]), self.rng, self.task.n_states)
+        except BaseException as error:
+            error.add_note(WHILE_DRAWING)
+            self.rng.bit_generator.state = before
+            raise
+        finally:
+            self.drawing = False
+        self.successor = x.astype(np.int32)  # a stack of one, for this pair
+        self.start[: pair + 1], self.start[pair + 1 :] = 0, 1
+        self.at[pair] = 0
+        return True
+
+    def reach(self) -> int:
+        """How much of the recorded data was used: up to the last one of those taken."""
+        assert self.order is not None
+        taken = np.repeat(self.at - self.start[:-1], 1)
+        inside = np.arange(len(self.order)) - np.repeat(self.start[:-1], np.diff(self.start))
+        used = inside < np.repeat(taken, np.diff(self.start))
+        return int(self.order[used].max()) + 1 if used.any() else 0
+
+
+def _nothing(states: IntArray, actions: IntArray, rng: Any) -> IntArray:
+    raise InputError("recorded data have nothing to draw from")
+
+
+class Plan(NamedTuple):
+    """What the next rollouts bet with; all of it from the past."""
+
+    V: FloatArray  # [S] V0
+    B: FloatArray  # [S] the worst sum along any path
+    base: FloatArray  # [K] r^pi(s) - eta(s,a); without the reward where that is on the successor
+    L: float
+    sign: float
+    lead: float  # sign (rho.V0 - R)
+    draws: int
+
+    @property
+    def room(self) -> float:
+        """L - lead: what a full bet stakes."""
+        return self.L - self.lead
+
+
+class BettingRun:
+    """The betting test at work. Rewards are centred, so that values are compared with 0."""
+
+    def __init__(self, method: Any, task: Task, threshold: float, supply: Supply) -> None:
+        self.method, self.task, self.threshold, self.source = method, task, threshold, supply
+        self.tally = Tally(task, threshold, MixtureBoundary())
+        self.samples = 0
+        self.answer: str | None = None
+        self.exhausted = False
+        self.draws = getattr(method, "draws", None) or 0
+        self.capital = np.zeros((2, len(FRACTIONS)))
+        self.walker = np.zeros(5)
+        self.numbers = np.zeros((0, 3))
+        self.block = BLOCK if supply.is_table else 64
+        self.refit_at = 0.0
+        self.rollouts = 0
+        self.bets: list[tuple[FloatArray, float, float, float]] = []  # sums, L, rho.V0, sign of each stretch
+        self.plan = self._fit()
+
+    # ------------------------------------------------------------ the loop
+
+    def begin(self, level: float) -> None:
+        """The evidence may suffice already, where the level was lowered."""
+        self.reconsider(level)
+
+    def step(self, level: float, most: int) -> None:
+        """Rollouts, until an answer, a refit, the end of a block of random numbers, or of the samples."""
+        if self.samples >= self.refit_at and self.walker[0] == 0.0:
+            self.plan = self._fit()
+        if not len(self.numbers):
+            self.numbers = self.source.rng.random((self.block, 3))
+            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_table else self.block
+        plan, size = self.plan, len(self.numbers)
+        side = 0 if plan.sign > 0 else 1
+        pair, x = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+        sums = np.empty(size)
+        limits = (level, most, max(self.refit_at - self.samples, 0.0), self._one_by_one())
+        ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet(
+            self._world(), tuple(plan), (FRACTIONS, LOG_WEIGHTS, self.capital[side]), self.walker,
+            self.source.arrays(), self.numbers, limits, pair, x, sums,
+        )  # fmt: skip
+        self.numbers = self.numbers[used:]
+        self._record(pair[:steps], x[:steps])
+        self.samples += samples
+        if rollouts:
+            self._keep(sums[:rollouts])
+            self.rollouts += rollouts
+        if ending == _kernels.CROSSED:
+            self.answer = "above" if side == 0 else "below"
+        elif ending == _kernels.WAITING and not self.source.provide(int(wanted)):
+            self.exhausted = True
+
+    def end(self, level: float) -> None:
+        """An unfinished rollout may go on later."""
+
+    def reconsider(self, level: float) -> None:
+        """Answer if the evidence at the end of a rollout reaches the level."""
+        evidence = self.evidence() if self.walker[0] == 0.0 else (-np.inf, -np.inf)
+        self.answer = None
+        if max(evidence) >= level:
+            self.answer = "above" if evidence[0] >= evidence[1] else "below"
+
+    def weigh(self, counts: Counts, level: float) -> None:
+        """Counts have no order."""
+        raise InputError("betting needs the order of the data; pass Transitions(s, a, x), or method=PTST()")
+
+    def _one_by_one(self) -> bool:
+        """Whether something is to be looked at after every rollout."""
+        return False
+
+    def _record(self, pair: IntArray, x: IntArray) -> None:
+        """Every transition that was drawn is counted; those of known rows are not draws."""
+        k = self.task._row_of_pair[pair]
+        drawn = self._only[k] < 0
+        if drawn.any():
+            self.tally.observe(k[drawn], x[drawn], np.inf)
+
+    def _keep(self, sums: FloatArray) -> None:
+        plan = self.plan
+        self.bets.append((sums, plan.L, plan.sign * plan.lead, plan.sign))
+
+    def _world(self) -> tuple[Any, ...]:
+        task = self.tally.task
+        if not hasattr(self, "_fixed"):
+            S, A = task.policy.shape
+            actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
+            initial = cumulative_rows(np.array([0, S]), task.initial)
+            self._fixed = actions, initial, self.task._row_of_pair, self._only, task.discount
+        return (self.tally.rows, *self._fixed)
+
+    @property
+    def _only(self) -> IntArray:
+        """[K] the successor of known rows, -1 for the others."""
+        if not hasattr(self, "_known"):
+            rows = self.tally.rows
+            single = (np.diff(rows.start) == 1) & ~self.tally.unknown
+            self._known = np.where(single, rows.successor[rows.start[:-1]], -1).astype(np.int64)
+        return self._known
+
+    # ------------------------------------------------------------ the fit
+
+    def _fit(self) -> Plan:
+        """V0 from what was seen, the side of the bet, and the share of the advantages that promises most."""
+        tally, task = self.tally, self.tally.task
+        self.refit_at = max(REFIT * self.samples, self.samples + 1.0)
+        V, q, d = self._model()
+        sign = 1.0 if float(task.initial @ V) >= 0 else -1.0
+        if self.draws:
+            return self._plain_plan(V, q, sign)
+        shares = SHARES if d is not None and tally.rows.n_entries <= LARGE else (0.0,)
+        best, chosen = -np.inf, None
+        for share in shares:
+            plan = self._plan(V, q, sign, share)
+            promised = self._promise(plan, q, d) if len(shares) > 1 else 0.0
+            if promised > best or chosen is None:
+                best, chosen = promised, plan
+        assert chosen is not None
+        return chosen
+
+    def _model(self) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
+        """V0, and the fitted kernel with its occupancy where all allowed successors are listed."""
+        tally, task = self.tally, self.tally.task
+        if tally.is_open:
+            return self._open_values(), None, None
+        q = _kernels.shrunk_rows(tally.rows, tally.N, tally.n, task.n_states, PAIR_MASS, STATE_MASS)
+        V, d, _ = _kernels.values_and_occupancy(tally.rows, q, task.discount, task.initial)
+        return np.where(np.isfinite(V), V, 0.0), q, d
+
+    def _open_values(self) -> FloatArray:
+        """Values where any state may follow and few do: rows of states drawn towards the average value."""
+        tally, task, S = self.tally, self.tally.task, self.tally.task.n_states
+        rows, gamma = tally.rows, task.discount
+        visits = np.bincount(rows.state, tally.n, minlength=S)
+        P = sparse.csr_array((tally.N, (rows.state[rows.of_entry()], rows.successor)), shape=(S, S))
+        reward, known = self._policy_reward(), visits / (visits + STATE_MASS)
+        V = getattr(self, "plan", None).V if hasattr(self, "plan") else reward / (1.0 - gamma)  # type: ignore[union-attr]
+        for _ in range(2000):
+            mean = (P @ V) / np.maximum(visits, 1.0)
+            new = reward + gamma * (known * mean + (1.0 - known) * V.mean())
+            moved, V = np.abs(new - V).max(), new
+            if moved <= 1e-6 * np.abs(V).max():
+                break
+        return V
+
+    def _policy_reward(self) -> FloatArray:
+        rows, S = self.tally.rows, self.tally.task.n_states
+        return np.bincount(rows.state, rows.prob * rows.reward, minlength=S).astype(np.float64)
+
+    def _plan(self, V: FloatArray, q: FloatArray | None, sign: float, share: float) -> Plan:
+        """The bet for these values, with this share of the fitted advantages."""
+        task = self.tally.task
+        base = self._base(V, q, share)
+        B = self._worst(V, base, sign)
+        L = float(-B[task.initial > 0].min())
+        return Plan(V, B, base, L, sign, sign * float(task.initial @ V), 0)
+
+    def _base(self, V: FloatArray, q: FloatArray | None, share: float) -> FloatArray:
+        """[K] r^pi(s) - eta(s,a), eta a share of the advantages of the model."""
+        rows, task, S = self.tally.rows, self.tally.task, self.tally.task.n_states
+        base = np.zeros(len(rows.pair)) if len(rows.gain) else self._policy_reward()[rows.state]
+        if share == 0.0 or q is None:
+            return base
+        worth = task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0)
+        mean = rows.sums(q * worth)
+        by_state = np.bincount(rows.state, rows.prob * mean, minlength=S)
+        return np.asarray(base - share * (mean - by_state[rows.state]))
+
+    def _worst(self, V: FloatArray, base: FloatArray, sign: float) -> FloatArray:
+        """[S] B. Where any state may follow any pair the worst path ends up in one state for good: closed form."""
+        rows, task = self.tally.rows, self.tally.task
+        if not task.any_successor or len(rows.gain):
+            return np.asarray(_kernels.worst_paths(rows, base, V, sign, task.discount))
+        S, gamma = task.n_states, task.discount
+        least = np.full(S, np.inf)
+        np.minimum.at(least, rows.state, sign * base)
+        lowest = min(float((sign * V).min()), float(least.min()) / (1.0 - gamma))
+        size = np.abs(base).max() / (1.0 - gamma) + np.abs(V).max()
+        return np.asarray(np.minimum(0.0, least - sign * V + gamma * lowest) - 1e-12 * size)
+
+    def _plain_plan(self, V: FloatArray, q: FloatArray | None, sign: float) -> Plan:
+        """For m draws at the end of a rollout: the range is that of one residual over 1-gamma."""
+        task, rows = self.tally.task, self.tally.rows
+        base = self._base(V, q, 1.0)
+        if task.any_successor and not len(rows.gain):
+            least = (sign * base - sign * V[rows.state]).min() + task.discount * (sign * V).min()
+        else:
+            least = (sign * self._residuals(V, base)).min()
+        L = max(-float(least), 0.0) / (1.0 - task.discount) * (1.0 + 1e-9) + 1e-300
+        return Plan(V, np.zeros(task.n_states), base, L, sign, sign * float(task.initial @ V), self.draws)
+
+    def _residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
+        """[E] r - eta + gamma V0(x) - V0(s)."""
+        rows, gamma = self.tally.rows, self.tally.task.discount
+        gain = rows.gain if len(rows.gain) else 0.0
+        return np.asarray(rows.per_entry(base - V[rows.state]) + gain + gamma * V[rows.successor])
+
+    def _promise(self, plan: Plan, q: FloatArray | None, d: FloatArray | None) -> float:
+        """The growth of the capital a rollout that the model expects: f gap/room - f^2 (v + gap^2)/(2 room^2)."""
+        assert q is not None
+        assert d is not None
+        rows, room = self.tally.rows, plan.room
+        if not room > 0:
+            return -np.inf
+        squares = rows.sums(q * self._residuals(plan.V, plan.base) ** 2)
+        v = float(d[rows.state] @ (rows.prob * squares))
+        gap = max(plan.lead, 0.5 * np.sqrt(v / (self.rollouts + 1.0)))
+        fraction = min(1.0, gap * room / (v + gap * gap)) if v + gap > 0 else 0.0
+        return float(fraction * gap / room - 0.5 * fraction**2 * (v + gap * gap) / room**2)
+
+    # ------------------------------------------------------------ what it can say
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the capital of each side; within a rollout, of what is left of it at worst."""
+        capital = self.capital.copy()
+        if self.walker[0] != 0.0:
+            capital[0 if self.plan.sign > 0 else 1] += self._pending()
+        first, second = np.logaddexp.reduce(capital + LOG_WEIGHTS, axis=1)
+        return float(first), float(second)
+
+    def _pending(self) -> FloatArray:
+        """The logarithms of the factors of an unfinished rollout, at worst."""
+        plan, (_, s, earned, weight, left) = self.plan, self.walker
+        worst = earned + weight * plan.B[int(s)] if not self.draws else earned - plan.L * left / self.draws
+        return np.asarray(np.log1p(np.maximum(FRACTIONS * (plan.lead + worst) / plan.room, -1.0 + 1e-15)))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The values that no side's capital refutes at delta/2 each: valid at the ends of all rollouts at once."""
+        low, high = value_range(self.task)
+        low, high = low - self.threshold, high - self.threshold
+        ends = []
+        for sign, worst, best in ((1.0, low, high), (-1.0, -high, -low)):
+            mine = [(sums, L, sign * value) for sums, L, value, side in self.bets if side == sign]
+            ends.append(_refuted_up_to(mine, worst, best, level + np.log(2.0)))
+        return ends[0] + self.threshold, -ends[1] + self.threshold
+
+    def outcome(self, level: float) -> Outcome:
+        """The capital is the proof."""
+        witness, bound = self._nearest(level)
+        return Outcome(self.evidence(), self.answer is not None, witness, bound)
+
+    def _nearest(self, level: float) -> tuple[Any, float]:
+        """A kernel near the fitted one on the other side, and T* log(1/delta) there; not in very large tasks."""
+        tally, task = self.tally, self.tally.task
+        value, side = float(task.initial @ self.plan.V), int(np.sign(task.initial @ self.plan.V))
+        if tally.is_open or tally.rows.n_entries > REPORTED or value == 0 or tally.room(side) <= tally.rounding:
+            return None, np.nan
+        q = _kernels.shrunk_rows(tally.rows, tally.N, tally.n, task.n_states, PAIR_MASS, STATE_MASS)
+        weights = np.where(tally.unknown, tally.n + 0.5, 0.0)
+        problem = Problem(task, tally._form, tally.rows, q, weights, False, 1.0)
+        side = int(np.sign(problem.value(q)))
+        if side == 0 or tally.room(side) <= tally.rounding:
+            return None, np.nan
+        found = ProjectionFree(starts=4).nearest(problem.nearest(float(side), 0.0))
+        return found.kernel, float(weights.sum() / found.upper * level) if found.upper > 0 else np.inf
+
+    @property
+    def estimate(self) -> float:
+        """The value of the empirical kernel."""
+        return self.tally.value()[0] + self.threshold
+
+    @property
+    def solves(self) -> int:
+        """No worst case is solved."""
+        return 0
+
+    def counts(self) -> Counts:
+        """What was observed."""
+        return self.tally.counts()
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on later, as arrays."""
+        lengths = np.array([len(sums) for sums, *_ in self.bets], dtype=np.int64)
+        kept: dict[str, Any] = {
+            "samples": np.array([self.samples]),
+            "rollouts": np.array([self.rollouts]),
+            "refit_at": np.array([self.refit_at]),
+            "block": np.array([self.block]),
+            "capital": self.capital.copy(),
+            "walker": self.walker.copy(),
+            "numbers": self.numbers.copy(),
+            "lengths": lengths,
+            "sums": np.concatenate([np.zeros(0), *(sums for sums, *_ in self.bets)]),
+            "stretches": np.array([rest for _, *rest in self.bets]).reshape(-1, 3),
+            "plan_numbers": np.array([self.plan.L, self.plan.sign, self.plan.lead]),
+            "generator": stored(self.source.rng),
+        }
+        kept.update({f"plan_{name}": getattr(self.plan, name) for name in ("V", "B", "base")})
+        kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
+        return kept
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state; one that cannot have arisen is refused."""
+        try:
+            self.samples, self.rollouts = int(state["samples"][0]), int(state["rollouts"][0])
+            self.refit_at, self.block = float(state["refit_at"][0]), int(state["block"][0])
+            self.capital, self.walker = np.array(state["capital"]), np.array(state["walker"])
+            self.numbers = np.array(state["numbers"])
+            self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
+            parts = np.split(state["sums"], np.cumsum(state["lengths"])[:-1]) if len(state["lengths"]) else []
+            self.bets = [(part, *map(float, rest)) for part, rest in zip(parts, state["stretches"], strict=True)]  # type: ignore[misc]
+            L, sign, lead = map(float, state["plan_numbers"])
+            V, B, base = (np.array(state[f"plan_{name}"]) for name in ("V", "B", "base"))
+            self.plan = Plan(V, B, base, L, sign, lead, self.draws)
+            self.source.rng = restored(state["generator"])
+            self._check()
+        except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
+            raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None
+
+    def _check(self) -> None:
+        """Refuse capital that the recorded rollouts do not make, and plans that are not sound."""
+        plan, S = self.plan, self.task.n_states
+        if self.samples != self.tally.n[self.tally.unknown].sum() or self.walker.shape != (5,) or self.block <= 0:
+            raise ValueError("the number of samples is not that of the counts")
+        capital = np.zeros_like(self.capital)
+        for sums, L, value, sign in self.bets:
+            lead = sign * value
+            capital[0 if sign > 0 else 1] += np.log1p(np.outer((lead + sums) / (L - lead), FRACTIONS)).sum(axis=0)
+        if not np.allclose(capital, self.capital, rtol=1e-9, atol=1e-9):
+            raise ValueError("the capital is not that of the rollouts")
+        worst = self._worst(plan.V, plan.base, plan.sign) if not self.draws else plan.B
+        if plan.V.shape != (S,) or not np.allclose(worst, plan.B) or plan.sign not in (1.0, -1.0):
+            raise ValueError("the plan is not sound")
+
+
+def _refuted_up_to(bets: list[tuple[FloatArray, float, float]], worst: float, best: float, level: float) -> float:
+    """The largest R up to which "V <= R" is refuted at this level (in units of the side); ``worst`` where none is."""
+    if not bets:
+        return worst
+    gains = [(sums + value, L - value) for sums, L, value in bets]
+
+    def log_capital(R: float) -> float:
+        total = np.zeros(len(FRACTIONS))
+        for earned, room in gains:
+            ratio = (earned - R) / max(room + R, 1e-300)
+            total += np.log1p(np.maximum(np.outer(ratio, FRACTIONS), -1.0 + 1e-15)).sum(axis=0)
+        return float(np.logaddexp.reduce(total + LOG_WEIGHTS))
+
+    low, high = worst, best
+    if log_capital(low + 1e-9 * (high - low)) < level:
+        return worst
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if log_capital(middle) >= level else (low, middle)
+    return low

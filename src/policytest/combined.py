@@ -1,0 +1,196 @@
+r"""The default method: the average of the betting process and the mixture-KL process, on the same samples.
+
+Both are e-processes for each side. Their average with fixed weights is one too, at the ends of rollouts, where the
+betting process is defined: it reaches 1/delta with probability at most delta. The price is log(1/weight) for the part that
+decides: 0.1 nats for betting, 2.3 nats for KL. Betting is far ahead at the confidence people use, and KL, whose
+evidence grows at the optimal rate, overtakes it in small tasks at tiny delta.
+
+In a rollout actions follow the policy, so the successors of a state are draws from its row P(x|s) = sum_a pi(a|s) p(x|s,a).
+Where rewards are on pairs, the value depends on p through these rows alone. The KL part then works on the task of one
+action: S rows instead of S A, and a far smaller price for what is unknown.
+
+Where the rows have too many unknown parameters KL cannot help in reach of any delta in use; it is left out, and nothing
+is paid for it. That is decided from the task alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from policytest import _checks
+from policytest._checks import FloatArray, InputError, IntArray
+from policytest.betting import BettingRun, Supply
+from policytest.boundaries import widths
+from policytest.method import Outcome
+from policytest.ptst import PTST
+from policytest.ptst import Run as KLRun
+from policytest.source import NOTHING, Recorded
+from policytest.task import Task
+
+MOST_PARAMETERS = 30  # of the unknown rows together, up to which KL is worth its price
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """Settings of the combined method.
+
+    Parameters
+    ----------
+    weight
+        Of the betting process; 1 - weight is that of the KL process.
+    rule
+        The KL part: its boundary and solver. Its allocation does not matter, since rollouts draw the samples.
+    seed
+        Of the coins and actions, where recorded transitions are replayed: choose it before looking at them.
+    """
+
+    weight: float = 0.9
+    rule: PTST = field(default_factory=PTST)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < _checks.real_number("weight", self.weight) < 1:
+            raise InputError(f"weight is {self.weight}; it lies strictly between 0 and 1")
+        _checks.instance("rule", self.rule, PTST, ", such as PTST(), with its parentheses")
+
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> CombinedRun:
+        """The test at work on a simulator."""
+        return CombinedRun(self, task, threshold, Supply(task, sim, rng))
+
+    def replay(self, task: Task, threshold: float, source: Recorded) -> CombinedRun:
+        """The test at work on recorded transitions."""
+        return CombinedRun(self, task, threshold, Supply.recorded(task, source, self.seed))
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on temporal differences, combined with the mixture-KL rule"
+
+
+class CombinedRun(BettingRun):
+    """Betting at work, with the KL rule beside it where that may help."""
+
+    def __init__(self, method: Combined, task: Task, threshold: float, supply: Supply) -> None:
+        self.rule: KLRun | None = None
+        reduced = one_action(task)
+        if _parameters(reduced) <= MOST_PARAMETERS:
+            self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
+        self.merged = reduced is not task
+        super().__init__(method, task, threshold, supply)
+
+    def step(self, level: float, most: int) -> None:
+        """Bet; and ask the KL rule at the end of each rollout."""
+        if self.rule is None:
+            super().step(level, most)
+            return
+        super().step(level - np.log(self.method.weight), most)
+        if self.answer is None and self.walker[0] == 0.0:
+            self._ask(level)
+
+    def begin(self, level: float) -> None:
+        """The evidence may suffice already, where the level was lowered."""
+        self.reconsider(level)
+        if self.answer is None and self.rule is not None and self.walker[0] == 0.0:
+            self._ask(level)
+
+    def _ask(self, level: float) -> None:
+        """Whether the KL part has what is missing on its side."""
+        assert self.rule is not None
+        rule = self.rule
+        side = rule.tally.value()[1]
+        if side == 0 or rule.samples < rule.blind_until:
+            return
+        missing = self._missing(level, 0 if side > 0 else 1)
+        if rule.tally.witness_evidence() < missing:
+            rule.tally.refresh()
+            return
+        rule.look(missing)
+        if rule.answer is not None:
+            self.answer = rule.answer
+
+    def _missing(self, level: float, side: int) -> float:
+        """log of (1/delta - weight e_bet)/(1 - weight): what the KL part must reach."""
+        weight, have = self.method.weight, self._bet_evidence()[side]
+        share = np.exp(min(have + np.log(weight) - level, 0.0))
+        return float(level + np.log1p(-share) - np.log1p(-weight)) if share < 1.0 else -np.inf
+
+    def _one_by_one(self) -> bool:
+        return self.rule is not None
+
+    def _record(self, pair: IntArray, x: IntArray) -> None:
+        super()._record(pair, x)
+        if self.rule is None or not len(pair):
+            return
+        k = pair // self.task.n_actions if self.merged else self.task._row_of_pair[pair]
+        k = self.rule.task._row_of_pair[k] if self.merged else k
+        self.rule.tally.observe(k, x, np.inf)
+        self.rule.samples += len(k)
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the average; of the KL part, as far as it is proved at this sample."""
+        bet = self._bet_evidence()
+        if self.rule is None:
+            return bet
+        finding, weight = self.rule.finding, self.method.weight
+        fresh = finding is not None and finding.samples == self.rule.samples and self.walker[0] == 0.0
+        other = finding.proved if fresh and finding is not None else (-np.inf, -np.inf)
+        pairs = zip(bet, other, strict=True)
+        first, second = (np.logaddexp(np.log(weight) + a, np.log1p(-weight) + b) for a, b in pairs)
+        return float(first), float(second)
+
+    def _bet_evidence(self) -> tuple[float, float]:
+        return super().evidence()
+
+    def outcome(self, level: float) -> Outcome:
+        """Certified: capital is a proof, and so is the certificate of the KL part where that was needed."""
+        found = super().outcome(level)
+        weight = np.log(self.method.weight) if self.rule is not None else 0.0
+        if self.answer is None or max(self._bet_evidence()) + weight >= level or self.rule is None:
+            return found
+        rule = self.rule.outcome(level)
+        return Outcome(
+            found.evidence, max(found.evidence) >= level, found.witness, found.lower_bound, 0, rule.certificate
+        )
+
+    @property
+    def solves(self) -> int:
+        """Those of the KL part."""
+        return self.rule.solves if self.rule is not None else 0
+
+    def state(self) -> dict[str, Any]:
+        """That of both parts."""
+        kept = super().state()
+        if self.rule is not None:
+            kept.update({f"rule.{name}": value for name, value in self.rule.state().items()})
+        return kept
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        super().restore(state)
+        if self.rule is not None:
+            self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
+
+
+def one_action(task: Task) -> Task:
+    """The task of one action: rows P(x|s) and rewards r^pi(s). The task itself where that does not hold its value.
+
+    With rewards on (s,a,x), or rows that are known, rows of pairs say more.
+    """
+    takes = task.policy > 0
+    if task.rewards_on_successor or task.n_actions == 1 or (task.known_rows & takes).any():
+        return task
+    S, A = task.policy.shape
+    rewards: FloatArray = (task.policy * np.where(takes, task.rewards, 0.0)).sum(axis=1, keepdims=True)
+    support = None
+    if task.support is not None:
+        rows = task._rows
+        support = np.zeros((S, 1, S), dtype=bool)
+        support[rows.per_entry(rows.state), 0, rows.successor] = True
+    return Task(rewards, np.ones((S, 1)), task.initial, task.discount, support, task.states)
+
+
+def _parameters(task: Task) -> float:
+    """How many numbers are unknown: the allowed successors of each row, less one."""
+    return float((widths(task)[task._pairs.pair] - 1.0).sum())

@@ -1,0 +1,108 @@
+"""What the drivers ask of a method: settings that start a run, a run that steps until it answers, and its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from policytest._checks import Kernel
+from policytest.counts import Counts
+from policytest.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run can say at its end; see `policytest.verdict.Verdict`."""
+
+    evidence: tuple[float, float]
+    certified: bool
+    witness: Kernel | None
+    lower_bound: float
+    proof_samples: int = 0
+    certificate: Any = None
+
+
+class Run(Protocol):
+    """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`."""
+
+    method: Any
+    task: Task
+    threshold: float
+    source: Any  # its attribute `drawing` is true while the simulator is at work
+    samples: int
+    answer: str | None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether recorded data have no more to give."""
+        ...
+
+    @property
+    def estimate(self) -> float:
+        """The value, estimated."""
+        ...
+
+    @property
+    def solves(self) -> int:
+        """How many worst-case problems were solved."""
+        ...
+
+    def begin(self, level: float) -> None:
+        """Before the first step, and after a pause."""
+        ...
+
+    def step(self, level: float, most: int) -> None:
+        """Go on, by at most so many samples; answer where the evidence reaches the level."""
+        ...
+
+    def end(self, level: float) -> None:
+        """No more samples are allowed."""
+        ...
+
+    def reconsider(self, level: float) -> None:
+        """Answer if what was found at this sample decides at this level."""
+        ...
+
+    def weigh(self, counts: Counts, level: float) -> None:
+        """Judge counts recorded elsewhere."""
+        ...
+
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), in nats."""
+        ...
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Where the value lies."""
+        ...
+
+    def outcome(self, level: float) -> Outcome:
+        """What the run rests on."""
+        ...
+
+    def counts(self) -> Counts:
+        """What was observed."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on later, as arrays."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        ...
+
+
+class Method(Protocol):
+    """Settings of a test."""
+
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> Run:
+        """The test at work on a simulator."""
+        ...
+
+    def replay(self, task: Task, threshold: float, source: Any) -> Run:
+        """The test at work on recorded transitions."""
+        ...
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        ...
