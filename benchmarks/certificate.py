@@ -99,9 +99,8 @@ def main() -> None:
     print("  S=A    gap   boxes  steps      time    verify")
     for row in results["papers"]:
         _print(f"{row['states']:<4}", row)
-    print(
-        "\nRandom instances, 2 actions, by the way of the threshold to the lowest value (at most 50 boxes; 10 and 2 from S = 100 and 200 on)"
-    )
+    print("\nRandom instances, 2 actions, by the way of the threshold to the lowest value")
+    print("  (at most 50 boxes, 10 with 100 states, 2 with 200)")
     print("  way   S  successors    gap   boxes  steps      time    verify")
     for row in results["growth"]:
         _print(f"{row['way']:.2f} {row['states']:<4} {row['successors']:<6}", row)

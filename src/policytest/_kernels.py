@@ -2232,7 +2232,7 @@ def worst_paths(rows: Any, base: Any, V: Any, sign: float, gamma: float) -> Any:
     has_gain = len(rows.gain) > 0
     missed = 0.0
     size = 0.0
-    for iteration in range(100):
+    for _ in range(100):
         missed = 0.0
         changed = False
         for k in range(len(base)):

@@ -1,13 +1,13 @@
 r"""The default method: the average of the betting process and the mixture-KL process, on the same samples.
 
 Both are e-processes for each side. Their average with fixed weights is one too, at the ends of rollouts, where the
-betting process is defined: it reaches 1/delta with probability at most delta. The price is log(1/weight) for the part that
-decides: 0.1 nats for betting, 2.3 nats for KL. Betting is far ahead at the confidence people use, and KL, whose
+betting process is defined: it reaches 1/delta with probability at most delta. The price is log(1/weight) for the part
+that decides: 0.1 nats for betting, 2.3 nats for KL. Betting is far ahead at the confidence people use, and KL, whose
 evidence grows at the optimal rate, overtakes it in small tasks at tiny delta.
 
-In a rollout actions follow the policy, so the successors of a state are draws from its row P(x|s) = sum_a pi(a|s) p(x|s,a).
-Where rewards are on pairs, the value depends on p through these rows alone. The KL part then works on the task of one
-action: S rows instead of S A, and a far smaller price for what is unknown.
+In a rollout actions follow the policy, so the successors of a state are draws from its row
+P(x|s) = sum_a pi(a|s) p(x|s,a). Where rewards are on pairs, the value depends on p through these rows alone. The KL
+part then works on the task of one action: S rows instead of S A, and a far smaller price for what is unknown.
 
 Where the rows have too many unknown parameters KL cannot help in reach of any delta in use; it is left out, and nothing
 is paid for it. That is decided from the task alone.
@@ -181,7 +181,7 @@ def one_action(task: Task) -> Task:
     takes = task.policy > 0
     if task.rewards_on_successor or task.n_actions == 1 or (task.known_rows & takes).any():
         return task
-    S, A = task.policy.shape
+    S = task.n_states
     rewards: FloatArray = (task.policy * np.where(takes, task.rewards, 0.0)).sum(axis=1, keepdims=True)
     support = None
     if task.support is not None:

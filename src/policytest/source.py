@@ -151,6 +151,7 @@ def restored(state: Any) -> np.random.Generator:
 
 
 def check_size(sim: Any, task: Task) -> None:
+    """Refuse a simulator that says it is of another size."""
     for name in ("n_states", "n_actions"):
         size = getattr(sim, name, getattr(task, name))
         if size != getattr(task, name):
