@@ -5,9 +5,9 @@
     python benchmarks/calibration.py --json F   # also write the numbers to a file
 
 Each row counts wrong answers over seeded runs of a limited length. The alarm is the exact binomial tail: the
-probability of at least so many errors if each had probability delta. Below one in a million it is raised. The last
-rows of each instance are a control: the same rule without its dimension term, which must raise the alarm. Exit code 1
-if anything is not as it should be.
+probability of at least so many errors if each had probability delta. Below one in a million it is raised. There are
+two controls, which must raise the alarm: the KL rule without its dimension term, and bets made as if the range of a
+rollout were a quarter of what it is, where rewards are rare and large. Exit code 1 if anything is not as it should be.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from scipy.stats import binom
 
 import policytest as pt
 from policytest import _kernels
+from policytest.betting import FRACTIONS, LOG_WEIGHTS, BettingRun, Supply
 from policytest.boundaries import Terms
 
 local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
 
 DELTA, ALARM, NEAR = 0.1, 1e-6, 1e-6
+RARE = ("betting", "betting, 5 draws", "combined", "range too small")
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,39 @@ def instances(small: bool) -> dict[str, Any]:
         "two states": pt.instances.random(3, 2, 1, discount=0.5),
         "paper 2x2": pt.instances.paper(2),
         "sparse rows": pt.instances.random(5, 4, 1, successors=2, discount=0.8),
+        "rare rewards": rare_rewards(),
     }
-    return {name: chosen[name] for name in (["two states", "sparse rows"] if small else chosen)}
+    return {name: chosen[name] for name in (["two states", "sparse rows", "rare rewards"] if small else chosen)}
+
+
+def rare_rewards() -> Any:
+    """From the first state, with probability 0.02, to a second one with a large reward, and back."""
+    task = pt.Task([[0.0], [100.0]], [[1.0], [1.0]], [1.0, 0.0], 0.5)
+    return pt.instances.Instance(task, np.array([[[0.98, 0.02]], [[0.9, 0.1]]]))
+
+
+class Overconfident(pt.TDBetting):
+    """The control for betting: as if S never fell below -L/4 (losses beyond that leave one part in a million)."""
+
+    def start(self, task: pt.Task, sim: Any, threshold: float, rng: Any) -> Any:
+        """The broken test at work."""
+        return OverconfidentRun(self, task, threshold, Supply(task, sim, rng))
+
+
+class OverconfidentRun(BettingRun):
+    """Betting with a quarter of the range."""
+
+    def step(self, level: float, most: int) -> None:
+        """Settle the bets anew, with the wrong range."""
+        super().step(np.inf, most)
+        for sign, answer in ((1.0, "above"), (-1.0, "below")):
+            gains = [np.zeros(0)] + [
+                (sign * value + sums) / (L - sign * value) for sums, L, value, side in self.stretches() if side == sign
+            ]
+            factors = np.maximum(1.0 + 4.0 * np.outer(FRACTIONS, np.concatenate(gains)), 1e-6)
+            capital = np.logaddexp.reduce(np.log(factors).cumsum(axis=1) + LOG_WEIGHTS[:, None], axis=0)
+            if (capital >= level).any():
+                self.answer = answer
 
 
 METHODS: dict[str, Any] = {
@@ -57,7 +90,11 @@ METHODS: dict[str, Any] = {
     "adaptive": local(allocation=pt.Adaptive()),
     "forward": local(allocation=pt.Forward()),
     "batches of 10": local(batch=10),
+    "betting": pt.TDBetting(),
+    "betting, 5 draws": pt.TDBetting(draws=5),
+    "combined": pt.Combined(rule=local()),
 }
+CONTROLS: dict[str, Any] = {"no dimension": local(boundary=WithoutDimension()), "range too small": Overconfident()}
 
 
 def wrong_answers(instance: Any, method: Any, side: int, runs: int, limit: int) -> int:
@@ -94,10 +131,14 @@ def main() -> int:
     print(f"Wrong answers at delta = {DELTA}, threshold within {NEAR:g} of the value range from the value")
     print("  instance      rule             value   runs   errors   binomial tail")
     for name, instance in instances(options.small).items():
-        for rule, method in {**METHODS, "no dimension": local(boundary=WithoutDimension())}.items():
+        for rule, method in {**METHODS, **CONTROLS}.items():
             for side in (1, -1):
-                few = runs // 20 if rule == "adaptive" else runs
-                row = measure(name, instance, rule, method, side, few, limit)
+                if name == "rare rewards" and (rule not in RARE or (rule == "range too small" and side < 0)):
+                    continue
+                if name != "rare rewards" and rule == "range too small":
+                    continue
+                few = runs // 20 if rule == "adaptive" else runs // 3 if rule == "combined" else runs
+                row = measure(name, instance, rule, method, side, few, limit // 4 if rule == "combined" else limit)
                 rows.append(row)
                 print(
                     f"  {name:<13} {rule:<16} {row['side']} {row['runs']:6d} {row['errors']:8d}   {row['tail']:.2g}"
@@ -107,8 +148,10 @@ def main() -> int:
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
-    as_it_should = all(row["alarm"] == (row["rule"] == "no dimension") for row in rows)
-    print("All as it should be: delta is kept, and the control is caught." if as_it_should else "NOT as it should be.")
+    as_it_should = all(row["alarm"] == (row["rule"] in CONTROLS) for row in rows)
+    print(
+        "All as it should be: delta is kept, and the controls are caught." if as_it_should else "NOT as it should be."
+    )
     return 0 if as_it_should else 1
 
 

@@ -51,7 +51,7 @@ LAYERS = [
     ["tally"],
     ["source"],
     ["ptst", "betting", "checkpoint"],
-    ["combined"],
+    ["combined", "baselines"],
     ["verdict"],
     ["sequential"],
     ["_paper_tables"],

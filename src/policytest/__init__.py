@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from policytest import instances as instances
     from policytest._checks import AssumptionWarning, InputError
+    from policytest.baselines import KLBTS, MonteCarlo, RectangularKL
     from policytest.betting import TDBetting
     from policytest.boundaries import MixtureBoundary, PaperBoundary
     from policytest.combined import Combined
@@ -42,14 +43,17 @@ _HOME = {
     "Counts": "counts",
     "Forward": "sampling",
     "InputError": "_checks",
+    "KLBTS": "baselines",
     "KLBall": "kl",
     "LowerBound": "lower_bound",
     "MixtureBoundary": "boundaries",
+    "MonteCarlo": "baselines",
     "NestedPGD": "worst_case.nested_pgd",
     "Optimal": "sampling",
     "PTST": "ptst",
     "PaperBoundary": "boundaries",
     "ProjectionFree": "worst_case.projection_free",
+    "RectangularKL": "baselines",
     "SLSQPHeuristic": "worst_case.slsqp",
     "Status": "worst_case",
     "StoppingTimes": "sequential",
@@ -73,6 +77,7 @@ _HOME = {
 }
 
 __all__ = [
+    "KLBTS",
     "PTST",
     "Adaptive",
     "Allocation",
@@ -88,10 +93,12 @@ __all__ = [
     "KLBall",
     "LowerBound",
     "MixtureBoundary",
+    "MonteCarlo",
     "NestedPGD",
     "Optimal",
     "PaperBoundary",
     "ProjectionFree",
+    "RectangularKL",
     "SLSQPHeuristic",
     "Status",
     "StoppingTimes",

@@ -2223,42 +2223,40 @@ def _follow(gamma: float, cost: Any, onward: Any, value: Any) -> None:
 def worst_paths(rows: Any, base: Any, V: Any, sign: float, gamma: float) -> Any:
     """[S] B with B(s) <= min(0, least of D(s,a,x) + gamma B(x)): the worst discounted sum of residuals along any path.
 
-    By policy iteration over deterministic paths; what it missed is subtracted, so that the inequality holds.
+    By policy iteration over deterministic paths, with improvements used at once, to and fro; what it missed at the end
+    is subtracted, so that the inequality holds whenever it ends.
     """
     S = len(V)
+    K = len(base)
     B = np.zeros(S)
     cost = np.zeros(S)
     onward = np.full(S, -1)
-    has_gain = len(rows.gain) > 0
-    missed = 0.0
     size = 0.0
-    for _ in range(100):
+    missed = 0.0
+    for round in range(S + 101):
         missed = 0.0
-        changed = False
-        for k in range(len(base)):
+        for index in range(K):
+            k = index if round % 2 == 0 else K - 1 - index
             s = rows.state[k]
             for e in range(rows.start[k], rows.start[k + 1]):
                 x = rows.successor[e]
                 residual = base[k] + gamma * V[x] - V[s]
-                if has_gain:
+                if len(rows.gain) > 0:
                     residual += rows.gain[e]
                 residual *= sign
                 size = max(size, abs(residual))
                 better = B[s] - residual - gamma * B[x]
-                if better > missed:
-                    missed = better
-                if better > 1e-12 * (size + abs(B[s])):
-                    current = cost[s] + (gamma * B[onward[s]] if onward[s] >= 0 else 0.0)
-                    if residual + gamma * B[x] < current:
-                        cost[s] = residual
-                        onward[s] = x
-                        changed = True
-        if not changed:
+                missed = max(missed, better)
+                if better > 1e-12 * (size + abs(B[s])) and round < S + 100:
+                    B[s] = residual + gamma * B[x]
+                    cost[s] = residual
+                    onward[s] = x
+        if missed <= 1e-12 * (size + _largest(B)):
             break
-        _follow(gamma, cost, onward, B)
-    missed = max(missed, 0.0) + 1e-13 * size
+        if round < S + 100:
+            _follow(gamma, cost, onward, B)
     for s in range(S):
-        B[s] = min(B[s], 0.0) - 2.0 * missed / (1.0 - gamma)
+        B[s] = min(B[s], 0.0) - 2.0 * (missed + 1e-13 * size) / (1.0 - gamma)
     return B
 
 

@@ -61,6 +61,7 @@ LOG_WEIGHTS = np.log(0.1 ** np.arange(8) / (0.1 ** np.arange(8)).sum())
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 REFIT = 1.2  # V0 is fitted anew when the samples have grown by this factor
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
+ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
 BLOCK, LARGEST_BLOCK = 512, 65_536  # random numbers drawn at once
 LARGE, REPORTED = 2_000_000, 200_000  # entries up to which a share is chosen, and a witness is reported
 
@@ -89,9 +90,9 @@ class TDBetting:
         """The test at work on a simulator."""
         return BettingRun(self, task, threshold, Supply(task, sim, rng))
 
-    def replay(self, task: Task, threshold: float, source: Recorded) -> BettingRun:
+    def replay(self, task: Task, threshold: float, source: Recorded, rng: Any = None) -> BettingRun:
         """The test at work on recorded transitions."""
-        return BettingRun(self, task, threshold, Supply.recorded(task, source, self.seed))
+        return BettingRun(self, task, threshold, Supply.recorded(task, source, self.seed if rng is None else rng))
 
     def describe(self) -> str:
         """The method in a few words."""
@@ -107,8 +108,10 @@ class Supply:
         check_size(sim, task)
         pairs = task.n_states * task.n_actions
         self.is_table = getattr(type(sim), "draw", None) is TabularSimulator.draw
-        self.waits = False
-        self.order: IntArray | None = None
+        if self.is_table:  # rows without mass are refused by `draw`, when they are met
+            self.is_table = not sim._empty[task._pairs.pair].any()
+        self.waits, self.size = False, 0
+        self.order = np.zeros(0, dtype=np.int64)
         self.at = np.zeros(pairs, dtype=np.int64)
         if self.is_table:
             self.start, self.successor, self.cumulative = sim._start, sim._successor, sim._cumulative
@@ -117,9 +120,10 @@ class Supply:
             self.successor, self.cumulative = np.zeros(1, dtype=np.int32), np.zeros(0)
 
     @classmethod
-    def recorded(cls, task: Task, source: Recorded, seed: int) -> Supply:
+    def recorded(cls, task: Task, source: Recorded, rng: Any) -> Supply:
         """Stacks of the recorded draws of each pair, in their order."""
-        supply = cls(task, _nothing, seed)
+        supply = cls(task, _nothing, rng)
+        supply.size = len(source.k)
         matter = np.flatnonzero(source.k >= 0)
         pair = task._pairs.pair[source.k[matter]]
         order = np.argsort(pair, kind="stable")
@@ -149,16 +153,14 @@ class Supply:
             self.drawing = False
         self.successor = x.astype(np.int32)  # a stack of one, for this pair
         self.start[: pair + 1], self.start[pair + 1 :] = 0, 1
+        self.at[:] = self.start[1:]  # no other pair has any
         self.at[pair] = 0
         return True
 
     def reach(self) -> int:
         """How much of the recorded data was used: up to the last one of those taken."""
-        assert self.order is not None
-        taken = np.repeat(self.at - self.start[:-1], 1)
-        inside = np.arange(len(self.order)) - np.repeat(self.start[:-1], np.diff(self.start))
-        used = inside < np.repeat(taken, np.diff(self.start))
-        return int(self.order[used].max()) + 1 if used.any() else 0
+        taken = np.flatnonzero(self.at > self.start[:-1])  # the last one of each pair is the latest of that pair
+        return int(self.order[self.at[taken] - 1].max()) + 1 if len(taken) else 0
 
 
 def _nothing(states: IntArray, actions: IntArray, rng: Any) -> IntArray:
@@ -198,7 +200,9 @@ class BettingRun:
         self.block = BLOCK if supply.is_table else 64
         self.refit_at = 0.0
         self.rollouts = 0
-        self.bets: list[tuple[FloatArray, float, float, float]] = []  # sums, L, rho.V0, sign of each stretch
+        self.wanted = -1
+        self.averaged: Any = None  # the evidence of counts, over random orders
+        self.bets: list[tuple[list[FloatArray], float, float, float]] = []  # sums, L, rho.V0, sign, for each plan
         self.plan = self._fit()
 
     # ------------------------------------------------------------ the loop
@@ -232,7 +236,7 @@ class BettingRun:
         if ending == _kernels.CROSSED:
             self.answer = "above" if side == 0 else "below"
         elif ending == _kernels.WAITING and not self.source.provide(int(wanted)):
-            self.exhausted = True
+            self.exhausted, self.wanted = True, int(wanted)
 
     def end(self, level: float) -> None:
         """An unfinished rollout may go on later."""
@@ -244,9 +248,43 @@ class BettingRun:
         if max(evidence) >= level:
             self.answer = "above" if evidence[0] >= evidence[1] else "below"
 
-    def weigh(self, counts: Counts, level: float) -> None:
-        """Counts have no order."""
-        raise InputError("betting needs the order of the data; pass Transitions(s, a, x), or method=PTST()")
+    def used(self) -> int:
+        """Of recorded transitions, up to the last one that was taken; all, where there is no answer."""
+        return self.source.reach() if self.answer is not None else self.source.size
+
+    def why_undecided(self) -> str:
+        """Which pair has no more recorded draws."""
+        if not self.exhausted:
+            return ""
+        s, a = divmod(self.wanted, self.task.n_actions)
+        return f"no further draw of (s={s}, a={a}) is recorded, which the next step needs"
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Counts of a fixed design: the capital at their end, averaged over random orders of the draws of each pair.
+
+        Each is an e-value once the unfinished rollout is counted at worst; an average of e-values is one. With an
+        adaptive design the order matters, and is not known.
+        """
+        if design != "fixed":
+            raise InputError(
+                'counts have no order, which betting needs; pass Transitions(s, a, x), design="fixed" if the numbers '
+                "of draws were fixed beforehand, or method=PTST()"
+            )
+        if counts.total > MOST_ORDERED:
+            raise InputError(f"counts has {counts.total} draws; betting on random orders of them is limited to 1e7")
+        self.tally.load(counts)
+        k, x = _listed(self.tally)
+        rng, total = np.random.default_rng(self.method.seed), np.full((ORDERS, 2), -np.inf)
+        for order in range(ORDERS):
+            shuffled = rng.permutation(len(k))
+            run = self.method.replay(self.task, self.threshold, Recorded(k[shuffled], x[shuffled]), rng)
+            while not run.exhausted:
+                run.step(np.inf, len(k) + 1)
+            total[order] = run.evidence()
+        self.averaged = tuple(np.logaddexp.reduce(total, axis=0) - np.log(ORDERS))
+        self.samples = counts.total
+        self.plan = self._fit()
+        self.reconsider(level)
 
     def _one_by_one(self) -> bool:
         """Whether something is to be looked at after every rollout."""
@@ -261,7 +299,15 @@ class BettingRun:
 
     def _keep(self, sums: FloatArray) -> None:
         plan = self.plan
-        self.bets.append((sums, plan.L, plan.sign * plan.lead, plan.sign))
+        about = (plan.L, plan.sign * plan.lead, plan.sign)
+        if self.bets and self.bets[-1][1:] == about:
+            self.bets[-1][0].append(sums)
+        else:
+            self.bets.append(([sums], *about))
+
+    def stretches(self) -> list[tuple[FloatArray, float, float, float]]:
+        """The sums of all rollouts so far, with L, rho.V0 and the sign of their plans."""
+        return [(np.concatenate(parts), *about) for parts, *about in self.bets]  # type: ignore[misc]
 
     def _world(self) -> tuple[Any, ...]:
         task = self.tally.task
@@ -335,8 +381,12 @@ class BettingRun:
         task = self.tally.task
         base = self._base(V, q, share)
         B = self._worst(V, base, sign)
-        L = float(-B[task.initial > 0].min())
-        return Plan(V, B, base, L, sign, sign * float(task.initial @ V), 0)
+        lead = sign * float(task.initial @ V)
+        return Plan(V, B, base, max(float(-B[task.initial > 0].min()), self._least_range(V, lead)), sign, lead, 0)
+
+    def _least_range(self, V: FloatArray, lead: float) -> float:
+        """L may always be larger: where lead is as large, rounding must not decide."""
+        return lead + 4.0 * self.tally.rounding + 1e-9 * float(np.abs(V).max()) + 1e-300
 
     def _base(self, V: FloatArray, q: FloatArray | None, share: float) -> FloatArray:
         """[K] r^pi(s) - eta(s,a), eta a share of the advantages of the model."""
@@ -369,8 +419,9 @@ class BettingRun:
             least = (sign * base - sign * V[rows.state]).min() + task.discount * (sign * V).min()
         else:
             least = (sign * self._residuals(V, base)).min()
-        L = max(-float(least), 0.0) / (1.0 - task.discount) * (1.0 + 1e-9) + 1e-300
-        return Plan(V, np.zeros(task.n_states), base, L, sign, sign * float(task.initial @ V), self.draws)
+        lead = sign * float(task.initial @ V)
+        L = max(-float(least) / (1.0 - task.discount) * (1.0 + 1e-9), self._least_range(V, lead))
+        return Plan(V, np.zeros(task.n_states), base, L, sign, lead, self.draws)
 
     def _residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
         """[E] r - eta + gamma V0(x) - V0(s)."""
@@ -395,6 +446,8 @@ class BettingRun:
 
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the capital of each side; within a rollout, of what is left of it at worst."""
+        if self.averaged is not None:
+            return float(self.averaged[0]), float(self.averaged[1])
         capital = self.capital.copy()
         if self.walker[0] != 0.0:
             capital[0 if self.plan.sign > 0 else 1] += self._pending()
@@ -413,7 +466,7 @@ class BettingRun:
         low, high = low - self.threshold, high - self.threshold
         ends = []
         for sign, worst, best in ((1.0, low, high), (-1.0, -high, -low)):
-            mine = [(sums, L, sign * value) for sums, L, value, side in self.bets if side == sign]
+            mine = [(sums, L, sign * value) for sums, L, value, side in self.stretches() if side == sign]
             ends.append(_refuted_up_to(mine, worst, best, level + np.log(2.0)))
         return ends[0] + self.threshold, -ends[1] + self.threshold
 
@@ -455,7 +508,7 @@ class BettingRun:
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        lengths = np.array([len(sums) for sums, *_ in self.bets], dtype=np.int64)
+        bets = self.stretches()
         kept: dict[str, Any] = {
             "samples": np.array([self.samples]),
             "rollouts": np.array([self.rollouts]),
@@ -464,9 +517,9 @@ class BettingRun:
             "capital": self.capital.copy(),
             "walker": self.walker.copy(),
             "numbers": self.numbers.copy(),
-            "lengths": lengths,
-            "sums": np.concatenate([np.zeros(0), *(sums for sums, *_ in self.bets)]),
-            "stretches": np.array([rest for _, *rest in self.bets]).reshape(-1, 3),
+            "lengths": np.array([len(sums) for sums, *_ in bets], dtype=np.int64),
+            "sums": np.concatenate([np.zeros(0), *(sums for sums, *_ in bets)]),
+            "stretches": np.array([rest for _, *rest in bets]).reshape(-1, 3),
             "plan_numbers": np.array([self.plan.L, self.plan.sign, self.plan.lead]),
             "generator": stored(self.source.rng),
         }
@@ -483,7 +536,7 @@ class BettingRun:
             self.numbers = np.array(state["numbers"])
             self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
             parts = np.split(state["sums"], np.cumsum(state["lengths"])[:-1]) if len(state["lengths"]) else []
-            self.bets = [(part, *map(float, rest)) for part, rest in zip(parts, state["stretches"], strict=True)]  # type: ignore[misc]
+            self.bets = [([part], *map(float, rest)) for part, rest in zip(parts, state["stretches"], strict=True)]  # type: ignore[misc]
             L, sign, lead = map(float, state["plan_numbers"])
             V, B, base = (np.array(state[f"plan_{name}"]) for name in ("V", "B", "base"))
             self.plan = Plan(V, B, base, L, sign, lead, self.draws)
@@ -498,7 +551,7 @@ class BettingRun:
         if self.samples != self.tally.n[self.tally.unknown].sum() or self.walker.shape != (5,) or self.block <= 0:
             raise ValueError("the number of samples is not that of the counts")
         capital = np.zeros_like(self.capital)
-        for sums, L, value, sign in self.bets:
+        for sums, L, value, sign in self.stretches():
             lead = sign * value
             capital[0 if sign > 0 else 1] += np.log1p(np.outer((lead + sums) / (L - lead), FRACTIONS)).sum(axis=0)
         if not np.allclose(capital, self.capital, rtol=1e-9, atol=1e-9):
@@ -508,17 +561,22 @@ class BettingRun:
             raise ValueError("the plan is not sound")
 
 
+def _listed(tally: Tally) -> tuple[IntArray, IntArray]:
+    """Counts as a list of rows and successors."""
+    times = tally.N.astype(np.int64)
+    return np.repeat(tally.rows.of_entry(), times), np.repeat(tally.rows.successor.astype(np.int64), times)
+
+
 def _refuted_up_to(bets: list[tuple[FloatArray, float, float]], worst: float, best: float, level: float) -> float:
     """The largest R up to which "V <= R" is refuted at this level (in units of the side); ``worst`` where none is."""
     if not bets:
         return worst
-    gains = [(sums + value, L - value) for sums, L, value in bets]
+    earned = np.concatenate([sums + value for sums, _, value in bets])
+    room = np.concatenate([np.full(len(sums), L - value) for sums, L, value in bets])
 
     def log_capital(R: float) -> float:
-        total = np.zeros(len(FRACTIONS))
-        for earned, room in gains:
-            ratio = (earned - R) / max(room + R, 1e-300)
-            total += np.log1p(np.maximum(np.outer(ratio, FRACTIONS), -1.0 + 1e-15)).sum(axis=0)
+        ratio = (earned - R) / np.maximum(room + R, 1e-300)
+        total = [np.log1p(np.maximum(fraction * ratio, -1.0 + 1e-15)).sum() for fraction in FRACTIONS]
         return float(np.logaddexp.reduce(total + LOG_WEIGHTS))
 
     low, high = worst, best

@@ -31,6 +31,8 @@ from policytest.source import NOTHING, Recorded
 from policytest.task import Task
 
 MOST_PARAMETERS = 30  # of the unknown rows together, up to which KL is worth its price
+AT_ONCE = 32  # rollouts between two checks of the driver
+MANY_STATES = 100  # surely too many parameters, unless almost all rows are known
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +62,9 @@ class Combined:
         """The test at work on a simulator."""
         return CombinedRun(self, task, threshold, Supply(task, sim, rng))
 
-    def replay(self, task: Task, threshold: float, source: Recorded) -> CombinedRun:
+    def replay(self, task: Task, threshold: float, source: Recorded, rng: Any = None) -> CombinedRun:
         """The test at work on recorded transitions."""
-        return CombinedRun(self, task, threshold, Supply.recorded(task, source, self.seed))
+        return CombinedRun(self, task, threshold, Supply.recorded(task, source, self.seed if rng is None else rng))
 
     def describe(self) -> str:
         """The method in a few words."""
@@ -74,7 +76,7 @@ class CombinedRun(BettingRun):
 
     def __init__(self, method: Combined, task: Task, threshold: float, supply: Supply) -> None:
         self.rule: KLRun | None = None
-        reduced = one_action(task)
+        reduced = one_action(task) if task.n_states <= MANY_STATES else task
         if _parameters(reduced) <= MOST_PARAMETERS:
             self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
         self.merged = reduced is not task
@@ -85,9 +87,13 @@ class CombinedRun(BettingRun):
         if self.rule is None:
             super().step(level, most)
             return
-        super().step(level - np.log(self.method.weight), most)
-        if self.answer is None and self.walker[0] == 0.0:
-            self._ask(level)
+        limit = self.samples + most
+        for _ in range(AT_ONCE):
+            super().step(level - np.log(self.method.weight), limit - self.samples)
+            if self.answer is None and self.walker[0] == 0.0:
+                self._ask(level)
+            if self.answer is not None or self.samples >= limit or self.exhausted:
+                return
 
     def begin(self, level: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
@@ -98,15 +104,14 @@ class CombinedRun(BettingRun):
     def _ask(self, level: float) -> None:
         """Whether the KL part has what is missing on its side."""
         assert self.rule is not None
-        rule = self.rule
+        rule, missing = self.rule, [self._missing(level, side) for side in (0, 1)]
+        if rule.samples < rule.blind_until or rule.tally.witness_evidence() < min(missing):
+            return
         side = rule.tally.value()[1]
-        if side == 0 or rule.samples < rule.blind_until:
+        wanted = missing[0 if side > 0 else 1]
+        if side == 0 or rule.tally.witness_evidence() < wanted:
             return
-        missing = self._missing(level, 0 if side > 0 else 1)
-        if rule.tally.witness_evidence() < missing:
-            rule.tally.refresh()
-            return
-        rule.look(missing)
+        rule.look(wanted)
         if rule.answer is not None:
             self.answer = rule.answer
 
@@ -132,6 +137,8 @@ class CombinedRun(BettingRun):
         """The logarithm of the average; of the KL part, as far as it is proved at this sample."""
         bet = self._bet_evidence()
         if self.rule is None:
+            return bet
+        if self.averaged is not None:  # already those of the average
             return bet
         finding, weight = self.rule.finding, self.method.weight
         fresh = finding is not None and finding.samples == self.rule.samples and self.walker[0] == 0.0

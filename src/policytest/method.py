@@ -63,8 +63,12 @@ class Run(Protocol):
         """Answer if what was found at this sample decides at this level."""
         ...
 
-    def weigh(self, counts: Counts, level: float) -> None:
-        """Judge counts recorded elsewhere."""
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design."""
+        ...
+
+    def used(self) -> int:
+        """How many of the recorded transitions the answer rests on, counted from the first."""
         ...
 
     def evidence(self) -> tuple[float, float]:
@@ -89,6 +93,10 @@ class Run(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state."""
+        ...
+
+    def why_undecided(self) -> str:
+        """Where there is more to say than that the samples did not suffice."""
         ...
 
 

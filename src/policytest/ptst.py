@@ -194,8 +194,18 @@ class Run:
             if self.answer is None:
                 self.restore(before)
 
-    def weigh(self, counts: Counts, level: float) -> None:
-        """Take over counts recorded elsewhere, and judge them."""
+    def used(self) -> int:
+        """All transitions so far."""
+        return self.samples
+
+    def why_undecided(self) -> str:
+        """An answer that lacks its proof."""
+        if self.answer is None and self.found_at <= self.samples:
+            return "an answer was found, but no proof of it; PTST(solver=ProjectionFree()) answers without one"
+        return ""
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Take over counts recorded elsewhere, and judge them; the design does not matter."""
         self.tally.load(counts)
         self.samples = counts.total
         self.judge(level)

@@ -29,6 +29,7 @@ from policytest import _checks
 from policytest import checkpoint as checkpoints
 from policytest._checks import FloatArray, InputError, IntArray
 from policytest.boundaries import check_delta
+from policytest.combined import Combined
 from policytest.counts import Counts
 from policytest.method import Method, Run
 from policytest.ptst import PTST
@@ -60,7 +61,7 @@ def decide(
     task, sim, threshold, delta
         The question: a `Task`, a simulator (`draw(states, actions, rng)`), the bar R, the probability of error.
     method
-        `PTST(...)`; None: the default one.
+        `Combined()`, which is the default, `TDBetting()`, `PTST(...)`, or a baseline.
     rng
         A seed or a Generator; it fixes the run. A resumed run goes on with its own.
     max_samples
@@ -219,8 +220,10 @@ def assess(
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
     The guarantee is that of `decide`, for data collected by any rule that did not look ahead. ``design`` says how they
-    were: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed"; the KL rules make no
-    difference between them.
+    were: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed" (how often each pair is
+    drawn was fixed beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts and `Combined()`
+    for transitions unless given. Betting forms its own rollouts from the recorded draws of each pair, each used once;
+    where a draw is missing there is no answer, though `PTST()`, which uses all of them, may have one.
     """
     task, threshold, level = _question(task, threshold, delta)
     if design not in ("adaptive", "fixed"):
@@ -230,14 +233,14 @@ def assess(
     known = _known_answer(task, threshold, delta)
     if known is not None:
         return known
-    run = _method(method).replay(task, threshold, _recorded(task, data))
+    default = PTST() if isinstance(data, Counts) else None
+    run = _method(default if method is None else method).replay(task, threshold, _recorded(task, data))
     if isinstance(data, Counts):
-        run.weigh(data, level)
-    else:
-        for _ in _drive(run, level, len(data)):
-            pass
-    seen = data if isinstance(data, Counts) else data.counts(task, run.samples)
-    return _verdict(run, delta, "the data do not settle it", {}, seen)
+        run.weigh(data, level, design)
+        return _verdict(run, delta, "the data do not settle it", {}, data)
+    for _ in _drive(run, level, len(data)):
+        pass
+    return _verdict(run, delta, "the data do not settle it", {}, data.counts(task, run.used()), run.used())
 
 
 def _recorded(task: Task, data: Counts | Transitions) -> Recorded:
@@ -265,9 +268,9 @@ def _question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float
 
 def _method(method: Any) -> Method:
     if method is None:
-        return PTST()
+        return Combined()
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
-        raise InputError(f"method is {method!r}; pass a method such as PTST(), with its parentheses")
+        raise InputError(f"method is {method!r}; pass a method such as Combined(), with its parentheses")
     return method  # type: ignore[no-any-return]
 
 
@@ -299,10 +302,10 @@ def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
     low, high = value_range(task)
     tolerance = 4 * value_range_error(task)
     above, below = threshold < low - tolerance, threshold > high + tolerance
-    unknown = ((task.policy > 0) & ~task.known_rows).any()
+    unknown = ((task.policy > 0) & ~task.known_rows).any() and high - low > tolerance
     if not above and not below and unknown:
         return None
-    reason = "" if above or below else "every row is known and the value equals the threshold"
+    reason = "" if above or below else "the value does not depend on what is unknown, and equals the threshold"
     return Verdict(
         task=task,
         threshold=threshold,
@@ -322,7 +325,14 @@ def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
     )
 
 
-def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any], counts: Counts | None = None) -> Verdict:
+def _verdict(
+    run: Run,
+    delta: float,
+    reason: str,
+    snapshot: dict[str, Any],
+    counts: Counts | None = None,
+    samples: int | None = None,
+) -> Verdict:
     level = -math.log(delta)
     found = run.outcome(level)
     return Verdict(
@@ -330,7 +340,7 @@ def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any], coun
         threshold=run.threshold,
         delta=delta,
         answer=run.answer,
-        samples=run.samples,
+        samples=run.samples if samples is None else samples,
         certified=found.certified,
         evidence=found.evidence,
         estimate=run.estimate,
@@ -339,12 +349,17 @@ def _verdict(run: Run, delta: float, reason: str, snapshot: dict[str, Any], coun
         lower_bound=found.lower_bound,
         solves=run.solves,
         counts=run.counts() if counts is None else counts,
-        reason="" if run.answer else reason,
+        reason="" if run.answer else _reason(run, reason),
         method=run.method.describe(),
         proof_samples=found.proof_samples,
         certificate=found.certificate,
         snapshot=snapshot,
     )
+
+
+def _reason(run: Run, reason: str) -> str:
+    """Why there is no answer: what the run itself knows, unless it was interrupted."""
+    return reason if reason == "interrupted" else run.why_undecided() or reason
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from policytest._checks import Kernel, is_sparse
-from policytest._display import Row, Table, nats, number, probability, to_json
+from policytest._display import Row, Table, nats, number, plural, probability, to_json
 from policytest.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.counts import Counts
 from policytest.kl import kl_rows
@@ -174,8 +174,7 @@ class Verdict:
             Row(
                 "value, interval",
                 f"{number(low)} to {number(high)}",
-                "at all times, with probability 1 - delta"
-                + ("" if self.certified else ", if the search found its ends"),
+                f"at all times, with probability 1 - delta{self._about_interval()}",
                 "interval",
                 [low, high],
             ),
@@ -200,10 +199,22 @@ class Verdict:
         title = f"The value is {WORDS[self.answer]} ({proof})" if self.answer else f"Undecided: {self.reason}"
         return Table(title, rows, tuple(self._notes()))
 
+    def _about_interval(self) -> str:
+        if self.answer and self._is_kl and not self.certified:
+            return ", if the search found its ends"
+        low, high = self.interval
+        inside = self.answer and low < self.threshold < high
+        return "; each end has half of delta, the answer has all of it" if inside else ""
+
+    @property
+    def _is_kl(self) -> bool:
+        """Whether evidence is a distance less a dimension term."""
+        return self.method.startswith("PTST")
+
     def _price(self) -> str:
         """How the evidence arises: a distance less the price of rows that are not known."""
         dimension = -min(self.evidence)
-        if not math.isfinite(max(self.evidence)) or dimension <= 0:
+        if not math.isfinite(max(self.evidence)) or dimension <= 0 or not self._is_kl:
             return ""
         return f"; a distance of {nats(max(self.evidence) + dimension)} less {nats(dimension)} for the unknown rows"
 
@@ -211,8 +222,10 @@ class Verdict:
         if not self.changes:
             return []
         intro = "For this answer to be wrong" if self.answer else "For the value to be on the other side"
+        intro += ", all of these, and more, would have to be true:"
+        other = "A kernel on the other side of the threshold, not far from the data, has for instance"
         return [
-            f"{intro}, all of these, and more, would have to be true:",
+            intro if self._is_kl else other,
             *(f"  {change.words}" for change in self.changes),
         ]
 
@@ -263,7 +276,7 @@ def _changes(task: Task, counts: Counts, witness: Kernel, most: int = 5) -> tupl
         s, a = divmod(int(pair), A)
         words = (
             f"{task.place(int(pair), x)}: probability {after[x]:.3f} instead of {before[x]:.3f} "
-            f"({visits[pair]:,} samples, {cost[pair]:.2f} nats)"
+            f"({plural(visits[pair], 'sample')}, {cost[pair]:.2f} nats)"
         )
         found.append(Change(s, a, x, float(before[x]), float(after[x]), int(visits[pair]), words))
     return tuple(found)

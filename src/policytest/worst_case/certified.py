@@ -252,7 +252,7 @@ class _Search:
 
     def _split(self, node: _Node) -> None:
         """Cut where the relaxation is loosest, at its own solution if that is well inside."""
-        low, high = node.low, node.high
+        low, high = node.low, np.maximum(node.high, 1e-300)  # 0 where a state is out of reach
         _, d, loss = self._about(self._solution(node))
         bottom = np.maximum(low, SMALLEST_SPLIT * high)
         inside = np.clip(d, bottom, high)
@@ -264,11 +264,11 @@ class _Search:
         cut = float(np.clip(d[s], bottom[s] ** 0.7 * high[s] ** 0.3, bottom[s] ** 0.3 * high[s] ** 0.7))
         cut = cut if low[s] < cut < high[s] else 0.5 * (low[s] + high[s])
         node.steps.append(Step(SPLIT, s, np.zeros(0, dtype=np.int64), np.zeros(0), cut))
-        above, below = low.copy(), high.copy()
+        above, below = low.copy(), node.high.copy()
         above[s] = below[s] = cut
         node.parts = (
             _Node(low.copy(), below, node.theta, node.bound),
-            _Node(above, high.copy(), node.theta, node.bound),
+            _Node(above, node.high.copy(), node.theta, node.bound),
         )
 
     def _kinds(self, low: FloatArray, high: FloatArray) -> IntArray:
@@ -317,4 +317,5 @@ def _off_by(problem: Problem) -> float:
 
 
 def _log_width(low: FloatArray, high: FloatArray) -> FloatArray:
-    return np.log(high / np.maximum(low, SMALLEST_SPLIT * 1e-3 * high))
+    top = np.maximum(high, 1e-300)  # 0 where a state is out of reach
+    return np.asarray(np.log(top / np.maximum(low, SMALLEST_SPLIT * 1e-3 * top)))

@@ -1,0 +1,178 @@
+"""How many transitions each method needs: all methods, several instances, delta from 0.1 to 1e-15, in one table.
+
+python benchmarks/sample_efficiency.py            # the full table (about a quarter of an hour on two cores)
+python benchmarks/sample_efficiency.py --small    # a quick run of every part, used by the tests
+python benchmarks/sample_efficiency.py --json F   # also write the numbers to a file
+
+Each run is capped at 2,000,000 transitions; a mean over runs that were cut is a lower bound, marked with ">". KL rules
+run on the local solver here: that is when they would stop if proofs were free. "ville" is betting on truncated returns
+by the package of that name, where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import platform
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+import policytest as pt
+
+DELTAS = (0.1, 0.05, 0.01, 1e-5, 1e-15)
+CAP = 2_000_000
+LOCAL = pt.ProjectionFree()
+
+
+def _below(instance: Any, share: float = 1.0) -> float:
+    """A threshold below the value by so many standard deviations of the values of states."""
+    values = pt.state_values(instance.task, instance.kernel)
+    return float(pt.value(instance.task, instance.kernel) - share * values.std())
+
+
+def _instances() -> dict[str, tuple[Any, float]]:
+    grid = pt.instances.grid_world(5, 5)
+    garnet, large = (pt.instances.random(1, S, 4, successors=4, discount=0.95) for S in (20, 100))
+    return {
+        **{f"{n}x{n}": (pt.instances.paper(n), 0.0) for n in (2, 3, 5)},
+        "small gap": (pt.instances.paper(2), 0.19),
+        "grid world": (grid, _below(grid)),
+        "Garnet 20": (garnet, _below(garnet)),
+        "Garnet 100": (large, _below(large)),
+    }
+
+
+METHODS: dict[str, tuple[Callable[[Any], Any], int]] = {  # how it is made for an instance, and how many runs
+    "Combined (default)": (lambda instance: pt.Combined(), 200),
+    "TDBetting": (lambda instance: pt.TDBetting(), 200),
+    "TDBetting, 5 draws": (lambda instance: pt.TDBetting(draws=5), 100),
+    "PTST, mixture": (lambda instance: pt.PTST(solver=LOCAL), 20),
+    "PTST, paper's boundary": (lambda instance: pt.PTST(boundary=pt.PaperBoundary(), solver=LOCAL), 20),
+    "KL boxes": (lambda instance: pt.RectangularKL(), 10),
+    "KLB-TS, one policy": (lambda instance: pt.KLBTS(), 10),
+    "KLB-TS, two policies": (lambda instance: pt.KLBTS(policies=2, alternative=instance.alternative_policy), 10),
+    "Monte Carlo, betting": (lambda instance: pt.MonteCarlo(), 20),
+    "Monte Carlo, Bernstein": (lambda instance: pt.MonteCarlo(kind="bernstein"), 10),
+    "Monte Carlo, Hoeffding": (lambda instance: pt.MonteCarlo(kind="hoeffding"), 10),
+    "ville, on returns": (lambda instance: None, 10),
+}
+
+
+def cell(name: str, method: str, runs: int, cap: int) -> dict[str, Any] | None:
+    """One method on one instance: mean transitions, standard error, wrong answers and cut runs for each delta."""
+    instance, threshold = _instances()[name]
+    if method == "KLB-TS, two policies" and instance.alternative_policy is None:
+        return None
+    if method.startswith("ville"):
+        found = [_ville(instance, threshold, seed, cap) for seed in range(runs)]
+        if None in found:
+            return None
+        samples, answers = np.array([one[0] for one in found]), np.array([one[1] for one in found])
+    else:
+        sim, rule = pt.TabularSimulator(instance.kernel), METHODS[method][0](instance)
+        times = [
+            pt.stopping_times(instance.task, sim, threshold, DELTAS, rule, seed, max_samples=cap)
+            for seed in range(runs)
+        ]
+        samples, answers = np.array([one.samples for one in times]), np.array([one.answers for one in times])
+    return {
+        "instance": name,
+        "method": method,
+        "runs": runs,
+        "mean": samples.mean(axis=0).tolist(),
+        "error": (samples.std(axis=0) / np.sqrt(runs)).tolist(),
+        "wrong": [(answers[:, j] == "below").sum().item() for j in range(len(DELTAS))],
+        "cut": [(answers[:, j] == None).sum().item() for j in range(len(DELTAS))],  # noqa: E711
+    }
+
+
+def _ville(instance: Any, threshold: float, seed: int, cap: int) -> Any:
+    """Betting on truncated returns by the package `ville`, looked at after every return.
+
+    The horizon is chosen from the true gap, in its favour; what is cut off counts at its lowest.
+    """
+    if importlib.util.find_spec("ville") is None:
+        return None
+    task, rng, sim = instance.task, np.random.default_rng(seed), pt.TabularSimulator(instance.kernel)
+    gamma, (low, high) = task.discount, task.reward_bounds
+    gap = abs(pt.value(task, instance.kernel) - threshold)
+    horizon = int(np.ceil(np.log(0.02 * gap * (1 - gamma) / (high - low)) / np.log(gamma)))
+    rest = low * gamma**horizon / (1 - gamma)
+    weight = (1 - gamma**horizon) / (1 - gamma)
+    bounds = (low * weight + rest, high * weight + rest)
+    test, drawn = importlib.import_module("ville").BettingTest(threshold, bounds, alternative="greater"), 0
+    while drawn < cap and test.stopping_time(min(DELTAS)) is None:
+        s = rng.choice(task.n_states, size=256, p=task.initial)
+        returns = np.full(len(s), rest)
+        for step in range(horizon):
+            a = (task.policy[s].cumsum(axis=1) > rng.random((len(s), 1))).argmax(axis=1)
+            returns += gamma**step * task.rewards[s, a]
+            s = sim.draw(s, a, rng)
+        test.update(np.clip(returns, *bounds))
+        drawn += len(s) * horizon
+    at = [test.stopping_time(delta) for delta in DELTAS]
+    samples = [cap if stop is None else min(stop * horizon, cap) for stop in at]
+    return samples, np.array([None if stop is None else "above" for stop in at], dtype=object)
+
+
+def bound(name: str) -> list[float]:
+    """T* of the best allocation times kl(delta, 1-delta): no test needs fewer, on average."""
+    instance, threshold = _instances()[name]
+    time = pt.optimal_allocation(instance.task, instance.kernel, threshold).time
+    return [time * ((1 - 2 * delta) * float(np.log((1 - delta) / delta))) for delta in DELTAS]
+
+
+def main() -> None:
+    """Run everything and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="small sizes, for the tests")
+    parser.add_argument("--json", metavar="FILE", help="also write the numbers to FILE")
+    options = parser.parse_args()
+    print(f"{date.today()}, {platform.machine()}, Python {platform.python_version()}", flush=True)
+    names = ["2x2"] if options.small else list(_instances())
+    results: dict[str, Any] = {"deltas": DELTAS, "bound": {name: bound(name) for name in names}, "cells": []}
+    jobs = [
+        (name, method, *_effort(name, runs, options.small)) for name in names for method, (_, runs) in METHODS.items()
+    ]
+    with ProcessPoolExecutor(1 if options.small else 2) as pool:
+        for found in pool.map(cell, *zip(*jobs, strict=True)):
+            if found is not None:
+                results["cells"].append(found)
+                _print(found, results["bound"][found["instance"]])
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(results, file, indent=1)
+
+
+def _effort(name: str, runs: int, small: bool) -> tuple[int, int]:
+    """Runs and cap: fewer where runs are long."""
+    if small:
+        return 2, 20_000
+    return (max(runs // 10, 2) if name in ("grid world", "Garnet 20", "Garnet 100") and runs <= 20 else runs), CAP
+
+
+_last = ""
+
+
+def _print(found: dict[str, Any], least: list[float]) -> None:
+    global _last
+    if found["instance"] != _last:
+        _last = found["instance"]
+        print(f"\n{_last}: mean transitions (standard error; ratio to the lower bound)")
+        print(f"  {'':24}" + "".join(f"{f'delta = {delta:g}':>24}" for delta in DELTAS))
+        print(f"  {'lower bound':24}" + "".join(f"{number:>24.0f}" for number in least))
+    cells = [
+        f"{'>' if cut else ''}{mean:,.0f} ({error:,.0f}; {mean / low:.1f})"
+        for mean, error, cut, low in zip(found["mean"], found["error"], found["cut"], least, strict=True)
+    ]
+    wrong = f"   wrong: {found['wrong']}" if any(found["wrong"]) else ""
+    print(f"  {found['method']:24}" + "".join(f"{text:>24}" for text in cells) + wrong, flush=True)
+
+
+if __name__ == "__main__":
+    main()
