@@ -30,6 +30,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/worst_case.py
 	$(BIN)/python benchmarks/sequential.py
 	$(BIN)/python benchmarks/certificate.py
+	$(BIN)/python benchmarks/sample_efficiency.py
 
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py

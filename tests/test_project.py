@@ -54,6 +54,8 @@ LAYERS = [
     ["combined", "baselines"],
     ["verdict"],
     ["sequential"],
+    ["confidence", "comparison", "planning"],
+    ["selection"],
     ["_paper_tables"],
     ["instances"],
     ["sources.files"],

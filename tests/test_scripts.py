@@ -69,6 +69,17 @@ def test_the_certificate_benchmark_runs_small(tmp_path):
     assert all(0 <= row["extra"] < 0.5 for row in numbers["price"])
 
 
+def test_the_sample_efficiency_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/sample_efficiency.py", "--small", "--json", str(target))
+    numbers = json.loads(target.read_text())
+    mean = {cell["method"]: cell["mean"][1] for cell in numbers["cells"]}
+    assert mean["Combined (default)"] < 0.5 * mean["PTST, paper's boundary"]
+    assert mean["Combined (default)"] < 0.1 * mean["Monte Carlo, betting"]
+    assert all(wrong == 0 for cell in numbers["cells"] for wrong in cell["wrong"])
+    assert all(row["right"] for row in numbers["large"])
+
+
 def test_delta_is_kept_and_the_control_is_caught(tmp_path):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
     target = tmp_path / "numbers.json"

@@ -588,7 +588,8 @@ def test_a_value_that_equals_the_threshold_up_to_rounding_is_never_answered(disc
         task = pt.Task(np.full((S, A), r), policy, initial, discount)
         sim = pt.TabularSimulator(rng.dirichlet(np.ones(S), size=(S, A)))
         verdict = decide(task, sim, threshold=r / (1 - discount), delta=0.3, max_samples=100)
-        assert (verdict.answer, verdict.samples) == (None, 100), seed
+        assert verdict.answer is None, seed
+        assert verdict.samples in (0, 100)  # 0: it is seen that nothing depends on the kernel
 
 
 @pytest.mark.parametrize("name", INSTANCES)
@@ -1220,7 +1221,8 @@ def test_as_printed_known_rows_need_no_sample():
         ({"threshold": "high"}, "threshold is not"),
         ({"max_samples": -1}, "max_samples is -1"),
         ({"max_samples": 3.5}, "max_samples is 3.5"),
-        ({"indifference": 0.1}, "indifference is 0.1"),
+        ({"indifference": 0.1}, "indifference: the method"),
+        ({"indifference": -0.1}, "indifference is -0.1"),
         ({"rng": -1}, "rng is -1"),
         ({"rng": "seed"}, "rng is 'seed'"),
         ({"method": "ptst"}, "method is"),

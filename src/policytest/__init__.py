@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from policytest.betting import TDBetting
     from policytest.boundaries import MixtureBoundary, PaperBoundary
     from policytest.combined import Combined
+    from policytest.confidence import Estimate, Interval, evaluate, value_interval
     from policytest.counts import Counts
     from policytest.kl import KLBall
     from policytest.lower_bound import Allocation, LowerBound, characteristic_time, optimal_allocation
@@ -41,8 +42,10 @@ _HOME = {
     "Check": "verdict",
     "Combined": "combined",
     "Counts": "counts",
+    "Estimate": "confidence",
     "Forward": "sampling",
     "InputError": "_checks",
+    "Interval": "confidence",
     "KLBTS": "baselines",
     "KLBall": "kl",
     "LowerBound": "lower_bound",
@@ -66,6 +69,7 @@ _HOME = {
     "characteristic_time": "lower_bound",
     "checks": "sequential",
     "decide": "sequential",
+    "evaluate": "confidence",
     "extreme_value": "worst_case",
     "nearest_kernel": "worst_case",
     "occupancy": "task",
@@ -73,6 +77,7 @@ _HOME = {
     "state_values": "task",
     "stopping_times": "sequential",
     "value": "task",
+    "value_interval": "confidence",
     "value_range": "task",
 }
 
@@ -88,8 +93,10 @@ __all__ = [
     "Check",
     "Combined",
     "Counts",
+    "Estimate",
     "Forward",
     "InputError",
+    "Interval",
     "KLBall",
     "LowerBound",
     "MixtureBoundary",
@@ -111,6 +118,7 @@ __all__ = [
     "characteristic_time",
     "checks",
     "decide",
+    "evaluate",
     "extreme_value",
     "instances",
     "nearest_kernel",
@@ -119,6 +127,7 @@ __all__ = [
     "state_values",
     "stopping_times",
     "value",
+    "value_interval",
     "value_range",
 ]
 

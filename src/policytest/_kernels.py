@@ -2371,3 +2371,190 @@ def bet(
             if one_by_one:
                 break
     return BLOCK_ENDS, used, steps, samples, rollouts, -1, evidence
+
+
+# ---------------------------------------------------------------- betting on the difference of two policies
+# Two rollouts that stay together for as long as their policies agree. See `policytest.comparison` for the proof.
+
+TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT = 1.0, 2.0, 3.0, 4.0, 5.0
+
+
+@entry
+def coupled_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: float) -> Any:
+    """[S] B with B(s) <= min(0, floor(s), least of D(s,a,x) + gamma B(x)): worst paths that may also end at the floor.
+
+    As `worst_paths`: policy iteration over deterministic paths; what it missed at the end is subtracted.
+    """
+    S = len(V)
+    K = len(base)
+    B = np.minimum(floor, 0.0)
+    cost = B.copy()
+    onward = np.full(S, -1)
+    size = _largest(B)
+    missed = 0.0
+    for round in range(S + 101):
+        missed = 0.0
+        for index in range(K):
+            k = index if round % 2 == 0 else K - 1 - index
+            s = rows.state[k]
+            for e in range(rows.start[k], rows.start[k + 1]):
+                x = rows.successor[e]
+                residual = base[k] + gamma * V[x] - V[s]
+                if len(rows.gain) > 0:
+                    residual += rows.gain[e]
+                residual *= sign
+                size = max(size, abs(residual))
+                better = B[s] - residual - gamma * B[x]
+                missed = max(missed, better)
+                if better > 1e-12 * (size + abs(B[s])) and round < S + 100:
+                    B[s] = residual + gamma * B[x]
+                    cost[s] = residual
+                    onward[s] = x
+        if missed <= 1e-12 * (size + _largest(B)):
+            break
+        if round < S + 100:
+            _follow(gamma, cost, onward, B)
+    for s in range(S):
+        B[s] = min(B[s], 0.0, floor[s]) - 2.0 * (missed + 1e-13 * size) / (1.0 - gamma)
+    return B
+
+
+@compiled
+def _draw_one(supply: Any, p: int, known: int, u: float) -> int:
+    """The successor of a pair: the known one, a draw from the table, the next of the stack; -1 where that is empty."""
+    is_table, start, successor, cumulative, at = supply
+    if known >= 0:
+        return known
+    if is_table:
+        return int(successor[_first_above(cumulative, start[p], start[p + 1], u)])
+    if at[p] < start[p + 1]:
+        at[p] += 1
+        return int(successor[at[p] - 1])
+    return -1
+
+
+@compiled
+def _residual_of(side: Any, k: int, e: int, gamma: float, s: int, y: int) -> float:
+    """r - eta + gamma V0(y) - V0(s) of one policy; e is the entry, where rewards are on successors."""
+    V, _, base, gain = side
+    residual = base[k] + gamma * V[y] - V[s]
+    if len(gain) > 0:
+        residual += gain[e]
+    return residual
+
+
+@compiled
+def _coin(walker: Any, at: int, budget: float, least: float, u: float) -> bool:
+    """Whether a rollout, with its weight at walker[at], ends here; else the weight grows. Tiny weights end at worst."""
+    chance = _chance(walker[at], budget, least)
+    if u >= chance:
+        return True
+    walker[at] /= chance
+    if walker[at] < SMALLEST_WEIGHT:
+        walker[2] += walker[at] * least
+        return True
+    return False
+
+
+@entry
+def bet_coupled(
+    world: Any, plan: Any, purse: Any, walker: Any, supply: Any, u: Any, limits: Any, pair: Any, x: Any, sums: Any
+) -> Any:
+    """Coupled rollouts, as `bet` makes single ones; the same arguments and results, another world, plan and walker.
+
+    ``walker`` = (phase, state of A or of both, S, its weight, state of B, its weight). The phases: 0 between rollouts;
+    TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of B; B_ALONE. Each step uses
+    one row of ``u``, for an action, a successor and a coin.
+    """
+    rows_start, rows_successor, row_of_pair, only, real, initial = world[:6]
+    together, leaving, alone_a, alone_b, gamma, meets = world[6:]
+    side_a, side_b, B, L, sign, lead = plan
+    B_a = side_a[1]
+    B_b = side_b[1]
+    fractions, log_weights, capital = purse
+    level, most, refit_at = limits
+    A = alone_a.shape[1]
+    room = L - lead
+    on_entries = len(side_a[3]) > 0 or len(side_b[3]) > 0
+    used = 0
+    steps = 0
+    samples = 0
+    rollouts = 0
+    evidence = -np.inf
+    while used < len(u):
+        ended = False
+        phase = walker[0]
+        if phase == 0.0:
+            s = _first_above(initial, 0, len(initial), u[used, 0])
+            walker[0] = TOGETHER
+            walker[1] = s
+            walker[2] = 0.0
+            walker[3] = 1.0
+            walker[4] = -1.0
+            walker[5] = 0.0
+            ended = _coin(walker, 3, L, B[s], u[used, 1])
+        elif phase == B_NEXT:
+            ended = _coin(walker, 5, walker[2] + L, B_b[int(walker[4])], u[used, 2])
+            walker[0] = B_ALONE
+        else:
+            b_moves = phase in (B_ALONE, B_PARTS)
+            s = int(walker[4]) if b_moves else int(walker[1])
+            apart = False
+            if phase == TOGETHER:
+                a = _first_above(together[s], 0, 2 * A, u[used, 0])
+                apart = a >= A
+                a %= A
+            elif phase == B_PARTS:
+                a = _first_above(leaving[s], 0, A, u[used, 0])
+            elif phase == B_ALONE:
+                a = _first_above(alone_b[s], 0, A, u[used, 0])
+            else:
+                a = _first_above(alone_a[s], 0, A, u[used, 0])
+            p = real[s] * A + a
+            k = row_of_pair[p]
+            if only[k] < 0 and samples >= most:
+                break
+            y = _draw_one(supply, p, only[k], u[used, 1])
+            if y < 0:
+                return WAITING, used, steps, samples, rollouts, p, evidence
+            samples += 1 if only[k] < 0 else 0
+            pair[steps] = p
+            x[steps] = y
+            steps += 1
+            e = _place(rows_start, rows_successor, k, y) if on_entries else 0
+            if b_moves:
+                walker[2] -= sign * walker[5] * _residual_of(side_b, k, e, gamma, s, y)
+                walker[4] = y
+                walker[5] *= gamma
+            else:
+                walker[2] += sign * walker[3] * _residual_of(side_a, k, e, gamma, s, y)
+                if phase == TOGETHER and not apart:
+                    walker[2] -= sign * walker[3] * _residual_of(side_b, k, e, gamma, s, y)
+                walker[1] = y
+                if apart:
+                    walker[4] = s
+                    walker[5] = walker[3]
+                walker[3] *= gamma
+            if apart:
+                walker[0] = B_PARTS
+            elif phase == TOGETHER:
+                ended = _coin(walker, 3, walker[2] + L, B[y], u[used, 2])
+            elif phase == B_ALONE:
+                ended = _coin(walker, 5, walker[2] + L, B_b[y], u[used, 2])
+            elif meets and phase == B_PARTS and y == int(walker[1]):
+                ended = True  # the same policies from the same state on: nothing is left to differ
+            else:
+                reserve = walker[5] * B_b[int(walker[4])]
+                over = _coin(walker, 3, walker[2] + L + reserve, B_a[int(walker[1])], u[used, 2])
+                walker[0] = B_NEXT if over else A_ALONE
+        used += 1
+        if ended:
+            evidence = _finish(walker[2], lead, room, fractions, log_weights, capital)
+            sums[rollouts] = walker[2]
+            rollouts += 1
+            walker[0] = 0.0
+            if evidence >= level:
+                return CROSSED, used, steps, samples, rollouts, -1, evidence
+            if samples >= refit_at:
+                return REFIT_DUE, used, steps, samples, rollouts, -1, evidence
+    return BLOCK_ENDS, used, steps, samples, rollouts, -1, evidence

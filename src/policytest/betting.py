@@ -38,6 +38,7 @@ Z = rho.V0 + mean residual/(1-gamma), whose range is that of the worst single re
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -58,12 +59,16 @@ from policytest.worst_case.projection_free import ProjectionFree
 
 FRACTIONS = 0.995 * 2.0 ** (-0.5 * np.arange(8))  # of the largest bet
 LOG_WEIGHTS = np.log(0.1 ** np.arange(8) / (0.1 ** np.arange(8)).sum())
+INTERVAL_FRACTIONS = 0.995 * 0.5 ** np.arange(12)  # for intervals, where no fraction is favoured
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
+LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
 REFIT = 1.2  # V0 is fitted anew when the samples have grown by this factor
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
 ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
 BLOCK, LARGEST_BLOCK = 512, 65_536  # random numbers drawn at once
+MOST_LISTED = 200_000  # where any state may follow, from this many entries on only what was seen is listed
 LARGE, REPORTED = 2_000_000, 200_000  # entries up to which a share is chosen, and a witness is reported
+PATIENCE = 0.05  # seconds between two looks of the driver, where a simulator is called step by step
 
 
 @dataclass(frozen=True)
@@ -136,10 +141,8 @@ class Supply:
         """For the compiled code."""
         return self.is_table, self.start, self.successor, self.cumulative, self.at
 
-    def provide(self, pair: int) -> bool:
-        """Draw the successor that is waited for; False where recorded data have none."""
-        if self.waits:
-            return False
+    def provide(self, pair: int) -> None:
+        """Draw the successor that is waited for."""
         s, a = divmod(pair, self.task.n_actions)
         before = self.rng.bit_generator.state
         self.drawing = True
@@ -155,7 +158,6 @@ class Supply:
         self.start[: pair + 1], self.start[pair + 1 :] = 0, 1
         self.at[:] = self.start[1:]  # no other pair has any
         self.at[pair] = 0
-        return True
 
     def reach(self) -> int:
         """How much of the recorded data was used: up to the last one of those taken."""
@@ -189,7 +191,7 @@ class BettingRun:
 
     def __init__(self, method: Any, task: Task, threshold: float, supply: Supply) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, supply
-        self.tally = Tally(task, threshold, MixtureBoundary())
+        self.tally = Tally(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
         self.samples = 0
         self.answer: str | None = None
         self.exhausted = False
@@ -200,7 +202,9 @@ class BettingRun:
         self.block = BLOCK if supply.is_table else 64
         self.refit_at = 0.0
         self.rollouts = 0
-        self.wanted = -1
+        self.wanted, self.concluded = -1, -1
+        self.both_sides = False  # bet on both sides in turn: for intervals
+        self.indifference, self.look_at = 0.0, 0.0
         self.averaged: Any = None  # the evidence of counts, over random orders
         self.bets: list[tuple[list[FloatArray], float, float, float]] = []  # sums, L, rho.V0, sign, for each plan
         self.plan = self._fit()
@@ -212,7 +216,28 @@ class BettingRun:
         self.reconsider(level)
 
     def step(self, level: float, most: int) -> None:
-        """Rollouts, until an answer, a refit, the end of a block of random numbers, or of the samples."""
+        """Rollouts, until an answer, a refit, the end of a block of random numbers, or of the samples.
+
+        A simulator that is called step by step is called as often as fits into a moment; every draw is used at once.
+        """
+        until, limit = time.monotonic() + PATIENCE, self.samples + most
+        while True:
+            wanted = self._advance(level, limit - self.samples)
+            if wanted < 0:
+                break
+            if self.source.waits:
+                self.exhausted, self.wanted = True, wanted
+                break
+            if self.samples >= limit or time.monotonic() > until:
+                break
+            self.source.provide(wanted)
+        if self.answer is None and self.indifference and self.samples >= self.look_at:
+            self.look_at = LOOK * self.samples
+            if self.within(self.indifference, level):
+                self.answer = "within"
+
+    def _advance(self, level: float, most: int) -> int:
+        """One call of the compiled code; the pair whose draw is waited for, or -1."""
         if self.samples >= self.refit_at and self.walker[0] == 0.0:
             self.plan = self._fit()
         if not len(self.numbers):
@@ -235,8 +260,7 @@ class BettingRun:
             self.rollouts += rollouts
         if ending == _kernels.CROSSED:
             self.answer = "above" if side == 0 else "below"
-        elif ending == _kernels.WAITING and not self.source.provide(int(wanted)):
-            self.exhausted, self.wanted = True, int(wanted)
+        return int(wanted) if ending == _kernels.WAITING else -1
 
     def end(self, level: float) -> None:
         """An unfinished rollout may go on later."""
@@ -335,8 +359,11 @@ class BettingRun:
         self.refit_at = max(REFIT * self.samples, self.samples + 1.0)
         V, q, d = self._model()
         sign = 1.0 if float(task.initial @ V) >= 0 else -1.0
+        near = not self.indifference or abs(float(task.initial @ V)) < 2.0 * self.indifference
+        if self.both_sides and self.bets and near:
+            sign = -self.plan.sign
         if self.draws:
-            return self._plain_plan(V, q, sign)
+            return self._plan(V, q, sign, 1.0)
         shares = SHARES if d is not None and tally.rows.n_entries <= LARGE else (0.0,)
         best, chosen = -np.inf, None
         for share in shares:
@@ -378,10 +405,14 @@ class BettingRun:
 
     def _plan(self, V: FloatArray, q: FloatArray | None, sign: float, share: float) -> Plan:
         """The bet for these values, with this share of the fitted advantages."""
-        task = self.tally.task
-        base = self._base(V, q, share)
+        return self._ranged(V, self._base(V, q, share), sign)
+
+    def _ranged(self, V: FloatArray, base: FloatArray, sign: float) -> Plan:
+        """The plan with these residuals: its worst paths and its range."""
+        task, lead = self.tally.task, sign * float(self.tally.task.initial @ V)
+        if self.draws:
+            return self._plain_plan(V, base, sign, lead)
         B = self._worst(V, base, sign)
-        lead = sign * float(task.initial @ V)
         return Plan(V, B, base, max(float(-B[task.initial > 0].min()), self._least_range(V, lead)), sign, lead, 0)
 
     def _least_range(self, V: FloatArray, lead: float) -> float:
@@ -411,15 +442,13 @@ class BettingRun:
         size = np.abs(base).max() / (1.0 - gamma) + np.abs(V).max()
         return np.asarray(np.minimum(0.0, least - sign * V + gamma * lowest) - 1e-12 * size)
 
-    def _plain_plan(self, V: FloatArray, q: FloatArray | None, sign: float) -> Plan:
+    def _plain_plan(self, V: FloatArray, base: FloatArray, sign: float, lead: float) -> Plan:
         """For m draws at the end of a rollout: the range is that of one residual over 1-gamma."""
         task, rows = self.tally.task, self.tally.rows
-        base = self._base(V, q, 1.0)
         if task.any_successor and not len(rows.gain):
             least = (sign * base - sign * V[rows.state]).min() + task.discount * (sign * V).min()
         else:
             least = (sign * self._residuals(V, base)).min()
-        lead = sign * float(task.initial @ V)
         L = max(-float(least) / (1.0 - task.discount) * (1.0 + 1e-9), self._least_range(V, lead))
         return Plan(V, np.zeros(task.n_states), base, L, sign, lead, self.draws)
 
@@ -464,14 +493,21 @@ class BettingRun:
         """The values that no side's capital refutes at delta/2 each: valid at the ends of all rollouts at once."""
         low, high = value_range(self.task)
         low, high = low - self.threshold, high - self.threshold
-        ends = []
-        for sign, worst, best in ((1.0, low, high), (-1.0, -high, -low)):
-            mine = [(sums, L, sign * value) for sums, L, value, side in self.stretches() if side == sign]
-            ends.append(_refuted_up_to(mine, worst, best, level + np.log(2.0)))
-        return ends[0] + self.threshold, -ends[1] + self.threshold
+        lower = self.refuter(1.0).up_to(low, high, level + np.log(2.0))
+        upper = -self.refuter(-1.0).up_to(-high, -low, level + np.log(2.0))
+        return lower + self.threshold, upper + self.threshold
+
+    def refuter(self, sign: float) -> Refuter:
+        """The bets of one side, to be settled against any threshold."""
+        return Refuter([(sums, L, sign * value) for sums, L, value, side in self.stretches() if side == sign])
+
+    def within(self, radius: float, level: float) -> bool:
+        """Whether V <= R - radius and V >= R + radius are both refuted at this level."""
+        return all(self.refuter(sign).log_capital(-radius) >= level for sign in (1.0, -1.0))
 
     def outcome(self, level: float) -> Outcome:
         """The capital is the proof."""
+        self.concluded = self.samples
         witness, bound = self._nearest(level)
         return Outcome(self.evidence(), self.answer is not None, witness, bound)
 
@@ -492,8 +528,10 @@ class BettingRun:
 
     @property
     def estimate(self) -> float:
-        """The value of the empirical kernel."""
-        return self.tally.value()[0] + self.threshold
+        """The value of the fitted model; at the end, of the empirical kernel."""
+        if self.concluded == self.samples:
+            return self.tally.value()[0] + self.threshold
+        return self.plan.sign * self.plan.lead + self.threshold
 
     @property
     def solves(self) -> int:
@@ -512,7 +550,7 @@ class BettingRun:
         kept: dict[str, Any] = {
             "samples": np.array([self.samples]),
             "rollouts": np.array([self.rollouts]),
-            "refit_at": np.array([self.refit_at]),
+            "refit_at": np.array([self.refit_at, self.look_at]),
             "block": np.array([self.block]),
             "capital": self.capital.copy(),
             "walker": self.walker.copy(),
@@ -531,7 +569,8 @@ class BettingRun:
         """Go on from a kept state; one that cannot have arisen is refused."""
         try:
             self.samples, self.rollouts = int(state["samples"][0]), int(state["rollouts"][0])
-            self.refit_at, self.block = float(state["refit_at"][0]), int(state["block"][0])
+            self.refit_at, self.look_at = map(float, state["refit_at"])
+            self.block = int(state["block"][0])
             self.capital, self.walker = np.array(state["capital"]), np.array(state["walker"])
             self.numbers = np.array(state["numbers"])
             self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
@@ -546,19 +585,49 @@ class BettingRun:
             raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None
 
     def _check(self) -> None:
-        """Refuse capital that the recorded rollouts do not make, and plans that are not sound."""
-        plan, S = self.plan, self.task.n_states
-        if self.samples != self.tally.n[self.tally.unknown].sum() or self.walker.shape != (5,) or self.block <= 0:
+        """Refuse capital that the recorded rollouts do not make, plans that are not sound, and impossible rollouts."""
+        if self.samples != self.tally.n[self.tally.unknown].sum() or self.block <= 0:
             raise ValueError("the number of samples is not that of the counts")
+        if self.rollouts != sum(len(sums) for sums, *_ in self.stretches()) or not np.isfinite(self.refit_at):
+            raise ValueError("the number of rollouts is not that of the sums")
+        if self.numbers.ndim != 2 or self.numbers.shape[1] != 3 or not ((self.numbers >= 0) & (self.numbers < 1)).all():
+            raise ValueError("what was drawn ahead are not random numbers")
+        self._check_plan()
+        self._check_walker()
         capital = np.zeros_like(self.capital)
         for sums, L, value, sign in self.stretches():
             lead = sign * value
             capital[0 if sign > 0 else 1] += np.log1p(np.outer((lead + sums) / (L - lead), FRACTIONS)).sum(axis=0)
         if not np.allclose(capital, self.capital, rtol=1e-9, atol=1e-9):
             raise ValueError("the capital is not that of the rollouts")
-        worst = self._worst(plan.V, plan.base, plan.sign) if not self.draws else plan.B
-        if plan.V.shape != (S,) or not np.allclose(worst, plan.B) or plan.sign not in (1.0, -1.0):
+
+    def _check_plan(self) -> None:
+        plan, rows, S = self.plan, self.tally.rows, self.task.n_states
+        shapes = [part.shape for part in (plan.V, plan.B, plan.base)]
+        if shapes != [(S,), (S,), (len(rows.pair),)] or plan.sign not in (1.0, -1.0):
+            raise ValueError("the plan does not fit the task")
+        again = self._ranged(plan.V, plan.base, plan.sign)
+        mean = np.bincount(rows.state, rows.prob * plan.base, minlength=S)
+        centre = self._policy_reward() if not len(rows.gain) else np.zeros(S)
+        off: list[Any] = [mean - centre, [again.lead - plan.lead], (1.0 - self.task.discount) * (again.B - plan.B)]
+        off.append([(1.0 - self.task.discount) * (again.L - plan.L)])
+        size = 1e-9 * (np.abs(plan.V).max() + np.abs(plan.base).max())
+        if not np.abs(np.concatenate(off)).max() <= size:
             raise ValueError("the plan is not sound")
+
+    def _check_walker(self) -> None:
+        plan, walker = self.plan, self.walker
+        sound = walker.shape == (5,) and np.isfinite(walker).all() and walker[0] in (0.0, 1.0, 2.0)
+        if sound and walker[0] != 0.0:
+            s = walker[1]
+            sound = s == int(s) and 0 <= s < self.task.n_states and 0 < walker[3] <= 1.0 / _kernels.SMALLEST_CHANCE**2
+            if sound and not self.draws:
+                least = walker[2] + walker[3] * plan.B[int(s)]
+                sound = walker[0] == 1.0 and least >= -plan.L * (1.0 + 1e-9)
+            elif sound:
+                sound = 0 < walker[4] <= self.draws and walker[2] >= -plan.L * (1.0 + 1e-9)
+        if not sound:
+            raise ValueError("the rollout on its way is not possible")
 
 
 def _listed(tally: Tally) -> tuple[IntArray, IntArray]:
@@ -567,22 +636,28 @@ def _listed(tally: Tally) -> tuple[IntArray, IntArray]:
     return np.repeat(tally.rows.of_entry(), times), np.repeat(tally.rows.successor.astype(np.int64), times)
 
 
-def _refuted_up_to(bets: list[tuple[FloatArray, float, float]], worst: float, best: float, level: float) -> float:
-    """The largest R up to which "V <= R" is refuted at this level (in units of the side); ``worst`` where none is."""
-    if not bets:
-        return worst
-    earned = np.concatenate([sums + value for sums, _, value in bets])
-    room = np.concatenate([np.full(len(sums), L - value) for sums, L, value in bets])
+class Refuter:
+    """The rollouts of one side, in its units: which thresholds would their bets refute?
 
-    def log_capital(R: float) -> float:
-        ratio = (earned - R) / np.maximum(room + R, 1e-300)
-        total = [np.log1p(np.maximum(fraction * ratio, -1.0 + 1e-15)).sum() for fraction in FRACTIONS]
-        return float(np.logaddexp.reduce(total + LOG_WEIGHTS))
+    The same rollouts serve every threshold at once: 1 + f (rho.V0 - R + S)/(L - rho.V0 + R) falls in R.
+    """
 
-    low, high = worst, best
-    if log_capital(low + 1e-9 * (high - low)) < level:
-        return worst
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if log_capital(middle) >= level else (low, middle)
-    return low
+    def __init__(self, bets: list[tuple[FloatArray, float, float]]) -> None:
+        self.earned = np.concatenate([np.zeros(0), *(sums + value for sums, _, value in bets)])
+        self.room = np.concatenate([np.zeros(0), *(np.full(len(sums), L - value) for sums, L, value in bets)])
+
+    def log_capital(self, R: float) -> float:
+        """The logarithm of the capital, averaged over fractions with equal weights."""
+        ratio = (self.earned - R) / np.maximum(self.room + R, 1e-300)
+        total = [np.log1p(np.maximum(fraction * ratio, -1.0 + 1e-15)).sum() for fraction in INTERVAL_FRACTIONS]
+        return float(np.logaddexp.reduce(total) - np.log(len(INTERVAL_FRACTIONS)))
+
+    def up_to(self, worst: float, best: float, level: float) -> float:
+        """The largest R, up to 2^-40 of the range, for which "V <= R" is refuted; ``worst`` where none is."""
+        low, high = worst, best
+        if self.log_capital(low + 1e-9 * (high - low)) < level:
+            return worst
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.log_capital(middle) >= level else (low, middle)
+        return low

@@ -154,7 +154,8 @@ class CombinedRun(BettingRun):
         """Certified: capital is a proof, and so is the certificate of the KL part where that was needed."""
         found = super().outcome(level)
         weight = np.log(self.method.weight) if self.rule is not None else 0.0
-        if self.answer is None or max(self._bet_evidence()) + weight >= level or self.rule is None:
+        bets_suffice = self.answer == "within" or max(self._bet_evidence()) + weight >= level
+        if self.answer is None or bets_suffice or self.rule is None:
             return found
         rule = self.rule.outcome(level)
         return Outcome(

@@ -28,6 +28,7 @@ import numpy as np
 from policytest import _checks
 from policytest import checkpoint as checkpoints
 from policytest._checks import FloatArray, InputError, IntArray
+from policytest.betting import BettingRun
 from policytest.boundaries import check_delta
 from policytest.combined import Combined
 from policytest.counts import Counts
@@ -67,7 +68,8 @@ def decide(
     max_samples
         Stop undecided after this many samples.
     indifference
-        Not available yet; must be 0.
+        If positive, the test may also answer "within": |V - R| is smaller than this. Then even a test at V = R ends.
+        Half of delta is spent on it.
     checkpoint
         A file to which the run is saved from time to time and at its end; it must not exist, unless it is resumed.
     resume
@@ -86,13 +88,14 @@ def decide(
     'above'
     """
     task, threshold, level = _question(task, threshold, delta)
-    if indifference != 0:
-        raise InputError(f"indifference is {indifference}; an indifference zone is not available in this version")
-    limit = _limit(max_samples)
-    known = _known_answer(task, threshold, delta)
+    limit = sampling_limit(max_samples)
+    known = _known_answer(task, threshold, delta, indifference := _zone(indifference))
     if known is not None:
         return known
     run = _method(method).start(task, sim, threshold, rng)
+    if indifference:
+        _with_zone(run, indifference)
+        level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     mark = checkpoints.fingerprint(task, threshold, run.method)
     if resume is not None:
         _resume(run, mark, resume)
@@ -133,7 +136,7 @@ def checks(
     ('above', True)
     """
     task, threshold, level = _question(task, threshold, delta)
-    limit = _limit(max_samples)
+    limit = sampling_limit(max_samples)
     known = _known_answer(task, threshold, delta)
     if known is not None:
         return iter([Check(0, known.evidence, level, known.estimate, 0, known.answer, lambda: known.interval)])
@@ -165,7 +168,7 @@ def stopping_times(
     looks are spaced, up to that spacing.
     """
     array = _checks.real_array("deltas", deltas, (None,))
-    limit = _limit(max_samples)
+    limit = sampling_limit(max_samples)
     levels = np.array([_question(task, threshold, delta)[2] for delta in array])
     samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
     known = _known_answer(task, float(threshold), 0.5)
@@ -234,7 +237,7 @@ def assess(
     if known is not None:
         return known
     default = PTST() if isinstance(data, Counts) else None
-    run = _method(default if method is None else method).replay(task, threshold, _recorded(task, data))
+    run = _method(default if method is None else method).replay(task, threshold, recorded(task, data))
     if isinstance(data, Counts):
         run.weigh(data, level, design)
         return _verdict(run, delta, "the data do not settle it", {}, data)
@@ -243,7 +246,8 @@ def assess(
     return _verdict(run, delta, "the data do not settle it", {}, data.counts(task, run.used()), run.used())
 
 
-def _recorded(task: Task, data: Counts | Transitions) -> Recorded:
+def recorded(task: Task, data: Counts | Transitions) -> Recorded:
+    """The rows and successors of transitions, checked."""
     if isinstance(data, Counts):
         return Recorded(NOTHING, NOTHING)
     for name, column, count in (
@@ -274,7 +278,8 @@ def _method(method: Any) -> Method:
     return method  # type: ignore[no-any-return]
 
 
-def _limit(max_samples: int | None) -> int:
+def sampling_limit(max_samples: int | None) -> int:
+    """The largest number of samples, checked."""
     if max_samples is None:
         return UNLIMITED
     limit = _checks.whole_number("max_samples", max_samples)
@@ -297,22 +302,39 @@ def _check(run: Run, level: float) -> Check:
     return Check(run.samples, run.evidence(), level, run.estimate, run.solves, run.answer, lambda: run.interval(level))
 
 
-def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
+def _zone(indifference: Any) -> float:
+    zone = _checks.real_number("indifference", indifference)
+    if zone < 0:
+        raise InputError(f"indifference is {zone}; it is a distance, from 0 on")
+    return zone
+
+
+def _with_zone(run: Any, indifference: float) -> None:
+    """Have the run look for "within" too."""
+    if not isinstance(run, BettingRun):
+        raise InputError(f"indifference: the method {run.method.describe()!r} has none; use Combined() or TDBetting()")
+    run.indifference, run.both_sides = indifference, True
+
+
+def _known_answer(task: Task, threshold: float, delta: float, indifference: float = 0.0) -> Verdict | None:
     """The answer where no sample is needed: R outside the range of values, or no row unknown."""
     low, high = value_range(task)
     tolerance = 4 * value_range_error(task)
     above, below = threshold < low - tolerance, threshold > high + tolerance
     unknown = ((task.policy > 0) & ~task.known_rows).any() and high - low > tolerance
-    if not above and not below and unknown:
+    within = threshold - indifference < low - tolerance and high + tolerance < threshold + indifference
+    if not above and not below and not within and unknown:
         return None
-    reason = "" if above or below else "the value does not depend on what is unknown, and equals the threshold"
+    reason = (
+        "" if above or below or within else "the value does not depend on what is unknown, and equals the threshold"
+    )
     return Verdict(
         task=task,
         threshold=threshold,
         delta=delta,
-        answer="above" if above else "below" if below else None,
+        answer="above" if above else "below" if below else "within" if within else None,
         samples=0,
-        certified=above or below,
+        certified=above or below or within,
         evidence=(np.inf if above else 0.0, np.inf if below else 0.0),
         estimate=low if low == high else math.nan,
         interval=(low, high),
@@ -320,7 +342,7 @@ def _known_answer(task: Task, threshold: float, delta: float) -> Verdict | None:
         lower_bound=0.0,
         solves=0,
         counts=Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support)),
-        reason=reason,
+        reason="" if above or below or within else reason,
         method="the range of values over all kernels",
     )
 

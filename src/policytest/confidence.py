@@ -1,0 +1,264 @@
+r"""How good is the policy: an interval that is valid at every moment, and an estimate within epsilon.
+
+`value_interval` reads an interval off data. From the KL ball of radius beta(t, delta), which contains the true kernel
+at all times with probability at least 1-delta, it is the range of values over the ball: its ends are worst-case
+problems, proved where `Certified` proves them. From transitions in order, betting gives another one: the thresholds
+that neither side's capital refutes, at delta/2 a side. With transitions both are computed, each at delta/2, and
+intersected.
+
+`evaluate` samples until the interval is at most 2 epsilon wide; its middle is then within epsilon of the value, with
+probability at least 1-delta. Intervals are valid at all times at once, so they may be intersected along the run.
+
+Paper: appendix B, `lem:eva`; where the range of all possible values is short (Assumption 3 fails) no sample is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from policytest import _checks
+from policytest._checks import InputError
+from policytest._display import Row, Table, number, probability, to_json
+from policytest.betting import BettingRun, TDBetting
+from policytest.boundaries import check_delta
+from policytest.counts import Counts
+from policytest.ptst import PTST
+from policytest.ptst import Run as KLRun
+from policytest.sequential import UNLIMITED, Transitions, sampling_limit
+from policytest.sequential import recorded as recorded_data
+from policytest.source import NOTHING, Recorded
+from policytest.task import Task, value_range, value_range_error
+from policytest.worst_case.certified import Certified
+from policytest.worst_case.projection_free import ProjectionFree
+
+LOOK = 1.03  # the interval is computed when the samples have grown by this factor
+
+
+@dataclass(frozen=True)
+class Interval:
+    """``lower`` <= V <= ``upper`` with probability at least 1-delta, at all times at once.
+
+    ``certified``: both ends are proved. Otherwise one of them rests on a local search.
+    """
+
+    lower: float
+    upper: float
+    certified: bool
+
+    @property
+    def width(self) -> float:
+        """upper - lower."""
+        return self.upper - self.lower
+
+    def __and__(self, other: Interval) -> Interval:
+        """The intersection; where the two contradict each other, the gap between them."""
+        lower, upper = max(self.lower, other.lower), min(self.upper, other.upper)
+        return Interval(min(lower, upper), max(lower, upper), self.certified and other.certified)
+
+    def __contains__(self, value: float) -> bool:
+        return self.lower <= value <= self.upper
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The value, within epsilon: |V - ``value``| <= epsilon with probability at least 1-delta, if ``reached``.
+
+    ``lower`` and ``upper`` hold in any case. ``samples`` counts every transition drawn.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    samples: int
+    certified: bool
+    epsilon: float
+    delta: float
+    reached: bool
+    method: str
+    counts: Counts = field(repr=False)
+
+    @cached_property
+    def summary(self) -> Table:
+        """As one table, for text, HTML and JSON."""
+        half = 0.5 * (self.upper - self.lower)
+        rows = (
+            Row("value", number(self.value), f"within {number(half)}", "value", self.value),
+            Row(
+                "interval",
+                f"{number(self.lower)} to {number(self.upper)}",
+                "at all times, with probability 1 - delta",
+                "interval",
+                [self.lower, self.upper],
+            ),
+            Row(
+                "wanted precision", number(self.epsilon), "" if self.reached else "not reached", "epsilon", self.epsilon
+            ),
+            Row("delta", probability(self.delta), "probability that it misses, at most", "delta", self.delta),
+            Row("samples", number(self.samples), "", "samples", self.samples),
+            Row("certified", "yes" if self.certified else "no", "", "certified", self.certified),
+        )
+        title = f"The value is {number(self.value)}, give or take {number(half)}"
+        return Table(title if self.reached else f"{title}: the wanted precision is not reached", rows)
+
+    def __str__(self) -> str:
+        return self.summary.text()
+
+    def _repr_html_(self) -> str:
+        return self.summary.html()
+
+    def to_json(self) -> str:
+        """One JSON document, with "schema": 1."""
+        extra = {"method": self.method, "reached": self.reached, "visits": self.counts.visits}
+        return to_json({"schema": 1, **self.summary.data(), **extra})
+
+
+def value_interval(
+    task: Task, data: Counts | Transitions, delta: float = 0.05, method: PTST | TDBetting | None = None
+) -> Interval:
+    """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
+
+    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
+    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> found = pt.value_interval(two.task, pt.Counts.from_array(np.rint(1e4 * two.kernel)))
+    >>> pt.value(two.task, two.kernel) in found, found.certified
+    (True, True)
+    """
+    _checks.instance("task", task, Task)
+    level = -math.log(check_delta(delta))
+    if not isinstance(data, Counts | Transitions):
+        raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
+    if method is not None and not isinstance(method, PTST | TDBetting):
+        raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), or None for the best of both")
+    if isinstance(data, Counts):
+        if isinstance(method, TDBetting):
+            raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
+        return _from_ball(task, data, level, method or PTST())
+    source = recorded_data(task, data)
+    if isinstance(method, TDBetting):
+        return _from_bets(task, source, level, method)
+    counts = data.counts(task, len(data))
+    if isinstance(method, PTST):
+        return _from_ball(task, counts, level, method)
+    split = level + math.log(2.0)
+    return _from_ball(task, counts, split, PTST()) & _from_bets(task, source, split, TDBetting())
+
+
+def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:
+    """The range of values over the KL ball."""
+    run = method.replay(task, _middle(task), Recorded(NOTHING, NOTHING))
+    run.tally.load(counts)
+    return ball_interval(run, level)
+
+
+def ball_interval(run: KLRun, level: float, solver: Any = None) -> Interval:
+    """The range of values over the ball of radius beta(t, delta) around the counts of a run, proved where possible."""
+    low, high = value_range(run.task)
+    problem, R = run.tally.problem(), run.threshold
+    if not problem.n.any():
+        return Interval(low, high, certified=True)
+    radius = max(level + run.tally.dimension(), 0.0)
+    solver = solver or (run.method.solver if getattr(run.method.solver, "proves", False) else Certified())
+    first = solver.extreme(problem.extreme(1.0, radius))
+    second = solver.extreme(problem.extreme(-1.0, radius))
+    lower = first.lower if first.certified else first.upper
+    upper = second.upper if second.certified else second.lower
+    return Interval(max(lower + R, low), min(upper + R, high), first.certified and second.certified)
+
+
+def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting) -> Interval:
+    """The thresholds that bets on recorded draws do not refute, on both sides."""
+    run = method.replay(task, _middle(task), source)
+    run.both_sides = True
+    while not run.exhausted:
+        run.step(math.inf, UNLIMITED)
+    low, high = run.interval(level)
+    return Interval(low, high, certified=True)
+
+
+def _middle(task: Task) -> float:
+    low, high = value_range(task)
+    return 0.5 * (low + high)
+
+
+def evaluate(
+    task: Task,
+    sim: Any,
+    epsilon: float,
+    delta: float = 0.05,
+    method: PTST | TDBetting | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+    progress: Callable[[int, float, float], None] | None = None,
+) -> Estimate:
+    """Sample until the value is known within epsilon, with probability at least 1-delta.
+
+    Parameters
+    ----------
+    method
+        `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball.
+    max_samples
+        End there with the interval reached so far.
+    progress
+        Called with (samples, lower, upper) at every look.
+
+    Paper: appendix B.
+    """
+    _checks.instance("task", task, Task)
+    _checks.positive(epsilon=_checks.real_number("epsilon", epsilon))
+    level, limit = -math.log(check_delta(delta)), sampling_limit(max_samples)
+    method = method or TDBetting()
+    if not isinstance(method, PTST | TDBetting):
+        raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
+    low, high = value_range(task)
+    error = 4 * value_range_error(task)
+    best = Interval(low - error, high + error, certified=True)
+    run: Any = method.start(task, sim, _middle(task), rng)
+    if isinstance(run, BettingRun):
+        run.both_sides = True
+    look = 0.0
+    while best.width > 2 * epsilon and run.samples < limit:
+        if isinstance(run, BettingRun):
+            run.step(math.inf, limit - run.samples)
+        else:
+            _draw(run, limit)
+        if run.samples >= look or run.samples >= limit:
+            look = LOOK * run.samples
+            best = best & _now(run, level, epsilon)
+            if progress is not None:
+                progress(run.samples, best.lower, best.upper)
+    return Estimate(
+        0.5 * (best.lower + best.upper), best.lower, best.upper, run.samples, best.certified, epsilon, delta,
+        best.width <= 2 * epsilon, method.describe(), run.counts(),
+    )  # fmt: skip
+
+
+def _now(run: Any, level: float, epsilon: float) -> Interval:
+    """The interval of a run at this moment; that of a KL ball is proved only where it may end the run."""
+    if isinstance(run, BettingRun):
+        low, high = run.interval(level)
+        return Interval(low, high, certified=True)
+    found = ball_interval(run, level, ProjectionFree(starts=2))
+    if found.width > 2 * epsilon:
+        low, high = value_range(run.task)
+        return Interval(low, high, certified=True)
+    return ball_interval(run, level)
+
+
+def _draw(run: KLRun, limit: int) -> None:
+    """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
+    most = min(limit - run.samples, max(int(LOOK * run.samples) - run.samples, len(run.tally.n)))
+    while most > 0:
+        k, x = run.source.ahead(run.tally, np.inf, most)
+        used = run.tally.observe(k, x, np.inf)
+        run.source.take(used)
+        run.samples += used
+        most -= used

@@ -1,0 +1,176 @@
+"""Intervals and estimates: they contain the value as often as they say, and a test at V = R ends."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import policytest as pt
+from policytest.betting import Refuter
+from policytest.confidence import Interval
+
+TWO = pt.instances.paper(2)
+RUNS = 60
+METHODS = {"betting": pt.TDBetting(), "ball": pt.PTST()}
+
+
+def log_of(instance, size, seed):
+    """Uniform draws of all pairs, in order."""
+    rng = np.random.default_rng(seed)
+    S, A = instance.task.policy.shape
+    s, a = rng.integers(S, size=size), rng.integers(A, size=size)
+    return pt.Transitions(s, a, pt.TabularSimulator(instance.kernel).draw(s, a, rng))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_intervals_from_counts_are_the_range_over_the_ball(n):
+    """Certified ends, beside the best of many local searches on the same ball."""
+    instance = pt.instances.paper(n)
+    counts = log_of(instance, 30_000, 1).counts(instance.task, 30_000)
+    found = pt.value_interval(instance.task, counts, 0.05)
+    assert found.certified
+    level = pt.MixtureBoundary().level(counts, 0.05, instance.task)
+    ball = pt.KLBall(counts.kernel(), counts.visits, level)
+    low = pt.extreme_value(instance.task, ball, "min", pt.ProjectionFree(starts=8)).upper
+    high = pt.extreme_value(instance.task, ball, "max", pt.ProjectionFree(starts=8)).lower
+    estimate = pt.value(instance.task, counts.kernel())
+    assert low - 0.011 * (estimate - low) <= found.lower <= low + 1e-9
+    assert high + 0.011 * (high - estimate) >= found.upper >= high - 1e-9
+    assert pt.value(instance.task, instance.kernel) in found
+
+
+@pytest.mark.parametrize("method", [None, *METHODS.values()], ids=["both", *METHODS])
+def test_intervals_contain_the_value_as_often_as_they_say(method):
+    """Looked at four times in each of 60 runs; a miss at any time counts."""
+    value, misses, delta = pt.value(TWO.task, TWO.kernel), 0, 0.2
+    for seed in range(RUNS):
+        log = log_of(TWO, 1600, seed)
+        looks = [pt.Transitions(log.s[:t], log.a[:t], log.x[:t]) for t in (200, 400, 800, 1600)]
+        found = [pt.value_interval(TWO.task, look, delta, method) for look in looks]
+        misses += not all(value in interval for interval in found)
+        assert all(one.certified for one in found)
+    assert binom.sf(misses - 1, RUNS, delta) > 1e-4
+    assert found[-1].width < 0.5 * found[0].width
+
+
+def test_intervals_that_are_too_narrow_would_be_noticed(monkeypatch):
+    """The control: bets that claim eight nats more than they have miss too often."""
+    honest = Refuter.log_capital
+    monkeypatch.setattr(Refuter, "log_capital", lambda self, R: 8.0 + honest(self, R))
+    value = pt.value(TWO.task, TWO.kernel)
+    misses = sum(
+        value not in pt.value_interval(TWO.task, log_of(TWO, 1600, seed), 0.2, pt.TDBetting()) for seed in range(RUNS)
+    )
+    assert binom.sf(misses - 1, RUNS, 0.2) < 1e-4
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("seed", range(4))
+def test_estimates_are_within_epsilon(seed, method):
+    instance = pt.instances.random(seed, 3, 2, discount=0.7)
+    low, high = pt.value_range(instance.task)
+    epsilon = 0.1 * (high - low)
+    found = pt.evaluate(instance.task, pt.TabularSimulator(instance.kernel), epsilon, 0.01, method, rng=seed)
+    assert found.reached
+    assert found.certified
+    assert found.upper - found.lower <= 2 * epsilon
+    assert abs(found.value - pt.value(instance.task, instance.kernel)) <= epsilon
+    assert found.samples == found.counts.total
+    again = pt.evaluate(instance.task, pt.TabularSimulator(instance.kernel), epsilon, 0.01, method, rng=seed)
+    assert (again.samples, again.value) == (found.samples, found.value)
+
+
+def test_estimates_miss_as_rarely_as_they_say():
+    value = pt.value(TWO.task, TWO.kernel)
+    sim = pt.TabularSimulator(TWO.kernel)
+    found = [pt.evaluate(TWO.task, sim, 0.2, delta=0.2, rng=seed) for seed in range(RUNS)]
+    misses = sum(not one.lower <= value <= one.upper for one in found)
+    assert binom.sf(misses - 1, RUNS, 0.2) > 1e-4
+
+
+def test_a_short_range_of_values_needs_no_samples():
+    low, high = pt.value_range(TWO.task)
+    found = pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.51 * (high - low))
+    assert (found.samples, found.reached) == (0, True)
+    assert found.value == pytest.approx(0.5 * (low + high))
+
+
+def test_where_samples_run_out_the_interval_so_far_is_returned():
+    seen = []
+    found = pt.evaluate(
+        TWO.task, pt.TabularSimulator(TWO.kernel), 0.01, max_samples=500, progress=lambda *look: seen.append(look)
+    )
+    assert (found.samples, found.reached) == (500, False)
+    assert "not reached" in str(found)
+    lowers, uppers = zip(*[look[1:] for look in seen], strict=True)
+    assert list(lowers) == sorted(lowers)  # intervals are intersected along the run
+    assert list(uppers) == sorted(uppers, reverse=True)
+    read = json.loads(found.to_json())
+    assert (read["schema"], read["reached"], read["samples"]) == (1, False, 500)
+    assert "<table" in found._repr_html_()
+
+
+def test_intersections():
+    both = Interval(0.0, 2.0, True) & Interval(1.0, 3.0, False)
+    assert (both.lower, both.upper, both.certified, both.width) == (1.0, 2.0, False, 1.0)
+    assert 1.5 in both
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: pt.value_interval(TWO.task, [1, 2]), "data is a list"),
+        (lambda: pt.value_interval(TWO.task, log_of(TWO, 9, 0), 0.0), "delta is 0"),
+        (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.TDBetting()), "no order"),
+        (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.Combined()), "method is Combined"),
+        (lambda: pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.0), "epsilon"),
+        (lambda: pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.1, method=pt.Combined()), "method is"),
+        (lambda: pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), indifference=-1.0), "indifference is -1"),
+        (
+            lambda: pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), indifference=0.1, method=pt.PTST()),
+            "indifference: the method",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(pt.InputError, match=words):
+        call()
+
+
+# ---------------------------------------------------------------- practically equal
+
+
+@pytest.mark.parametrize("method", [pt.Combined(), pt.TDBetting()], ids=["combined", "betting"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_test_at_the_value_itself_ends(n, method):
+    instance = pt.instances.paper(n)
+    value, sim = pt.value(instance.task, instance.kernel), pt.TabularSimulator(instance.kernel)
+    verdict = pt.decide(instance.task, sim, value, 0.01, method, indifference=0.1)
+    assert (verdict.answer, verdict.certified) == ("within", True)
+    assert "within" in str(verdict)
+
+
+def test_far_from_the_threshold_the_zone_does_not_matter():
+    sim = pt.TabularSimulator(TWO.kernel)
+    for threshold, answer in ((-0.2, "above"), (0.6, "below")):
+        assert pt.decide(TWO.task, sim, threshold, indifference=0.05).answer == answer
+
+
+def test_within_is_rarely_wrong():
+    """The value is at the edge of the zone: "within" and the wrong side together stay below delta."""
+    value, sim, delta = pt.value(TWO.task, TWO.kernel), pt.TabularSimulator(TWO.kernel), 0.2
+    verdicts = [
+        pt.decide(TWO.task, sim, value + 0.3, delta, pt.TDBetting(), seed, 3000, indifference=0.3 - 1e-9).answer
+        for seed in range(RUNS)
+    ]
+    wrong = sum(answer in ("within", "above") for answer in verdicts)
+    assert binom.sf(wrong - 1, RUNS, delta) > 1e-4
+
+
+def test_a_zone_that_covers_all_values_needs_no_samples():
+    low, high = pt.value_range(TWO.task)
+    verdict = pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), 0.5 * (low + high), indifference=high - low)
+    assert (verdict.answer, verdict.samples) == ("within", 0)
