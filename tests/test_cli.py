@@ -127,6 +127,7 @@ def test_what_decide_is_asked(stand_in, here):
         "method": None,
         "rng": 0,
         "max_samples": None,
+        "indifference": 0.0,
         "checkpoint": None,
         "resume": None,
     }
@@ -672,6 +673,33 @@ def test_decide_in_parts_is_decide_at_once(here, capsys):
 @pytest.mark.parametrize("allocation", ["optimal", "adaptive", "forward"])
 def test_every_allocation_for_real(capsys, allocation):
     assert main(["decide", "paper-2", "--threshold", "-2", "--allocation", allocation, "--boundary", "paper"]) == 0
+
+
+@pytest.mark.parametrize("method", ["combined", "betting", "ptst", "boxes"])
+def test_every_method_for_real(capsys, method):
+    assert main(["decide", "paper-2", "--method", method, "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certified"] is True
+
+
+def test_options_of_another_method_are_refused(capsys):
+    assert main(["decide", "paper-2", "--method", "betting", "--prior", "1"]) == 2
+    assert "--prior belongs to --method ptst" in capsys.readouterr().err
+
+
+def test_practically_equal_is_5(capsys):
+    assert main(["decide", "paper-2", "--threshold", "0.2", "--indifference", "0.2", "--quiet"]) == 5
+    assert "within" in capsys.readouterr().out
+
+
+def test_evaluate(here, capsys):
+    argv = ["evaluate", "paper-2", "--epsilon", "0.2", "--json", "--html", "value.html"]
+    assert main(argv) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert read["interval"][1] - read["interval"][0] <= 0.4
+    assert "How good is this policy?" in Path("value.html").read_text()
+    assert main(["evaluate", "paper-2", "--epsilon", "0.01", "--max-samples", "100"]) == 3
+    assert "not reached" in capsys.readouterr().out
+    assert main(["evaluate", "paper-2", "--epsilon", "0"]) == 2
 
 
 def test_demo(here, capsys):

@@ -2377,6 +2377,7 @@ def bet(
 # Two rollouts that stay together for as long as their policies agree. See `policytest.comparison` for the proof.
 
 TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT = 1.0, 2.0, 3.0, 4.0, 5.0
+A_IN_TURN, B_IN_TURN = 6.0, 7.0
 
 
 @entry
@@ -2463,8 +2464,9 @@ def bet_coupled(
     """Coupled rollouts, as `bet` makes single ones; the same arguments and results, another world, plan and walker.
 
     ``walker`` = (phase, state of A or of both, S, its weight, state of B, its weight). The phases: 0 between rollouts;
-    TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of B; B_ALONE. Each step uses
-    one row of ``u``, for an action, a successor and a coin.
+    TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of B; B_ALONE. Where ``meets``,
+    both follow one policy once they have parted: they move in turn, with one weight and one coin, A_IN_TURN and
+    B_IN_TURN, until they meet. Each step uses one row of ``u``, for an action, a successor and a coin.
     """
     rows_start, rows_successor, row_of_pair, only, real, initial = world[:6]
     together, leaving, alone_a, alone_b, gamma, meets = world[6:]
@@ -2497,7 +2499,7 @@ def bet_coupled(
             ended = _coin(walker, 5, walker[2] + L, B_b[int(walker[4])], u[used, 2])
             walker[0] = B_ALONE
         else:
-            b_moves = phase in (B_ALONE, B_PARTS)
+            b_moves = phase in (B_ALONE, B_PARTS, B_IN_TURN)
             s = int(walker[4]) if b_moves else int(walker[1])
             apart = False
             if phase == TOGETHER:
@@ -2506,7 +2508,7 @@ def bet_coupled(
                 a %= A
             elif phase == B_PARTS:
                 a = _first_above(leaving[s], 0, A, u[used, 0])
-            elif phase == B_ALONE:
+            elif b_moves:
                 a = _first_above(alone_b[s], 0, A, u[used, 0])
             else:
                 a = _first_above(alone_a[s], 0, A, u[used, 0])
@@ -2541,8 +2543,14 @@ def bet_coupled(
                 ended = _coin(walker, 3, walker[2] + L, B[y], u[used, 2])
             elif phase == B_ALONE:
                 ended = _coin(walker, 5, walker[2] + L, B_b[y], u[used, 2])
-            elif meets and phase == B_PARTS and y == int(walker[1]):
-                ended = True  # the same policies from the same state on: nothing is left to differ
+            elif phase == A_IN_TURN:
+                walker[0] = B_IN_TURN
+            elif meets:
+                ended = y == int(walker[1])  # the same policy from the same state on: nothing is left to differ
+                if not ended:
+                    ended = _coin(walker, 3, walker[2] + L, B_a[int(walker[1])] + B_b[y], u[used, 2])
+                    walker[5] = walker[3]
+                    walker[0] = A_IN_TURN
             else:
                 reserve = walker[5] * B_b[int(walker[4])]
                 over = _coin(walker, 3, walker[2] + L + reserve, B_a[int(walker[1])], u[used, 2])

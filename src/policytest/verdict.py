@@ -181,7 +181,7 @@ class Verdict:
             Row(
                 "samples",
                 number(self.samples),
-                f"lower bound at the estimate: about {number(_whole(self.lower_bound))}",
+                "" if math.isnan(self.lower_bound) else f"lower bound at the estimate: about {self._fewest()}",
                 "samples",
                 self.samples,
             ),
@@ -198,6 +198,9 @@ class Verdict:
         )
         title = f"The value is {WORDS[self.answer]} ({proof})" if self.answer else f"Undecided: {self.reason}"
         return Table(title, rows, tuple(self._notes()))
+
+    def _fewest(self) -> str:
+        return number(_whole(self.lower_bound))
 
     def _about_interval(self) -> str:
         if self.answer and self._is_kl and not self.certified:

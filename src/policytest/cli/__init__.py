@@ -64,6 +64,16 @@ def _set_debug(wanted: bool) -> None:
         debugging.set(True)
 
 
+class Method(StrEnum):
+    """Names of the methods."""
+
+    combined = "combined"
+    betting = "betting"
+    ptst = "ptst"
+    boxes = "boxes"
+    monte_carlo = "monte-carlo"
+
+
 class Boundary(StrEnum):
     """Names of the boundaries."""
 
@@ -83,6 +93,12 @@ class Allocation(StrEnum):
 Debug = Annotated[bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show where an error arose.")]
 Delta = Annotated[float, typer.Option(help="The probability of a wrong answer, at most.")]
 Seed = Annotated[int, typer.Option(help="The seed of all randomness.")]
+ModelName = Annotated[str, typer.Argument(help=f"A .json or .npz task file, or one of: {', '.join(BUILT_IN)}.")]
+MaxSamples = Annotated[int | None, typer.Option(help="Give up after this many samples.")]
+SimulatorPlace = Annotated[str | None, typer.Option("--simulator", help="Sample from this: package.module:name.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as a web page.")]
 
 
 @app.callback()
@@ -100,21 +116,23 @@ def _root(
 
 @app.command()
 def decide(
-    model: Annotated[str, typer.Argument(help=f"A .json or .npz task file, or one of: {', '.join(BUILT_IN)}.")],
+    model: ModelName,
     threshold: Annotated[float | None, typer.Option(help="The bar R; otherwise the file's, otherwise 0.")] = None,
     delta: Delta = 0.05,
-    boundary: Annotated[Boundary | None, typer.Option(help="The boundary of the stopping rule.")] = None,
-    prior: Annotated[float | None, typer.Option(help="The prior of the mixture boundary.")] = None,
-    allocation: Annotated[Allocation | None, typer.Option(help="Which pairs to sample.")] = None,
+    method: Annotated[Method | None, typer.Option(help="How to test; otherwise the best: combined.")] = None,
+    indifference: Annotated[float, typer.Option(help='Answer "within" where |V - R| is below this.')] = 0.0,
+    boundary: Annotated[Boundary | None, typer.Option(help="The boundary of ptst.")] = None,
+    prior: Annotated[float | None, typer.Option(help="The prior of its mixture boundary.")] = None,
+    allocation: Annotated[Allocation | None, typer.Option(help="Which pairs ptst samples.")] = None,
     seed: Seed = 0,
-    max_samples: Annotated[int | None, typer.Option(help="Give up after this many samples.")] = None,
-    simulator: Annotated[str | None, typer.Option(help="Sample from this: package.module:name.")] = None,
+    max_samples: MaxSamples = None,
+    simulator: SimulatorPlace = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the run here, and go on from here if it exists.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as a web page.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    html: Html = None,
     require_certified: Annotated[
         bool, typer.Option("--require-certified", help="Exit with 3 if the answer is not certified.")
     ] = False,
@@ -134,9 +152,10 @@ def decide(
             quiet,
             threshold=threshold if threshold is not None else problem.threshold or 0.0,
             delta=delta,
-            method=find_method(boundary, prior, allocation, problem),
+            method=find_method(method, boundary, prior, allocation, problem),
             rng=seed,
             max_samples=max_samples,
+            indifference=indifference,
             checkpoint=checkpoint,
             resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
         )
@@ -150,6 +169,44 @@ def decide(
         complain(f'not certified: "{verdict.answer}" was found but not proved, and --require-certified wants proof')
         return Code.UNDECIDED
     return CODES[verdict.answer]
+
+
+@app.command()
+def evaluate(
+    model: ModelName,
+    epsilon: Annotated[float, typer.Option(help="How precisely the value is wanted.")],
+    delta: Delta = 0.05,
+    seed: Seed = 0,
+    max_samples: MaxSamples = None,
+    simulator: SimulatorPlace = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    html: Html = None,
+    debug: Debug = False,
+) -> int:
+    """How good is the policy? Sample until its value is known within epsilon.
+
+    Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached, 4 internal error.
+    """
+    check_place(html)
+    problem = find_model(model)
+    with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+        from policytest.confidence import evaluate as estimate_value
+
+        found = estimate_value(
+            problem.task,
+            find_simulator(simulator, problem, model),
+            epsilon,
+            delta,
+            rng=seed,
+            max_samples=max_samples,
+            progress=None if quiet else _narrowing,
+        )
+    with read_or_not():
+        say(found.to_json() if json else found.summary.text())
+    if html is not None:
+        _write(html, page("How good is this policy?", paragraph(f"Model: {model}"), found.summary.html()))
+    return DONE if found.reached else Code.UNDECIDED
 
 
 @app.command()
@@ -203,6 +260,17 @@ def _decide(model: Model, simulator: Any, quiet: bool = False, **settings: Any) 
         from policytest.sequential import decide
 
         return decide(model.task, simulator, **settings, progress=shown)
+
+
+_shown_at = 0.0
+
+
+def _narrowing(samples: int, low: float, high: float) -> None:
+    """The interval so far, on stderr, at most twice a second."""
+    global _shown_at
+    if time.monotonic() >= _shown_at:
+        _shown_at = time.monotonic() + 0.5
+        complain(f"{plural(samples, 'sample')}: {number(low)} to {number(high)}")
 
 
 def _how_to_go_on(verdict: Verdict, checkpoint: Path | None) -> str:

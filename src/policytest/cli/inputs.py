@@ -113,12 +113,23 @@ def _takes_three(draw: Callable[..., Any]) -> bool:
     return True
 
 
-def find_method(boundary: str | None, prior: float | None, allocation: str | None, model: Model) -> Any:
+def find_method(
+    name: str | None, boundary: str | None, prior: float | None, allocation: str | None, model: Model
+) -> Any:
     """The method the options describe; None, the default one, if they say nothing."""
     from policytest._checks import InputError
+    from policytest.baselines import MonteCarlo, RectangularKL
+    from policytest.betting import TDBetting
     from policytest.boundaries import MixtureBoundary, PaperBoundary
     from policytest.ptst import PTST
 
+    others: dict[str, Any] = {"betting": TDBetting, "boxes": RectangularKL, "monte-carlo": MonteCarlo}
+    of_ptst = {"--boundary": boundary, "--prior": prior, "--allocation": allocation}
+    given = [option for option, value in of_ptst.items() if value is not None]
+    if name is not None and name != "ptst" and given:
+        raise InputError(f"{given[0]} belongs to --method ptst, not to {name}")
+    if name in others:
+        return others[name]()
     if boundary == "paper" and prior is not None:
         raise InputError("--prior belongs to --boundary mixture; the paper's boundary has none")
     settings: dict[str, Any] = {}
@@ -128,7 +139,7 @@ def find_method(boundary: str | None, prior: float | None, allocation: str | Non
         settings["boundary"] = MixtureBoundary() if prior is None else MixtureBoundary(prior)
     if allocation is not None:
         settings["allocation"] = _sampling(allocation, model)
-    return PTST(**settings) if settings else None
+    return PTST(**settings) if settings or name == "ptst" else None
 
 
 def _sampling(allocation: str, model: Model) -> Any:

@@ -8,7 +8,9 @@ import numpy as np
 from scipy import sparse
 
 from policytest import instances
+from policytest.betting import TDBetting
 from policytest.boundaries import MixtureBoundary, PaperBoundary
+from policytest.confidence import evaluate
 from policytest.lower_bound import characteristic_time
 from policytest.ptst import PTST
 from policytest.sampling import Adaptive, Forward, Optimal
@@ -24,6 +26,8 @@ def small_runs() -> None:
     free, listed = instances.paper(2), instances.random(seed=1, S=4, A=2, successors=2)
     for task, kernel in ((free.task, free.kernel), *_variants(listed)):
         _run(task, kernel)
+    _run(free.task, free.kernel, TDBetting(draws=2))
+    evaluate(free.task, TabularSimulator(free.kernel), 0.3, max_samples=SAMPLES)
     for boundary in (PaperBoundary(), MixtureBoundary(0.5)):
         _run(free.task, free.kernel, PTST(boundary=boundary))
     for allocation in ("uniform", Adaptive(), Forward(), Optimal(free.kernel)):
