@@ -31,6 +31,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/sequential.py
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/sample_efficiency.py
+	$(BIN)/python benchmarks/intervals.py
 
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py

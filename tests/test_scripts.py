@@ -80,6 +80,14 @@ def test_the_sample_efficiency_benchmark_runs_small(tmp_path):
     assert all(row["right"] for row in numbers["large"])
 
 
+def test_the_interval_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/intervals.py", "--small", "--json", str(target))
+    rows = {row["method"]: row for row in json.loads(target.read_text())}
+    assert all(row["width"][1] <= row["width"][0] for row in rows.values())
+    assert rows["betting"]["width"][1] < 0.5 * rows["returns, Bernstein"]["width"][1]
+
+
 def test_delta_is_kept_and_the_control_is_caught(tmp_path):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
     target = tmp_path / "numbers.json"

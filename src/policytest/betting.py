@@ -26,8 +26,9 @@ So with lead = sign (rho.V0 - R), for every fraction f in [0, 1] chosen beforeha
 
 is not negative, whatever the kernel, and its mean is at most 1 if sign (V_q - R) <= 0. The product over rollouts,
 averaged over fractions, is a nonnegative supermartingale: by Ville's inequality it ever reaches 1/delta with
-probability at most delta. It is looked at *at the ends of rollouts*; within one, S + w B(s) stands for S. No dimension
-is paid for, and no bet is lost to a horizon: on bad paths g rises to 1, and discounting ends the rollout.
+probability at most delta. It is looked at *at the ends of rollouts*; within one, S + w B(s), which is below the mean of
+the final S given the path so far, stands for it. No dimension is paid for, and no bet is lost to a horizon: on bad
+paths g rises to 1, and discounting ends the rollout.
 
 Only episodes from rho are needed, never a reset to another state. Recorded draws of a pair can serve as well, each used
 once, in their order: where one is not there, the process waits.
