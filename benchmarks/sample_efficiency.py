@@ -142,6 +142,15 @@ def large(S: int, declared: bool, side: int) -> dict[str, Any]:
     }
 
 
+def speed(n: int, samples: int) -> dict[str, Any]:
+    """Transitions a second of betting from a table, at V = R, where it goes on for ever."""
+    instance = pt.instances.paper(n)
+    sim, value = pt.TabularSimulator(instance.kernel), pt.value(instance.task, instance.kernel)
+    begin = time.perf_counter()
+    pt.stopping_times(instance.task, sim, value, [1e-300], pt.TDBetting(), max_samples=samples)
+    return {"states": n, "per second": samples / (time.perf_counter() - begin)}
+
+
 def bound(name: str) -> list[float]:
     """T* of the best allocation times kl(delta, 1-delta): no test needs fewer, on average."""
     instance, threshold = _instances()[name]
@@ -166,6 +175,9 @@ def main() -> None:
             if found is not None:
                 results["cells"].append(found)
                 _print(found, results["bound"][found["instance"]])
+    results["speed"] = [speed(n, 20_000 if options.small else 5_000_000) for n in (2, 3, 5)]
+    rates = ", ".join(f"{row['per second'] / 1e6:.1f}" for row in results["speed"])
+    print(f"\nBetting from a table, 2, 3 and 5 states: {rates} million transitions a second")
     print("\nMany states, 4 actions, 5 successors, the default method at delta = 0.05")
     results["large"] = []
     for declared, side in ((True, 1), (True, -1), (False, 1)):
