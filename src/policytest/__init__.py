@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from policytest.betting import TDBetting
     from policytest.boundaries import MixtureBoundary, PaperBoundary
     from policytest.combined import Combined
+    from policytest.comparison import compare
     from policytest.confidence import Estimate, Interval, evaluate, value_interval
     from policytest.counts import Counts
     from policytest.kl import KLBall
     from policytest.lower_bound import Allocation, LowerBound, characteristic_time, optimal_allocation
+    from policytest.planning import Needed, Plan, plan, still_needed
     from policytest.ptst import PTST
     from policytest.sampling import Adaptive, Forward, Optimal
+    from policytest.selection import Selection, identify
     from policytest.sequential import StoppingTimes, Transitions, assess, checks, decide, stopping_times
     from policytest.simulators import TabularSimulator
     from policytest.task import Task, occupancy, state_values, value, value_range
@@ -51,13 +54,16 @@ _HOME = {
     "LowerBound": "lower_bound",
     "MixtureBoundary": "boundaries",
     "MonteCarlo": "baselines",
+    "Needed": "planning",
     "NestedPGD": "worst_case.nested_pgd",
     "Optimal": "sampling",
     "PTST": "ptst",
     "PaperBoundary": "boundaries",
+    "Plan": "planning",
     "ProjectionFree": "worst_case.projection_free",
     "RectangularKL": "baselines",
     "SLSQPHeuristic": "worst_case.slsqp",
+    "Selection": "selection",
     "Status": "worst_case",
     "StoppingTimes": "sequential",
     "TDBetting": "betting",
@@ -68,13 +74,17 @@ _HOME = {
     "assess": "sequential",
     "characteristic_time": "lower_bound",
     "checks": "sequential",
+    "compare": "comparison",
     "decide": "sequential",
     "evaluate": "confidence",
     "extreme_value": "worst_case",
+    "identify": "selection",
     "nearest_kernel": "worst_case",
     "occupancy": "task",
     "optimal_allocation": "lower_bound",
     "state_values": "task",
+    "plan": "planning",
+    "still_needed": "planning",
     "stopping_times": "sequential",
     "value": "task",
     "value_interval": "confidence",
@@ -101,12 +111,15 @@ __all__ = [
     "LowerBound",
     "MixtureBoundary",
     "MonteCarlo",
+    "Needed",
     "NestedPGD",
     "Optimal",
     "PaperBoundary",
+    "Plan",
     "ProjectionFree",
     "RectangularKL",
     "SLSQPHeuristic",
+    "Selection",
     "Status",
     "StoppingTimes",
     "TDBetting",
@@ -117,14 +130,18 @@ __all__ = [
     "assess",
     "characteristic_time",
     "checks",
+    "compare",
     "decide",
     "evaluate",
     "extreme_value",
+    "identify",
     "instances",
     "nearest_kernel",
     "occupancy",
     "optimal_allocation",
+    "plan",
     "state_values",
+    "still_needed",
     "stopping_times",
     "value",
     "value_interval",

@@ -47,13 +47,15 @@ class Tally:
     _value: tuple[float, int] | None
     _problem: Problem | None
 
-    def __init__(self, task: Task, threshold: float, boundary: Boundary, most_listed: int = FULL_ENTRIES) -> None:
+    def __init__(self, task: Task, threshold: float, boundary: Boundary, most_listed: int | None = None) -> None:
         self.task = task.centred(threshold)
         self.rounding = value_range_error(self.task) + _centring_error(task, threshold)
         low, high = value_range(task)
         self.at_end = {1: threshold == low, -1: threshold == high}
         task = self.task
-        self.is_open = task.any_successor and len(task._pairs.pair) * task.n_states > most_listed
+        self.is_open = task.any_successor and len(task._pairs.pair) * task.n_states > (
+            FULL_ENTRIES if most_listed is None else most_listed
+        )
         self.rows = _self_loops(task) if self.is_open else task._rows
         self.terms = boundary_terms(boundary, task, self.rows)
         self.N = np.zeros(self.rows.n_entries)
