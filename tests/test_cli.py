@@ -702,6 +702,36 @@ def test_evaluate(here, capsys):
     assert main(["evaluate", "paper-2", "--epsilon", "0"]) == 2
 
 
+def test_compare(here, capsys):
+    two = instances.paper(2)
+    task = two.task
+    other = policytest.Task(task.rewards, two.alternative_policy, task.initial, task.discount)
+    save_model("a.json", task, two.kernel)
+    save_model("b.json", other, two.kernel)
+    assert main(["compare", "a.json", "b.json", "--html", "found.html"]) == 0
+    assert "Policy A is better than policy B" in capsys.readouterr().out
+    assert "Which policy is better?" in Path("found.html").read_text()
+    assert main(["compare", "b.json", "a.json", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["answer"] == "below"
+    assert main(["compare", "a.json", "paper-3"]) == 2
+    assert "n_states" in capsys.readouterr().err
+    assert main(["compare", "a.json", "b.json", "--max-samples", "5"]) == 3
+
+
+def test_plan(here, capsys):
+    assert main(["plan", "paper-2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == 1
+    save_model("guessless.json", instances.paper(2).task)
+    assert main(["plan", "guessless.json"]) == 2
+    assert "no kernel to plan with" in capsys.readouterr().err
+
+
+def test_identify(capsys):
+    assert main(["identify", "paper-2"]) == 0
+    assert "This policy is optimal" in capsys.readouterr().out
+    assert main(["identify", "paper-2", "--max-samples", "5"]) == 3
+
+
 def test_demo(here, capsys):
     assert main(["demo", "--delta", "0.2"]) == 0
     out = capsys.readouterr().out

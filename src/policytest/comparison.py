@@ -123,13 +123,13 @@ def compare(
     limit = sampling_limit(max_samples)
     known = known_difference(task_a, task_b)
     if known.settles(margin):
-        return known.verdict(task_a, margin, delta)
+        return replace(known.verdict(task_a, margin, delta), about="difference")
     pool = Pool([task_a, task_b], sim, rng)
     run = CoupledRun(task_a, task_b, margin, pool)
     run.begin(level)
     while run.answer is None and run.samples < limit and not run.exhausted:
         run.step(level, limit - run.samples)
-    return _verdict(run, delta, "all samples that were allowed are used", {})
+    return replace(_verdict(run, delta, "all samples that were allowed are used", {}), about="difference")
 
 
 # ---------------------------------------------------------------- what is asked

@@ -25,6 +25,11 @@ WORDS = {
     "within": "within the indifference zone around the threshold",
     None: "undecided",
 }
+COMPARED = {
+    "above": "is better than policy B by more than the margin",
+    "below": "is not better than policy B by the margin",
+    None: "undecided",
+}
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,7 @@ class Verdict:
     proof_samples: int = 0
     certificate: Any = field(default=None, repr=False)
     snapshot: dict[str, Any] = field(default_factory=dict, repr=False)
+    about: str = "value"  # of the policy; or "difference", of the values of policies A and B
 
     @property
     def required(self) -> float:
@@ -154,8 +160,9 @@ class Verdict:
         strength = max(self.evidence)
         proof = "certified" if self.certified else "not certified"
         remark = "proved" if self.certified else "rests on a local optimum, which is not proved to be the global one"
+        alone = self.about == "value"
         rows = (
-            Row("answer", WORDS[self.answer], key="answer", raw=self.answer),
+            Row("answer", (WORDS if alone else COMPARED)[self.answer], key="answer", raw=self.answer),
             Row(
                 "certified",
                 "yes" if self.certified else "no",
@@ -163,16 +170,16 @@ class Verdict:
                 "certified",
                 self.certified,
             ),
-            Row("threshold R", number(self.threshold), "", "threshold", self.threshold),
+            Row("threshold R" if alone else "margin", number(self.threshold), "", "threshold", self.threshold),
             Row(
-                "value, estimated",
+                f"{self.about}, estimated",
                 number(self.estimate) if self.samples else "no samples",
                 "",
                 "estimate",
                 self.estimate,
             ),
             Row(
-                "value, interval",
+                f"{self.about}, interval",
                 f"{number(low)} to {number(high)}",
                 f"at all times, with probability 1 - delta{self._about_interval()}",
                 "interval",
@@ -196,7 +203,8 @@ class Verdict:
             Row("p-value, at any time", probability(self.p_value), f"of {against}", "p_value", self.p_value),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),
         )
-        title = f"The value is {WORDS[self.answer]} ({proof})" if self.answer else f"Undecided: {self.reason}"
+        claim = f"The value is {WORDS[self.answer]}" if alone else f"Policy A {COMPARED[self.answer]}"
+        title = f"{claim} ({proof})" if self.answer else f"Undecided: {self.reason}"
         return Table(title, rows, tuple(self._notes()))
 
     def _fewest(self) -> str:

@@ -159,10 +159,7 @@ def decide(
             checkpoint=checkpoint,
             resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
         )
-    with read_or_not():
-        say(verdict.to_json() if json else verdict.summary.text())
-    if html is not None:
-        _write(html, page("Is this policy good enough?", paragraph(f"Model: {model}"), verdict.summary.html()))
+    _show(verdict, json, html, "Is this policy good enough?", f"Model: {model}")
     if verdict.answer is None:
         complain(_how_to_go_on(verdict, checkpoint))
     elif require_certified and not verdict.certified:
@@ -202,11 +199,92 @@ def evaluate(
             max_samples=max_samples,
             progress=None if quiet else _narrowing,
         )
-    with read_or_not():
-        say(found.to_json() if json else found.summary.text())
-    if html is not None:
-        _write(html, page("How good is this policy?", paragraph(f"Model: {model}"), found.summary.html()))
+    _show(found, json, html, "How good is this policy?", f"Model: {model}")
     return DONE if found.reached else Code.UNDECIDED
+
+
+@app.command()
+def compare(
+    model: ModelName,
+    other: Annotated[str, typer.Argument(help="The same task with another policy, and perhaps other rewards.")],
+    margin: Annotated[float, typer.Option(help="By how much it must be better.")] = 0.0,
+    delta: Delta = 0.05,
+    seed: Seed = 0,
+    max_samples: MaxSamples = None,
+    simulator: SimulatorPlace = None,
+    json: Json = False,
+    html: Html = None,
+    debug: Debug = False,
+) -> int:
+    """Is the policy of the first model better than that of the second? Sample until it is known.
+
+    Exit codes: 0 better by more than the margin, 1 not, 2 usage or input error, 3 undecided, 4 internal error.
+    """
+    check_place(html)
+    problem = find_model(model)
+    with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+        from policytest.comparison import compare as compare_policies
+
+        sim = find_simulator(simulator, problem, model)
+        verdict = compare_policies(
+            problem.task, find_model(other).task, sim, delta, margin, rng=seed, max_samples=max_samples
+        )
+    _show(verdict, json, html, "Which policy is better?", f"{model} against {other}")
+    return CODES[verdict.answer]
+
+
+@app.command()
+def plan(
+    model: ModelName,
+    threshold: Annotated[float | None, typer.Option(help="The bar R; otherwise the file's, otherwise 0.")] = None,
+    delta: Delta = 0.05,
+    seed: Seed = 0,
+    json: Json = False,
+    html: Html = None,
+    debug: Debug = False,
+) -> int:
+    """How many samples will it take, and where should they go? The model's kernel is the guess."""
+    check_place(html)
+    problem = find_model(model)
+    with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+        from policytest._checks import InputError
+        from policytest.planning import plan as make_plan
+
+        if problem.kernel is None:
+            raise InputError(f"{model} has no kernel to plan with; add the key kernel: a guess, from pilot draws say")
+        bar = threshold if threshold is not None else problem.threshold or 0.0
+        found = make_plan(problem.task, problem.kernel, bar, delta, rng=seed)
+    _show(found, json, html, "How many samples will it take?", f"Model: {model}")
+    return DONE
+
+
+@app.command()
+def identify(
+    model: ModelName,
+    delta: Delta = 0.05,
+    seed: Seed = 0,
+    max_samples: MaxSamples = None,
+    simulator: SimulatorPlace = None,
+    json: Json = False,
+    html: Html = None,
+    debug: Debug = False,
+) -> int:
+    """Which policy is best? The model's own policy is ignored.
+
+    Exit codes: 0 found, 2 usage or input error, 3 not settled, 4 internal error.
+    """
+    check_place(html)
+    problem = find_model(model)
+    with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+        from policytest.selection import identify as find_best
+
+        task = problem.task
+        found = find_best(
+            task.rewards, task.initial, task.discount, find_simulator(simulator, problem, model), delta,
+            rng=seed, max_samples=max_samples, support=task.support,
+        )  # fmt: skip
+    _show(found, json, html, "Which policy is best?", f"Model: {model}")
+    return DONE if found.answered else Code.UNDECIDED
 
 
 @app.command()
@@ -260,6 +338,14 @@ def _decide(model: Model, simulator: Any, quiet: bool = False, **settings: Any) 
         from policytest.sequential import decide
 
         return decide(model.task, simulator, **settings, progress=shown)
+
+
+def _show(found: Any, as_json: bool, html: Path | None, title: str, about: str) -> None:
+    """The result on stdout, and as a web page where one is wanted."""
+    with read_or_not():
+        say(found.to_json() if as_json else found.summary.text())
+    if html is not None:
+        _write(html, page(title, paragraph(about), found.summary.html()))
 
 
 _shown_at = 0.0
