@@ -32,6 +32,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/sample_efficiency.py
 	$(BIN)/python benchmarks/intervals.py
+	$(BIN)/python benchmarks/comparison.py
 
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py

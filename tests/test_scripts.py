@@ -88,6 +88,12 @@ def test_the_interval_benchmark_runs_small(tmp_path):
     assert rows["betting"]["width"][1] < 0.5 * rows["returns, Bernstein"]["width"][1]
 
 
+def test_the_comparison_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/comparison.py", "--small", "--json", str(target))
+    assert all(row["compare"] < row["two tests"] and not row["wrong"] for row in json.loads(target.read_text()))
+
+
 def test_delta_is_kept_and_the_control_is_caught(tmp_path):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
     target = tmp_path / "numbers.json"
