@@ -239,6 +239,9 @@ def test_a_test_answers_with_a_proof():
         assert not replace(proved, delta=0.01).verify()
         assert not replace(proved, threshold=threshold + 0.01).verify()
         assert not replace(proved, answer="below" if answer == "above" else "above").verify()
+        impossible = np.array(proved.counts.N)
+        assert proved.certificate.about(proved.task, impossible, threshold)
+        assert not proved.certificate.about(proved.task, impossible + 1, threshold)
         richer = replace(proved.task, rewards=proved.task.rewards + 0.01)
         assert not replace(proved, task=richer).verify()
 

@@ -174,3 +174,33 @@ def test_a_zone_that_covers_all_values_needs_no_samples():
     low, high = pt.value_range(TWO.task)
     verdict = pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), 0.5 * (low + high), indifference=high - low)
     assert (verdict.answer, verdict.samples) == ("within", 0)
+
+
+def test_a_run_goes_on_with_its_zone_or_without():
+    """Half of delta is for "within": a run that was begun without a zone has none left."""
+    sim = pt.TabularSimulator(TWO.kernel)
+    plain = pt.decide(TWO.task, sim, 0.2, max_samples=300)
+    zone = pt.decide(TWO.task, sim, 0.2, max_samples=300, indifference=0.02)
+    assert zone.required == pytest.approx(plain.required + np.log(2))
+    for verdict, other in ((plain, 0.1), (zone, 0.0)):
+        with pytest.raises(pt.InputError, match="indifference zone"):
+            pt.decide(TWO.task, sim, 0.2, resume=verdict, indifference=other)
+    assert pt.decide(TWO.task, sim, 0.2, resume=zone, indifference=0.1).answer == "within"
+
+
+def test_intervals_where_nothing_is_unknown():
+    support = np.zeros((2, 1, 2), dtype=bool)
+    support[0, 0, 0] = support[1, 0] = True
+    task = pt.Task([[1.0], [2.0]], [[1.0], [1.0]], [1.0, 0.0], 0.5, support)
+    found = pt.value_interval(task, pt.Transitions([1, 1], [0, 0], [0, 1]))
+    assert (found.lower, found.upper, found.certified) == (2.0, 2.0, True)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-9, 1e9, 1e300])
+def test_units_do_not_matter(scale):
+    task = pt.Task(TWO.task.rewards * scale, TWO.task.policy, TWO.task.initial, TWO.task.discount)
+    sim = pt.TabularSimulator(TWO.kernel)
+    assert pt.decide(task, sim, 0.0, rng=5).samples == pt.decide(TWO.task, sim, 0.0, rng=5).samples
+    found = pt.evaluate(task, sim, 0.3 * scale)
+    assert found.reached
+    assert 200 < found.samples < 900  # coins fall differently by rounding

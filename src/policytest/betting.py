@@ -67,6 +67,7 @@ REFIT = 1.2  # V0 is fitted anew when the samples have grown by this factor
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
 ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
 BLOCK, LARGEST_BLOCK = 512, 65_536  # random numbers drawn at once
+MANY_PARTS = 512  # pieces after which the sums of rollouts are put together
 MOST_LISTED = 200_000  # where any state may follow, from this many entries on only what was seen is listed
 LARGE, REPORTED = 2_000_000, 200_000  # entries up to which a share is chosen, and a witness is reported
 PATIENCE = 0.05  # seconds between two looks of the driver, where a simulator is called step by step
@@ -257,7 +258,7 @@ class BettingRun:
         self._record(pair[:steps], x[:steps])
         self.samples += samples
         if rollouts:
-            self._keep(sums[:rollouts])
+            self._keep(sums[:rollouts].copy())  # the rest of the array is not to be kept
             self.rollouts += rollouts
         if ending == _kernels.CROSSED:
             self.answer = "above" if side == 0 else "below"
@@ -326,7 +327,10 @@ class BettingRun:
         plan = self.plan
         about = (plan.L, plan.sign * plan.lead, plan.sign)
         if self.bets and self.bets[-1][1:] == about:
-            self.bets[-1][0].append(sums)
+            parts = self.bets[-1][0]
+            parts.append(sums)
+            if len(parts) > MANY_PARTS:
+                parts[:] = [np.concatenate(parts)]
         else:
             self.bets.append(([sums], *about))
 
@@ -460,17 +464,14 @@ class BettingRun:
         return np.asarray(rows.per_entry(base - V[rows.state]) + gain + gamma * V[rows.successor])
 
     def _promise(self, plan: Plan, q: FloatArray | None, d: FloatArray | None) -> float:
-        """The growth of the capital a rollout that the model expects: f gap/room - f^2 (v + gap^2)/(2 room^2)."""
+        """The growth of the capital a rollout that the model expects."""
         assert q is not None
         assert d is not None
         rows, room = self.tally.rows, plan.room
         if not room > 0:
             return -np.inf
-        squares = rows.sums(q * self._residuals(plan.V, plan.base) ** 2)
-        v = float(d[rows.state] @ (rows.prob * squares))
-        gap = max(plan.lead, 0.5 * np.sqrt(v / (self.rollouts + 1.0)))
-        fraction = min(1.0, gap * room / (v + gap * gap)) if v + gap > 0 else 0.0
-        return float(fraction * gap / room - 0.5 * fraction**2 * (v + gap * gap) / room**2)
+        squares = rows.sums(q * (self._residuals(plan.V, plan.base) / room) ** 2)
+        return expected_growth(float(d[rows.state] @ (rows.prob * squares)), plan.lead / room, self.rollouts)
 
     # ------------------------------------------------------------ what it can say
 
@@ -629,6 +630,16 @@ class BettingRun:
                 sound = 0 < walker[4] <= self.draws and walker[2] >= -plan.L * (1.0 + 1e-9)
         if not sound:
             raise ValueError("the rollout on its way is not possible")
+
+
+def expected_growth(v: float, lead: float, rollouts: int) -> float:
+    """f gap - f^2 (v + gap^2)/2 at the best f <= 1: the growth of the capital a rollout, for gains of variance v.
+
+    All in units of the room. The gap is the lead, or what noise may hide after so many rollouts.
+    """
+    gap = max(lead, 0.5 * np.sqrt(v / (rollouts + 1.0)))
+    fraction = min(1.0, gap / (v + gap * gap)) if v + gap > 0 else 0.0
+    return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
 
 
 def _listed(tally: Tally) -> tuple[IntArray, IntArray]:

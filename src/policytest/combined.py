@@ -154,13 +154,13 @@ class CombinedRun(BettingRun):
         """Certified: capital is a proof, and so is the certificate of the KL part where that was needed."""
         found = super().outcome(level)
         weight = np.log(self.method.weight) if self.rule is not None else 0.0
-        bets_suffice = self.answer == "within" or max(self._bet_evidence()) + weight >= level
-        if self.answer is None or bets_suffice or self.rule is None:
+        side = 0 if self.answer == "above" else 1
+        bets_suffice = self.answer == "within" or self._bet_evidence()[side] + weight >= level
+        if self.answer is None or bets_suffice or self.rule is None or self.rule.finding is None:
             return found
-        rule = self.rule.outcome(level)
-        return Outcome(
-            found.evidence, max(found.evidence) >= level, found.witness, found.lower_bound, 0, rule.certificate
-        )
+        distance, proved = self.rule.finding.distance, found.evidence[side] >= level
+        certificate = distance.certificate if distance is not None and proved else None
+        return Outcome(found.evidence, proved, found.witness, found.lower_bound, 0, certificate)
 
     @property
     def solves(self) -> int:

@@ -66,6 +66,7 @@ from policytest.betting import (
     BettingRun,
     Supply,
     TDBetting,
+    expected_growth,
 )
 from policytest.boundaries import MixtureBoundary
 from policytest.counts import Counts
@@ -116,7 +117,7 @@ def compare(
     >>> compare(two.task, other, pt.TabularSimulator(two.kernel)).answer
     'above'
     """
-    _, margin, level = _question(task_a, margin, delta)
+    _, margin, level = _question(task_a, _checks.real_number("margin", margin), delta)
     _checks.instance("task_b", task_b, Task)
     check_alike(task_a, task_b)
     check_method(method)
@@ -584,7 +585,8 @@ class CoupledRun(BettingRun):
         v = (room * room + self.recent[1]) / (1.0 + self.recent[0])
         gap = max(plan.lead, 0.5 * math.sqrt(v / (self.rollouts + 1.0)))
         self.recent *= 0.5
-        fitted = np.clip(MULTIPLES * (gap * room / (v + gap * gap)), 1e-6, 0.995)
+        best = gap * room / (v + gap * gap) if 0 < v + gap * gap < np.inf else 1.0
+        fitted = np.clip(MULTIPLES * best, 1e-6, 0.995)
         return plan._replace(bets=np.concatenate([STEADY, fitted]))
 
     def _coupled_plan(
@@ -650,17 +652,15 @@ class CoupledRun(BettingRun):
         return both, alone[0], alone[1]
 
     def _promised(self, plan: CoupledPlan, q: Any, weights: tuple[FloatArray, FloatArray, FloatArray]) -> float:
-        """The growth of the capital a rollout that the model expects: f gap/room - f^2 (v + gap^2)/(2 room^2)."""
+        """The growth of the capital a rollout that the model expects."""
         if not plan.room > 0:
             return -np.inf
         rows = self.tally.rows
         mine, theirs = (side.residuals(half.V, half.base) for side, half in ((self.a, plan.a), (self.b, plan.b)))
         v = 0.0
         for weight, residual in zip(weights, (mine - theirs, mine, theirs), strict=True):
-            v += float(weight @ rows.sums(q * residual**2))
-        gap = max(plan.lead, 0.5 * np.sqrt(v / (self.rollouts + 1.0)))
-        fraction = min(1.0, gap * plan.room / (v + gap * gap)) if v + gap > 0 else 0.0
-        return float(fraction * gap / plan.room - 0.5 * fraction**2 * (v + gap * gap) / plan.room**2)
+            v += float(weight @ rows.sums(q * (residual / plan.room) ** 2))
+        return expected_growth(v, plan.lead / plan.room, self.rollouts)
 
     # ------------------------------------------------------------ what it can say
 

@@ -134,6 +134,12 @@ class Finding:
         return self._sides(self.found - self.dimension)
 
     @property
+    def allowed(self) -> tuple[float, float]:
+        """What the nearest kernel found leaves at most, proved or not: what an undecided test says."""
+        known = self.distance is not None and np.isfinite(self.distance.upper)
+        return self._sides(self.distance.upper - self.dimension) if known and self.distance else self.evidence
+
+    @property
     def proved(self) -> tuple[float, float]:
         """The part of it that is proved: by the lower end of the distance."""
         return self._sides((self.distance.lower if self.distance is not None else 0.0) - self.dimension)
@@ -326,7 +332,7 @@ class Run:
         distance = finding.distance or Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
         per_nat = float(self.tally.n.sum()) / distance.upper if distance.upper > 0 else np.inf  # T* at the estimate
         return Outcome(
-            finding.evidence,
+            finding.evidence if self.answer is not None else finding.allowed,
             certified,
             distance.kernel,
             per_nat * level,

@@ -115,7 +115,7 @@ def decide(
                 raise
             reason = "interrupted"
         saver.at_the_end()
-    return _verdict(run, delta, reason, _snapshot(run, mark))
+    return _verdict(run, delta, reason, _snapshot(run, mark), level=level)
 
 
 def checks(
@@ -354,9 +354,11 @@ def _verdict(
     snapshot: dict[str, Any],
     counts: Counts | None = None,
     samples: int | None = None,
+    level: float | None = None,
 ) -> Verdict:
+    required = -math.log(delta) if level is None else level
     level = -math.log(delta)
-    found = run.outcome(level)
+    found = run.outcome(required)
     return Verdict(
         task=run.task,
         threshold=run.threshold,
@@ -376,6 +378,7 @@ def _verdict(
         proof_samples=found.proof_samples,
         certificate=found.certificate,
         snapshot=snapshot,
+        needed=required,
     )
 
 
@@ -398,12 +401,18 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
         if method != run.method.describe():
             differs = f"the method {method!r}, not {run.method.describe()!r}"
         raise InputError(f"resume: that run had {differs}, or other settings; pass the same, or start a new run")
+    if bool(snapshot.get("zone", False)) != bool(getattr(run, "indifference", 0.0)):
+        raise InputError(
+            "resume: the run was begun with an indifference zone, or without, and delta is shared out accordingly; "
+            "go on in the same way"
+        )
     run.restore(snapshot)
 
 
 def _snapshot(run: Run, mark: str) -> dict[str, Any]:
     """All that is needed to go on with a run, and to recognise it."""
-    about = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
+    about: dict[str, Any] = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
+    about["zone"] = bool(getattr(run, "indifference", 0.0))
     return {**run.state(), **{name: np.array(value) for name, value in about.items()}}
 
 

@@ -118,12 +118,13 @@ class Verdict:
     proof_samples: int = 0
     certificate: Any = field(default=None, repr=False)
     snapshot: dict[str, Any] = field(default_factory=dict, repr=False)
+    needed: float | None = None
     about: str = "value"  # of the policy; or "difference", of the values of policies A and B
 
     @property
     def required(self) -> float:
-        """log(1/delta)."""
-        return -math.log(self.delta)
+        """log(1/delta); with an indifference zone log(2/delta), since half of delta is for "within"."""
+        return -math.log(self.delta) if self.needed is None else self.needed
 
     @property
     def p_value(self) -> float:
@@ -133,7 +134,8 @@ class Verdict:
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?
 
-        ``boundary`` is that of the method, `MixtureBoundary()` by default. False where there is no certificate.
+        ``boundary`` is that of `PTST`, `MixtureBoundary()` by default. False where there is no certificate, and for
+        `Combined`, whose answer rests on bets, or on bets and a certificate about the task of one action.
         """
         if self.certificate is None:
             return False
@@ -156,7 +158,7 @@ class Verdict:
         """The verdict as one table, for text, HTML and JSON."""
         low, high = self.interval
         side = 0 if self.evidence[0] >= self.evidence[1] else 1
-        against = ("V <= R", "V >= R")[side]
+        against = ("V <= R", "V >= R")[side] if self.about == "value" else ("A - B <= margin", "A - B >= margin")[side]
         strength = max(self.evidence)
         proof = "certified" if self.certified else "not certified"
         remark = "proved" if self.certified else "rests on a local optimum, which is not proved to be the global one"

@@ -136,7 +136,11 @@ class Certificate:
         Rewards are compared less (1-gamma) R, as a test states its claim, and up to rounding; all else exactly.
         """
         S, A, rows = task.n_states, task.n_actions, task._rows
-        if len(self.initial) != S or not self._makes_sense() or np.prod(counts.shape) != S * A * S:
+        if len(self.initial) != S or not self._makes_sense() or counts.shape not in ((S, A, S), (S * A, S)):
+            return False
+        try:
+            task.check_support("counts", counts)
+        except InputError:
             return False
         shift = (1.0 - task.discount) * threshold
         N = np.where(rows.per_entry(np.diff(rows.start)) > 1, rows.pick(counts, S), 0.0)  # known rows cost nothing
@@ -165,9 +169,9 @@ class Certificate:
         return max(abs(math.fsum(row) - 1.0) for row in [*rows, self.initial]) + 1e-16
 
     def first_box(self) -> tuple[FloatArray, FloatArray]:
-        """No occupancy is outside of it: rho <= d <= rho + gamma/(1-gamma)."""
+        """No occupancy is outside of it: rho <= d <= rho + gamma/(1-gamma). It has some width even where gamma is 0."""
         most = (1.0 + self.looseness) * self.discount / (1.0 - self.discount)
-        return self.initial.copy(), (self.initial + most) * (1.0 + 1e-12)
+        return self.initial.copy(), np.maximum((self.initial + most) * (1.0 + 1e-12), 1.000001 * self.initial + 1e-6)
 
     def verify(self) -> bool:
         """Whether the claim makes sense and the steps prove it."""

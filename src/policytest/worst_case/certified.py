@@ -179,7 +179,7 @@ class _Search:
                 nodes += 1
                 heapq.heappush(open_nodes, (part.bound, nodes, part))
         if open_nodes:
-            return self.unit * max(open_nodes[0][0], 0.0)
+            return self.unit * max(min(open_nodes[0][0], self.claim.level), 0.0)
         claim = replace(self.claim, steps=tuple(_depth_first(root)))
         self.proof = claim if self.better is None and claim.verify() else None
         return self.unit * claim.level if self.proof is not None else 0.0
