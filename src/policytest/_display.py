@@ -74,6 +74,18 @@ _CAPTION = "caption-side: top; text-align: left; font-weight: bold; padding: 0.3
 _CELL = "text-align: left; padding: 0.2em 1.2em 0.2em 0; vertical-align: top"
 
 
+class Shown:
+    """A result that is shown by its ``summary``: as text, and as HTML in notebooks."""
+
+    summary: Any
+
+    def __str__(self) -> str:
+        return str(self.summary.text())
+
+    def _repr_html_(self) -> str:
+        return str(self.summary.html())
+
+
 def _html_row(row: Row) -> str:
     cells = [
         f'<th scope="row" style="{_CELL}; font-weight: normal">{escape(row.label)}</th>',

@@ -2219,19 +2219,19 @@ def _follow(gamma: float, cost: Any, onward: Any, value: Any) -> None:
                 mark[at] = 2
 
 
-@entry
-def worst_paths(rows: Any, base: Any, V: Any, sign: float, gamma: float) -> Any:
-    """[S] B with B(s) <= min(0, least of D(s,a,x) + gamma B(x)): the worst discounted sum of residuals along any path.
+@compiled
+def _worst_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: float) -> Any:
+    """[S] B with B(s) <= min(0, floor(s), least of D(s,a,x) + gamma B(x)): worst paths that may also end at the floor.
 
     By policy iteration over deterministic paths, with improvements used at once, to and fro; what it missed at the end
     is subtracted, so that the inequality holds whenever it ends.
     """
     S = len(V)
     K = len(base)
-    B = np.zeros(S)
-    cost = np.zeros(S)
+    B = np.minimum(floor, 0.0)
+    cost = B.copy()
     onward = np.full(S, -1)
-    size = 0.0
+    size = _largest(B)
     missed = 0.0
     for round in range(S + 101):
         missed = 0.0
@@ -2256,8 +2256,14 @@ def worst_paths(rows: Any, base: Any, V: Any, sign: float, gamma: float) -> Any:
         if round < S + 100:
             _follow(gamma, cost, onward, B)
     for s in range(S):
-        B[s] = min(B[s], 0.0) - 2.0 * (missed + 1e-13 * size) / (1.0 - gamma)
+        B[s] = min(B[s], 0.0, floor[s]) - 2.0 * (missed + 1e-13 * size) / (1.0 - gamma)
     return B
+
+
+@entry
+def worst_paths(rows: Any, base: Any, V: Any, sign: float, gamma: float) -> Any:
+    """[S] B with B(s) <= min(0, least of D(s,a,x) + gamma B(x)): the worst discounted residuals along any path."""
+    return _worst_paths(rows, base, V, np.zeros(len(V)), sign, gamma)
 
 
 @compiled
@@ -2382,42 +2388,8 @@ A_IN_TURN, B_IN_TURN = 6.0, 7.0
 
 @entry
 def coupled_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: float) -> Any:
-    """[S] B with B(s) <= min(0, floor(s), least of D(s,a,x) + gamma B(x)): worst paths that may also end at the floor.
-
-    As `worst_paths`: policy iteration over deterministic paths; what it missed at the end is subtracted.
-    """
-    S = len(V)
-    K = len(base)
-    B = np.minimum(floor, 0.0)
-    cost = B.copy()
-    onward = np.full(S, -1)
-    size = _largest(B)
-    missed = 0.0
-    for round in range(S + 101):
-        missed = 0.0
-        for index in range(K):
-            k = index if round % 2 == 0 else K - 1 - index
-            s = rows.state[k]
-            for e in range(rows.start[k], rows.start[k + 1]):
-                x = rows.successor[e]
-                residual = base[k] + gamma * V[x] - V[s]
-                if len(rows.gain) > 0:
-                    residual += rows.gain[e]
-                residual *= sign
-                size = max(size, abs(residual))
-                better = B[s] - residual - gamma * B[x]
-                missed = max(missed, better)
-                if better > 1e-12 * (size + abs(B[s])) and round < S + 100:
-                    B[s] = residual + gamma * B[x]
-                    cost[s] = residual
-                    onward[s] = x
-        if missed <= 1e-12 * (size + _largest(B)):
-            break
-        if round < S + 100:
-            _follow(gamma, cost, onward, B)
-    for s in range(S):
-        B[s] = min(B[s], 0.0, floor[s]) - 2.0 * (missed + 1e-13 * size) / (1.0 - gamma)
-    return B
+    """[S] B as in `worst_paths`, of paths that may also end at the floor: B(s) <= floor(s) too."""
+    return _worst_paths(rows, base, V, floor, sign, gamma)
 
 
 @compiled

@@ -414,8 +414,6 @@ class MonteCarloRun(ptst.Run):
         rows, (S, A) = self.tally.rows, task.policy.shape
         self.actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
         self.initial = cumulative_rows(np.array([0, S]), task.initial)
-        single = (np.diff(rows.start) == 1) & ~self.tally.unknown
-        self.only = np.where(single, rows.successor[rows.start[:-1]], -1).astype(np.int64)  # the next state, if known
         self.low, self.high = (end / (1.0 - task.discount) for end in (rows.rewards().min(), rows.rewards().max()))
         self.returns, self.tails = np.zeros(0), np.zeros(0)  # of each rollout: its return up to H, and gamma^H
         self.peaks = (0.0, 0.0)
@@ -477,7 +475,7 @@ class MonteCarloRun(ptst.Run):
         for _ in range(H):
             action = (self.actions[state] <= rng.random(count)[:, None]).sum(axis=1)
             k = task._row_of_pair[state * A + action]
-            x = self.only[k]
+            x = self.tally.only_successor[k]
             unknown = x < 0
             if unknown.any():
                 x[unknown] = checked_draw(source.draw, state[unknown], action[unknown], rng, S)

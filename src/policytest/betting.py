@@ -319,7 +319,7 @@ class BettingRun:
     def _record(self, pair: IntArray, x: IntArray) -> None:
         """Every transition that was drawn is counted; those of known rows are not draws."""
         k = self.task._row_of_pair[pair]
-        drawn = self._only[k] < 0
+        drawn = self.tally.only_successor[k] < 0
         if drawn.any():
             self.tally.observe(k[drawn], x[drawn], np.inf)
 
@@ -344,17 +344,8 @@ class BettingRun:
             S, A = task.policy.shape
             actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
             initial = cumulative_rows(np.array([0, S]), task.initial)
-            self._fixed = actions, initial, self.task._row_of_pair, self._only, task.discount
+            self._fixed = actions, initial, self.task._row_of_pair, self.tally.only_successor, task.discount
         return (self.tally.rows, *self._fixed)
-
-    @property
-    def _only(self) -> IntArray:
-        """[K] the successor of known rows, -1 for the others."""
-        if not hasattr(self, "_known"):
-            rows = self.tally.rows
-            single = (np.diff(rows.start) == 1) & ~self.tally.unknown
-            self._known = np.where(single, rows.successor[rows.start[:-1]], -1).astype(np.int64)
-        return self._known
 
     # ------------------------------------------------------------ the fit
 

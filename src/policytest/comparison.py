@@ -299,12 +299,6 @@ class Pool:
             self._fitted = self.samples, q
         return self._fitted[1]
 
-    def known_successors(self) -> IntArray:
-        """[K] the successor of known rows, -1 for the others."""
-        rows = self.tally.rows
-        single = (np.diff(rows.start) == 1) & ~self.tally.unknown
-        return np.where(single, rows.successor[rows.start[:-1]], -1).astype(np.int64)
-
 
 class Side:
     """One policy on the shared rows. Rewards are centred."""
@@ -542,7 +536,7 @@ class CoupledRun(BettingRun):
         if self._laws is None:
             (common, first, second), task = self.coupling, self.a.task
             self._laws = (
-                self.pool.known_successors(),
+                self.pool.tally.only_successor,
                 np.arange(task.n_states),
                 cumulative(task.initial[None, :])[0],
                 cumulative(np.concatenate([common, first], axis=1)),

@@ -24,7 +24,7 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import InputError
-from policytest._display import Row, Table, number, probability, to_json
+from policytest._display import Row, Shown, Table, number, probability, to_json
 from policytest.betting import BettingRun, TDBetting
 from policytest.boundaries import check_delta
 from policytest.counts import Counts
@@ -66,7 +66,7 @@ class Interval:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(Shown):
     """The value, within epsilon: |V - ``value``| <= epsilon with probability at least 1-delta, if ``reached``.
 
     ``lower`` and ``upper`` hold in any case. ``samples`` counts every transition drawn.
@@ -105,12 +105,6 @@ class Estimate:
         )
         title = f"The value is {number(self.value)}, give or take {number(half)}"
         return Table(title if self.reached else f"{title}: the wanted precision is not reached", rows)
-
-    def __str__(self) -> str:
-        return self.summary.text()
-
-    def _repr_html_(self) -> str:
-        return self.summary.html()
 
     def to_json(self) -> str:
         """One JSON document, with "schema": 1."""

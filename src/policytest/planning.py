@@ -38,7 +38,7 @@ from scipy.stats import t as student
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray, Kernel
-from policytest._display import Row, Table, nats, number, plural, probability, to_json
+from policytest._display import Row, Shown, Table, nats, number, plural, probability, to_json
 from policytest.betting import TDBetting
 from policytest.boundaries import Boundary, MixtureBoundary, PaperBoundary, average, boundary_terms, check_delta
 from policytest.combined import Combined
@@ -89,7 +89,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Shown):
     """What a test will take, if the guess is right.
 
     Attributes
@@ -148,12 +148,6 @@ class Plan:
 
     def _saved(self) -> str:
         return f"{1.0 - 1.0 / self.saving:.0%}" if math.isfinite(self.saving) and self.saving > 0 else "nothing"
-
-    def __str__(self) -> str:
-        return self.summary.text()
-
-    def _repr_html_(self) -> str:
-        return self.summary.html()
 
     def to_json(self) -> str:
         """One JSON document, with "schema": 1; infinite numbers are written as strings."""
@@ -687,7 +681,7 @@ def _few(x: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Needed:
+class Needed(Shown):
     """How many more samples an undecided test needs, and from which pairs.
 
     Attributes
@@ -732,12 +726,6 @@ class Needed:
             ),
         )
         return Table(self.words, rows)
-
-    def __str__(self) -> str:
-        return self.summary.text()
-
-    def _repr_html_(self) -> str:
-        return self.summary.html()
 
     def to_json(self) -> str:
         """One JSON document, with "schema": 1; infinite numbers are written as strings."""

@@ -39,7 +39,7 @@ from scipy import sparse
 
 from policytest import _checks, _kernels
 from policytest._checks import BoolArray, FloatArray, InputError, IntArray
-from policytest._display import Row, Table, number, probability, to_json
+from policytest._display import Row, Shown, Table, number, probability, to_json
 from policytest.betting import REFIT
 from policytest.boundaries import check_delta
 from policytest.comparison import (
@@ -71,7 +71,7 @@ def _why(answered: bool, samples: int, limit: int) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Shown):
     """Which policy is best, and what that rests on.
 
     Attributes
@@ -116,12 +116,6 @@ class Selection:
             Row(what, f"{self.settled} of {self.questions}", "", "settled", [self.settled, self.questions]),
         )
         return Table(f"{title} (certified)" if self.answered else f"Undecided: {self.reason}", rows)
-
-    def __str__(self) -> str:
-        return self.summary.text()
-
-    def _repr_html_(self) -> str:
-        return self.summary.html()
 
     def to_json(self) -> str:
         """One JSON document, with "schema": 1."""
@@ -324,7 +318,7 @@ class Candidate:
         most = np.maximum.reduceat(gain + task.discount * high[rows.successor], rows.start[:-1])
         never = low[rows.state] > most + 4.0 * self.rounding
         follow = np.arange(task.n_states) * A + self.actions  # rows of the candidate's own actions
-        only, at = self.pool.known_successors(), rows.start[:-1]
+        only, at = self.pool.tally.only_successor, rows.start[:-1]
         own = follow[rows.state]
         alike = (only >= 0) & (only == only[own]) & (gain[at[own]] >= gain[at])
         return np.asarray(never | alike).reshape(-1, A)
@@ -412,7 +406,7 @@ class Deviation(CoupledRun):
             together[:S, :A], together[S, A:], leaving[S, a] = policy, policy[s], 1.0
             follow = cumulative(policy)
             self._laws = (
-                self.pool.known_successors(),
+                self.pool.tally.only_successor,
                 np.append(np.arange(S), s),
                 cumulative(np.eye(S + 1)[[S]])[0],
                 cumulative(together),
@@ -450,7 +444,7 @@ class Search:
         """A few draws of each pair, so that the first candidate is not a guess."""
         pool, A = self.pool, self.task.n_actions
         rows = pool.tally.rows
-        k = np.flatnonzero((pool.known_successors() < 0) & self.matter[rows.state])
+        k = np.flatnonzero((pool.tally.only_successor < 0) & self.matter[rows.state])
         k = np.tile(k, EXPLORED)[: self.limit]
         if len(k):
             pair = rows.pair[k]

@@ -148,6 +148,13 @@ class Tally:
         low, high = value_range(self.task)
         return 0.0 if self.at_end[side] else -low if side > 0 else high
 
+    @cached_property
+    def only_successor(self) -> IntArray:
+        """[K] the successor of known rows, -1 for the others."""
+        rows = self.rows
+        known = (np.diff(rows.start) == 1) & ~self.unknown
+        return np.where(known, rows.successor[rows.start[:-1]], -1).astype(np.int64)
+
     def dimension(self) -> float:
         """The dimension term of the boundary, in nats."""
         return average(self.terms.dimensions(self.rows.start, self.N, self.n))

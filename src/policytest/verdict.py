@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from policytest._checks import Kernel, is_sparse
-from policytest._display import Row, Table, nats, number, plural, probability, to_json
+from policytest._display import Row, Shown, Table, nats, number, plural, probability, to_json
 from policytest.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.counts import Counts
 from policytest.kl import kl_rows
@@ -67,7 +67,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(Shown):
     """The answer of a test, and what it rests on.
 
     Attributes
@@ -241,12 +241,6 @@ class Verdict:
             intro if self._is_kl else other,
             *(f"  {change.words}" for change in self.changes),
         ]
-
-    def __str__(self) -> str:
-        return self.summary.text()
-
-    def _repr_html_(self) -> str:
-        return self.summary.html()
 
     def to_json(self) -> str:
         """One JSON document, with "schema": 1; infinite numbers are written as strings."""
