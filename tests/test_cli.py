@@ -787,11 +787,12 @@ def test_ctrl_c_before_the_test_has_begun():
     code = """
         import signal, sys
         import policytest.cli as cli
+        from policytest.cli.commands import decide
 
         def interrupted(name):
             signal.raise_signal(signal.SIGINT)
 
-        cli.find_model = interrupted
+        decide.find_model = interrupted
         sys.exit(cli.main(["decide", "paper-2"]))
     """
     assert run_code(code).returncode == 3

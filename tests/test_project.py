@@ -61,7 +61,10 @@ LAYERS = [
     ["sources.files"],
     ["sources"],
     ["cli.exit_codes", "cli.inputs", "cli.progress"],
-    ["cli.warmup"],
+    ["cli.options", "cli.results", "cli.warmup"],
+    [f"cli.commands.{name}" for name in ("decide", "evaluate", "compare", "plan", "identify", "warmup")],
+    ["cli.commands.demo"],
+    ["cli.commands"],
     ["cli"],
     ["__main__"],
 ]

@@ -1,0 +1,62 @@
+"""``policytest demo``: the paper's question, answered."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policytest._display import number, page, paragraph, probability
+from policytest.cli.commands.decide import run_decide
+from policytest.cli.exit_codes import DONE, Code, complain, say
+from policytest.cli.inputs import check_place, find_model, find_simulator
+from policytest.cli.options import (
+    Debug,
+    Delta,
+    Seed,
+)
+from policytest.cli.results import how_to_go_on, write
+
+if TYPE_CHECKING:
+    from policytest.sources.files import Model
+
+
+def demo(
+    delta: Delta = 0.05,
+    seed: Seed = 0,
+    html: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the web page.")] = Path(
+        "policytest-demo.html"
+    ),
+    debug: Debug = False,
+) -> int:
+    """Watch the test answer a question of the paper, and get a web page of it."""
+    check_place(html)
+    question = (
+        "The paper's instance with 5 states and 5 actions: is the value of its policy above 0?",
+        "The test knows rewards and policy but not the transitions, which it may sample one by one.",
+        f"It stops as soon as it can answer with probability of error at most {probability(delta)}.",
+    )
+    say("\n".join(question) + "\n")
+    problem = find_model("paper-5")
+    verdict = run_decide(problem, find_simulator(None, problem, "paper-5"), delta=delta, rng=seed)
+    bound = _lower_bound(problem, delta)
+    say(f"{verdict.summary.text()}\n\n{bound}")
+    if verdict.answer is None:
+        complain(how_to_go_on(verdict, None))
+        return Code.UNDECIDED
+    parts = (*map(paragraph, question), verdict.summary.html(), paragraph(bound))
+    write(html, page("Is this policy good enough?", *parts))
+    say(f"The same as a web page: {html}")
+    return DONE
+
+
+def _lower_bound(model: Model, delta: float) -> str:
+    from policytest.lower_bound import characteristic_time
+
+    scale = characteristic_time(model.task, model.kernel).time
+    return (
+        "For comparison: no test that samples all pairs equally can do, for small delta, with fewer than about "
+        f"{number(math.ceil(scale * math.log(1 / delta)))} samples on average (T* log(1/delta), T* = {number(scale)})."
+    )
