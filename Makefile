@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint bench calibrate clean
+.PHONY: demo test test-spark lint bench calibrate clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,16 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest -n 2
 
+# Spark wants Java 17, and pandas below 3: an environment of its own.
+$(VENV)-spark/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-spark
+	$(VENV)-spark/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-spark/bin/python -m pip install --quiet --editable '.[spark]' pytest hypothesis
+	touch $(VENV)-spark/.installed
+
+test-spark: $(VENV)-spark/.installed
+	POLICYTEST_SPARK=1 $(VENV)-spark/bin/python -m pytest tests/test_logs_engines.py -k spark
+
 bench: $(STAMP)
 	$(BIN)/python benchmarks/worst_case.py
 	$(BIN)/python benchmarks/sequential.py
@@ -33,9 +43,15 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/sample_efficiency.py
 	$(BIN)/python benchmarks/intervals.py
 	$(BIN)/python benchmarks/comparison.py
+	$(BIN)/python benchmarks/identification.py
+	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/environments.py
+	$(BIN)/python benchmarks/logs.py
+	$(BIN)/python benchmarks/diagnostics.py
 
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/interval_coverage.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-spark .pytest_cache .mypy_cache .ruff_cache .hypothesis

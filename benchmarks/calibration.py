@@ -25,7 +25,7 @@ from scipy.stats import binom
 
 import policytest as pt
 from policytest import _kernels
-from policytest.betting import FRACTIONS, LOG_WEIGHTS, BettingRun, Supply
+from policytest.betting import STEADY, BettingRun, Supply
 from policytest.boundaries import Terms
 
 local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
@@ -33,6 +33,7 @@ local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof
 DELTA, ALARM, NEAR = 0.1, 1e-6, 1e-6
 BETS = ("betting", "betting, 5 draws", "combined")  # a quarter of the samples is long enough for them
 RARE = (*BETS, "range too small")
+LARGE_FIRST = np.log(0.1 ** np.arange(len(STEADY)) * 0.9)  # weights of bets, for the control
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,12 @@ class OverconfidentRun(BettingRun):
         """Settle the bets anew, with the wrong range."""
         super().step(np.inf, most)
         for sign, answer in ((1.0, "above"), (-1.0, "below")):
-            gains = [np.zeros(0)] + [
-                (sign * value + sums) / (L - sign * value) for sums, L, value, side in self.stretches() if side == sign
-            ]
-            factors = np.maximum(1.0 + 4.0 * np.outer(FRACTIONS, np.concatenate(gains)), 1e-6)
-            capital = np.logaddexp.reduce(np.log(factors).cumsum(axis=1) + LOG_WEIGHTS[:, None], axis=0)
+            logs = [np.zeros((0, len(LOG_WEIGHTS)))]
+            for (sums, L, value, side), fractions in zip(self.stretches(), self.fractions, strict=True):
+                if side == sign:
+                    gains = (sign * value + sums) / (L - sign * value)
+                    logs.append(np.log(np.maximum(1.0 + 4.0 * np.outer(gains, fractions), 1e-6)))
+            capital = np.logaddexp.reduce(np.concatenate(logs).cumsum(axis=0) + LOG_WEIGHTS, axis=1)
             if (capital >= level).any():
                 self.answer = answer
 

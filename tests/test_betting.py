@@ -13,7 +13,7 @@ from scipy import sparse, stats
 
 import policytest as pt
 from policytest import _kernels
-from policytest.betting import FRACTIONS, INTERVAL_FRACTIONS, LOG_WEIGHTS, Plan
+from policytest.betting import INTERVAL_FRACTIONS, LOG_WEIGHTS, STEADY, Plan
 from policytest.boundaries import level_of
 from policytest.combined import one_action
 from policytest.source import Recorded
@@ -21,6 +21,7 @@ from policytest.source import Recorded
 METHODS = {"rollouts": pt.TDBetting(), "plain": pt.TDBetting(draws=5), "combined": pt.Combined()}
 every_method = pytest.mark.parametrize("method", list(METHODS.values()), ids=list(METHODS))
 GAMMAS = (0.0, 0.5, 0.9, 0.99)
+FRACTIONS = np.concatenate([STEADY, [0.2, 0.4, 0.8]])  # as many bets as there are weights
 
 
 def instance(seed, S=None, A=None, gamma=None, on_successor=None, supports=True, zeros=True):
@@ -92,7 +93,7 @@ def rollouts(run, plan, u):
     places = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     capital, walker = np.zeros(len(FRACTIONS)), np.zeros(5)
     _, used, steps, samples, ended, *_ = _kernels.bet(
-        run._world(), tuple(plan), (FRACTIONS, LOG_WEIGHTS, capital), walker, run.source.arrays(), u,
+        run._world(), tuple(plan[:-1]), (FRACTIONS, LOG_WEIGHTS, capital), walker, run.source.arrays(), u,
         (np.inf, 2**62, np.inf, False), *places, sums,
     )  # fmt: skip
     assert used == size
@@ -383,6 +384,22 @@ def test_both_sides_err_at_most_as_often_as_delta_allows(case, method):
     assert not too_often(answers.count("below"), runs, delta)
 
 
+def test_bets_suit_the_lead():
+    """Where the lead is small beside the noise every steady bet loses, and the fitted one decides."""
+    found = pt.instances.random(3, 2, 1, discount=0.5)
+    sim, V = pt.TabularSimulator(found.kernel), pt.value(found.task, found.kernel)
+    low, high = pt.value_range(found.task)
+    run = pt.TDBetting().start(found.task, sim, V - 0.01 * (high - low), 0)
+    while run.answer is None and run.samples < 500_000:
+        run.step(math.log(1e6), 100_000)
+    assert run.answer == "above"
+    assert all((bets[: len(STEADY)] == STEADY).all() for bets in run.fractions)
+    assert all(((bets > 0) & (bets < 1)).all() for bets in run.fractions)
+    assert run.fractions[-1][len(STEADY)] < STEADY.min() / 2
+    assert run.capital[0, len(STEADY)] > 10.0
+    assert (run.capital[0, : len(STEADY)] < 0.0).all()
+
+
 def test_too_small_a_range_is_caught():
     """The control: with a quarter of the range, factors cut off at 0, the same bets err far more often than delta."""
     task, kernel = rare_reward()
@@ -395,7 +412,7 @@ def test_too_small_a_range_is_caught():
         count = 0
         for seed in range(runs):
             sums, _ = rollouts(run, plan, np.random.default_rng(seed).random((400, 3)))
-            factors = np.maximum(1.0 + np.outer((plan.lead + sums) / room, FRACTIONS), 1e-9)
+            factors = np.maximum(1.0 + np.outer((plan.lead + sums) / room, run._fractions(plan, None, None)), 1e-9)
             capital = np.logaddexp.reduce(np.cumsum(np.log(factors), axis=0) + LOG_WEIGHTS, axis=1)
             count += capital.max() >= -math.log(0.1)
         crossed[part < 1] = max(crossed[part < 1], count)
@@ -820,7 +837,7 @@ def test_evidence_of_an_unfinished_rollout_counts_it_at_worst(method):
             worst = earned - plan.L * left / 5 if run.draws else earned + weight * plan.B[int(s)]
             assert worst >= -plan.L - 1e-9
             assert worst <= earned + 1e-12
-            capital[side] += np.log1p(FRACTIONS * (plan.lead + worst) / plan.room)
+            capital[side] += np.log1p(plan.bets * (plan.lead + worst) / plan.room)
             seen += 1
         assert bet == pytest.approx(tuple(np.log((np.exp(capital) * np.exp(LOG_WEIGHTS)).sum(axis=1))), abs=1e-9)
     assert seen > 50

@@ -298,9 +298,9 @@ def test_warnings_are_one_line_on_stderr(stand_in, capsys):
         (["decide", "paper-2", "--boundary", "x"], "mixture"),
         (["decide", "paper-2", "--nonsense"], "--nonsense"),
         (["decide", "paper2"], "did you mean paper-2?"),
-        (["decide", "zzz"], ".json or .npz file, or one of paper-2"),
+        (["decide", "zzz"], ".drn, .tra), or one of paper-2"),
         (["decide", "zzz.json"], "cannot be read"),
-        (["decide", "zzz.yaml"], ".json or .npz"),
+        (["decide", "zzz.yaml"], "use .json, .toml, .npz, .drn or .tra"),
         (["decide", "paper-2", "--boundary", "paper", "--prior", "1"], "--prior"),
         (["decide", "paper-2", "--html", "nowhere/page.html"], "there is no folder nowhere"),
         (["decide", "paper-2", "--html", "."], "is a folder"),
@@ -789,7 +789,7 @@ def test_ctrl_c_before_the_test_has_begun():
         import policytest.cli as cli
         from policytest.cli.commands import decide
 
-        def interrupted(name):
+        def interrupted(*given):
             signal.raise_signal(signal.SIGINT)
 
         decide.find_model = interrupted

@@ -140,6 +140,40 @@ def test_bad_input_is_named(call, words):
         call()
 
 
+def fixed_counts(draws, seed):
+    """Counts of as many draws from each pair, as was fixed beforehand."""
+    pair, counts = np.repeat(np.arange(4), draws), pt.Counts(2, 2)
+    rng = np.random.default_rng(seed)
+    counts.record(pair // 2, pair % 2, pt.TabularSimulator(TWO.kernel).draw(pair // 2, pair % 2, rng))
+    return counts
+
+
+def test_bets_on_counts_of_a_fixed_design_give_an_interval():
+    """On the side of the bets its end is not that of the range, and it misses as rarely as it says."""
+    value, (low, high), misses = pt.value(TWO.task, TWO.kernel), pt.value_range(TWO.task), 0
+    for seed in range(20):
+        method = pt.TDBetting(seed=seed)
+        found = pt.assess(TWO.task, fixed_counts(60, seed), -0.3, 0.2, method, design="fixed").interval
+        misses += not found[0] <= value <= found[1]
+        assert low < found[0]
+        assert found[1] <= high
+    assert binom.sf(misses - 1, 20, 0.2) > 1e-4
+    wide, narrow = (
+        pt.assess(TWO.task, fixed_counts(n, 0), -0.3, 0.2, pt.TDBetting(), design="fixed").interval[0]
+        for n in (60, 600)
+    )
+    assert wide < narrow < value
+
+
+def test_where_nothing_is_unknown_the_value_is_known_at_once():
+    support = np.zeros((2, 1, 2), dtype=bool)
+    support[0, 0, 1] = support[1, 0, 0] = True
+    task = pt.Task([[1.0], [2.0]], [[1.0], [1.0]], [1.0, 0.0], 0.5, support)
+    for method in (None, pt.PTST()):
+        found = pt.evaluate(task, pt.TabularSimulator(support.astype(float)), 1e-6, method=method)
+        assert (found.samples, found.reached, found.value) == (0, True, pytest.approx(8 / 3))
+
+
 # ---------------------------------------------------------------- practically equal
 
 
@@ -151,6 +185,11 @@ def test_a_test_at_the_value_itself_ends(n, method):
     verdict = pt.decide(instance.task, sim, value, 0.01, method, indifference=0.1)
     assert (verdict.answer, verdict.certified) == ("within", True)
     assert "within" in str(verdict)
+    assert min(verdict.refuted) >= verdict.required
+    assert verdict.p_value == pytest.approx(np.exp(-min(verdict.refuted)))
+    for line in ("evidence against V <= R - 0.1", "evidence against V >= R + 0.1", "of |V - R| >= 0.1"):
+        assert line in str(verdict)
+    assert json.loads(verdict.to_json())["refuted"] == list(verdict.refuted)
 
 
 def test_far_from_the_threshold_the_zone_does_not_matter():

@@ -670,13 +670,13 @@ def test_files_of_other_kinds_are_refused(content, tmp_path):
     refused_file(path, "not a file of counts", AGAIN)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("format", "text")
-    refused_file(path, "its format is", "written by Counts.save")
+    refused_file(path, "'format' is no array")
 
 
 def test_a_file_with_pickled_objects_is_not_opened(content, tmp_path):
     content["format"] = np.array([FORMAT, None], dtype=object)
     np.savez(tmp_path / "file.npz", **content)
-    refused_file(tmp_path / "file.npz", "Object arrays cannot be loaded", AGAIN)
+    refused_file(tmp_path / "file.npz", "format holds pickled objects")
 
 
 def saved(tmp_path, sparse):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -11,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+import policytest as pt
 from policytest import _checks, instances
 from policytest._checks import InputError
 from policytest._files import write_file
-from policytest.sources import Model, load_model, save_model
+from policytest.sources import Model, load_model, save_model, save_policy
 from policytest.task import Task
 
-FORMATS = ("json", "npz")
+FORMATS = ("json", "toml", "npz")
 SMALL = {
     "rewards": [[1.0, 0.0], [0.5, -1.0]],
     "policy": [[0.5, 0.5], [0.1, 0.9]],
@@ -86,7 +89,8 @@ def test_every_float_is_read_back_exactly(tmp_path_factory, rewards, suffix):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_names_of_many_kinds(tmp_path, suffix):
-    states = ["a\x00b", 3, (1, ("deep", 2.5)), 'quoté "x"', None, np.int64(7)]
+    last = None if suffix != "toml" else "\x7f\u2028 \U0001f600"
+    states = ["a\x00b", 3, (1, ("deep", 2.5)), 'quoté "x" \\ \n', last, np.int64(7)]
     task = Task(np.ones((6, 1)), np.ones((6, 1)), np.full(6, 1 / 6), 0.5, states=states, actions=["go"])
     assert_round_trip(tmp_path / f"model.{suffix}", task, None)
 
@@ -191,14 +195,19 @@ REFUSED = {
     "long number": (json.dumps(SMALL).replace("0.9,", f"1{'0' * 5000},"), ["number cannot be read"]),
     "huge number": (SMALL | {"rewards": [[10**400, 0], [0, 0]]}, ["out of range"]),
     "ragged": (SMALL | {"rewards": [[1.0, 0.0], [0.5]]}, ["rewards is not an array"]),
-    "not sparse": (SMALL | {"rewards": {"a": 1}}, ["rewards has the parts a", "data, indices, indptr, shape"]),
-    "object for array": (SMALL | {"policy": {"a": 1}}, ["policy is not an array"]),
+    "not sparse": (SMALL | {"rewards": {"data": 1}}, ["rewards has the parts data", "data, indices, indptr, shape"]),
+    "no such state": (SMALL | {"rewards": {"a": 1}}, ["rewards names the state 'a'", "states are 0 to 1"]),
+    "no such state of the policy": (SMALL | {"policy": {"a": 1}}, ["policy names the state 'a'"]),
+    "numbers in quotes": (SMALL | {"rewards": [["1", "2"], ["3", "4"]]}, ["rewards is not an array", "without quotes"]),
+    "one number in quotes": (SMALL | {"initial": [0.3, "0.7"]}, ["initial"]),
+    "discount in quotes": (SMALL | {"discount": "0.9"}, ["discount is '0.9'", "without quotes"]),
     "NaN": (json.dumps(SMALL).replace("0.9,", "NaN,", 1), ["nan"]),
     "names in a string": (SMALL | {"states": "ab"}, ["states is 'ab'", "list"]),
     "repeated names": (SMALL | {"states": ["a", "a"]}, ["states[1] repeats 'a'"]),
     "object for a name": (SMALL | {"states": [{}, "a"]}, ["states[0]", "hashable"]),
     "flag": (SMALL | {"normalise": "yes"}, ["normalise is 'yes'", "true or false"]),
-    "threshold": (SMALL | {"threshold": "high"}, ["threshold is not"]),
+    "threshold": (SMALL | {"threshold": "high"}, ["threshold is 'high'", "without quotes"]),
+    "threshold in a list": (SMALL | {"threshold": [1]}, ["threshold has shape"]),
     "kernel shape": (SMALL | {"kernel": [[1.0]]}, ["kernel has shape (1, 1), expected (2, 2, 2)"]),
     "outside the support": (SMALL | {"support": [[[1, 0], [1, 1]], [[1, 1], [1, 1]]]}, ["kernel puts mass", "support"]),
     "undiscounted": (SMALL | {"discount": 1}, ["discount is 1"]),
@@ -242,7 +251,7 @@ def test_missing_files_folders_and_formats(tmp_path):
     assert_refused(tmp_path / "nowhere.npz", "cannot be read")
     (tmp_path / "folder.json").mkdir()
     assert_refused(tmp_path / "folder.json", "cannot be read")
-    assert_refused(tmp_path / "model.yaml", "'.yaml'", ".json or .npz")
+    assert_refused(tmp_path / "model.yaml", "'.yaml'", "use .json, .toml, .npz, .drn or .tra")
     assert_refused(tmp_path / "model", "no suffix")
     with pytest.raises(InputError, match="the format is unknown"):
         save_model(tmp_path / "model.txt", instances.paper(2).task)
@@ -304,19 +313,30 @@ def test_kernels_are_checked_before_they_are_written(tmp_path):
 # ---------------------------------------------------------------- writing
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "model.json"
-    save_model(path, instances.paper(2).task)
-    before = path.read_bytes()
+def everything(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("suffix", ["json", "toml", "npz", "drn", "csv"])
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, suffix):
+    def save(n):
+        instance = instances.paper(n)
+        path = tmp_path / f"model.{suffix}"
+        if suffix == "csv":
+            save_policy(path, instance.task.policy, instance.task)
+        else:
+            save_model(path, instance.task, instance.kernel)
+
+    save(2)
+    before = everything(tmp_path)
 
     def fail(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(InputError, match="No space left on device"):
-        save_model(path, instances.paper(3).task)
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+        save(3)
+    assert everything(tmp_path) == before
 
 
 def test_links_stay_links_and_devices_stay_devices(tmp_path):
@@ -333,3 +353,216 @@ def test_links_stay_links_and_devices_stay_devices(tmp_path):
 def test_no_folder_to_write_in(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
         save_model(tmp_path / "nowhere" / "model.json", instances.paper(2).task)
+
+
+# ---------------------------------------------------------------- any task, any format
+
+
+@st.composite
+def models(draw):
+    """Tasks of every kind: rewards on pairs or successors, supports, kernels, dense or sparse, names, a threshold."""
+    S, A = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    weights = st.integers(1, 1000)
+    number = st.floats(-1e6, 1e6)
+
+    def rows(*shape):
+        table = np.array(draw(st.lists(weights, min_size=int(np.prod(shape)), max_size=int(np.prod(shape)))), float)
+        table = table.reshape(shape)
+        return table / table.sum(axis=-1, keepdims=True)
+
+    on_successor = draw(st.booleans())
+    shape = (S, A, S) if on_successor else (S, A)
+    rewards = np.array(draw(st.lists(number, min_size=int(np.prod(shape)), max_size=int(np.prod(shape))))).reshape(
+        shape
+    )
+    kernel = rows(S, A, S) if draw(st.booleans()) else None
+    support = np.ones((S, A, S), dtype=bool) if draw(st.booleans()) else None
+    if draw(st.booleans()):
+        kernel = None if kernel is None else sparse.csr_array(kernel.reshape(S * A, S))
+        support = None if support is None else sparse.csr_array(support.reshape(S * A, S))
+    names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+    states = draw(st.none() | st.lists(names, min_size=S, max_size=S, unique=True))
+    actions = draw(st.none() | st.lists(names, min_size=A, max_size=A, unique=True))
+    discount = draw(st.floats(0, 0.99))
+    task = Task(rewards, rows(S, A), rows(1, S)[0], discount, support=support, states=states, actions=actions)
+    return task, kernel, draw(st.none() | number)
+
+
+@given(models(), st.sampled_from(FORMATS))
+def test_any_task_is_read_back_exactly(tmp_path_factory, model, suffix):
+    assert_round_trip(tmp_path_factory.mktemp("any") / f"model.{suffix}", *model)
+
+
+def test_toml_has_no_word_for_nothing(tmp_path):
+    task = Task([[1.0]], [[1.0]], [1.0], 0.5, states=[None])
+    with pytest.raises(InputError, match=r"states holds None, which TOML has no word for; save the file as .json"):
+        save_model(tmp_path / "model.toml", task)
+    with pytest.raises(InputError, match="half of a character"):
+        save_model(tmp_path / "model.toml", Task([[1.0]], [[1.0]], [1.0], 0.5, states=["\ud800"]))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("discount = 0.9\ndiscount = 0.8\n", ["line 2"]),
+        ("policy = [[1.0\n", ["not TOML"]),
+        ("", ["rewards, policy, initial, discount must be there"]),
+        (f"discount = {'1' * 5000}\n", ["number cannot be read"]),
+        ("policy = " + "[" * 100_000, ["nested too deeply"]),
+    ],
+    ids=range(5),
+)
+def test_toml_that_is_none(tmp_path, text, words):
+    assert_refused(written(tmp_path, text, "model.toml"), *words)
+
+
+def test_dates_are_no_numbers(tmp_path):
+    text = "rewards = [[2026-11-15]]\npolicy = [[1]]\ninitial = [1]\ndiscount = 0.5\n"
+    assert_refused(written(tmp_path, text, "model.toml"), "rewards is not an array of numbers")
+
+
+def test_what_is_passed_counts_before_what_the_file_says(tmp_path):
+    path = written(tmp_path, SMALL | {"threshold": 1.0, "states": ["a", "b"]})
+    model = load_model(path, discount=0.5, policy={"a": 1, "b": {0: 0.25, 1: 0.75}}, initial="b", threshold=-1)
+    assert (model.task.discount, model.threshold) == (0.5, -1.0)
+    assert model.task.policy.tolist() == [[0.0, 1.0], [0.25, 0.75]]
+    assert model.task.initial.tolist() == [0.0, 1.0]
+    assert load_model(path, policy="uniform").task.policy.tolist() == [[0.5, 0.5]] * 2
+    incomplete = written(tmp_path, {k: v for k, v in SMALL.items() if k != "discount"}, "incomplete.json")
+    assert load_model(incomplete, discount=0.25).task.discount == 0.25
+    assert load_model(path, known_support=True).task.support.tolist() == (np.array(SMALL["kernel"]) > 0).tolist()
+
+
+# ---------------------------------------------------------------- archives are looked at before they are read
+
+
+def archive_of(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def npy(array, shape=None):
+    """An array as NPY; with another shape in its header, a lie."""
+    buffer = io.BytesIO()
+    header = np.lib.format.header_data_from_array_1_0(np.asarray(array))
+    np.lib.format.write_array_header_1_0(buffer, header | ({} if shape is None else {"shape": shape}))
+    return buffer.getvalue() + np.asarray(array).tobytes()
+
+
+def members(**changes):
+    arrays = {key: npy(np.array(value, dtype=float)) for key, value in SMALL.items()}
+    return {f"{key}.npy": value for key, value in (arrays | changes).items()}
+
+
+def test_the_archive_made_by_hand_is_read(tmp_path):
+    """Negative control for the refusals below."""
+    assert load_model(archive_of(tmp_path / "model.npz", members())).task.n_states == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rewards": npy(np.zeros(4), shape=(10**6, 10**6))}, ["rewards", "not what it holds"]),
+        ({"rewards": npy(np.zeros(4), shape=(2, -2))}, ["rewards"]),
+        ({"rewards": npy(np.zeros(4), shape=(2,))}, ["rewards", "not what it holds"]),
+        ({"kernel": npy(np.zeros((3, 2, 3)))}, ["kernel has shape (3, 2, 3), expected (2, 2, 2)"]),
+        ({"zzz": npy(np.zeros(3))}, ["unknown key 'zzz'"]),
+    ],
+    ids=range(5),
+)
+def test_headers_that_lie(tmp_path, monkeypatch, changes, words):
+    """Refused from the header alone: no array is unpacked."""
+
+    def never(*_, **__):
+        raise AssertionError("an array was read")
+
+    monkeypatch.setattr(np, "load", never)
+    assert_refused(archive_of(tmp_path / "model.npz", members(**changes)), *words)
+
+
+def test_archives_that_grow_when_they_are_unpacked(tmp_path, monkeypatch):
+    """A small file of gigabytes of zeros; the limit is lowered so that the test is small too."""
+    monkeypatch.setattr("policytest._files.ARCHIVE_LIMIT", 2**20)
+    path = archive_of(tmp_path / "model.npz", members(rewards=npy(np.zeros(2**18))))
+    assert path.stat().st_size < 2**14
+    assert_refused(path, "its arrays are", "keep large tables sparse")
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [({"notes.txt": b"hello"}, "'notes.txt' is no array"), ({"x/../y.npy": b"\x93NUMPY\x01\x00"}, "cannot be read")],
+)
+def test_members_that_are_no_arrays(tmp_path, extra, words):
+    assert_refused(archive_of(tmp_path / "model.npz", members() | extra), words)
+
+
+def test_an_array_that_is_there_twice(tmp_path):
+    path = tmp_path / "model.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members().items():
+            archive.writestr(name, content)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("policy.npy", members()["policy.npy"])
+    assert_refused(path, "is there twice")
+
+
+def test_contents_are_data(tmp_path):
+    """Whatever a file says, it stays text: nothing is run, and nothing is left behind."""
+    mark = tmp_path / "ran"
+    for word in (f"__import__('pathlib').Path({str(mark)!r}).touch()", "!!python/object:os.system", "${HOME}"):
+        states = [word, "b"]
+        model = load_model(written(tmp_path, SMALL | {"states": states}))
+        assert model.task.states == tuple(states)
+    assert not mark.exists()
+
+
+# ---------------------------------------------------------------- sizes are checked before anything is allocated
+
+LARGE = (100_000, 2, 100_000)  # 20 billion entries; as views of one number they cost nothing
+
+
+def large_task(**changes):
+    S, A, _ = LARGE
+    policy = np.full((S, A), 0.5)
+    initial = np.zeros(S)
+    initial[0] = 1.0
+    return Task(**{"rewards": np.ones((S, A)), "policy": policy, "initial": initial, "discount": 0.5, **changes})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: large_task(support=np.broadcast_to(True, LARGE)),
+        lambda: large_task(rewards=np.broadcast_to(1.0, LARGE)),
+        lambda: pt.value(large_task(), np.broadcast_to(1e-5, LARGE)),
+        lambda: pt.Counts.from_array(np.broadcast_to(0, LARGE)),
+        lambda: pt.KLBall(np.broadcast_to(1e-5, LARGE), np.ones(LARGE[:2]), 1.0),
+    ],
+    ids=["support", "rewards", "kernel", "counts", "ball"],
+)
+def test_dense_tables_that_are_too_large(call):
+    with pytest.raises(InputError, match=r"20,000,000,000 entries.*SciPy CSR array of shape \(S\*A, S\)"):
+        call()
+
+
+def test_other_requests_that_are_too_large():
+    with pytest.raises(InputError, match="pass sparse=True"):
+        pt.Counts(100_000, 2)
+    rewards = sparse.csr_array((200_000, 100_000))
+    with pytest.raises(InputError, match="declare `support`"):
+        large_task(rewards=rewards)
+    with pytest.raises(InputError, match="too many to list; declare `support`"):
+        _ = large_task()._rows
+
+
+def test_a_large_task_works_where_it_is_sparse(tmp_path):
+    """Negative control: the same size with a declared support, saved, read back and evaluated."""
+    S, A, _ = LARGE
+    loops = sparse.csr_array((np.ones(S * A), (np.arange(S * A), np.arange(S * A) // A)), shape=(S * A, S))
+    path = tmp_path / "model.npz"
+    save_model(path, large_task(support=loops), loops)
+    model = load_model(path)
+    assert pt.value(model.task, model.kernel) == pytest.approx(2.0)

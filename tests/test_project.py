@@ -43,26 +43,79 @@ LAYERS = [
     ["worst_case.bracket", "worst_case.certificate"],
     ["worst_case.problem"],
     ["worst_case.product_box", "worst_case.nested_pgd", "worst_case.slsqp", "worst_case.projection_free"],
+    ["worst_case.difference"],
     ["worst_case.certified"],
     ["worst_case"],
     ["lower_bound"],
-    ["counts", "simulators"],
+    ["counts", "dependence", "diagnosis", "simulators"],
     ["boundaries", "sampling", "method"],
-    ["tally"],
-    ["source"],
+    ["tally", "prospects"],
+    ["source", "posterior"],
     ["ptst", "betting", "checkpoint"],
-    ["combined", "baselines"],
+    ["combined", "baselines", "needed", "coupling", "comparison_sampling"],
     ["verdict"],
     ["sequential"],
-    ["confidence", "comparison", "planning"],
-    ["selection"],
+    ["comparison_known", "selection_known", "selection_result"],
+    ["comparison_betting", "comparison_kl"],
+    ["selection_betting", "selection_kl"],
+    ["baselines_identification"],
+    ["confidence", "comparison", "guesses", "diagnostics"],
+    ["planning", "selection", "watching"],
+    ["plots._style"],
+    ["plots.trace", "plots.maps", "plots.changes", "plots.plans", "plots.studies"],
+    ["plots.runs"],
+    ["plots"],
+    ["report.svg", "report.saved", "report.story"],
+    ["report.figures", "report.verdicts"],
+    ["report.words"],
+    ["report"],
     ["_paper_tables"],
     ["instances"],
+    ["sources.columns", "sources.labels", "sources.paths"],
+    ["sources.streams", "sources.readers"],
+    ["sources.engines"],
+    ["sources.log"],
+    ["sources.tallied"],
+    ["sources.tables"],
+    ["sources.named"],
+    ["sources.policies", "sources.explicit"],
+    ["sources.contents", "sources.drn", "sources.prism"],
+    ["sources.json_files", "sources.npz_files"],
+    ["sources.toml_files"],
+    ["sources.policy_files", "sources.tabulated"],
+    ["sources.stepping"],
+    ["sources.environments"],
+    ["sources.bins"],
+    ["sources.episodes"],
+    ["sources.datasets"],
+    ["sources.diagnosed"],
     ["sources.files"],
     ["sources"],
+    ["study.cells", "study.grid"],
+    ["study.spec", "study.table"],
+    ["study.store", "study.figure"],
+    ["study.runner", "study.paper"],
+    ["study"],
+    ["selftest", "starter"],
     ["cli.exit_codes", "cli.inputs", "cli.progress"],
-    ["cli.options", "cli.results", "cli.warmup"],
-    [f"cli.commands.{name}" for name in ("decide", "evaluate", "compare", "plan", "identify", "warmup")],
+    ["cli.options", "cli.pairs", "cli.results", "cli.warmup"],
+    [
+        f"cli.commands.{name}"
+        for name in (
+            "assess",
+            "compare",
+            "decide",
+            "evaluate",
+            "identify",
+            "init",
+            "plan",
+            "report",
+            "selftest",
+            "study",
+            "warmup",
+            "watch",
+        )
+    ],
     ["cli.commands.demo"],
     ["cli.commands"],
     ["cli"],
@@ -152,7 +205,7 @@ def run_python(code):
 
 def test_public_names_are_listed_once_and_resolve():
     assert len(policytest.__all__) == len(set(policytest.__all__))
-    assert set(policytest.__all__) == {*policytest._HOME, "instances"}
+    assert set(policytest.__all__) == {*policytest._HOME, "instances", "plots", "report", "sources", "study"}
     for name in policytest.__all__:
         assert getattr(policytest, name) is not None
         assert name in dir(policytest)
@@ -178,7 +231,7 @@ def test_type_checkers_see_the_same_names():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen == {**policytest._HOME, "instances": ""}
+    assert seen == {**policytest._HOME, "instances": "", "plots": "", "report": "", "sources": "", "study": ""}
 
 
 @pytest.mark.parametrize("name", LAYERED)
@@ -415,7 +468,7 @@ def test_the_machine_check_notices(parts):
     assert not machine_lines("and/or, https://example.org/home/page, src/work/x, ../tmp/y")
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "calibrate"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-spark", "lint", "bench", "calibrate"])
 def test_the_makefile_has_its_targets(target):
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{target}:.*\n\t\S", recipe, re.MULTILINE), f"make {target} does nothing"

@@ -94,6 +94,52 @@ def test_the_comparison_benchmark_runs_small(tmp_path):
     assert all(row["compare"] < row["two tests"] and not row["wrong"] for row in json.loads(target.read_text()))
 
 
+def test_the_environments_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/environments.py", "--small", "--json", str(target))
+    numbers = json.loads(target.read_text())
+    assert "rewards -1 and -100" in numbers["refused"]
+    assert len(numbers["table"]) == 4
+    assert all(row["wrong"] == 0 for row in numbers["table"])
+
+
+def test_the_benchmark_of_logs_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/logs.py", "--small", "--json", str(target))
+    rows = {row["case"]: row for row in json.loads(target.read_text())}
+    assert all(row["rows"] == row["total"] == 20_000 for row in rows.values())
+    assert len({row["entries"] for name, row in rows.items() if name in ("Parquet", "CSV")}) == 1
+
+
+def test_the_planning_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    shown = run("benchmarks/planning.py", "--small", "--json", str(target))
+    rows = json.loads(target.read_text())
+    assert "by the standard error of the gap" in shown
+    assert len(rows) == 6 * 4
+    assert all(0.3 < row["mean"] / row["true"] < 3 for row in rows)
+    assert all(0.7 < row["at_truth"] / row["true"] < 1.4 for row in rows if row["method"].startswith("PTST"))
+
+
+def test_intervals_and_balls_hold_what_they_should_and_the_controls_are_caught(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/interval_coverage.py", "--small", "--json", str(target))
+    rows = json.loads(target.read_text())
+    assert {row["kind"] for row in rows} == {"ball", "interval"}
+    for row in rows:
+        assert row["alarm"] == (row["rule"] in ("no dimension", "ball, half a nat", "betting, five nats more")), row
+
+
+def test_the_identification_benchmark_runs_small(tmp_path):
+    target = tmp_path / "numbers.json"
+    run("benchmarks/identification.py", "--small", "--json", str(target))
+    rows = {row["method"]: row for row in json.loads(target.read_text())}
+    assert all(row["wrong"] == 0 for row in rows.values())
+    assert rows["betting"]["certified"] == 2
+    assert rows["KL, uniform"]["certified"] == 0
+    assert rows["KL, uniform"]["mean"] < 0.2 * rows["KLB-TS"]["mean"]
+
+
 def test_delta_is_kept_and_the_control_is_caught(tmp_path):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
     target = tmp_path / "numbers.json"

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from policytest import instances as instances
+    from policytest import plots as plots
+    from policytest import report as report
+    from policytest import sources as sources
+    from policytest import study as study
     from policytest._checks import AssumptionWarning, InputError
     from policytest.baselines import KLBTS, MonteCarlo, RectangularKL
     from policytest.betting import TDBetting
@@ -15,9 +19,12 @@ if TYPE_CHECKING:
     from policytest.comparison import compare
     from policytest.confidence import Estimate, Interval, evaluate, value_interval
     from policytest.counts import Counts
+    from policytest.diagnosis import Diagnosis
+    from policytest.diagnostics import diagnose
     from policytest.kl import KLBall
     from policytest.lower_bound import Allocation, LowerBound, characteristic_time, optimal_allocation
-    from policytest.planning import Needed, Plan, plan, still_needed
+    from policytest.needed import Needed
+    from policytest.planning import Plan, plan, still_needed
     from policytest.ptst import PTST
     from policytest.sampling import Adaptive, Forward, Optimal
     from policytest.selection import Selection, identify
@@ -45,6 +52,7 @@ _HOME = {
     "Check": "verdict",
     "Combined": "combined",
     "Counts": "counts",
+    "Diagnosis": "diagnosis",
     "Estimate": "confidence",
     "Forward": "sampling",
     "InputError": "_checks",
@@ -54,7 +62,7 @@ _HOME = {
     "LowerBound": "lower_bound",
     "MixtureBoundary": "boundaries",
     "MonteCarlo": "baselines",
-    "Needed": "planning",
+    "Needed": "needed",
     "NestedPGD": "worst_case.nested_pgd",
     "Optimal": "sampling",
     "PTST": "ptst",
@@ -76,6 +84,7 @@ _HOME = {
     "checks": "sequential",
     "compare": "comparison",
     "decide": "sequential",
+    "diagnose": "diagnostics",
     "evaluate": "confidence",
     "extreme_value": "worst_case",
     "identify": "selection",
@@ -103,6 +112,7 @@ __all__ = [
     "Check",
     "Combined",
     "Counts",
+    "Diagnosis",
     "Estimate",
     "Forward",
     "InputError",
@@ -132,6 +142,7 @@ __all__ = [
     "checks",
     "compare",
     "decide",
+    "diagnose",
     "evaluate",
     "extreme_value",
     "identify",
@@ -140,9 +151,13 @@ __all__ = [
     "occupancy",
     "optimal_allocation",
     "plan",
+    "plots",
+    "report",
+    "sources",
     "state_values",
     "still_needed",
     "stopping_times",
+    "study",
     "value",
     "value_interval",
     "value_range",
@@ -152,8 +167,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         found = getattr(importlib.import_module(f"policytest.{_HOME[name]}"), name)
-    elif name == "instances":
-        found = importlib.import_module("policytest.instances")
+    elif name in ("instances", "plots", "report", "sources", "study"):
+        found = importlib.import_module(f"policytest.{name}")
     else:
         raise AttributeError(f"module 'policytest' has no attribute {name!r}")
     globals()[name] = found

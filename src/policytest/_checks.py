@@ -7,6 +7,8 @@ request (``normalise=True``).
 
 from __future__ import annotations
 
+import importlib
+import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
@@ -25,6 +27,8 @@ Kernel: TypeAlias = Any
 
 SUM_TOLERANCE = 1e-9
 """How far the sum of a probability row may be from 1 before it is refused."""
+TABLE_LIMIT = 500_000_000
+"""The most entries of a dense array."""
 
 
 class InputError(ValueError):
@@ -37,6 +41,7 @@ class AssumptionWarning(UserWarning):
 
 def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> FloatArray:
     """A finite float array, of the given shape (None: any length on that axis)."""
+    not_too_large(name, getattr(value, "shape", ()))
     try:
         if np.iscomplexobj(value):
             raise TypeError("it is complex")
@@ -49,6 +54,14 @@ def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = Non
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InputError(f"{name}{list(place) if place else ''} is {array[place]}; every entry must be a finite number")
     return array
+
+
+def not_too_large(name: str, shape: Any) -> None:
+    """Refuse an array that would not fit into memory once copied; a view may claim any shape at no cost."""
+    entries = math.prod(shape) if isinstance(shape, tuple) else 0
+    if entries > TABLE_LIMIT:
+        remedy = "pass a SciPy CSR array of shape (S*A, S)" if len(shape) == 3 else "merge states or actions"
+        raise InputError(f"{name} has shape {tuple(shape)}, {entries:,} entries, too large for a dense array; {remedy}")
 
 
 def no_negative(name: str, array: FloatArray, what: str) -> None:
@@ -210,3 +223,13 @@ def freeze(value: Any) -> None:
     for array in (value.data, value.indices, value.indptr) if is_sparse(value) else (value,):
         if isinstance(array, np.ndarray):
             array.flags.writeable = False
+
+
+def needs(package: str, extra: str) -> Any:
+    """An optional package, imported here and now; where it is missing, the error says how to get it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise InputError(
+            f"this needs {package.split('.')[0]}, which is not installed; run pip install 'policytest[{extra}]'"
+        ) from error

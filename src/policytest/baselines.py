@@ -70,7 +70,8 @@ class _Settings:
 
     def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> ptst.Run:
         """The test at work on a simulator."""
-        return self._run(task, threshold, Source(task, sim, self.allocation, threshold, rng))
+        allocation = "uniform" if self.allocation is None else self.allocation
+        return self._run(task, threshold, Source(task, sim, allocation, threshold, rng))
 
     def replay(self, task: Task, threshold: float, source: Recorded) -> ptst.Run:
         """The test at work on recorded transitions."""
@@ -85,7 +86,9 @@ class _Settings:
 
     def _sampling(self) -> str:
         given, kind = isinstance(self.allocation, np.ndarray), self.allocation
-        return "given shares" if given else f"{kind if isinstance(kind, str) else type(kind).__name__} sampling".lower()
+        if given or kind is None:
+            return "given shares" if given else "uniform sampling"
+        return f"{kind if isinstance(kind, str) else type(kind).__name__} sampling".lower()
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +103,7 @@ class KLBTS(_Settings):
         That pi' has value R is true of the true kernel at most, so this rule and its evidence alone prove nothing:
         an answer is certified only where the rule with one policy gives it as well.
     boundary, allocation
-        As in `PTST`.
+        As in `PTST`; None is uniform, and in `identify` the allocation of KLB-TS itself.
     alternative
         pi' [S,A], for policies=2.
 
@@ -109,7 +112,7 @@ class KLBTS(_Settings):
 
     policies: int = 1
     boundary: Boundary = field(default_factory=MixtureBoundary)
-    allocation: Any = "uniform"
+    allocation: Any = None
     alternative: Any = None
 
     def __post_init__(self) -> None:
@@ -517,7 +520,11 @@ class MonteCarloRun(ptst.Run):
 
     def outcome(self, level: float) -> Outcome:
         """The capital is the proof."""
-        return Outcome(self.peaks, self.answer is not None, None, np.nan)
+        return Outcome(self.peaks, self.certified(level), None, np.nan)
+
+    def certified(self, level: float) -> bool:
+        """Every answer is."""
+        return self.answer is not None
 
     @property
     def estimate(self) -> float:

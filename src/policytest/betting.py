@@ -39,6 +39,7 @@ Z = rho.V0 + mean residual/(1-gamma), whose range is that of the worst single re
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -58,8 +59,8 @@ from policytest.task import Task, value_range
 from policytest.worst_case.problem import Problem
 from policytest.worst_case.projection_free import ProjectionFree
 
-FRACTIONS = 0.995 * 2.0 ** (-0.5 * np.arange(8))  # of the largest bet
-LOG_WEIGHTS = np.log(0.1 ** np.arange(8) / (0.1 ** np.arange(8)).sum())
+STEADY, MULTIPLES = 0.995 * 2.0 ** (-0.5 * np.arange(8)), np.array([1.0, 2.0, 4.0])
+LOG_WEIGHTS = np.log(np.concatenate([0.3 * 0.5 ** np.arange(8) / (0.5 ** np.arange(8)).sum(), np.full(3, 0.7 / 3.0)]))
 INTERVAL_FRACTIONS = 0.995 * 0.5 ** np.arange(12)  # for intervals, where no fraction is favoured
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
@@ -130,14 +131,21 @@ class Supply:
     def recorded(cls, task: Task, source: Recorded, rng: Any) -> Supply:
         """Stacks of the recorded draws of each pair, in their order."""
         supply = cls(task, _nothing, rng)
-        supply.size = len(source.k)
-        matter = np.flatnonzero(source.k >= 0)
-        pair = task._pairs.pair[source.k[matter]]
-        order = np.argsort(pair, kind="stable")
-        supply.start = np.searchsorted(pair[order], np.arange(task.n_states * task.n_actions + 1))
-        supply.successor = source.x[matter][order].astype(np.int32)
-        supply.at, supply.order, supply.waits = supply.start[:-1].copy(), matter[order], True
+        supply.waits, supply.successor = True, np.zeros(0, dtype=np.int32)
+        supply.extend(source.k, source.x)
         return supply
+
+    def extend(self, k: IntArray, x: IntArray) -> None:
+        """More were recorded: each goes to the end of the stack of its pair, behind those not yet taken."""
+        matter = np.flatnonzero(k >= 0)
+        pairs = self.task.n_states * self.task.n_actions
+        pair = np.concatenate([np.repeat(np.arange(pairs), np.diff(self.start)), self.task._pairs.pair[k[matter]]])
+        successor = np.concatenate([self.successor, x[matter].astype(np.int32)])
+        place = np.concatenate([self.order, matter + self.size])
+        taken, order = self.at - self.start[:-1], np.argsort(pair, kind="stable")
+        self.start = np.searchsorted(pair[order], np.arange(pairs + 1))
+        self.successor, self.order = successor[order], place[order]
+        self.at, self.size = self.start[:-1] + taken, self.size + len(k)
 
     def arrays(self) -> tuple[Any, ...]:
         """For the compiled code."""
@@ -181,6 +189,7 @@ class Plan(NamedTuple):
     sign: float
     lead: float  # sign (rho.V0 - R)
     draws: int
+    bets: Any = None  # the fractions of the largest bet
 
     @property
     def room(self) -> float:
@@ -198,7 +207,7 @@ class BettingRun:
         self.answer: str | None = None
         self.exhausted = False
         self.draws = getattr(method, "draws", None) or 0
-        self.capital = np.zeros((2, len(FRACTIONS)))
+        self.capital = np.zeros((2, len(LOG_WEIGHTS)))
         self.walker = np.zeros(5)
         self.numbers = np.zeros((0, 3))
         self.block = BLOCK if supply.is_table else 64
@@ -208,7 +217,9 @@ class BettingRun:
         self.both_sides = False  # bet on both sides in turn: for intervals
         self.indifference, self.look_at = 0.0, 0.0
         self.averaged: Any = None  # the evidence of counts, over random orders
+        self.orders: list[BettingRun] = []  # the runs on these orders
         self.bets: list[tuple[list[FloatArray], float, float, float]] = []  # sums, L, rho.V0, sign, for each plan
+        self.fractions: list[FloatArray] = []  # and its bets
         self.plan = self._fit()
 
     # ------------------------------------------------------------ the loop
@@ -251,7 +262,7 @@ class BettingRun:
         sums = np.empty(size)
         limits = (level, most, max(self.refit_at - self.samples, 0.0), self._one_by_one())
         ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet(
-            self._world(), tuple(plan), (FRACTIONS, LOG_WEIGHTS, self.capital[side]), self.walker,
+            self._world(), tuple(plan[:-1]), (plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker,
             self.source.arrays(), self.numbers, limits, pair, x, sums,
         )  # fmt: skip
         self.numbers = self.numbers[used:]
@@ -307,6 +318,7 @@ class BettingRun:
             while not run.exhausted:
                 run.step(np.inf, len(k) + 1)
             total[order] = run.evidence()
+            self.orders.append(run)
         self.averaged = tuple(np.logaddexp.reduce(total, axis=0) - np.log(ORDERS))
         self.samples = counts.total
         self.plan = self._fit()
@@ -326,13 +338,14 @@ class BettingRun:
     def _keep(self, sums: FloatArray) -> None:
         plan = self.plan
         about = (plan.L, plan.sign * plan.lead, plan.sign)
-        if self.bets and self.bets[-1][1:] == about:
+        if self.bets and self.bets[-1][1:] == about and np.array_equal(self.fractions[-1], plan.bets):
             parts = self.bets[-1][0]
             parts.append(sums)
             if len(parts) > MANY_PARTS:
                 parts[:] = [np.concatenate(parts)]
         else:
             self.bets.append(([sums], *about))
+            self.fractions.append(plan.bets)
 
     def stretches(self) -> list[tuple[FloatArray, float, float, float]]:
         """The sums of all rollouts so far, with L, rho.V0 and the sign of their plans."""
@@ -359,7 +372,8 @@ class BettingRun:
         if self.both_sides and self.bets and near:
             sign = -self.plan.sign
         if self.draws:
-            return self._plan(V, q, sign, 1.0)
+            plan = self._plan(V, q, sign, 1.0)
+            return plan._replace(bets=self._fractions(plan, None, None))
         shares = SHARES if d is not None and tally.rows.n_entries <= LARGE else (0.0,)
         best, chosen = -np.inf, None
         for share in shares:
@@ -368,7 +382,20 @@ class BettingRun:
             if promised > best or chosen is None:
                 best, chosen = promised, plan
         assert chosen is not None
-        return chosen
+        return chosen._replace(bets=self._fractions(chosen, q, d))
+
+    def _fractions(self, plan: Plan, q: FloatArray | None, d: FloatArray | None) -> FloatArray:
+        """Steady fractions of the largest bet, and multiples of f = gap room/(v + gap^2), the best of small bets.
+
+        v is the variance of a rollout that the model expects; gap is its lead, or what noise may hide of it. Without a
+        model the largest bet is taken, the best where one rollout says much. All are chosen before their rollouts.
+        """
+        best = 1.0
+        if q is not None and d is not None and 0 < plan.room < np.inf:
+            v = plan.room**2 * self._squares(plan, q, d)
+            gap = max(plan.lead, 0.5 * math.sqrt(v / (self.rollouts + 1.0)))
+            best = gap * plan.room / (v + gap * gap) if 0 < v + gap * gap < np.inf else 1.0
+        return np.concatenate([STEADY, np.clip(MULTIPLES * best, 1e-6, STEADY[0])])
 
     def _model(self) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
         """V0, and the fitted kernel with its occupancy where all allowed successors are listed."""
@@ -458,11 +485,15 @@ class BettingRun:
         """The growth of the capital a rollout that the model expects."""
         assert q is not None
         assert d is not None
-        rows, room = self.tally.rows, plan.room
-        if not room > 0:
+        if not plan.room > 0:
             return -np.inf
-        squares = rows.sums(q * (self._residuals(plan.V, plan.base) / room) ** 2)
-        return expected_growth(float(d[rows.state] @ (rows.prob * squares)), plan.lead / room, self.rollouts)
+        return expected_growth(self._squares(plan, q, d), plan.lead / plan.room, self.rollouts)
+
+    def _squares(self, plan: Plan, q: FloatArray, d: FloatArray) -> float:
+        """The mean of S^2 of a rollout that the model expects, in units of room^2."""
+        rows = self.tally.rows
+        squares = rows.sums(q * (self._residuals(plan.V, plan.base) / plan.room) ** 2)
+        return float(d[rows.state] @ (rows.prob * squares))
 
     # ------------------------------------------------------------ what it can say
 
@@ -478,9 +509,13 @@ class BettingRun:
 
     def _pending(self) -> FloatArray:
         """The logarithms of the factors of an unfinished rollout, at worst."""
+        plan, worst = self.plan, self._worst_sum()
+        return np.asarray(np.log1p(np.maximum(plan.bets * (plan.lead + worst) / plan.room, -1.0 + 1e-15)))
+
+    def _worst_sum(self) -> float:
+        """The least sum at which the rollout on its way can end."""
         plan, (_, s, earned, weight, left) = self.plan, self.walker
-        worst = earned + weight * plan.B[int(s)] if not self.draws else earned - plan.L * left / self.draws
-        return np.asarray(np.log1p(np.maximum(FRACTIONS * (plan.lead + worst) / plan.room, -1.0 + 1e-15)))
+        return float(earned + weight * plan.B[int(s)] if not self.draws else earned - plan.L * left / self.draws)
 
     def interval(self, level: float) -> tuple[float, float]:
         """The values that no side's capital refutes at delta/2 each: valid at the ends of all rollouts at once."""
@@ -491,8 +526,17 @@ class BettingRun:
         return lower + self.threshold, upper + self.threshold
 
     def refuter(self, sign: float) -> Refuter:
-        """The bets of one side, to be settled against any threshold."""
+        """The bets of one side, to be settled against any threshold; of counts, averaged over their orders."""
+        if self.orders:
+            return AveragedRefuter([run._with_pending(sign) for run in self.orders])
         return Refuter([(sums, L, sign * value) for sums, L, value, side in self.stretches() if side == sign])
+
+    def _with_pending(self, sign: float) -> Refuter:
+        """The same, with an unfinished rollout at its worst: an e-value wherever the data end."""
+        bets = [(sums, L, sign * value) for sums, L, value, side in self.stretches() if side == sign]
+        if self.walker[0] != 0.0 and self.plan.sign == sign:
+            bets.append((np.array([self._worst_sum()]), self.plan.L, self.plan.lead))
+        return Refuter(bets)
 
     def within(self, radius: float, level: float) -> bool:
         """Whether V <= R - radius and V >= R + radius are both refuted at this level."""
@@ -502,7 +546,11 @@ class BettingRun:
         """The capital is the proof."""
         self.concluded = self.samples
         witness, bound = self._nearest(level)
-        return Outcome(self.evidence(), self.answer is not None, witness, bound)
+        return Outcome(self.evidence(), self.certified(level), witness, bound)
+
+    def certified(self, level: float) -> bool:
+        """Every answer is."""
+        return self.answer is not None
 
     def _nearest(self, level: float) -> tuple[Any, float]:
         """A kernel near the fitted one on the other side, and T* log(1/delta) there; not in very large tasks."""
@@ -551,10 +599,11 @@ class BettingRun:
             "lengths": np.array([len(sums) for sums, *_ in bets], dtype=np.int64),
             "sums": np.concatenate([np.zeros(0), *(sums for sums, *_ in bets)]),
             "stretches": np.array([rest for _, *rest in bets]).reshape(-1, 3),
+            "fractions": np.array(self.fractions).reshape(-1, len(LOG_WEIGHTS)),
             "plan_numbers": np.array([self.plan.L, self.plan.sign, self.plan.lead]),
             "generator": stored(self.source.rng),
         }
-        kept.update({f"plan_{name}": getattr(self.plan, name) for name in ("V", "B", "base")})
+        kept.update({f"plan_{name}": getattr(self.plan, name) for name in ("V", "B", "base", "bets")})
         kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
         return kept
 
@@ -570,8 +619,9 @@ class BettingRun:
             parts = np.split(state["sums"], np.cumsum(state["lengths"])[:-1]) if len(state["lengths"]) else []
             self.bets = [([part], *map(float, rest)) for part, rest in zip(parts, state["stretches"], strict=True)]  # type: ignore[misc]
             L, sign, lead = map(float, state["plan_numbers"])
-            V, B, base = (np.array(state[f"plan_{name}"]) for name in ("V", "B", "base"))
-            self.plan = Plan(V, B, base, L, sign, lead, self.draws)
+            V, B, base, bets = (np.array(state[f"plan_{name}"]) for name in ("V", "B", "base", "bets"))
+            self.plan = Plan(V, B, base, L, sign, lead, self.draws, bets)
+            self.fractions = list(np.array(state["fractions"], dtype=np.float64))
             self.source.rng = restored(state["generator"])
             self._check()
         except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
@@ -588,9 +638,9 @@ class BettingRun:
         self._check_plan()
         self._check_walker()
         capital = np.zeros_like(self.capital)
-        for sums, L, value, sign in self.stretches():
+        for (sums, L, value, sign), fractions in zip(self.stretches(), self.fractions, strict=True):
             lead = sign * value
-            capital[0 if sign > 0 else 1] += np.log1p(np.outer((lead + sums) / (L - lead), FRACTIONS)).sum(axis=0)
+            capital[0 if sign > 0 else 1] += np.log1p(np.outer((lead + sums) / (L - lead), fractions)).sum(axis=0)
         if not np.allclose(capital, self.capital, rtol=1e-9, atol=1e-9):
             raise ValueError("the capital is not that of the rollouts")
 
@@ -599,6 +649,11 @@ class BettingRun:
         shapes = [part.shape for part in (plan.V, plan.B, plan.base)]
         if shapes != [(S,), (S,), (len(rows.pair),)] or plan.sign not in (1.0, -1.0):
             raise ValueError("the plan does not fit the task")
+        if any(
+            bets.shape != LOG_WEIGHTS.shape or not ((bets > 0) & (bets < 1)).all()
+            for bets in (plan.bets, *self.fractions)
+        ):
+            raise ValueError("the bets are not fractions")
         again = self._ranged(plan.V, plan.base, plan.sign)
         mean = np.bincount(rows.state, rows.prob * plan.base, minlength=S)
         centre = self._policy_reward() if not len(rows.gain) else np.zeros(S)
@@ -664,3 +719,14 @@ class Refuter:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if self.log_capital(middle) >= level else (low, middle)
         return low
+
+
+class AveragedRefuter(Refuter):
+    """Several of them: the average of e-values is one."""
+
+    def __init__(self, parts: list[Refuter]) -> None:
+        self.parts = parts
+
+    def log_capital(self, R: float) -> float:
+        """The logarithm of their average capital."""
+        return float(np.logaddexp.reduce([part.log_capital(R) for part in self.parts]) - np.log(len(self.parts)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from policytest._checks import InputError, is_sparse
-from policytest._files import write_arrays
+from policytest._files import array_headers, write_arrays
 from policytest.task import Task
 
 FORMAT = "policytest-run-1"
@@ -37,6 +37,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"resume: {path} cannot be read ({error.strerror})") from None
     try:
+        array_headers(io.BytesIO(raw))
         with np.load(io.BytesIO(raw), allow_pickle=False) as file:
             content = {name: file[name] for name in file.files}
     except Exception:  # whatever a damaged archive makes its reader do

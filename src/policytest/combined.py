@@ -15,7 +15,7 @@ is paid for it. That is decided from the task alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -151,16 +151,24 @@ class CombinedRun(BettingRun):
         return super().evidence()
 
     def outcome(self, level: float) -> Outcome:
-        """Certified: capital is a proof, and so is the certificate of the KL part where that was needed."""
+        """What the answer rests on, with the certificate of the KL part where that was needed."""
         found = super().outcome(level)
+        finding = self.rule.finding if self.rule is not None else None
+        if not found.certified or finding is None or finding.distance is None or self._bets_suffice(level):
+            return found
+        return replace(found, certificate=finding.distance.certificate)
+
+    def certified(self, level: float) -> bool:
+        """Capital is a proof, and so is the certificate of the KL part where that was needed."""
+        if self.answer is None or self.rule is None or self.rule.finding is None or self._bets_suffice(level):
+            return self.answer is not None
+        return self.evidence()[0 if self.answer == "above" else 1] >= level
+
+    def _bets_suffice(self, level: float) -> bool:
+        """Whether the capital alone gives the answer."""
         weight = np.log(self.method.weight) if self.rule is not None else 0.0
         side = 0 if self.answer == "above" else 1
-        bets_suffice = self.answer == "within" or self._bet_evidence()[side] + weight >= level
-        if self.answer is None or bets_suffice or self.rule is None or self.rule.finding is None:
-            return found
-        distance, proved = self.rule.finding.distance, found.evidence[side] >= level
-        certificate = distance.certificate if distance is not None and proved else None
-        return Outcome(found.evidence, proved, found.witness, found.lower_bound, 0, certificate)
+        return self.answer == "within" or bool(self._bet_evidence()[side] + weight >= level)
 
     @property
     def solves(self) -> int:

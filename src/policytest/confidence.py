@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ from policytest._display import Row, Shown, Table, number, probability, to_json
 from policytest.betting import BettingRun, TDBetting
 from policytest.boundaries import check_delta
 from policytest.counts import Counts
+from policytest.prospects import any_unknown
 from policytest.ptst import PTST
 from policytest.ptst import Run as KLRun
 from policytest.sequential import UNLIMITED, Transitions, sampling_limit
@@ -141,7 +142,7 @@ def value_interval(
         return _from_ball(task, data, level, method or PTST())
     source = recorded_data(task, data)
     if isinstance(method, TDBetting):
-        return _from_bets(task, source, level, method)
+        return replace(_from_bets(task, source, level, method), certified=not data.selected)
     counts = data.counts(task, len(data))
     if isinstance(method, PTST):
         return _from_ball(task, counts, level, method)
@@ -153,7 +154,8 @@ def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interv
     """The range of values over the KL ball."""
     run = method.replay(task, _middle(task), Recorded(NOTHING, NOTHING))
     run.tally.load(counts)
-    return ball_interval(run, level)
+    found = ball_interval(run, level)
+    return replace(found, certified=found.certified and not counts.selected)
 
 
 def ball_interval(run: KLRun, level: float, solver: Any = None) -> Interval:
@@ -218,6 +220,12 @@ def evaluate(
     low, high = value_range(task)
     error = 4 * value_range_error(task)
     best = Interval(low - error, high + error, certified=True)
+    if best.width <= 2 * epsilon or not any_unknown(task):  # no sample is needed, or none can help
+        nothing = Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support))
+        return Estimate(
+            0.5 * (low + high), best.lower, best.upper, 0, True, epsilon, delta,
+            best.width <= 2 * epsilon, method.describe(), nothing,
+        )  # fmt: skip
     run: Any = method.start(task, sim, _middle(task), rng)
     if isinstance(run, BettingRun):
         run.both_sides = True

@@ -18,7 +18,7 @@ import os
 import zipfile
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from scipy.sparse import coo_array, csr_array
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray
 from policytest._display import plural
-from policytest._files import write_arrays
+from policytest._files import array_headers, not_too_large, write_arrays
 from policytest._rows import entry_keys
 from policytest.task import Task
 
@@ -37,6 +37,7 @@ TOTAL_LIMIT = 2**62  # transitions stay below, so that no sum of counts overflow
 PENDING = 2**20  # so many transitions may wait for a sparse table, or as many as it has entries
 FORMAT, VERSION = "policytest-counts", 1
 _COUNT_RULE = "counts are whole numbers, at least 0 and below 2**62"
+Content = TypeVar("Content")
 _SCALARS = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}  # bool is not among them
 
 
@@ -52,6 +53,10 @@ class Counts:
     sparse
         Whether to store only the transitions that occurred: `N` and `kernel()` are then CSR arrays of shape (S*A, S).
 
+    selected
+        Whether transitions were left out because of their outcome x. Then no guarantee holds, and no answer from these
+        counts, nor from a sum with them, is certified.
+
     Counts add up (``a + b``, ``a += b``) and are equal when they hold the same transitions, in whichever form.
 
     >>> counts = Counts(n_states=2, n_actions=1)
@@ -65,7 +70,7 @@ class Counts:
 
     _table: Any  # dense: N, flat; sparse: the CSR array of all but the waiting transitions
 
-    def __init__(self, n_states: int, n_actions: int, sparse: bool = False) -> None:
+    def __init__(self, n_states: int, n_actions: int, sparse: bool = False, selected: bool = False) -> None:
         """No transitions yet."""
         self._S = S = _checks.whole_number("n_states", n_states)
         self._A = A = _checks.whole_number("n_actions", n_actions)
@@ -74,7 +79,7 @@ class Counts:
             raise InputError(f"a table of {S} x {A} x {S} counts is too large to be dense; pass sparse=True")
         if S * A > TABLE_LIMIT:
             raise InputError(f"{S} states with {A} actions are {S * A:,} pairs, more than {TABLE_LIMIT:,}; merge some")
-        self._sparse = bool(sparse)
+        self._sparse, self._selected = bool(sparse), bool(selected)
         self._total = 0
         self._visits: IntArray = np.zeros(S * A, dtype=np.int64)
         self._loose: dict[int, int] = {}  # waiting single records
@@ -91,6 +96,7 @@ class Counts:
         [[3], [1]]
         """
         if not _checks.is_sparse(N):
+            _checks.not_too_large("N", getattr(N, "shape", ()))
             table = _whole("N", N, TOTAL_LIMIT, _COUNT_RULE, kinds="iuf")
             _checks.check_shape("N", table.shape, (None, None, None))
             S, A, _ = table.shape
@@ -122,6 +128,11 @@ class Counts:
     def sparse(self) -> bool:
         """Whether only the transitions that occurred are stored."""
         return self._sparse
+
+    @property
+    def selected(self) -> bool:
+        """Whether transitions were left out because of their outcome; such counts support no certified answer."""
+        return self._selected
 
     @property
     def total(self) -> int:
@@ -175,6 +186,7 @@ class Counts:
         _checks.instance("other", other, Counts)
         self._same_shape("other", other)
         self._add(*other._entries())
+        self._selected |= other._selected
 
     def kernel(self, task: Task | None = None) -> Kernel:
         """The empirical kernel N[s,a,x] / n[s,a], in the form of `N`.
@@ -198,26 +210,18 @@ class Counts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the counts to a file of exactly this name, as NPZ; it appears complete or not at all."""
-        keys, counts = self._entries()
-        about = {"format": FORMAT, "version": VERSION, "shape": np.array([self._S, self._A]), "sparse": self._sparse}
-        write_arrays(path, **about, keys=keys, counts=counts)
+        write_arrays(path, **self._arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Counts:
         """The counts in a file that `save` wrote; anything else is refused."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                if damaged := archive.testzip():
-                    raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
-            with np.load(path, allow_pickle=False) as file:
-                return cls._from_file(file)
-        except FileNotFoundError:
-            raise InputError(f"path is {str(path)!r}, but there is no such file; pass the path given to save") from None
-        except InputError as error:
-            raise InputError(f"{path} holds no counts that can be used: {error}") from None
-        except Exception as error:  # zipfile, zlib and NumPy have a dozen kinds for a file that makes no sense
-            why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"{path} is not a file of counts, or is damaged ({why}); save the counts again") from error
+        return read_counts(path, cls._from_file)
+
+    def _arrays(self) -> dict[str, Any]:
+        """All that a file of counts holds."""
+        keys, counts = self._entries()
+        about = {"format": FORMAT, "version": VERSION, "shape": np.array([self._S, self._A]), "sparse": self._sparse}
+        return {**about, "selected": self._selected, "keys": keys, "counts": counts}
 
     @classmethod
     def _from_file(cls, file: Any) -> Counts:
@@ -229,7 +233,8 @@ class Counts:
                 f"it is in version {version} of the format, this reads version {VERSION}; update policytest"
             )
         S, A = file["shape"].tolist()
-        counts = cls(S, A, sparse=bool(file["sparse"]))
+        selected = bool(file["selected"]) if "selected" in file else False
+        counts = cls(S, A, sparse=bool(file["sparse"]), selected=selected)
         keys = _whole("keys", file["keys"], S * A * S, f"places are 0 to {S * A * S - 1}; save the counts again")
         entries = _whole("counts", file["counts"], TOTAL_LIMIT, f"{_COUNT_RULE}; save the counts again")
         if keys.ndim != 1 or keys.shape != entries.shape or (keys[1:] <= keys[:-1]).any():
@@ -351,6 +356,25 @@ class Counts:
         entries = np.concatenate([counts / self._visits[seen // S], laws, np.ones(barren.size)])
         order = np.argsort(keys, kind="stable")
         return _csr(keys[order], entries[order], S, A)
+
+
+def read_counts(path: str | os.PathLike[str], read: Callable[[Any], Content]) -> Content:
+    """What `read` makes of the arrays in a file of counts; any damage is an `InputError`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            not_too_large(archive)
+            if damaged := archive.testzip():
+                raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
+        array_headers(path)
+        with np.load(path, allow_pickle=False) as file:
+            return read(file)
+    except FileNotFoundError:
+        raise InputError(f"path is {str(path)!r}, but there is no such file; pass the path given to save") from None
+    except InputError as error:
+        raise InputError(f"{path} holds no counts that can be used: {error}") from None
+    except Exception as error:  # zipfile, zlib and NumPy have a dozen kinds for a file that makes no sense
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} is not a file of counts, or is damaged ({why}); save the counts again") from error
 
 
 def _whole(

@@ -20,6 +20,7 @@ class Outcome:
     lower_bound: float
     proof_samples: int = 0
     certificate: Any = None
+    dimension: float | None = None
 
 
 class Run(Protocol):
@@ -77,6 +78,10 @@ class Run(Protocol):
 
     def interval(self, level: float) -> tuple[float, float]:
         """Where the value lies."""
+        ...
+
+    def certified(self, level: float) -> bool:
+        """Whether there is an answer, and it rests on a proof."""
         ...
 
     def outcome(self, level: float) -> Outcome:

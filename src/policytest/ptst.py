@@ -338,6 +338,7 @@ class Run:
             per_nat * level,
             int(self.samples - self.found_at) if certified and self.found_at <= self.samples else 0,
             distance.certificate if certified else None,
+            finding.dimension,
         )
 
     def interval(self, level: float) -> tuple[float, float]:

@@ -97,25 +97,7 @@ def decide(
         _with_zone(run, indifference)
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     mark = checkpoints.fingerprint(task, threshold, run.method)
-    if resume is not None:
-        _resume(run, mark, resume)
-    saver = _Saver(run, mark, checkpoint, resume)
-    reason = "all samples that were allowed are used"
-    with _interruptions(run) as interrupted:
-        try:
-            for check in _drive(run, level, limit):
-                if progress is not None:
-                    progress(check)
-                saver.now_and_then()
-                if interrupted.times and run.answer is None:
-                    reason = "interrupted"
-                    break
-        except KeyboardInterrupt:
-            if interrupted.times != 2:
-                raise
-            reason = "interrupted"
-        saver.at_the_end()
-    return _verdict(run, delta, reason, _snapshot(run, mark), level=level)
+    return carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
 
 
 def checks(
@@ -145,12 +127,16 @@ def checks(
 
 @dataclass(frozen=True, eq=False)
 class StoppingTimes:
-    """When one run stops for each delta: ``samples`` int[k], and ``answers`` object[k], None where it did not."""
+    """When one run stops for each delta: ``samples`` int[k], and ``answers`` object[k], None where it did not.
+
+    ``certified`` bool[k]: whether the answer rests on a proof. ``solves``: worst-case problems of the whole run.
+    """
 
     deltas: FloatArray
     samples: IntArray
     answers: Any
     solves: int
+    certified: Any
 
 
 def stopping_times(
@@ -171,10 +157,11 @@ def stopping_times(
     limit = sampling_limit(max_samples)
     levels = np.array([_question(task, threshold, delta)[2] for delta in array])
     samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
+    certified = np.zeros(len(array), dtype=np.bool_)
     known = _known_answer(task, float(threshold), 0.5)
     if known is not None:
-        answers[:] = known.answer
-        return StoppingTimes(array, samples, answers, 0)
+        answers[:], certified[:] = known.answer, known.certified
+        return StoppingTimes(array, samples, answers, 0, certified)
     run = _method(method).start(task, sim, float(threshold), rng)
     for index in np.argsort(levels, kind="stable"):
         run.reconsider(levels[index])
@@ -182,16 +169,21 @@ def stopping_times(
             for _ in _drive(run, levels[index], limit):
                 pass
         samples[index], answers[index] = run.samples, run.answer
-    return StoppingTimes(array, samples, answers, run.solves)
+        certified[index] = run.certified(levels[index])
+    return StoppingTimes(array, samples, answers, run.solves, certified)
 
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """Observed transitions (s, a, x), in the order in which they were observed; three integer arrays of one length."""
+    """Observed transitions (s, a, x), in the order in which they were observed; three integer arrays of one length.
+
+    ``selected``: some were left out because of their outcome x, so that no answer from the others is certified.
+    """
 
     s: Any
     a: Any
     x: Any
+    selected: bool = False
 
     def __post_init__(self) -> None:
         for name in ("s", "a", "x"):
@@ -207,7 +199,7 @@ class Transitions:
 
     def counts(self, task: Task, first: int) -> Counts:
         """The counts of the first so many of them."""
-        counts = Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support))
+        counts = Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support), selected=self.selected)
         counts.record(self.s[:first], self.a[:first], self.x[:first])
         return counts
 
@@ -263,6 +255,41 @@ def recorded(task: Task, data: Counts | Transitions) -> Recorded:
 
 
 # ---------------------------------------------------------------- shared
+
+
+def carry_out(
+    run: Run,
+    mark: str,
+    delta: float,
+    until: tuple[float, int],
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: Resume | None = None,
+    progress: Callable[[Check], None] | None = None,
+) -> Verdict:
+    """Go on with a run until (its level is reached, its samples are used up) or Ctrl-C; see `decide`.
+
+    ``mark`` is the fingerprint by which a kept run is recognised.
+    """
+    level, limit = until
+    if resume is not None:
+        _resume(run, mark, resume)
+    saver = _Saver(run, mark, checkpoint, resume)
+    reason = "all samples that were allowed are used"
+    with _interruptions(run) as interrupted:
+        try:
+            for check in _drive(run, level, limit):
+                if progress is not None:
+                    progress(check)
+                saver.now_and_then()
+                if interrupted.times and run.answer is None:
+                    reason = "interrupted"
+                    break
+        except KeyboardInterrupt:
+            if interrupted.times != 2:
+                raise
+            reason = "interrupted"
+        saver.at_the_end()
+    return _verdict(run, delta, reason, _snapshot(run, mark), level=level)
 
 
 def _question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float]:
@@ -344,6 +371,8 @@ def _known_answer(task: Task, threshold: float, delta: float, indifference: floa
         counts=Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support)),
         reason="" if above or below or within else reason,
         method="the range of values over all kernels",
+        indifference=indifference,
+        refuted=(math.inf, math.inf) if within and not above and not below else None,
     )
 
 
@@ -365,7 +394,7 @@ def _verdict(
         delta=delta,
         answer=run.answer,
         samples=run.samples if samples is None else samples,
-        certified=found.certified,
+        certified=found.certified and not (counts is not None and counts.selected),
         evidence=found.evidence,
         estimate=run.estimate,
         interval=run.interval(level),
@@ -379,7 +408,17 @@ def _verdict(
         certificate=found.certificate,
         snapshot=snapshot,
         needed=required,
+        settings=run.method,
+        dimension=found.dimension,
+        indifference=getattr(run, "indifference", 0.0),
+        refuted=_ends_refuted(run) if run.answer == "within" else None,
     )
+
+
+def _ends_refuted(run: Any) -> tuple[float, float]:
+    """The evidence against V <= R - indifference, and against V >= R + indifference."""
+    first, second = (run.refuter(sign).log_capital(-run.indifference) for sign in (1.0, -1.0))
+    return first, second
 
 
 def _reason(run: Run, reason: str) -> str:
@@ -443,7 +482,7 @@ class _Saver:
         try:
             self.save()
         except InputError as error:
-            warnings.warn(f"{error}; the verdict is not affected", stacklevel=3)
+            warnings.warn(f"{error}; the verdict is not affected", stacklevel=4)
 
     def save(self) -> None:
         """Save, unless nothing was drawn since."""

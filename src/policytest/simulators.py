@@ -6,6 +6,7 @@ such a function itself. It is called with as many pairs at once as can be drawn 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -96,7 +97,23 @@ def draw_function(sim: Any) -> Callable[..., Any]:
             f"sim is {sim!r}; pass an object with a method draw(states, actions, rng), or such a function, "
             "for instance TabularSimulator(kernel)"
         )
+    if not takes_three(draw):
+        raise InputError(
+            f"sim is {sim!r}, whose call signature is {inspect.signature(draw)}; it is called as "
+            "draw(states, actions, rng) with two integer arrays and a Generator"
+        )
     return draw
+
+
+def takes_three(draw: Callable[..., Any]) -> bool:
+    """Whether it can be called with three arguments, as far as its signature says."""
+    try:
+        inspect.signature(draw).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:  # compiled code may not say
+        return True
+    return True
 
 
 def checked_draw(

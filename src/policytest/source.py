@@ -119,6 +119,10 @@ class Recorded:
         """These were looked at."""
         self.k, self.x = self.k[used:], self.x[used:]
 
+    def extend(self, k: IntArray, x: IntArray) -> None:
+        """More of them were observed."""
+        self.k, self.x = np.concatenate([self.k, k]), np.concatenate([self.x, x])
+
     def state(self) -> dict[str, Any]:
         """Nothing is drawn here, so there is nothing to keep."""
         return {}

@@ -157,6 +157,11 @@ class Task:
         """The pairs with pi > 0 and all their allowed successors. Built on first use: a sparse task may not need it."""
         S, pair = self.n_states, self._pairs.pair
         if self.support is None:
+            if len(pair) * S > _checks.TABLE_LIMIT:
+                raise InputError(
+                    f"{len(pair):,} pairs with any of {S:,} successors are {len(pair) * S:,} entries, too many to "
+                    "list; declare `support`, the successors that each pair can have, as a SciPy CSR array"
+                )
             return self._list(np.full(len(pair), S), np.tile(np.arange(S, dtype=np.int32), len(pair)))
         if _checks.is_sparse(self.support):
             chosen = self.support[pair]

@@ -13,12 +13,18 @@ from scipy import sparse
 
 from policytest._checks import Kernel, is_sparse
 from policytest._display import Row, Shown, Table, nats, number, plural, probability, to_json
+from policytest.betting import TDBetting
 from policytest.boundaries import Boundary, MixtureBoundary, level_of
+from policytest.combined import Combined
 from policytest.counts import Counts
 from policytest.kl import kl_rows
+from policytest.needed import CHANCE, MAX_SAMPLES, Needed, further
+from policytest.prospects import entries
+from policytest.ptst import PTST
 from policytest.task import Task
 
 SMALLEST_CHANGE = 5e-4  # of a probability that is worth a line
+SAID_ENTRIES, SAID_SAMPLES = 2_000, 5_000  # an undecided verdict says how many samples it needs, if that is soon known
 WORDS = {
     "above": "above the threshold",
     "below": "below the threshold",
@@ -28,6 +34,7 @@ WORDS = {
 COMPARED = {
     "above": "is better than policy B by more than the margin",
     "below": "is not better than policy B by the margin",
+    "within": "is better than policy B by the margin, give or take the indifference zone",
     None: "undecided",
 }
 
@@ -98,6 +105,13 @@ class Verdict(Shown):
         What was observed.
     snapshot
         All that `decide(..., resume=verdict)` needs to go on; empty where there is nothing to go on from.
+    method, settings
+        The method in words, and itself; None where no method was needed.
+    dimension
+        Where evidence is a distance less the price of unknown rows, that price; else None.
+    indifference, refuted
+        The half-width of the indifference zone; and for "within", the evidence against V <= R - indifference and
+        against V >= R + indifference, both of which must reach ``required``.
     """
 
     task: Task = field(repr=False)
@@ -120,6 +134,10 @@ class Verdict(Shown):
     snapshot: dict[str, Any] = field(default_factory=dict, repr=False)
     needed: float | None = None
     about: str = "value"  # of the policy; or "difference", of the values of policies A and B
+    settings: Any = field(default=None, repr=False)
+    dimension: float | None = None
+    indifference: float = 0.0
+    refuted: tuple[float, float] | None = None
 
     @property
     def required(self) -> float:
@@ -128,8 +146,39 @@ class Verdict(Shown):
 
     @property
     def p_value(self) -> float:
-        """exp(-evidence) of the answered side (the stronger side where undecided), at most 1; valid at any time."""
-        return min(1.0, math.exp(-max(max(self.evidence), 0.0)))
+        """exp(-evidence) of the answered side (the stronger side where undecided), at most 1; valid at any time.
+
+        Of "within": that of the weaker of its two refutations.
+        """
+        strength = max(self.evidence) if self.refuted is None else min(self.refuted)
+        return min(1.0, math.exp(-max(strength, 0.0)))
+
+    def still_needed(self, chance: float = CHANCE, rng: Any = 0, max_samples: int = MAX_SAMPLES) -> Needed:
+        """How many more samples would settle it with probability ``chance``, and from which pairs.
+
+        By the method of this verdict. KL rules go on from the counts with the best allocation; other runs that can be
+        resumed are simulated from where they stand, for at most ``max_samples`` more, against kernels that the counts
+        leave possible; of recorded transitions, what `PTST()` would need. `policytest.still_needed` also tells what a
+        new run takes.
+
+        >>> import policytest as pt
+        >>> two = pt.instances.paper(2)
+        >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), max_samples=100)
+        >>> verdict.answer, 50 < verdict.still_needed().samples < 1000
+        (None, True)
+        """
+        return further(self, chance, rng, max_samples)
+
+    @cached_property
+    def _more(self) -> Needed | None:
+        """What the summary says of it; where that takes long, only who asks is told."""
+        if (
+            self.answer is not None
+            or self.about != "value"
+            or not isinstance(self.settings, PTST | TDBetting | Combined)
+        ):
+            return None
+        return self.still_needed(max_samples=SAID_SAMPLES) if entries(self.task) <= SAID_ENTRIES else None
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?
@@ -157,90 +206,110 @@ class Verdict(Shown):
     def summary(self) -> Table:
         """The verdict as one table, for text, HTML and JSON."""
         low, high = self.interval
-        side = 0 if self.evidence[0] >= self.evidence[1] else 1
-        against = ("V <= R", "V >= R")[side] if self.about == "value" else ("A - B <= margin", "A - B >= margin")[side]
-        strength = max(self.evidence)
         proof = "certified" if self.certified else "not certified"
-        remark = "proved" if self.certified else "rests on a local optimum, which is not proved to be the global one"
         alone = self.about == "value"
+        bar = "threshold R" if alone else "margin"
         rows = (
-            Row("answer", (WORDS if alone else COMPARED)[self.answer], key="answer", raw=self.answer),
-            Row(
-                "certified",
-                "yes" if self.certified else "no",
-                remark if self.answer else "",
-                "certified",
-                self.certified,
-            ),
-            Row("threshold R" if alone else "margin", number(self.threshold), "", "threshold", self.threshold),
-            Row(
-                f"{self.about}, estimated",
-                number(self.estimate) if self.samples else "no samples",
-                "",
-                "estimate",
-                self.estimate,
-            ),
+            Row("answer", (WORDS if alone else COMPARED)[self.answer], self._by(), "answer", self.answer),
+            Row("certified", "yes" if self.certified else "no", self._proof(), "certified", self.certified),
+            Row(bar, number(self.threshold), self._zone(), "threshold", self.threshold),
+            Row(f"{self.about}, estimated", *self._estimated(), "estimate", self.estimate),
             Row(
                 f"{self.about}, interval",
                 f"{number(low)} to {number(high)}",
-                f"at all times, with probability 1 - delta{self._about_interval()}",
+                self._about_interval(),
                 "interval",
                 [low, high],
             ),
-            Row(
-                "samples",
-                number(self.samples),
-                "" if math.isnan(self.lower_bound) else f"lower bound at the estimate: about {self._fewest()}",
-                "samples",
-                self.samples,
-            ),
+            Row("samples", number(self.samples), self._fewest(), "samples", self.samples),
             Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
-            Row(
-                f"evidence against {against}",
-                nats(strength),
-                f"of {nats(self.required)} required{self._price()}",
-                "evidence",
-                list(self.evidence),
-            ),
-            Row("p-value, at any time", probability(self.p_value), f"of {against}", "p_value", self.p_value),
+            *self._evidence_rows(),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),
         )
         claim = f"The value is {WORDS[self.answer]}" if alone else f"Policy A {COMPARED[self.answer]}"
         title = f"{claim} ({proof})" if self.answer else f"Undecided: {self.reason}"
         return Table(title, rows, tuple(self._notes()))
 
-    def _fewest(self) -> str:
-        return number(_whole(self.lower_bound))
+    def _by(self) -> str:
+        return f"by {self.method}" if self.method else ""
 
-    def _about_interval(self) -> str:
-        if self.answer and self._is_kl and not self.certified:
-            return ", if the search found its ends"
+    def _proof(self) -> str:
+        if not self.answer:
+            return ""
+        if self.counts.selected:
+            return "the data were selected by their outcomes: no guarantee holds"
+        return "proved" if self.certified else "rests on a local optimum, which is not proved to be the global one"
+
+    def _zone(self) -> str:
+        return f"give or take {number(self.indifference)}" if self.indifference else ""
+
+    def _estimated(self) -> tuple[str, str]:
+        """The estimate, and what it rests on."""
+        if self.samples:
+            return number(self.estimate), ""
         low, high = self.interval
-        inside = self.answer and low < self.threshold < high
-        return "; each end has half of delta, the answer has all of it" if inside else ""
+        if self._is_known:
+            return (number(low) if low == high else "not needed"), "no sample can change the answer"
+        return "none", "nothing was drawn yet"
 
     @property
-    def _is_kl(self) -> bool:
-        """Whether evidence is a distance less a dimension term."""
-        return self.method.startswith("PTST")
+    def _is_known(self) -> bool:
+        """Whether the task alone gives the answer, or says that there is none."""
+        low, high = self.interval
+        return not self.samples and self.settings is None and (self.answer is not None or low == high)
+
+    def _fewest(self) -> str:
+        if not self.samples or math.isnan(self.lower_bound) or self.answer == "within":
+            return ""
+        if not math.isfinite(self.lower_bound):
+            return "the estimate is on the threshold, where no number is enough"
+        return f"lower bound at the estimate: about {number(math.ceil(self.lower_bound))}"
+
+    def _evidence_rows(self) -> tuple[Row, Row] | tuple[Row, Row, Row]:
+        """The evidence of the stronger side; of "within", that against each end of the zone."""
+        required, key = f"of {nats(self.required)} required", list(self.evidence)
+        p_value = probability(self.p_value)
+        if self.refuted is not None:
+            first, second = self.refuted
+            eps = number(self.indifference)
+            return (
+                Row(f"evidence against V <= R - {eps}", nats(first), required, "evidence", key),
+                Row(f"evidence against V >= R + {eps}", nats(second), required, "refuted", list(self.refuted)),
+                Row("p-value, at any time", p_value, f"of |V - R| >= {eps}", "p_value", self.p_value),
+            )
+        side = 0 if self.evidence[0] >= self.evidence[1] else 1
+        against = ("V <= R", "V >= R")[side] if self.about == "value" else ("A - B <= margin", "A - B >= margin")[side]
+        return (
+            Row(f"evidence against {against}", nats(max(self.evidence)), required + self._price(), "evidence", key),
+            Row("p-value, at any time", p_value, f"of {against}", "p_value", self.p_value),
+        )
+
+    def _about_interval(self) -> str:
+        low, high = self.interval
+        if self._is_known:
+            return "whatever the unknown rows are"
+        always = "at all times, with probability 1 - delta"
+        if self.answer and self.dimension is not None and not self.certified:
+            return f"{always}, if the search found its ends"
+        inside = self.answer and low < self.threshold < high
+        return f"{always}; each end has half of delta, the answer has all of it" if inside else always
 
     def _price(self) -> str:
         """How the evidence arises: a distance less the price of rows that are not known."""
-        dimension = -min(self.evidence)
-        if not math.isfinite(max(self.evidence)) or dimension <= 0 or not self._is_kl:
+        strength, price = max(self.evidence), self.dimension
+        if price is None or price <= 0 or not math.isfinite(strength):
             return ""
-        return f"; a distance of {nats(max(self.evidence) + dimension)} less {nats(dimension)} for the unknown rows"
+        return f"; a distance of {nats(strength + price)} less {nats(price)} for the unknown rows"
 
     def _notes(self) -> list[str]:
-        if not self.changes:
-            return []
+        notes = [] if self._more is None else [self._more.words]
+        if not self.changes or self.answer == "within":
+            return notes
         intro = "For this answer to be wrong" if self.answer else "For the value to be on the other side"
         intro += ", all of these, and more, would have to be true:"
         other = "A kernel on the other side of the threshold, not far from the data, has for instance"
-        return [
-            intro if self._is_kl else other,
-            *(f"  {change.words}" for change in self.changes),
-        ]
+        notes.append(intro if self.dimension is not None else other)
+        return [*notes, *(f"  {change.words}" for change in self.changes)]
 
     def to_json(self) -> str:
         """One JSON document, with "schema": 1; infinite numbers are written as strings."""
@@ -249,6 +318,12 @@ class Verdict(Shown):
             "lower_bound": self.lower_bound,
             "reason": self.reason,
             "method": self.method,
+            "about": self.about,
+            "selected": self.counts.selected,
+            "indifference": self.indifference,
+            "refuted": self.refuted,
+            "dimension": self.dimension,
+            "still_needed": None if self._more is None else self._more.data(),
             "proof_samples": self.proof_samples,
             "visits": self.counts.visits,
             "changes": [
@@ -257,10 +332,6 @@ class Verdict(Shown):
             ],
         }
         return to_json({"schema": 1, **self.summary.data(), **extra})
-
-
-def _whole(number: float) -> float:
-    return math.ceil(number) if math.isfinite(number) else number
 
 
 def _changes(task: Task, counts: Counts, witness: Kernel, most: int = 5) -> tuple[Change, ...]:

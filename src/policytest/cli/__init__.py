@@ -17,17 +17,24 @@ from typing import Annotated
 
 import typer
 
+from policytest.cli.commands.assess import assess
 from policytest.cli.commands.compare import compare
 from policytest.cli.commands.decide import decide
 from policytest.cli.commands.demo import demo
 from policytest.cli.commands.evaluate import evaluate
 from policytest.cli.commands.identify import identify
+from policytest.cli.commands.init import init
 from policytest.cli.commands.plan import plan
+from policytest.cli.commands.report import report
+from policytest.cli.commands.selftest import selftest
+from policytest.cli.commands.study import study
 from policytest.cli.commands.warmup import warmup
+from policytest.cli.commands.watch import watch
 from policytest.cli.exit_codes import debugging, exit_code, say
 from policytest.cli.options import Debug
+from policytest.cli.results import arguments
 
-COMMANDS = (decide, evaluate, compare, plan, identify, demo, warmup)
+COMMANDS = (decide, assess, watch, evaluate, compare, plan, identify, study, report, init, demo, selftest, warmup)
 """In the order in which ``--help`` lists them."""
 
 app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,6 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _invoke(argv: list[str]) -> int:
     """Typer without its `main`, which exits with 1 when a pipe breaks."""
+    arguments.set(tuple(argv))
     command = typer.main.get_command(app)
     with command.make_context("policytest", list(argv)) as context:
         return int(command.invoke(context))

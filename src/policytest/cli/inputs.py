@@ -27,19 +27,39 @@ BUILT_IN: dict[str, Callable[[Any], Any]] = {
 """Models that need no file; each takes the module `instances`."""
 
 
-def find_model(name: str) -> Model:
-    """The built-in instance of this name, or what the file holds."""
+def find_model(name: str, policy: str | None = None, discount: float | None = None) -> Model:
+    """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
     from policytest._checks import InputError
     from policytest.sources.files import Model, load_model
 
+    if name.startswith("gym:"):
+        from policytest.sources.environments import from_address
+
+        found = from_address(name, policy, discount)
+        return Model(found.task, found.kernel)
     if name in BUILT_IN:
         instance = BUILT_IN[name](importlib.import_module("policytest.instances"))
-        return Model(instance.task, instance.kernel)
+        return Model(_with(instance.task, policy, discount), instance.kernel)
     if not Path(name).suffix and not Path(name).exists():
         close = difflib.get_close_matches(name, BUILT_IN, n=1)
-        remedy = f"did you mean {close[0]}?" if close else f"pass a .json or .npz file, or one of {', '.join(BUILT_IN)}"
+        others = f"pass a task file (.json, .toml, .npz, .drn, .tra), or one of {', '.join(BUILT_IN)}"
+        remedy = f"did you mean {close[0]}?" if close else others
         raise InputError(f"there is no model {name!r}; {remedy}")
-    return load_model(name)
+    given: dict[str, Any] = {"policy": policy, "discount": discount}
+    return load_model(name, **{key: value for key, value in given.items() if value is not None})
+
+
+def _with(task: Any, policy: str | None, discount: float | None) -> Any:
+    """The task with another policy, "uniform" or a file, and another discount."""
+    from dataclasses import replace
+
+    from policytest.sources.policies import policy as policy_array
+    from policytest.sources.policy_files import load_policy
+
+    if policy is not None:
+        table = policy_array(policy, task) if policy == "uniform" else load_policy(policy, task)
+        task = replace(task, policy=table)
+    return task if discount is None else replace(task, discount=discount)
 
 
 def find_simulator(place: str | None, model: Model, name: str) -> Any:
@@ -81,6 +101,7 @@ def _imported(place: str) -> Any:
 def _usable(place: str, found: Any) -> Any:
     """A simulator: an object with `draw`, a function like `draw`, or a class of such objects, which is called."""
     from policytest._checks import InputError
+    from policytest.simulators import takes_three
 
     kind = "an object" if not isinstance(found, type) else "a class"
     if isinstance(found, type):
@@ -95,22 +116,12 @@ def _usable(place: str, found: Any) -> Any:
     expected = "expected an object with a method draw(states, actions, rng), or such a function"
     if not callable(draw):
         raise InputError(f"--simulator: {place} is {kind} of type {type(found).__name__} without draw; {expected}")
-    if not _takes_three(draw):
+    if not takes_three(draw):
         raise InputError(
             f"--simulator: {place} is {kind} whose call signature is {inspect.signature(draw)}; {expected} "
             "(a function that makes simulators is not called: name what it makes)"
         )
     return found
-
-
-def _takes_three(draw: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(draw).bind(None, None, None)
-    except TypeError:
-        return False
-    except ValueError:  # compiled code may not say
-        return True
-    return True
 
 
 def find_method(
@@ -157,6 +168,21 @@ def _sampling(allocation: str, model: Model) -> Any:
         "forward": Forward,
     }
     return rules[allocation]()
+
+
+def named_columns(given: list[str] | None) -> dict[str, str | None]:
+    """The mapping that ``--column PART=NAME`` describes; an empty name leaves that column alone."""
+    from policytest._checks import InputError
+
+    columns: dict[str, str | None] = {}
+    for entry in given or ():
+        part, equals, name = entry.partition("=")
+        if not equals or not part:
+            raise InputError(f"--column is {entry!r}; it must look like s=state: the part, then your name for it")
+        if part in columns:
+            raise InputError(f"--column names {part!r} twice; keep one")
+        columns[part] = name or None
+    return columns
 
 
 def check_place(file: Path | None) -> None:

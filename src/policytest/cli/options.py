@@ -17,6 +17,14 @@ def _set_debug(wanted: bool) -> None:
         debugging.set(True)
 
 
+def _whole(text: str) -> int:
+    """A whole number, also as 1e6."""
+    number = float(text)
+    if number != int(number):
+        raise ValueError(text)
+    return int(text) if text.lstrip("+-").isdigit() else int(number)
+
+
 class Method(StrEnum):
     """Names of the methods."""
 
@@ -46,9 +54,36 @@ class Allocation(StrEnum):
 Debug = Annotated[bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show where an error arose.")]
 Delta = Annotated[float, typer.Option(help="The probability of a wrong answer, at most.")]
 Seed = Annotated[int, typer.Option(help="The seed of all randomness.")]
-ModelName = Annotated[str, typer.Argument(help=f"A .json or .npz task file, or one of: {', '.join(BUILT_IN)}.")]
-MaxSamples = Annotated[int | None, typer.Option(help="Give up after this many samples.")]
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        help=f"A task file, an environment such as gym:FrozenLake-v1?map_name=8x8, or one of: {', '.join(BUILT_IN)}."
+    ),
+]
+PolicyName = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="FILE", help="Instead of the model's policy: a policy file, or uniform."),
+]
+Discount = Annotated[float | None, typer.Option(help="Instead of the model's discount.")]
+MaxSamples = Annotated[
+    int | None, typer.Option(parser=_whole, metavar="N", help="Give up after this many samples; 1e6 will do.")
+]
 SimulatorPlace = Annotated[str | None, typer.Option("--simulator", help="Sample from this: package.module:name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as a web page.")]
+Threshold = Annotated[float | None, typer.Option(help="The bar R; otherwise the file's, otherwise 0.")]
+RequireCertified = Annotated[
+    bool, typer.Option("--require-certified", help="Exit with 3 if the answer is not certified.")
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="PART=NAME", help="Another name of a column, such as s=state; may be repeated."),
+]
+Skip = Annotated[
+    list[str] | None,
+    typer.Option("--skip", metavar="PART", help="Leave rows out whose label there is unknown: s, a; may be repeated."),
+]
+SuppressBelow = Annotated[
+    int, typer.Option(min=0, help="Show no number of rows from 1 to this, less one, in what is said about the data.")
+]

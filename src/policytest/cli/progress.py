@@ -69,6 +69,10 @@ class Display(Protocol):
         """Show a check, if it is time to."""
         ...
 
+    def tell(self, samples: int, words: str) -> None:
+        """Show these words about so many samples, if it is time to."""
+        ...
+
     def close(self) -> None:
         """Leave the stream as it was."""
         ...
@@ -96,6 +100,16 @@ class Progress:
         self._stop_waiting()
         self._guard(self._display.show, check)
 
+    def tell(self, samples: int, words: str) -> None:
+        """Show words about so many samples, where there is no check."""
+        self._stop_waiting()
+        self._guard(self._display.tell, samples, words)
+
+    def notice(self, words: str) -> None:
+        """Show a message, now."""
+        self._stop_waiting()
+        self._guard(self._display.notice, words)
+
     def __exit__(self, *_: object) -> None:
         self._stop_waiting()
         self._guard(self._display.close)
@@ -122,6 +136,9 @@ class Silent:
     def show(self, check: Check) -> None:
         """Nothing."""
 
+    def tell(self, samples: int, words: str) -> None:
+        """Nothing."""
+
     def close(self) -> None:
         """Nothing."""
 
@@ -140,12 +157,18 @@ class Lines:
     def show(self, check: Check) -> None:
         """A line, when it is time."""
         if check.samples >= self._next:
-            while check.samples >= self._next:
-                self._next *= 2
-            self.notice(
-                f"{number(check.samples)} samples, evidence at most {nats(max(check.evidence))} "
-                f"of {nats(check.required)}, value estimate {number(check.estimate)}"
+            self.tell(
+                check.samples,
+                f"evidence at most {nats(max(check.evidence))} of {nats(check.required)}, "
+                f"value estimate {number(check.estimate)}",
             )
+
+    def tell(self, samples: int, words: str) -> None:
+        """A line, when it is time."""
+        if samples >= self._next:
+            while samples >= self._next:
+                self._next *= 2
+            self.notice(f"{number(samples)} samples, {words}")
 
     def close(self) -> None:
         """Nothing to put back."""
@@ -178,6 +201,13 @@ class Bar:
             self._begun = now, check.samples
         if now >= self._due:
             self._live.update(self._line(check, now), refresh=True)
+            self._due = self._clock() + REFRESH
+
+    def tell(self, samples: int, words: str) -> None:
+        """The line, at most four times a second."""
+        now = self._clock()
+        if now >= self._due:
+            self.notice(f"{number(samples)} samples, {words}")
             self._due = self._clock() + REFRESH
 
     def close(self) -> None:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from policytest.cli.exit_codes import CODES
+from policytest.cli.exit_codes import CODES, complain
 from policytest.cli.inputs import check_place, find_model, find_simulator
 from policytest.cli.options import (
+    Allocation,
+    Boundary,
     Debug,
     Delta,
     Html,
     Json,
     MaxSamples,
     ModelName,
+    Quiet,
+    RequireCertified,
     Seed,
     SimulatorPlace,
 )
-from policytest.cli.results import quiet_stdout, show
+from policytest.cli.pairs import method_of_pairs
+from policytest.cli.progress import progress
+from policytest.cli.results import certified_or_not, how_to_go_on, quiet_stdout, show
 
-if TYPE_CHECKING:
-    pass
+
+class ComparisonMethod(StrEnum):
+    """Names of the methods that compare policies."""
+
+    betting = "betting"
+    ptst = "ptst"
 
 
 def compare(
@@ -29,25 +42,53 @@ def compare(
     other: Annotated[str, typer.Argument(help="The same task with another policy, and perhaps other rewards.")],
     margin: Annotated[float, typer.Option(help="By how much it must be better.")] = 0.0,
     delta: Delta = 0.05,
+    method: Annotated[ComparisonMethod | None, typer.Option(help="How to compare; otherwise betting.")] = None,
+    indifference: Annotated[float, typer.Option(help='Answer "within" where A - B is this near to the margin.')] = 0.0,
+    boundary: Annotated[Boundary | None, typer.Option(help="The boundary of ptst.")] = None,
+    prior: Annotated[float | None, typer.Option(help="The prior of its mixture boundary.")] = None,
+    allocation: Annotated[Allocation | None, typer.Option(help="Which pairs ptst samples.")] = None,
     seed: Seed = 0,
     max_samples: MaxSamples = None,
     simulator: SimulatorPlace = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the run here, and go on from here if it exists.")
+    ] = None,
     json: Json = False,
+    quiet: Quiet = False,
     html: Html = None,
+    require_certified: RequireCertified = False,
     debug: Debug = False,
 ) -> int:
     """Is the policy of the first model better than that of the second? Sample until it is known.
 
-    Exit codes: 0 better by more than the margin, 1 not, 2 usage or input error, 3 undecided, 4 internal error.
+    Exit codes: 0 better by more than the margin, 1 not, 2 usage or input error, 3 undecided or interrupted, 4 internal
+    error, 5 within the indifference zone.
     """
-    check_place(html)
-    problem = find_model(model)
-    with quiet_stdout(json):
+    for file in (checkpoint, html):
+        check_place(file)
+    problem, rival = find_model(model), find_model(other)
+    with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
+        from policytest._checks import InputError
         from policytest.comparison import compare as compare_policies
 
-        sim = find_simulator(simulator, problem, model)
+        chosen = method_of_pairs(method, boundary, prior, allocation, problem)
+        if indifference and method == ComparisonMethod.ptst:
+            raise InputError("--indifference belongs to --method betting, which is the default")
         verdict = compare_policies(
-            problem.task, find_model(other).task, sim, delta, margin, rng=seed, max_samples=max_samples
+            problem.task,
+            rival.task,
+            find_simulator(simulator, problem, model),
+            delta,
+            margin,
+            chosen,
+            rng=seed,
+            max_samples=max_samples,
+            indifference=indifference,
+            checkpoint=checkpoint,
+            resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
+            progress=shown,
         )
     show(verdict, json, html, "Which policy is better?", f"{model} against {other}")
-    return CODES[verdict.answer]
+    if verdict.answer is None:
+        complain(how_to_go_on(verdict, checkpoint))
+    return certified_or_not(verdict, require_certified, CODES[verdict.answer])

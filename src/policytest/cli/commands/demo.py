@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policytest._display import number, page, paragraph, probability
+from policytest._display import number, probability
 from policytest.cli.commands.decide import run_decide
 from policytest.cli.exit_codes import DONE, Code, complain, say
 from policytest.cli.inputs import check_place, find_model, find_simulator
@@ -17,7 +17,7 @@ from policytest.cli.options import (
     Delta,
     Seed,
 )
-from policytest.cli.results import how_to_go_on, write
+from policytest.cli.results import course, how_to_go_on, watched, write_report
 
 if TYPE_CHECKING:
     from policytest.sources.files import Model
@@ -39,16 +39,16 @@ def demo(
         f"It stops as soon as it can answer with probability of error at most {probability(delta)}.",
     )
     say("\n".join(question) + "\n")
-    problem = find_model("paper-5")
-    verdict = run_decide(problem, find_simulator(None, problem, "paper-5"), delta=delta, rng=seed)
+    problem, trace = find_model("paper-5"), course(html)
+    simulator = find_simulator(None, problem, "paper-5")
+    verdict = run_decide(problem, simulator, delta=delta, rng=seed, method=watched(None, trace))
     bound = _lower_bound(problem, delta)
     say(f"{verdict.summary.text()}\n\n{bound}")
+    write_report(html, verdict, "Is this policy good enough?", (*question, bound), trace)
+    say(f"The same as a web page: {html}")
     if verdict.answer is None:
         complain(how_to_go_on(verdict, None))
         return Code.UNDECIDED
-    parts = (*map(paragraph, question), verdict.summary.html(), paragraph(bound))
-    write(html, page("Is this policy good enough?", *parts))
-    say(f"The same as a web page: {html}")
     return DONE
 
 

@@ -2,49 +2,93 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
 
-from policytest.cli.exit_codes import DONE, Code
+import typer
+
+from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.inputs import check_place, find_model, find_simulator
 from policytest.cli.options import (
+    Allocation,
+    Boundary,
     Debug,
     Delta,
     Html,
     Json,
     MaxSamples,
     ModelName,
+    Quiet,
+    RequireCertified,
     Seed,
     SimulatorPlace,
 )
+from policytest.cli.pairs import method_of_pairs
+from policytest.cli.progress import progress
 from policytest.cli.results import quiet_stdout, show
 
-if TYPE_CHECKING:
-    pass
+
+class IdentificationMethod(StrEnum):
+    """Names of the methods that find the best policy."""
+
+    betting = "betting"
+    ptst = "ptst"
+    klb_ts = "klb-ts"
 
 
 def identify(
     model: ModelName,
     delta: Delta = 0.05,
+    method: Annotated[IdentificationMethod | None, typer.Option(help="How to search; otherwise betting.")] = None,
+    boundary: Annotated[Boundary | None, typer.Option(help="The boundary of ptst.")] = None,
+    prior: Annotated[float | None, typer.Option(help="The prior of its mixture boundary.")] = None,
+    allocation: Annotated[Allocation | None, typer.Option(help="Which pairs ptst samples.")] = None,
     seed: Seed = 0,
     max_samples: MaxSamples = None,
     simulator: SimulatorPlace = None,
     json: Json = False,
+    quiet: Quiet = False,
     html: Html = None,
+    require_certified: RequireCertified = False,
     debug: Debug = False,
 ) -> int:
     """Which policy is best? The model's own policy is ignored.
 
-    Exit codes: 0 found, 2 usage or input error, 3 not settled, 4 internal error.
+    Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
     check_place(html)
     problem = find_model(model)
-    with quiet_stdout(json):
+    task = problem.task
+    with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.selection import identify as find_best
 
-        task = problem.task
         found = find_best(
-            task.rewards, task.initial, task.discount, find_simulator(simulator, problem, model), delta,
-            rng=seed, max_samples=max_samples, support=task.support,
-        )  # fmt: skip
+            task.rewards,
+            task.initial,
+            task.discount,
+            find_simulator(simulator, problem, model),
+            delta,
+            rng=seed,
+            max_samples=max_samples,
+            support=task.support,
+            method=_method(method, boundary, prior, allocation, problem),
+            states=task.states,
+            actions=task.actions,
+            progress=shown,
+        )
     show(found, json, html, "Which policy is best?", f"Model: {model}")
+    if found.answered and require_certified and not found.certified:
+        complain("not certified: a policy was found but not proved to be the best, and --require-certified wants proof")
+        return Code.UNDECIDED
     return DONE if found.answered else Code.UNDECIDED
+
+
+def _method(method: Any, boundary: Any, prior: Any, allocation: Any, problem: Any) -> Any:
+    """The method that the options describe."""
+    chosen = method_of_pairs(method, boundary, prior, allocation, problem)
+    if method == IdentificationMethod.klb_ts:
+        from policytest.baselines import KLBTS
+
+        return KLBTS()
+    return chosen

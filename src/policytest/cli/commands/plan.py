@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,36 +13,76 @@ from policytest.cli.inputs import check_place, find_model
 from policytest.cli.options import (
     Debug,
     Delta,
+    Discount,
     Html,
     Json,
     ModelName,
+    PolicyName,
+    Quiet,
     Seed,
 )
+from policytest.cli.progress import progress
 from policytest.cli.results import quiet_stdout, show
 
 if TYPE_CHECKING:
-    pass
+    from policytest.sources.files import Model
 
 
 def plan(
     model: ModelName,
     threshold: Annotated[float | None, typer.Option(help="The bar R; otherwise the file's, otherwise 0.")] = None,
     delta: Delta = 0.05,
+    pilot: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Plan with pilot draws instead, as Counts.save wrote them; may be repeated."),
+    ] = None,
+    guess: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL", help="Another guess: the kernel of this model; may be repeated."),
+    ] = None,
     seed: Seed = 0,
     json: Json = False,
+    quiet: Quiet = False,
     html: Html = None,
+    policy: PolicyName = None,
+    discount: Discount = None,
     debug: Debug = False,
 ) -> int:
-    """How many samples will it take, and where should they go? The model's kernel is the guess."""
+    """How many samples will it take, and where should they go? The guess is the model's kernel, or pilot draws.
+
+    Exit codes: 0 done, 2 usage or input error, 3 interrupted, 4 internal error.
+    """
     check_place(html)
-    problem = find_model(model)
+    problem = find_model(model, policy, discount)
     with quiet_stdout(json):
-        from policytest._checks import InputError
         from policytest.planning import plan as make_plan
 
-        if problem.kernel is None:
-            raise InputError(f"{model} has no kernel to plan with; add the key kernel: a guess, from pilot draws say")
         bar = threshold if threshold is not None else problem.threshold or 0.0
-        found = make_plan(problem.task, problem.kernel, bar, delta, rng=seed)
+        given = _guess(problem, model, pilot or [], guess or [])
+        with progress(sys.stderr, quiet) as shown:
+            found = make_plan(
+                problem.task, given, bar, delta, rng=seed, progress=lambda name: shown.notice(f"simulating {name}")
+            )
     show(found, json, html, "How many samples will it take?", f"Model: {model}")
     return DONE
+
+
+def _guess(problem: Model, model: str, pilot: list[Path], others: list[str]) -> Any:
+    """The kernel of the model, several kernels, or the counts of all pilots together."""
+    from policytest._checks import InputError
+    from policytest.counts import Counts
+
+    if pilot and others:
+        raise InputError("--pilot and --guess exclude each other; pass pilot draws, or guesses of the kernel")
+    if pilot:
+        first, *rest = (Counts.load(file) for file in pilot)
+        for counts in rest:
+            first = first + counts
+        return first
+    kernels = [
+        (name, found.kernel) for name, found in ((model, problem), *((name, find_model(name)) for name in others))
+    ]
+    for name, kernel in kernels:
+        if kernel is None:
+            raise InputError(f"{name} has no kernel to plan with; add the key kernel, or pass --pilot FILE of counts")
+    return kernels[0][1] if not others else [kernel for _, kernel in kernels]

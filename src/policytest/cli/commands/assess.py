@@ -1,0 +1,153 @@
+"""``policytest assess``: do these logs settle it already?"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from policytest._display import Table, plural
+from policytest.cli.exit_codes import CODES, complain
+from policytest.cli.inputs import check_place, find_method, find_model, named_columns
+from policytest.cli.options import (
+    Columns,
+    Debug,
+    Delta,
+    Html,
+    Json,
+    Method,
+    ModelName,
+    Quiet,
+    RequireCertified,
+    Skip,
+    SuppressBelow,
+    Threshold,
+)
+from policytest.cli.results import certified_or_not, quiet_stdout, show
+
+ORDERED = ("combined", "betting")
+"""Methods that need the order of the transitions."""
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A verdict, the log it rests on, and what the log says about the assumptions."""
+
+    verdict: Any
+    log: Any
+    diagnosis: Any
+
+    @property
+    def summary(self) -> Table:
+        """The verdict, with the log as notes."""
+        whole = self.verdict.summary
+        notes = [f"Data: {self.log.summary.title}."]
+        notes += [
+            f"  {row.label}: {row.shown} {row.remark}".rstrip() for row in self.log.summary.rows if row.shown != "0"
+        ]
+        if self.diagnosis is not None:
+            notes += [f"Warning: {warning}" for warning in self.diagnosis.warnings]
+            notes += [f"Hint: {hint}" for hint in self.diagnosis.hints]
+        return Table(whole.title, whole.rows, (*whole.notes, *notes))
+
+    def to_json(self) -> str:
+        """The verdict's document, with "log" and "diagnosis" in it."""
+        import json
+
+        content = json.loads(self.verdict.to_json())
+        content["log"] = json.loads(self.log.to_json())
+        if self.diagnosis is not None:
+            content["diagnosis"] = json.loads(self.diagnosis.to_json())
+        return json.dumps(content, indent=2)
+
+
+def assess(
+    model: ModelName,
+    data: Annotated[list[str], typer.Argument(help="Logs: CSV, Parquet or JSON lines; files, folders or patterns.")],
+    threshold: Threshold = None,
+    delta: Delta = 0.05,
+    method: Annotated[
+        Method | None, typer.Option(help="How to test; otherwise combined where there is a column order, else ptst.")
+    ] = None,
+    columns: Columns = None,
+    skip: Skip = None,
+    by_episode: Annotated[
+        bool, typer.Option("--by-episode", help="The order begins anew in each episode; episodes follow by their ids.")
+    ] = False,
+    add_to: Annotated[Path | None, typer.Option(metavar="FILE", help="Add to the counts that --save kept.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the counts here, for --add-to.")] = None,
+    diagnose: Annotated[bool, typer.Option(help="Test the assumptions too: Markov, and the same at all times.")] = True,
+    suppress_below: SuppressBelow = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+    html: Html = None,
+    require_certified: RequireCertified = False,
+    debug: Debug = False,
+) -> int:
+    """Do these logs settle already whether the value is above the threshold?
+
+    A row is a transition, with the columns s, a, s_next and perhaps order, episode, count, reward. If the logs do not
+    suffice, the answer says how much more is needed, and from which pairs.
+
+    Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
+    """
+    for file in (save, html):
+        check_place(file)
+    problem = find_model(model)
+    with quiet_stdout(json):
+        found = _assess(
+            problem, data, method, by_episode,
+            {"columns": named_columns(columns), "skip": tuple(skip or ()), "progress": None if quiet else _reading},
+            (add_to, save, diagnose, suppress_below),
+            {"threshold": threshold if threshold is not None else problem.threshold or 0.0, "delta": delta},
+        )  # fmt: skip
+    about = (f"Model: {model}", f"Data: {found.log.summary.title}")
+    show(found, json, html, "Is this policy good enough?", about)
+    if found.verdict.answer is None:
+        complain(f"undecided: {found.verdict.reason}")
+    return certified_or_not(found.verdict, require_certified, CODES[found.verdict.answer])
+
+
+def _assess(
+    problem: Any, data: list[str], method: Any, by_episode: bool, reading: dict[str, Any], extras: Any, question: Any
+) -> Assessment:
+    from policytest.sequential import assess as assess_data
+    from policytest.sources.log import Log
+    from policytest.sources.tables import logs
+
+    add_to, save, diagnose, suppress_below = extras
+    before = None if add_to is None else Log.load(add_to, problem.task)
+    with warnings.catch_warnings():
+        log = logs(data if len(data) > 1 else data[0], problem.task, **reading, add_to=before)
+    has_order = log.frame is not None and "order" in log.frame.roles
+    in_order = has_order if method is None else method in ORDERED
+    chosen = find_method(method or ("combined" if in_order else "ptst"), None, None, None, problem)
+    observed = log.transitions(by_episode) if in_order else log.counts
+    verdict = assess_data(problem.task, observed, method=chosen, **question)
+    diagnosis = _diagnosed(log, problem.task, by_episode) if diagnose and before is None else None
+    if save is not None:
+        log.save(save)
+        complain(f"{save} holds the counts of {plural(log.counts.total, 'transition')}")
+    shown = None if diagnosis is None else diagnosis.shown(suppress_below)
+    return Assessment(verdict, log.shown(suppress_below), shown)
+
+
+def _diagnosed(log: Any, task: Any, by_episode: bool) -> Any:
+    """What the log says about the assumptions; nothing, where it has no order, or where that cannot be computed."""
+    if log.frame is None or "order" not in log.frame.roles:
+        return None
+    from policytest._checks import InputError
+    from policytest.sources.diagnosed import diagnose_log
+
+    try:
+        return diagnose_log(task, log, by_episode)
+    except InputError as error:  # it must not cost the verdict
+        complain(f"the assumptions were not tested: {error}")
+        return None
+
+
+def _reading(share: float) -> None:
+    """Files take a while only where they are large; their engine says how far it is."""

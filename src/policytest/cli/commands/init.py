@@ -1,0 +1,28 @@
+"""``policytest init``: files to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from policytest.cli.exit_codes import DONE, say
+from policytest.cli.options import Debug, Seed
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to write them; it is created.")] = Path("policytest-example"),
+    seed: Seed = 0,
+    debug: Debug = False,
+) -> int:
+    """Write an example task, policy and log to start from. Nothing is overwritten.
+
+    Exit codes: 0 done, 2 usage or input error, 4 internal error.
+    """
+    from policytest.starter import NEXT, write_starter
+
+    for file in write_starter(folder, seed):
+        say(str(file))
+    say(f"\nNow try:\n{NEXT.format(folder=folder)}".rstrip())
+    return DONE

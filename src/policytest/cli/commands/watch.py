@@ -1,0 +1,94 @@
+"""``policytest watch``: follow a growing log, and speak when it suffices."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from policytest._display import nats, number, plural
+from policytest.cli.exit_codes import CODES, complain
+from policytest.cli.inputs import check_place, find_method, find_model, named_columns
+from policytest.cli.options import (
+    Columns,
+    Debug,
+    Delta,
+    Html,
+    Json,
+    MaxSamples,
+    Method,
+    ModelName,
+    Quiet,
+    RequireCertified,
+    Skip,
+    Threshold,
+)
+from policytest.cli.results import certified_or_not, quiet_stdout, show
+
+EVERY = 2.0
+"""Seconds between two lines of progress, at least."""
+
+
+def watch(
+    model: ModelName,
+    log: Annotated[str, typer.Argument(help="A growing file of JSON lines or CSV; - for standard input.")] = "-",
+    threshold: Threshold = None,
+    delta: Delta = 0.05,
+    method: Annotated[Method | None, typer.Option(help="How to test; otherwise the best: combined.")] = None,
+    columns: Columns = None,
+    skip: Skip = None,
+    max_samples: MaxSamples = None,
+    follow: Annotated[bool, typer.Option(help="Wait for more at the end of a file.")] = True,
+    idle: Annotated[float | None, typer.Option(min=0, help="Give up after so many seconds without a line.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    html: Html = None,
+    require_certified: RequireCertified = False,
+    debug: Debug = False,
+) -> int:
+    """Follow a growing log of transitions, and answer as soon as it settles the question.
+
+    Each line is a transition: {"s": ..., "a": ..., "s_next": ...}, or a row of CSV after a header. The answer is the
+    one of `assess` on the lines so far; looking all the time costs nothing, the guarantee holds at every moment.
+
+    Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end or interrupted, 4 internal error.
+    """
+    check_place(html)
+    problem = find_model(model)
+    with quiet_stdout(json):
+        from policytest.sources.streams import Parser, lines
+        from policytest.watching import Watch
+
+        bar = threshold if threshold is not None else problem.threshold or 0.0
+        test = Watch(problem.task, bar, delta, find_method(method, None, None, None, problem))
+        place = "standard input" if log == "-" else log
+        parser = Parser(problem.task, named_columns(columns), tuple(skip or ()), place)
+        found, due = None if test.found is None else test.found, 0.0
+        try:
+            for arrived in () if found else lines(log, follow, idle=idle):
+                new = parser.transitions(arrived)
+                room = len(new) if max_samples is None else max_samples - test.size
+                found = test.add(new.s[:room], new.a[:room], new.x[:room])
+                if found is not None or (max_samples is not None and test.size >= max_samples):
+                    break
+                if not quiet and test.size and time.monotonic() >= due:
+                    due = time.monotonic() + EVERY
+                    _tell(test)
+        except KeyboardInterrupt:
+            complain("interrupted")
+        verdict = test.verdict()
+    if parser.left_out:
+        complain(f"{plural(parser.left_out, 'row')} left out for the s or a in it, as asked")
+    about = f"Model: {model}; log: {place}, {plural(parser.line, 'line')} read"
+    show(verdict, json, html, "Is this policy good enough?", about)
+    if verdict.answer is None:
+        complain(f"undecided after {plural(test.size, 'transition')}: {verdict.reason}")
+    return certified_or_not(verdict, require_certified, CODES[verdict.answer])
+
+
+def _tell(test: Any) -> None:
+    size, evidence, level = test.check()
+    complain(f"{number(size)} transitions: evidence {nats(max(*evidence, 0.0))} of {nats(level)}")
+    sys.stderr.flush()

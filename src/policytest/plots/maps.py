@@ -1,0 +1,157 @@
+"""Pictures of tables over states and actions: where samples went, and where the policy spends its time.
+
+A table of thousands of states is not a picture. Its largest rows are shown and the others summed; a grid is shown as
+a grid, large ones in blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._checks import FloatArray, InputError, instance, real_array
+from policytest.plots import _style
+from policytest.task import Task
+from policytest.task import occupancy as occupancy_of
+
+MOST_ROWS, MOST_COLUMNS, MOST_WRITTEN, MOST_BLOCKS = 16, 10, 120, 40
+
+
+def allocation(
+    weights_or_counts: Any,
+    task: Task | None = None,
+    ax: Any = None,
+    shape: tuple[int, int] | None = None,
+    suppress_below: int = 0,
+) -> Any:
+    """How samples are, or should be, shared out over state-action pairs: a heat map of the table [S,A].
+
+    ``weights_or_counts`` is an array, an `Allocation`, or `Counts`. The ``task`` gives names. With ``shape`` = (rows,
+    columns) the states are the cells of a grid, row by row, and actions are summed. Counts from 1 to
+    ``suppress_below`` - 1 are hidden.
+    """
+    found = getattr(weights_or_counts, "visits", getattr(weights_or_counts, "weights", weights_or_counts))
+    table = real_array("weights_or_counts", found, (None, None))
+    if (table < 0).any():
+        raise InputError("weights_or_counts has negative entries; pass shares or numbers of samples")
+    if task is not None:
+        instance("task", task, Task)
+        if table.shape != task.policy.shape:
+            raise InputError(f"weights_or_counts has shape {table.shape}, expected {task.policy.shape} as in task")
+    whole = bool((table == np.rint(table)).all() and table.sum() > 1.0)
+    words = "samples" if whole else "share of samples"
+    hidden = hide(table, suppress_below) if whole else np.zeros(table.shape, dtype=bool)
+    return _draw(table, task, ax, shape, words, whole, hidden)
+
+
+def occupancy(task: Task, kernel: Any, ax: Any = None, shape: tuple[int, int] | None = None) -> Any:
+    """Where the policy spends its (discounted) time if the kernel is true: (1-gamma) d(s) pi(a|s), as a heat map."""
+    instance("task", task, Task)
+    table = (1.0 - task.discount) * occupancy_of(task, kernel)[:, None] * task.policy
+    return _draw(table, task, ax, shape, "share of time", False, np.zeros(table.shape, dtype=bool))
+
+
+def hide(table: FloatArray, below: int) -> Any:
+    """Which counts are not to be shown: 1 to below-1; and where that hides one alone, which the sum would give away,
+    the next larger one with it.
+    """
+    hidden = (table > 0) & (table < below)
+    if hidden.sum() == 1 and (table > 0).sum() > 1:
+        rest = np.where((table > 0) & ~hidden, table, np.inf)
+        hidden.flat[int(np.argmin(rest))] = True
+    return hidden
+
+
+class _Cells(NamedTuple):
+    values: FloatArray  # [rows, columns]
+    hidden: Any
+    rows: list[str]
+    columns: list[str]
+    left_out: int
+
+
+def _draw(table: FloatArray, task: Task | None, ax: Any, shape: Any, words: str, whole: bool, hidden: Any) -> Any:
+    is_grid = shape is not None
+    cells = _grid(table, hidden, shape) if is_grid else _largest(table, hidden, task)
+    rows, columns = cells.values.shape
+    ax = _style.axes(ax, height=3.2 if is_grid else 1.1 + 0.23 * max(rows, 4))
+    shown = np.ma.masked_array(cells.values, cells.hidden)
+    top = _top(cells)
+    mesh = ax.pcolormesh(shown, cmap=_style.blues(), vmin=0.0, vmax=top, edgecolors="white", linewidth=0.6)
+    ax.invert_yaxis()
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    if is_grid:
+        ax.set_aspect("equal")
+        ax.set_xticks([])
+        ax.set_yticks([])
+    else:
+        ax.set_yticks(np.arange(rows) + 0.5, cells.rows)
+        tilt = max(map(len, cells.columns), default=0) * columns > 36
+        ax.set_xticks(
+            np.arange(columns) + 0.5, cells.columns, rotation=35 if tilt else 0, ha="right" if tilt else "center"
+        )
+        _style.labels(ax, "action", "state")
+    if cells.values.size <= MOST_WRITTEN:
+        _write(ax, cells, whole, top)
+    bar = ax.figure.colorbar(mesh, ax=ax, shrink=0.9, pad=0.02, aspect=24)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=8, colors=_style.INK, length=2)
+    bar.set_label(words, fontsize=9, color=_style.INK)
+    if whole:
+        _style.thousands(bar.ax.yaxis)
+    return ax
+
+
+def _top(cells: _Cells) -> float:
+    """Where the scale ends: a table of equal numbers is not to look like one of large numbers."""
+    seen = np.where(cells.hidden, 0.0, cells.values)
+    return max(float(seen.max()), 1.6 * float(seen.mean())) or 1.0
+
+
+def _write(ax: Any, cells: _Cells, whole: bool, top: float) -> None:
+    """The numbers in the cells, dark on light and light on dark."""
+    for (row, column), x in np.ndenumerate(cells.values):
+        secret = cells.hidden[row, column]
+        words = "few" if secret else _style.few_digits(x) if whole else _share(x)
+        color = "#ffffff" if not secret and x > 0.62 * top else "#10151a"
+        ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=8, color=color)
+
+
+def _share(x: float) -> str:
+    return "0" if x == 0 else f"{x:.1%}" if x >= 0.001 else "<0.1%"
+
+
+def _largest(table: FloatArray, hidden: Any, task: Task | None) -> _Cells:
+    """The rows and columns with the largest sums, in their order, and the others summed."""
+    states, actions = (task.states, task.actions) if task is not None else (None, None)
+    values, secret, rows = _cut(table, hidden, MOST_ROWS, states, "state")
+    values, secret, columns = _cut(values.T, secret.T, MOST_COLUMNS, actions, "action")
+    return _Cells(values.T, secret.T, rows, columns, max(len(table) - MOST_ROWS, 0))
+
+
+def _cut(table: FloatArray, hidden: Any, most: int, names: Any, noun: str) -> tuple[FloatArray, Any, list[str]]:
+    if len(table) <= most:
+        return table, hidden, [_style.name(i, names) for i in range(len(table))]
+    kept = np.sort(np.argsort(-table.sum(axis=1), kind="stable")[: most - 1])
+    rest = np.setdiff1d(np.arange(len(table)), kept)
+    values = np.vstack([table[kept], table[rest].sum(axis=0)])
+    secret = np.vstack([hidden[kept], np.zeros(table.shape[1], dtype=bool)])
+    return values, secret, [*(_style.name(int(i), names) for i in kept), f"{len(rest):,} others"]
+
+
+def _grid(table: FloatArray, hidden: Any, shape: Any) -> _Cells:
+    """States on their grid; a large one in blocks, summed."""
+    height, width = (int(side) for side in shape)
+    if height * width != len(table):
+        raise InputError(f"shape is {(height, width)}, which has {height * width} cells; there are {len(table)} states")
+    values, secret = table.sum(axis=1).reshape(height, width), hidden.any(axis=1).reshape(height, width)
+    for axis in (0, 1):
+        size = values.shape[axis]
+        if size > MOST_BLOCKS:
+            starts = np.arange(0, size, -(-size // MOST_BLOCKS))
+            values = np.add.reduceat(values, starts, axis=axis)
+            secret = np.logical_or.reduceat(secret, starts, axis=axis) & (values < np.inf)
+    return _Cells(values, secret, [], [], 0)

@@ -1,0 +1,151 @@
+"""Pictures of one run: how the evidence grew, how the interval narrowed, where the value lies at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from policytest._display import number
+from policytest.plots import _style
+from policytest.plots._style import BLUE, FAINT, GREEN, INK, MUTED, VERMILION
+from policytest.plots.trace import Trace
+from policytest.verdict import Check, Verdict
+
+MANY_TIMES = 50.0  # beyond this ratio of the last to the first sample count the axis of an interval is logarithmic
+
+
+def evidence(trace: Trace | Iterable[Check], ax: Any = None, about: str = "value") -> Any:
+    """The evidence on both sides along a run, in nats, against the level that decides.
+
+    Evidence is the logarithm of an e-value: at log(1/delta) the other side is refuted with error delta. ``about`` is
+    "value" or "difference", as in a `Verdict`.
+    """
+    trace, ax = _traced(trace), _style.axes(ax)
+    t, both = trace.samples, trace.evidence
+    if not len(t) or np.isnan(both).all():
+        return _style.nothing(ax, "no evidence was recorded along this run")
+    sides = ("above", "below") if about == "value" else ("better", "not better")
+    for column, word, (color, style) in zip((0, 1), sides, ((BLUE, "-"), (VERMILION, "--")), strict=True):
+        ax.plot(t, both[:, column], color=color, linestyle=style, linewidth=1.8, label=f"evidence for “{word}”")
+    ax.axhline(trace.required, color=INK, linestyle=":", linewidth=1.3, label=f"decides: {trace.required:.3g} nats")
+    finite = both[np.isfinite(both)]
+    leading = both[:, int(both[-1, 1] > both[-1, 0])]
+    leading = leading[np.isfinite(leading)]
+    if len(finite) and len(leading):
+        top, low = max(trace.required, leading.max()), min(0.0, leading.min())
+        ax.set_ylim(low - 0.08 * (top - low), top + 0.12 * (top - low))
+    ax.set_xlim(0, max(int(t[-1]), 1) * 1.02)
+    ax.xaxis.set_major_locator(_few_ticks())
+    _style.thousands(ax.xaxis)
+    ax.grid(axis="y", color=FAINT, linewidth=0.5)
+    _style.labels(ax, "samples", "evidence (nats)")
+    _style.legend(ax)
+    return ax
+
+
+def interval(trace: Trace | Iterable[Check], ax: Any = None, threshold: float | None = None, about: str = "") -> Any:
+    """The interval for the value along a run, and the threshold. Its probability 1-delta is for all times at once."""
+    trace, ax = _traced(trace), _style.axes(ax)
+    known = np.isfinite(trace.intervals).all(axis=1) & (trace.samples > 0)
+    t, (low, high) = trace.samples[known], trace.intervals[known].T
+    if not len(t):
+        return _style.nothing(ax, "no intervals were recorded along this run")
+    what = about or "value"
+    ax.fill_between(t, low, high, color=BLUE, alpha=0.22, linewidth=0, label=f"interval for the {what}")
+    for end in (low, high):
+        ax.plot(t, end, color=BLUE, linewidth=1.1)
+    ax.plot(t, np.clip(trace.estimates[known], low, high), color=INK, linewidth=1.3, marker=".", label="estimate")
+    if threshold is not None:
+        word = "threshold" if what == "value" else "margin"
+        ax.axhline(threshold, color=VERMILION, linestyle="--", linewidth=1.4, label=f"{word} {number(threshold)}")
+    if t[-1] > MANY_TIMES * t[0]:
+        ax.set_xscale("log")
+        _style.sparse_log(ax.xaxis)
+    else:
+        ax.xaxis.set_major_locator(_few_ticks())
+        _style.thousands(ax.xaxis)
+    ax.grid(axis="y", color=FAINT, linewidth=0.5)
+    _style.labels(ax, "samples", what)
+    _style.legend(ax)
+    return ax
+
+
+def estimate(result: Any, ax: Any = None) -> Any:
+    """Where the value lies: a number line with the interval, the estimate, and the threshold where there is one.
+
+    ``result`` is a `Verdict`, or an `Estimate` or `Interval`.
+    """
+    ax = _style.axes(ax, height=1.55)
+    is_verdict = hasattr(result, "interval")
+    low, high = result.interval if is_verdict else (result.lower, result.upper)
+    middle = result.estimate if is_verdict else getattr(result, "value", 0.5 * (low + high))
+    bar = getattr(result, "threshold", None)
+    what = getattr(result, "about", "value")
+    zone = getattr(result, "indifference", 0.0)
+    around = () if bar is None else (bar - zone, bar + zone)
+    places = [x for x in (low, high, middle, *around) if np.isfinite(x)]
+    if not places:
+        return _style.nothing(ax, f"nothing is known about the {what}")
+    room = 0.12 * (max(places) - min(places)) or max(abs(places[0]), 1.0) * 0.1
+    left, right = min(places) - room, max(places) + room
+    ends = max(low, left), min(high, right)
+    ax.plot(ends, [0, 0], color=BLUE, linewidth=7, solid_capstyle="butt", alpha=0.45, label="interval")
+    finite = [end for end in (low, high) if np.isfinite(end)]
+    ax.plot(finite, [0] * len(finite), color=BLUE, linestyle="none", marker="|", markersize=15, markeredgewidth=2)
+    if np.isfinite(middle):
+        ax.plot([middle], [0], color=INK, marker="o", markersize=6, linestyle="none", label="estimate")
+    if bar is not None and np.isfinite(bar):
+        words = "threshold" if what == "value" else "margin"
+        ax.axvline(bar, color=VERMILION, linestyle="--", linewidth=1.6, label=f"{words} {number(bar)}")
+    if zone and bar is not None:
+        ax.axvspan(bar - zone, bar + zone, color=VERMILION, alpha=0.12, linewidth=0, label=f"± {number(zone)}")
+    ax.set_xlim(left, right)
+    ax.set_ylim(-1, 1)
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.xaxis.set_major_locator(_few_ticks(6))
+    _style.labels(ax, {"value": "value of the policy"}.get(what, "value of policy A less value of policy B"))
+    _style.legend(ax, 4)
+    return ax
+
+
+def comparison(verdict: Verdict, ax: Any = None) -> Any:
+    """By how much policy A is better than policy B: the interval for the difference, and the margin."""
+    return estimate(verdict, ax)
+
+
+def selection(found: Any, ax: Any = None, top: int = 20) -> Any:
+    """The estimated values of the policies among which one was chosen, or of the states under the one returned."""
+    values = np.asarray(found.values, dtype=float)
+    among = found.index is not None
+    chosen = np.argsort(-values, kind="stable")[:top] if among else np.arange(min(top, len(values)))
+    ax = _style.axes(ax, height=1.0 + 0.24 * max(len(chosen), 2))
+    if not len(chosen):
+        return _style.nothing(ax, "there are no values to show")
+    rows = np.arange(len(chosen))
+    best = np.array([among and int(i) == found.index for i in chosen])
+    ax.axvline(0.0, color=FAINT, linewidth=0.8)
+    ax.hlines(rows, 0.0, values[chosen], color=MUTED, linewidth=1.2)
+    ax.plot(values[chosen][~best], rows[~best], "o", color=BLUE, linestyle="none", markersize=6)
+    if best.any():
+        ax.plot(
+            values[chosen][best], rows[best], "D", color=GREEN, markersize=8, linestyle="none", label="the one chosen"
+        )
+    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {i}" for i in chosen])
+    ax.invert_yaxis()
+    rest = len(values) - len(chosen)
+    _style.labels(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))
+    _style.legend(ax)
+    return ax
+
+
+def _traced(trace: Any) -> Trace:
+    return trace if isinstance(trace, Trace) else Trace.of(trace)
+
+
+def _few_ticks(most: int = 5) -> Any:
+    from policytest._checks import needs
+
+    return needs("matplotlib.ticker", "report").MaxNLocator(most)

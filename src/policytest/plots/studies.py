@@ -1,0 +1,218 @@
+"""Pictures of studies, from tidy rows: one row a run, with the columns instance, method, delta, seed, samples, cut.
+
+A table may be a list of dicts, a dict of columns, a data frame, or a study that has one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from policytest._checks import InputError
+from policytest.plots import _style
+from policytest.plots._style import FAINT, INK
+
+Row = dict[str, Any]
+BOUNDS = ("lower_bound", "best_bound", "uniform_bound")
+"""Columns with the samples that no test can do without: of any kind, of the best allocation, of equal shares."""
+
+
+def rows_of(table: Any) -> list[Row]:
+    """The rows of a study, a list of dicts, a dict of columns, or a data frame.
+
+    >>> rows_of({"delta": [0.1, 0.01], "samples": [20, 40]})
+    [{'delta': 0.1, 'samples': 20}, {'delta': 0.01, 'samples': 40}]
+    """
+    for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
+        if not isinstance(table, Mapping) and hasattr(table, method):
+            return list(getattr(table, method)(*arguments))
+    for attribute in ("table", "rows"):
+        if not isinstance(table, Mapping | list | tuple) and hasattr(table, attribute):
+            inner = getattr(table, attribute)
+            return rows_of(inner() if callable(inner) else inner)
+    if hasattr(table, "deltas") and hasattr(table, "samples"):  # the stopping times of one run
+        pairs = zip(table.deltas, table.samples, table.answers, strict=True)
+        return [{"delta": float(d), "samples": int(n), "cut": answer is None} for d, n, answer in pairs]
+    if isinstance(table, Mapping):
+        columns = {str(name): list(column) for name, column in table.items()}
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) > 1:
+            raise InputError(f"table has columns of {sorted(lengths)} entries; they must be of one length")
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if isinstance(table, list | tuple) and all(isinstance(row, Mapping) for row in table):
+        return [dict(row) for row in table]
+    raise InputError(f"table is a {type(table).__name__}; pass a list of dicts, a dict of columns, or a study")
+
+
+def stopping_times(table: Any, ax: Any = None, lower_bound: Any = None) -> Any:
+    """Mean samples, with standard errors, against delta; both axes logarithmic. The lower bound is drawn in.
+
+    ``lower_bound`` is T*, or {instance: T*}: the line is T* log(1/delta). Without it, a column of `BOUNDS` of the table
+    is used, in samples, where there is one. An open marker: some runs were cut, so that the mean is larger.
+    """
+    ax = _style.axes(ax)
+    rows = _with(rows_of(table), "delta", "samples")
+    if not rows:
+        return _style.nothing(ax, "there are no runs to show")
+    many = len({row.get("instance") for row in rows}) > 1
+    for index, (key, mine) in enumerate(_grouped(rows, "instance", "method").items()):
+        color, style, marker = _style.SERIES[index % len(_style.SERIES)]
+        deltas, means, errors, cut = _summary(mine, "delta", "samples")
+        label = _label(key, many)
+        ax.errorbar(deltas, means, errors, color=color, linestyle=style, linewidth=1.5, capsize=2.5, label=label)
+        for open_ones in (False, True):
+            at = cut == open_ones
+            if at.any():
+                ax.plot(
+                    deltas[at], means[at], marker, color=color, linestyle="none", markersize=5.5,
+                    markerfacecolor="none" if open_ones else color,
+                )  # fmt: skip
+    _bounds(ax, rows, lower_bound, many)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    if not ax.xaxis_inverted():
+        ax.invert_xaxis()  # to the right it gets harder
+    _style.sparse_log(ax.yaxis)
+    ax.grid(color=FAINT, linewidth=0.5)
+    _style.labels(ax, "delta, the probability of error", "samples (mean ± s.e.)")
+    _style.legend(ax)
+    return ax
+
+
+def _bounds(ax: Any, rows: list[Row], lower_bound: Any, many: bool) -> None:
+    """T* log(1/delta) for each instance, as far as it is known."""
+    for index, (key, mine) in enumerate(_grouped(rows, "instance").items()):
+        deltas = np.unique([float(row["delta"]) for row in mine])
+        time = lower_bound.get(key[0]) if isinstance(lower_bound, Mapping) else lower_bound
+        if time is not None:
+            bound = float(time) * np.log(1.0 / deltas)
+        else:
+            column = next((name for name in BOUNDS if all(_is_number(row.get(name)) for row in mine)), None)
+            if column is None:
+                continue
+            bound = np.array([_mean(mine, column, delta) for delta in deltas])
+        use = np.isfinite(bound) & (bound > 0)
+        if use.any():
+            style = (":", (0, (1, 3)), (0, (3, 4)))[index % 3]
+            name = f"lower bound, {_style.short(str(key[0]))}" if many else "lower bound"
+            ax.plot(deltas[use], bound[use], color=INK, linestyle=style, linewidth=1.4, label=name)
+
+
+def sample_efficiency(table: Any, ax: Any = None, delta: float | None = None) -> Any:
+    """Mean samples of each method on each instance, at one delta (the smallest unless given): a dot plot, log axis."""
+    rows = _with(rows_of(table), "samples")
+    deltas = sorted({float(row["delta"]) for row in rows if "delta" in row})
+    wanted = deltas[0] if deltas and delta is None else delta
+    rows = [row for row in rows if "delta" not in row or math.isclose(float(row["delta"]), float(wanted or 0.0))]
+    groups = _grouped(rows, "instance")
+    ax = _style.axes(ax, height=1.3 + 0.34 * max(len(groups), 2))
+    if not rows:
+        return _style.nothing(ax, "there are no runs to show")
+    methods = list(dict.fromkeys(str(row.get("method", "")) for row in rows))
+    for index, method in enumerate(methods):
+        color, _, marker = _style.SERIES[index % len(_style.SERIES)]
+        shift = 0.5 * (index - 0.5 * (len(methods) - 1)) / max(len(methods), 2)
+        first = True
+        for place, mine in enumerate(groups.values()):
+            own = [row for row in mine if str(row.get("method", "")) == method]
+            if not own:
+                continue
+            mean, error = _mean_and_error(own, "samples")
+            is_cut = any(row.get("cut") for row in own)
+            ax.errorbar(
+                [mean], [place + shift], xerr=[error], color=color, marker=marker, linestyle="none", markersize=6,
+                markerfacecolor="none" if is_cut else color, capsize=2.5,
+                label=_style.short(method, 30) if first else None,
+            )  # fmt: skip
+            first = False
+    ax.set_xscale("log")
+    _style.sparse_log(ax.xaxis)
+    ax.set_yticks(range(len(groups)), [_style.short(str(key[0])) for key in groups])
+    ax.set_ylim(len(groups) - 0.4, -0.6)
+    ax.grid(axis="x", color=FAINT, linewidth=0.5)
+    _style.labels(ax, "samples, mean ± standard error" + (f", delta = {wanted:g}" if wanted is not None else ""))
+    _style.legend(ax)
+    return ax
+
+
+def time_against_size(table: Any, ax: Any = None, size: str = "states", time: str = "seconds") -> Any:
+    """How long it takes against how large it is, a line for each method; both axes logarithmic.
+
+    ``size`` and ``time`` are the names of columns; several rows of one size are averaged.
+    """
+    ax = _style.axes(ax)
+    rows = _with(rows_of(table), size, time)
+    if not rows:
+        return _style.nothing(ax, "there is nothing to show")
+    for index, (key, mine) in enumerate(_grouped(rows, "method").items()):
+        color, style, marker = _style.SERIES[index % len(_style.SERIES)]
+        sizes, means, errors, _ = _summary(mine, size, time)
+        ax.errorbar(
+            sizes, means, errors, color=color, linestyle=style, marker=marker, markersize=5.5, linewidth=1.5,
+            capsize=2.5, label=_label(key, False),
+        )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    _style.sparse_log(ax.xaxis)
+    _style.sparse_log(ax.yaxis)
+    ax.grid(color=FAINT, linewidth=0.5)
+    _style.labels(ax, size, time)
+    _style.legend(ax)
+    return ax
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _with(rows: list[Row], *columns: str) -> list[Row]:
+    """The rows with finite numbers in these columns; a column that no row has is an error."""
+    for column in columns:
+        if rows and not any(column in row for row in rows):
+            raise InputError(f"table has no column {column!r}; it has {', '.join(map(str, rows[0])) or 'none'}")
+    return [row for row in rows if all(_is_number(row.get(column)) for column in columns)]
+
+
+def _is_number(x: Any) -> bool:
+    try:
+        return math.isfinite(float(x))
+    except (TypeError, ValueError):
+        return False
+
+
+def _grouped(rows: list[Row], *columns: str) -> dict[tuple[Any, ...], list[Row]]:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(column) for column in columns), []).append(row)
+    return groups
+
+
+def _summary(rows: list[Row], x: str, y: str) -> tuple[Any, Any, Any, Any]:
+    """For each x in order: mean and standard error of y, and whether a run was cut."""
+    places = np.unique([float(row[x]) for row in rows])
+    means, errors, cut = [], [], []
+    for place in places:
+        mine = [row for row in rows if float(row[x]) == place]
+        mean, error = _mean_and_error(mine, y)
+        means.append(mean)
+        errors.append(error)
+        cut.append(any(bool(row.get("cut")) for row in mine))
+    return places, np.array(means), np.array(errors), np.array(cut)
+
+
+def _mean_and_error(rows: list[Row], column: str) -> tuple[float, float]:
+    numbers = np.array([float(row[column]) for row in rows])
+    error = float(numbers.std(ddof=1) / math.sqrt(len(numbers))) if len(numbers) > 1 else 0.0
+    return float(numbers.mean()), error
+
+
+def _mean(rows: list[Row], column: str, delta: float) -> float:
+    return float(np.mean([float(row[column]) for row in rows if float(row["delta"]) == delta]))
+
+
+def _label(key: tuple[Any, ...], many: bool) -> str | None:
+    """The name of a line: its method, with its instance where there are several."""
+    parts = [str(part) for part in (reversed(key) if many else key[-1:]) if part is not None]
+    return _style.short(", ".join(parts), 34) or None

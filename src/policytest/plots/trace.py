@@ -1,0 +1,223 @@
+"""The course of a run, kept small: its evidence and intervals at sample counts that grow geometrically.
+
+A `Trace` is handed to `decide` as ``progress``, and keeps some of the checks it is called with. Tests are compiled and
+may run from the first sample to the last between two checks; `Trace.watch` makes a method pause for the trace, which
+changes neither its samples nor its answer:
+
+    trace = Trace()
+    verdict = decide(task, sim, method=trace.watch())
+
+Nothing of it goes into a result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policytest._checks import FloatArray, IntArray, positive
+from policytest.combined import Combined
+from policytest.method import Method
+from policytest.ptst import Run as KLRun
+from policytest.verdict import Check, Verdict
+from policytest.worst_case import nearest_kernel
+from policytest.worst_case.projection_free import ProjectionFree
+
+GROWTH, INTERVAL_GROWTH = 1.08, 1.3
+MOST_INTERVALS, FEW_INTERVALS = 60, 6
+LARGE = 20_000  # allowed transitions, from which on intervals and exact evidence are dear
+
+
+@dataclass(frozen=True)
+class Point:
+    """One moment of a run. The interval is NaN where it was not computed."""
+
+    samples: int
+    evidence: tuple[float, float] = (math.nan, math.nan)
+    required: float = math.nan
+    estimate: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
+
+
+class Trace:
+    """Points of a run at sample counts that grow by ``growth``, with at most ``intervals`` intervals.
+
+    Also the ``progress`` of `evaluate`, which is called with (samples, lower, upper).
+
+    >>> import policytest as pt
+    >>> two, trace = pt.instances.paper(2), Trace()
+    >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), method=trace.watch(), progress=trace)
+    >>> bool(trace.samples[-1] == verdict.samples and (np.diff(trace.samples) > 0).all())
+    True
+    """
+
+    def __init__(self, growth: float = GROWTH, intervals: int = MOST_INTERVALS) -> None:
+        positive(growth=growth - 1.0)
+        self.points: list[Point] = []
+        self.growth, self.intervals_left = growth, intervals
+        self._next, self._next_interval = 0.0, 0.0
+
+    # ------------------------------------------------------------ recording
+
+    def __call__(self, check: Any, lower: float | None = None, upper: float | None = None) -> None:
+        """Keep this check if it is due; the one that answers always is."""
+        if lower is not None and upper is not None:
+            if self.is_due(int(check)):
+                self._add(Point(int(check), estimate=0.5 * (lower + upper), interval=(float(lower), float(upper))))
+            return
+        if self.is_due(check.samples) or check.answer is not None:
+            self._record(check)
+
+    def is_due(self, samples: int) -> bool:
+        """Whether so many samples are worth a point."""
+        return samples >= self._next
+
+    @property
+    def wait(self) -> int:
+        """The sample count at which the next point is due."""
+        return math.ceil(self._next)
+
+    def _record(self, check: Check, evidence: tuple[float, float] | None = None, interval: bool = True) -> None:
+        wanted = interval and self.intervals_left > 0 and check.samples > 0
+        wanted = wanted and (check.samples >= self._next_interval or check.answer is not None)
+        found = (math.nan, math.nan)
+        if wanted:
+            self.intervals_left -= 1
+            self._next_interval = max(INTERVAL_GROWTH * check.samples, check.samples + 1)
+            low, high = check.interval()
+            found = float(low), float(high)
+        self._add(Point(check.samples, evidence or check.evidence, check.required, check.estimate, found))
+
+    def _add(self, point: Point) -> None:
+        if self.points and self.points[-1].samples >= point.samples:
+            if self.points[-1].samples > point.samples:
+                return  # another run has begun; a trace is of one
+            last = self.points.pop()
+            if math.isnan(point.interval[0]):
+                point = Point(point.samples, point.evidence, point.required, point.estimate, last.interval)
+        self.points.append(point)
+        self._next = max(self.growth * point.samples, point.samples + 1)
+
+    @classmethod
+    def of(cls, checks: Iterable[Check], growth: float = GROWTH, intervals: int = MOST_INTERVALS) -> Trace:
+        """From ``checks(...)``, which is exhausted; or from a list of them, which has no intervals any more."""
+        trace = cls(growth, 0 if isinstance(checks, list | tuple) else intervals)
+        last = None
+        for last in checks:
+            trace(last)
+        if last is not None:
+            trace._record(last)
+        return trace
+
+    def ended(self, verdict: Verdict) -> Trace:
+        """This trace with the verdict as its last point, where that is not there yet."""
+        whole = Trace(self.growth, 0)
+        whole.points = [point for point in self.points if point.samples < verdict.samples]
+        alone = bool(whole.points) and math.isnan(whole.points[-1].required)
+        evidence = (math.nan, math.nan) if alone else verdict.evidence
+        whole._add(Point(verdict.samples, evidence, verdict.required, verdict.estimate, verdict.interval))
+        return whole
+
+    def watch(self, method: Method | None = None) -> Method:
+        """The method, default `Combined()`, pausing where this trace wants a point; otherwise as it is."""
+        return Watched(Combined() if method is None else method, self)
+
+    # ------------------------------------------------------------ reading
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    @property
+    def samples(self) -> IntArray:
+        """[n] sample counts, increasing."""
+        return np.array([point.samples for point in self.points], dtype=np.int64)
+
+    @property
+    def evidence(self) -> FloatArray:
+        """[n,2] against V <= R and against V >= R, in nats."""
+        return np.array([point.evidence for point in self.points], dtype=float).reshape(-1, 2)
+
+    @property
+    def required(self) -> float:
+        """The evidence that decides; NaN where none was wanted."""
+        return self.points[-1].required if self.points else math.nan
+
+    @property
+    def estimates(self) -> FloatArray:
+        """[n] estimates."""
+        return np.array([point.estimate for point in self.points], dtype=float)
+
+    @property
+    def intervals(self) -> FloatArray:
+        """[n,2] intervals; NaN where none was computed."""
+        return np.array([point.interval for point in self.points], dtype=float).reshape(-1, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """A method whose runs pause where a trace wants a point. The runs are those of the method, and say so."""
+
+    method: Method
+    trace: Trace
+
+    def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> Any:
+        """The test at work on a simulator, watched."""
+        return _watched(self.method.start(task, sim, threshold, rng), self.trace)
+
+    def replay(self, task: Any, threshold: float, source: Any) -> Any:
+        """The test at work on recorded transitions, watched."""
+        return _watched(self.method.replay(task, threshold, source), self.trace)
+
+    def describe(self) -> str:
+        """That of the method."""
+        return self.method.describe()
+
+
+def _watched(run: Any, trace: Trace) -> Any:
+    """The run, its steps cut where the trace wants a point. Runs may be stopped and resumed anywhere: it stays itself.
+
+    Betting is looked at between its rollouts, where its evidence is exact. Of the KL rule, which between its solves
+    knows only what its witness allows, the evidence is computed here, from the counts.
+    """
+    step, large = run.step, _entries(run.task) > LARGE
+    if large:
+        trace.intervals_left = min(trace.intervals_left, FEW_INTERVALS)
+
+    def pausing(level: float, most: int) -> None:
+        step(level, min(most, max(trace.wait - run.samples, 1)))
+        between = getattr(run, "walker", (0.0,))[0] == 0.0
+        if run.answer is not None or (between and trace.is_due(run.samples)):
+            check = Check(
+                run.samples, run.evidence(), level, run.estimate, run.solves, run.answer, lambda: run.interval(level)
+            )
+            exact = _exact(run) if isinstance(run, KLRun) and run.answer is None and not large else None
+            trace._record(check, exact, interval=not isinstance(run, KLRun) or run.samples >= len(run.tally.n))
+
+    run.step = pausing
+    return run
+
+
+def _exact(run: KLRun) -> tuple[float, float]:
+    """(distance to the nearest kernel beyond R) - (dimension term), on the estimate's side, as the search finds it."""
+    counts = run.counts()
+    base, side = -float(run.tally.dimension()), run.tally.value()[1]
+    if side == 0:
+        return base, base
+    found = nearest_kernel(
+        run.task, counts.kernel(run.task), counts.visits.astype(float), run.threshold, ProjectionFree()
+    )
+    reached = found.upper + base
+    return (reached, base) if side > 0 else (base, reached)
+
+
+def _entries(task: Any) -> float:
+    if task.support is None:
+        return float((task.policy > 0).sum() * task.n_states)
+    return float(len(task._rows.successor))

@@ -1,0 +1,221 @@
+"""The pictures of a report: those that the result has the numbers for, each with a caption and words for the blind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policytest import plots
+from policytest._display import nats, number
+from policytest.confidence import Estimate
+from policytest.planning import Plan
+from policytest.plots import Trace
+from policytest.plots.changes import top_changes, transition
+from policytest.plots.studies import rows_of
+from policytest.report.svg import inline
+from policytest.selection import Selection
+from policytest.verdict import Verdict
+
+FEWEST_POINTS = 3  # of a course that is worth a picture
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One picture: the function that draws it, and its words."""
+
+    key: str
+    title: str
+    caption: str
+    description: str
+    draw: Callable[[], Any]
+
+    def svg(self) -> str:
+        """The picture itself."""
+        return inline(self.draw(), self.key, self.title, self.description)
+
+
+def figures_of(result: Any, trace: Trace | None, suppress_below: int) -> list[Figure]:
+    """The pictures for this result, the most telling first."""
+    if isinstance(result, Verdict):
+        return _of_verdict(result, trace, suppress_below)
+    if isinstance(result, Estimate):
+        return _of_estimate(result, trace, suppress_below)
+    if isinstance(result, Plan):
+        return _of_plan(result)
+    if isinstance(result, Selection):
+        return _of_selection(result, suppress_below)
+    if hasattr(result, "table") and hasattr(result, "means"):
+        return _of_study(result)
+    return []
+
+
+def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> list[Figure]:
+    low, high = verdict.interval
+    alone = verdict.about == "value"
+    what, bar = ("value", "threshold") if alone else ("difference", "margin")
+    inside = verdict.answer in ("above", "below") and low < verdict.threshold < high
+    halves = f" It may still contain the {bar}: each end has half of delta, the answer has all of it." if inside else ""
+    found = [
+        Figure(
+            "place",
+            f"Where the {what} lies",
+            f"The interval contains the {what} at all times at once, with probability at least 1 - delta.{halves}",
+            f"The interval reaches from {number(low)} to {number(high)}, the estimate is {number(verdict.estimate)}, "
+            f"the {bar} {number(verdict.threshold)}.",
+            lambda: plots.estimate(verdict),
+        )
+    ]
+    if trace is not None and verdict.samples:
+        found += _course(trace.ended(verdict), verdict)
+    if top_changes(verdict, suppress_below=suppress_below):
+        found.append(
+            Figure(
+                "witness",
+                "What would have to be different" if verdict.answer else "What still speaks for the other side",
+                f"Transitions of a world with its {what} on the other side of the {bar}, beside what was observed.",
+                "; ".join(
+                    f"{transition(verdict.task, change)}: observed {change.observed:.3f}, needed {change.needed:.3f}"
+                    for change in top_changes(verdict, suppress_below=suppress_below)
+                ),
+                lambda: plots.witness(verdict, suppress_below=suppress_below),
+            )
+        )
+    return found + _samples(verdict.counts, verdict.task, suppress_below)
+
+
+def _course(trace: Trace, verdict: Verdict) -> list[Figure]:
+    """Evidence and interval along the run."""
+    found, about = [], verdict.about
+    known = np.isfinite(trace.evidence).all(axis=1)
+    if known.sum() >= FEWEST_POINTS and verdict.answer != "within":  # which has evidence of its own
+        found.append(
+            Figure(
+                "evidence",
+                "How the evidence grew",
+                f"Evidence is the logarithm of an e-value. It stops where a side reaches {nats(verdict.required)}.",
+                f"At the end, after {number(verdict.samples)} samples, the evidence for above is "
+                f"{nats(verdict.evidence[0])}, for below {nats(verdict.evidence[1])}; {nats(verdict.required)} decide.",
+                lambda: plots.evidence(trace, about=about),
+            )
+        )
+    if np.isfinite(trace.intervals).all(axis=1).sum() >= FEWEST_POINTS:
+        found.append(_narrowing(trace, verdict.threshold, about))
+    return found
+
+
+def _narrowing(trace: Trace, threshold: float | None, about: str) -> Figure:
+    known = trace.intervals[np.isfinite(trace.intervals).all(axis=1)]
+    return Figure(
+        "interval",
+        "How the interval narrowed",
+        "Valid at every moment at once, so it may be looked at as often as one likes.",
+        f"From {number(known[0][0])} to {number(known[0][1])} at first, from {number(known[-1][0])} to "
+        f"{number(known[-1][1])} at the end.",
+        lambda: plots.interval(trace, threshold=threshold, about=about),
+    )
+
+
+def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> list[Figure]:
+    shown = [
+        Figure(
+            "place",
+            "Where the value lies",
+            "The interval contains the value at all times at once, with probability at least 1 - delta.",
+            f"The interval reaches from {number(found.lower)} to {number(found.upper)}, around {number(found.value)}.",
+            lambda: plots.estimate(found),
+        )
+    ]
+    if trace is not None and np.isfinite(trace.intervals).all(axis=1).sum() >= FEWEST_POINTS:
+        shown.append(_narrowing(trace, None, "value"))
+    return shown + _samples(found.counts, None, suppress_below)
+
+
+def _of_plan(found: Plan) -> list[Figure]:
+    shown = []
+    if any(math.isfinite(mean) and mean > 0 for mean, _, _ in found.samples.values()):
+        shown.append(
+            Figure(
+                "methods",
+                "How many samples each method takes",
+                "Mean numbers of samples with their ranges. An open triangle: at least so many.",
+                "; ".join(f"{name}: about {number(mean)}" for name, (mean, _, _) in found.samples.items()),
+                lambda: plots.plan(found),
+            )
+        )
+    weights = np.asarray(getattr(found.allocation, "weights", ()))
+    if weights.ndim == 2 and weights.size:
+        s, a = np.unravel_index(int(weights.argmax()), weights.shape)
+        shown.append(
+            Figure(
+                "allocation",
+                "Where samples should go",
+                "The best allocation at the guess: the share of samples of each pair.",
+                f"The largest share, {weights.max():.1%}, is that of state {s} and action {a}.",
+                lambda: plots.allocation(weights, found.task),
+            )
+        )
+    return shown
+
+
+def _of_selection(found: Selection, suppress_below: int) -> list[Figure]:
+    values, among = np.asarray(found.values), found.index is not None
+    shown = []
+    if values.size and np.isfinite(values).all():
+        shown.append(
+            Figure(
+                "values",
+                "Estimated values" if among else "Estimated values of the states under it",
+                "From the fitted model; the answer does not rest on these estimates alone.",
+                f"The largest of {values.size} values is {number(float(values.max()))}.",
+                lambda: plots.selection(found),
+            )
+        )
+    return shown + (_samples(found.counts, None, suppress_below) if found.counts is not None else [])
+
+
+def _of_study(study: Any) -> list[Figure]:
+    rows = rows_of(study)
+    several = len({row.get("delta") for row in rows}) > 1
+    shown = [
+        Figure(
+            "efficiency",
+            "Samples of each method",
+            "Mean over the runs, with standard errors, at the smallest delta. An open marker: some runs were cut.",
+            "The same numbers are in the table below.",
+            lambda: plots.sample_efficiency(rows),
+        )
+    ]
+    if several:
+        shown.insert(
+            0,
+            Figure(
+                "stopping",
+                "Samples against delta",
+                "Mean over the runs, with standard errors; the lower bound is what no test can do without.",
+                "The same numbers are in the table below.",
+                lambda: plots.stopping_times(rows),
+            ),
+        )
+    return shown if rows else []
+
+
+def _samples(counts: Any, task: Any, suppress_below: int) -> list[Figure]:
+    """Where the samples came from."""
+    visits = np.asarray(counts.visits)
+    if visits.ndim != 2 or not visits.sum():
+        return []
+    seen, total = int((visits > 0).sum()), visits.size
+    hidden = f" “few” stands for 1 to {suppress_below - 1}." if suppress_below > 1 else ""
+    return [
+        Figure(
+            "samples",
+            "Where the samples came from",
+            f"Samples of each state (row) and action (column).{hidden}",
+            f"{number(seen)} of {number(total)} pairs of state and action were sampled.",
+            lambda: plots.allocation(visits, task, suppress_below=suppress_below),
+        )
+    ]

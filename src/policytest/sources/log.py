@@ -1,0 +1,276 @@
+"""A log: counts of transitions, and how they came about. `tables.logs` makes one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from policytest import _checks
+from policytest._checks import InputError, IntArray
+from policytest._display import Row, Shown, Table, number, plain, plural, to_json
+from policytest._files import write_arrays
+from policytest.counts import Counts, read_counts
+from policytest.sequential import Transitions
+from policytest.sources import engines
+from policytest.sources.columns import LABELS
+from policytest.sources.engines import Frame
+from policytest.sources.labels import Lookup, whole
+from policytest.sources.paths import File
+from policytest.task import Task
+
+TRANSITION_LIMIT = 50_000_000  # transitions that are brought into memory in their order
+EXAMPLES = 3  # labels that are shown
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows that are not counted, for a label in this column: how many, and the most frequent labels with their rows."""
+
+    column: str
+    reason: str
+    rows: int
+    examples: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Log(Shown):
+    """Counts of transitions, and how they came about.
+
+    Attributes
+    ----------
+    counts
+        What `assess`, `value_interval` and `still_needed` take.
+    rows, used
+        Rows read, and rows that were counted.
+    left_out
+        The others, by column and reason.
+    idle
+        Rows of pairs with pi(a|s) = 0. They are counted, and no test looks at them.
+    files
+        Name, size and fingerprint of every file, so that none is counted twice.
+    before
+        Transitions that ``add_to`` brought along as bare counts.
+    """
+
+    counts: Counts
+    rows: int
+    used: int
+    left_out: tuple[LeftOut, ...]
+    idle: int
+    files: tuple[File, ...]
+    states: Lookup = field(repr=False)
+    actions: Lookup = field(repr=False)
+    taken: Any = field(repr=False)  # [S*A] pairs with pi > 0
+    before: int = 0
+    frame: Frame | None = field(default=None, repr=False)
+    suppress_below: int = 0
+
+    @property
+    def selected(self) -> bool:
+        """Whether rows were left out because of their outcome; then no answer from these counts is certified."""
+        return self.counts.selected
+
+    def transitions(self, by_episode: bool = False) -> Transitions:
+        """The transitions in the order in which they were observed, for methods that need it.
+
+        That is the order of the column `order`, which must not have ties: a time, or a number that runs through all
+        episodes. Where it begins anew in each episode, ``by_episode=True`` takes one episode after another in the order
+        of their ids; it is for you to say so, because it is right only if each episode began after the one before had
+        ended, or if the rule that chose the actions learnt nothing from other episodes.
+        """
+        return _in_order(self, by_episode)
+
+    def shown(self, suppress_below: int = 0) -> Log:
+        """The same log, which shows no number of rows or transitions between 1 and ``suppress_below`` - 1."""
+        if _checks.whole_number("suppress_below", suppress_below) < 0:
+            raise InputError(f"suppress_below is {suppress_below}; it cannot be negative")
+        return replace(self, suppress_below=int(suppress_below))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write counts and provenance to one file (NPZ), which `Log.load` and `Counts.load` both read."""
+        about = {
+            "rows": self.rows,
+            "used": self.used,
+            "idle": self.idle,
+            "before": self.before,
+            "labels": mark(self.states, self.actions),
+            "left_out": [[entry.column, entry.reason, entry.rows, entry.examples] for entry in self.left_out],
+            "files": [[file.name, file.size, file.fingerprint, file.empty] for file in self.files],
+        }
+        write_arrays(path, **self.counts._arrays(), log=json.dumps(about))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], task: Task) -> Log:
+        """The log in a file that `save` wrote, for the same task (its states and actions must be the same)."""
+        _checks.instance("task", task, Task)
+        return read_counts(path, lambda file: cls._from_file(file, task))
+
+    @classmethod
+    def _from_file(cls, file: Any, task: Task) -> Log:
+        if "log" not in file:
+            raise InputError("it has counts only, no log; read it with Counts.load")
+        about = json.loads(str(file["log"]))
+        states, actions = lookups(task)
+        if about["labels"] != mark(states, actions):
+            raise InputError("it was made for other states or actions; pass the task it was made for")
+        left_out = tuple(
+            LeftOut(column, reason, rows, tuple((label, times) for label, times in examples))
+            for column, reason, rows, examples in about["left_out"]
+        )
+        files = tuple(File(*entry) for entry in about["files"])
+        rows, used, idle, before = (about[name] for name in ("rows", "used", "idle", "before"))
+        counts = Counts._from_file(file)
+        return cls(counts, rows, used, left_out, idle, files, states, actions, taken_pairs(task), before)
+
+    @cached_property
+    def summary(self) -> Table:
+        """The log as one table, for text, HTML and JSON."""
+        return _summary(self)
+
+    def to_json(self) -> str:
+        """One JSON document, with "schema": 1; small numbers are left out as they are in the table."""
+        left = [
+            {
+                "column": entry.column,
+                "reason": entry.reason,
+                "rows": self._raw(entry.rows),
+                "examples": self._named(entry),
+            }
+            for entry in self.left_out
+        ]
+        files = [{"name": file.name, "size": file.size, "fingerprint": file.fingerprint} for file in self.files]
+        return to_json({"schema": 1, **self.summary.data(), "left_out": left, "files": files})
+
+    def _raw(self, n: int) -> int | None:
+        """The number, or None where it is too small to be shown."""
+        return None if 0 < n < self.suppress_below else n
+
+    def _number(self, n: int) -> str:
+        return number(n) if self._raw(n) is not None else f"fewer than {self.suppress_below}"
+
+    def _named(self, entry: LeftOut) -> list[list[Any]]:
+        """The labels left out in so many rows that they may be named."""
+        return [[label, rows] for label, rows in entry.examples if self._raw(rows) is not None]
+
+
+def lookups(task: Task) -> tuple[Lookup, Lookup]:
+    """The labels of the states and of the actions."""
+    return Lookup("state", task.states, task.n_states), Lookup("action", task.actions, task.n_actions)
+
+
+def mark(states: Lookup, actions: Lookup) -> str:
+    """A fingerprint of the names, by which a saved log is recognised."""
+    text = repr([(lookup.count, lookup.names) for lookup in (states, actions)])
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+
+
+def taken_pairs(task: Task) -> Any:
+    """[S*A] whether the policy takes the pair, pi(a|s) > 0."""
+    return task.policy.ravel() > 0
+
+
+def short(value: Any, form: str = "typed") -> str:
+    """A value from the data, on one short line."""
+    text = plain(str(value) if form == "json" and value is not None else repr(value))
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ---------------------------------------------------------------- in order
+
+
+def _in_order(log: Log, by_episode: bool) -> Transitions:
+    frame = log.frame
+    if frame is None:
+        raise InputError(
+            "this log has counts only (it was loaded, or added to another); pass all files to logs at once"
+        )
+    if "order" not in frame.roles:
+        raise InputError('data has no column order; name the one that has it with columns={"order": ...}')
+    if log.counts.total > TRANSITION_LIMIT:
+        raise InputError(
+            f"there are {number(log.counts.total)} transitions, more than {TRANSITION_LIMIT:,} to keep in order; use "
+            "log.counts, or a part of the data"
+        )
+    by = ["order"]
+    if "episode" in frame.roles:
+        with engines.readable():
+            tie = engines.repeated(replace(frame, roles=tuple(role for role in frame.roles if role != "episode")))
+        if by_episode:
+            by = ["episode", "order"]
+        elif tie is not None:
+            raise InputError(
+                f"order is {short(tie['order'])} in several episodes, so it does not say which transition came first; "
+                "give a time, or, if episodes follow one another by their ids, or the rule that chose the actions "
+                "learnt nothing from other episodes, pass by_episode=True"
+            )
+    parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 3]
+    with engines.readable():
+        table = engines.prepared(frame).select(*LABELS, *by, "weight").sort(*by)
+        for batch in engines.batches(table, max(log.rows, 1)):
+            kinds = zip(LABELS, (log.states, log.actions, log.states), strict=True)
+            columns = [lookup.indices(batch[role], frame.form) for role, lookup in kinds]
+            times = np.where(np.min(columns, axis=0) >= 0, whole(batch["weight"]), 0)
+            parts.append(tuple(np.repeat(column, times) for column in columns))
+    s, a, x = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Transitions(s, a, x, selected=log.selected)
+
+
+# ---------------------------------------------------------------- on show
+
+
+def _summary(log: Log) -> Table:
+    counts, taken = log.counts, log.taken
+    visits = counts.visits.ravel()[taken] if taken is not None else counts.visits.ravel()
+    fewest = int(visits.min())
+    hidden = any(log._raw(entry.rows) is None for entry in log.left_out)
+    rows = [
+        Row("rows read", log._number(log.rows), "", "rows", log._raw(log.rows)),
+        Row(
+            "rows counted",
+            "not shown" if hidden else log._number(log.used),
+            "so that the small numbers below cannot be computed" if hidden else "",
+            "used",
+            None if hidden else log._raw(log.used),
+        ),
+    ]
+    for entry in log.left_out:
+        named = ", ".join(f"{label} ({number(times)})" for label, times in log._named(entry)[:EXAMPLES])
+        rows.append(Row(f"left out: {entry.column}, {entry.reason}", log._number(entry.rows), named))
+    if log.before:
+        rows.append(Row("transitions added to", log._number(log.before), "", "before", log._raw(log.before)))
+    rows += [
+        Row("transitions", log._number(counts.total), "", "transitions", log._raw(counts.total)),
+        Row(
+            "pairs visited",
+            number(int(np.count_nonzero(visits))),
+            f"of {number(visits.size)} that the policy takes",
+            "visited",
+            int(np.count_nonzero(visits)),
+        ),
+        Row("fewest visits", log._number(fewest), "of a pair that the policy takes", "fewest", log._raw(fewest)),
+        Row(
+            "rows never looked at",
+            log._number(log.idle),
+            "of actions that the policy never takes",
+            "idle",
+            log._raw(log.idle),
+        ),
+        Row("files", number(len(log.files)), "", "n_files", len(log.files)),
+        Row(
+            "selected by outcome",
+            "yes" if log.selected else "no",
+            "no guarantee holds" if log.selected else "",
+            "selected",
+            log.selected,
+        ),
+    ]
+    total = log._number(counts.total)
+    source = f"from {plural(len(log.files), 'file')}" if log.files else "from a table"
+    warning = ", selected by their outcome: not certified" if log.selected else ""
+    return Table(f"{total} transition{'' if counts.total == 1 else 's'} {source}{warning}", tuple(rows))

@@ -1,0 +1,196 @@
+"""A sweep as pure data: which methods run on which problems, for which deltas and seeds, and on which random numbers.
+
+A `Trial` is one method on one problem. A `Cell` is one run of it, with one seed, and gives the stopping time of every
+delta at once. The random numbers of a cell depend on the name of its problem and on its seed, on nothing else: not on
+the method, so that methods which sample alike are compared on the same draws; not on the order of cells, the number of
+workers, or what else the sweep holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from policytest import checkpoint
+from policytest._checks import FloatArray, InputError, Kernel
+from policytest.boundaries import check_delta
+from policytest.method import Method
+from policytest.task import Task, value, value_range_error
+
+MOST_CELLS = 1_000_000
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A task, the kernel that plays the truth, and the threshold; ``alternative`` is a second policy, or None."""
+
+    name: str
+    task: Task
+    kernel: Kernel
+    threshold: float = 0.0
+    alternative: FloatArray | None = None
+
+    @cached_property
+    def value(self) -> float:
+        """The true value of the policy."""
+        return float(value(self.task, self.kernel))
+
+    @cached_property
+    def side(self) -> str | None:
+        """The right answer; None at V = R, where every answer is an error."""
+        gap = self.value - self.threshold
+        if abs(gap) <= 4 * value_range_error(self.task):
+            return None
+        return "above" if gap > 0 else "below"
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One method, under the name it has in the sweep, on one problem."""
+
+    problem: Problem
+    name: str
+    method: Method
+    max_samples: int | None = None
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One run: problem, method and seed."""
+
+    instance: str
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Trials x seeds, each run for all deltas. Made by `sweep`, `policytest.study.spec.read` or `paper_sweep`.
+
+    ``bounds``: whether the lower bound of each problem is computed. ``notes`` are printed under the summary.
+    """
+
+    title: str
+    trials: tuple[Trial, ...]
+    deltas: tuple[float, ...]
+    seeds: tuple[int, ...]
+    bounds: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.trials:
+            raise InputError("the sweep is empty: no method runs on any instance; add one")
+        object.__setattr__(self, "deltas", check_deltas(self.deltas))
+        object.__setattr__(self, "seeds", check_seeds(self.seeds))
+        seen: dict[str, Problem] = {}
+        for trial in self.trials:
+            if seen.setdefault(trial.problem.name, trial.problem) is not trial.problem:
+                raise InputError(f"two instances are called {trial.problem.name!r}; names must differ")
+        names = [(trial.problem.name, trial.name) for trial in self.trials]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"the method {twice[1]!r} is there twice on {twice[0]!r}; names must differ")
+        if len(names) * len(self.seeds) > MOST_CELLS:
+            raise InputError(
+                f"the sweep has {len(names) * len(self.seeds):,} cells; at most {MOST_CELLS:,} are allowed"
+            )
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems, in order."""
+        return tuple({trial.problem.name: trial.problem for trial in self.trials}.values())
+
+    @cached_property
+    def cells(self) -> dict[Cell, Trial]:
+        """Every cell with its trial, in the order of the table."""
+        return {Cell(t.problem.name, t.name, seed): t for t in self.trials for seed in self.seeds}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that fixes the numbers; seeds may be added later, so they are left out."""
+        parts = [importlib.import_module("policytest").__version__, repr(self.deltas), repr(self.bounds)]
+        for trial in self.trials:
+            p = trial.problem
+            settings = [trial.method, p.kernel, -1 if trial.max_samples is None else trial.max_samples]
+            parts += [p.name, trial.name, checkpoint.fingerprint(p.task, p.threshold, settings)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def stream(instance: str, seed: int) -> np.random.Generator:
+    """The random numbers of the cells of this problem and seed, whatever the method.
+
+    >>> first, again, other = (stream(name, 3).random() for name in ("2x2", "2x2", "3x3"))
+    >>> first == again, first == other
+    (True, False)
+    """
+    words = np.frombuffer(hashlib.sha256(instance.encode()).digest(), dtype="<u4")
+    return np.random.default_rng(np.random.SeedSequence([seed, *words.tolist()]))
+
+
+def information(delta: float) -> float:
+    """kl(delta, 1 - delta), in nats: what an answer with error delta needs. Paper: `thm:stat_lower`."""
+    return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta))
+
+
+# ---------------------------------------------------------------- checks
+
+
+def check_deltas(deltas: Any) -> tuple[float, ...]:
+    """Distinct probabilities strictly between 0 and 1."""
+    if isinstance(deltas, int | float) and not isinstance(deltas, bool):
+        deltas = [deltas]
+    values = _listed("deltas", deltas, "a list of probabilities, such as [0.1, 0.01]")
+    checked = []
+    for index, delta in enumerate(values):
+        try:
+            checked.append(check_delta(delta))
+        except InputError as error:
+            raise InputError(f"deltas[{index}]: {error}") from None
+    if len(set(checked)) < len(checked):
+        twice = next(delta for delta in checked if checked.count(delta) > 1)
+        raise InputError(f"deltas has {twice:g} twice; keep one")
+    return tuple(checked)
+
+
+def check_seeds(seeds: Any) -> tuple[int, ...]:
+    """A number of seeds K, for 0, ..., K-1, or a list of distinct ones."""
+    if isinstance(seeds, bool):
+        raise InputError(f"seeds is {seeds}; pass how many, or a list of whole numbers")
+    if isinstance(seeds, int | np.integer):
+        if not 1 <= seeds <= MOST_CELLS:
+            raise InputError(f"seeds is {seeds}; at least one is needed, and at most {MOST_CELLS:,} are allowed")
+        return tuple(range(int(seeds)))
+    values = _listed("seeds", seeds, "how many, or a list of whole numbers")
+    checked = []
+    for index, seed in enumerate(values):
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+            raise InputError(f"seeds[{index}] is {seed!r}; seeds are whole numbers from 0 on")
+        checked.append(int(seed))
+    if len(set(checked)) < len(checked):
+        twice = next(seed for seed in checked if checked.count(seed) > 1)
+        raise InputError(f"seeds has {twice} twice; keep one")
+    return tuple(checked)
+
+
+def check_name(kind: str, name: Any) -> str:
+    """A name that can head a line of a table."""
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise InputError(f"{kind} is called {name!r}; a name is 1 to {LONGEST_NAME} printable characters")
+    return name
+
+
+def _listed(name: str, values: Any, wanted: str) -> Sequence[Any]:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InputError(f"{name} is {values!r}; pass {wanted}")
+    found = list(values)
+    if not found:
+        raise InputError(f"{name} is empty; pass {wanted}")
+    return found

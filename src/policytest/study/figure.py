@@ -1,0 +1,71 @@
+"""The figure of a study: samples against delta, a panel for each instance, with the lower bounds."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from policytest import _checks
+from policytest._checks import InputError
+from policytest._files import write_file
+from policytest.study.table import Study
+
+FORMATS = (".svg", ".pdf", ".png")
+WIDTH, HEIGHT = 7.0, 4.2  # inches, of a panel
+
+
+def check_figure(path: str | PathLike[str]) -> None:
+    """Refuse a figure that could not be drawn, before the work rather than after it."""
+    if Path(path).suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: the format is unknown; use a name that ends in {', '.join(FORMATS)}")
+    _checks.needs("matplotlib", "report")
+
+
+def draw(study: Study, path: str | PathLike[str]) -> None:
+    """Write the figure, in one step; the same study gives the same file."""
+    check_figure(path)
+    matplotlib = _checks.needs("matplotlib", "report")
+    plots: Any = importlib.import_module("policytest.plots")
+    names = list(dict.fromkeys(row["instance"] for row in study.table))
+    if not names:
+        raise InputError("the study has no finished run, so there is nothing to draw")
+    figure = _checks.needs("matplotlib.figure", "report").Figure(
+        figsize=(WIDTH, HEIGHT * len(names)), layout="constrained"
+    )
+    panels = [study.only(instances=[name]) for name in names]
+    axes = figure.subplots(len(names), squeeze=False)[:, 0]
+    for ax, name, panel in zip(axes, names, panels, strict=True):
+        plots.stopping_times([{**row, "lower_bound": row["best_bound"]} for row in panel.table], ax=ax)
+        _uniform_bound(ax, panel)
+        ax.set_ylabel(f"{name.replace('$', chr(92) + '$')}: {ax.get_ylabel()}")
+    if len({tuple(dict.fromkeys(row["method"] for row in panel.table)) for panel in panels}) == 1:
+        _one_legend(figure, axes)
+    kind, content = Path(path).suffix.lower()[1:], io.BytesIO()
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with matplotlib.rc_context({"svg.hashsalt": "policytest"}):
+        figure.savefig(content, format=kind, metadata=undated, dpi=150)
+    write_file(path, content.getbuffer())
+
+
+def _uniform_bound(ax: Any, panel: Study) -> None:
+    """The lower bound for methods that sample all pairs equally; the one drawn already holds for any sampling."""
+    bound = {row["delta"]: row["lower_bound"] for row in panel.table if 0 < row["lower_bound"] < math.inf}
+    if bound:
+        deltas = sorted(bound)
+        values = [bound[delta] for delta in deltas]
+        ax.plot(deltas, values, color="0.5", linestyle=":", linewidth=1.4, label="lower bound, uniform sampling")
+        if ax.get_legend() is not None:
+            ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, frameon=False, fontsize=8.5)
+
+
+def _one_legend(figure: Any, axes: Any) -> None:
+    """One legend for all panels, where each has the same lines."""
+    for ax in axes:
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)

@@ -1,0 +1,88 @@
+"""The summary of a study: for each instance a line for each method and a column for each delta, as text and HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policytest._display import escape, paragraph, plain
+
+_CELL = "text-align: right; padding: 0.2em 0 0.2em 1.2em; font-variant-numeric: tabular-nums"
+_LABEL = "text-align: left; padding: 0.2em 0; font-weight: normal"
+_CAPTION = "caption-side: top; text-align: left; font-weight: bold; padding: 0.6em 0 0.3em"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A label, a cell for each column, and a remark."""
+
+    label: str
+    cells: tuple[str, ...]
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The lines of one instance."""
+
+    heading: str
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    def text(self) -> list[str]:
+        """Aligned lines."""
+        table = [("", self.columns, ""), *((plain(line.label), line.cells, line.remark) for line in self.lines)]
+        first = max(len(label) for label, _, _ in table)
+        wide = [max(len(cells[at]) for _, cells, _ in table) for at in range(len(self.columns))]
+        return [
+            plain(self.heading),
+            *(
+                f"  {label:<{first}}"
+                + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, wide, strict=True))
+                + (f"  {remark}" if remark else "")
+                for label, cells, remark in table
+            ),
+        ]
+
+    def html(self) -> str:
+        """One ``<table>``."""
+        heads = "".join(f'<th scope="col" style="{_CELL}">{escape(column)}</th>' for column in ("", *self.columns, ""))
+        rows = "\n".join(
+            f'<tr><th scope="row" style="{_LABEL}">{escape(line.label)}</th>'
+            + "".join(f'<td style="{_CELL}">{escape(cell)}</td>' for cell in (*line.cells, line.remark))
+            + "</tr>"
+            for line in self.lines
+        )
+        return (
+            f'<table style="border-collapse: collapse"><caption style="{_CAPTION}">{escape(self.heading)}</caption>\n'
+            f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>"
+        )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A title, blocks, and notes underneath.
+
+    >>> block = Block("2x2", ("delta = 0.1",), (Line("PTST", ("287 (29)",)),))
+    >>> print(Grid("study", (block,), ("Thirty runs.",)).text())
+    study: mean samples (standard error)
+    2x2
+            delta = 0.1
+      PTST     287 (29)
+    Thirty runs.
+    """
+
+    title: str
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Plain text, nothing wrapped."""
+        lines = [f"{plain(self.title)}: mean samples (standard error)"]
+        for block in self.blocks:
+            lines += block.text()
+        return "\n".join([*lines, *(plain(note) for note in self.notes)])
+
+    def html(self) -> str:
+        """A fragment: a table for each instance, a paragraph for each note."""
+        heading = paragraph(f"{self.title}: mean samples (standard error)")
+        return "\n".join([heading, *(block.html() for block in self.blocks), *(paragraph(note) for note in self.notes)])

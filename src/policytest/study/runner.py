@@ -1,0 +1,284 @@
+"""Running a sweep: the cells that are not finished, on threads or on a Dask cluster, kept as they finish.
+
+Threads serve on one machine, because the compiled code releases Python's lock; it is compiled before they start. Every
+cell brings its own random numbers (`policytest.study.cells.stream`), so the table does not depend on who ran it when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from policytest import _checks
+from policytest._checks import InputError
+from policytest.lower_bound import characteristic_time, optimal_allocation
+from policytest.sequential import stopping_times
+from policytest.simulators import TabularSimulator
+from policytest.study.cells import Cell, Problem, Sweep, Trial, information, stream
+from policytest.study.spec import read, sweep
+from policytest.study.store import Record, Store
+from policytest.study.table import Study
+
+CONNECT = 15  # seconds to wait for a cluster
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far a study is: ``done`` of ``total`` runs; the run just finished, if any, and its error, if it failed."""
+
+    done: int
+    total: int
+    cell: Cell | None = None
+    error: str | None = None
+
+
+def run(
+    spec: Sweep | Mapping[str, Any] | str | os.PathLike[str],
+    store: str | os.PathLike[str] | None = None,
+    jobs: int = 2,
+    cluster: Any = None,
+    progress: Callable[[Step], None] | None = None,
+) -> Study:
+    """Run every cell of a sweep, and return the table.
+
+    Parameters
+    ----------
+    spec
+        A `Sweep`, a description of one (see `policytest.study.spec`), or the path of a TOML file.
+    store
+        A folder that keeps finished runs. If it holds some of this sweep, they are not run again; failed ones are.
+    jobs
+        How many runs at once, as threads.
+    cluster
+        The address of a Dask scheduler, or a Dask client or cluster: runs go there instead.
+    progress
+        Called with a `Step` before the first run and after each.
+
+    Ctrl-C returns what is finished; with a store the same call goes on from there. A run that fails is reported in
+    ``failures`` and does not stop the others.
+
+    >>> found = run({"instances": ["paper-2"], "methods": ["TDBetting"], "deltas": [0.1, 0.01], "seeds": 5}, jobs=1)
+    >>> [(mean["delta"], mean["runs"], mean["wrong"]) for mean in found.means]
+    [(0.1, 5, 0), (0.01, 5, 0)]
+    """
+    plan = as_sweep(spec)
+    if _checks.whole_number("jobs", jobs) < 1:
+        raise InputError(f"jobs is {jobs}; at least one is needed")
+    with contextlib.ExitStack() as stack:
+        kept = None if store is None else stack.enter_context(Store(store, plan))
+        records: dict[Cell, Record] = {} if kept is None else dict(kept.records)
+        todo = {cell: trial for cell, trial in plan.cells.items() if cell not in records}
+        if kept is not None and todo:
+            kept.begin()
+        interrupted = _run_all(plan, todo, records, kept, jobs, cluster, progress)
+        study = _study(plan, records)
+        if kept is not None and not interrupted:
+            kept.finish(study)
+    return study
+
+
+def as_sweep(spec: Any) -> Sweep:
+    """The sweep itself, or the one described."""
+    if isinstance(spec, Sweep):
+        return spec
+    if isinstance(spec, str | os.PathLike):
+        return read(spec)
+    if isinstance(spec, Mapping):
+        return sweep(spec)
+    raise InputError(f"spec is a {type(spec).__name__}; pass a Sweep, a description of one, or the path of a TOML file")
+
+
+def _run_all(
+    plan: Sweep,
+    todo: dict[Cell, Trial],
+    records: dict[Cell, Record],
+    kept: Store | None,
+    jobs: int,
+    cluster: Any,
+    progress: Callable[[Step], None] | None,
+) -> bool:
+    """Run what is to be done, into ``records``; whether that was interrupted."""
+    total = len(plan.cells)
+    if progress is not None:
+        progress(Step(total - len(todo), total))
+    done = total - len(todo)
+    with contextlib.closing(_results(plan, todo, jobs, cluster)) as results:
+        try:
+            for record in results:
+                cell, done = Cell(*record["cell"]), done + 1
+                records[cell] = record
+                if kept is not None:
+                    kept.add(record)
+                if progress is not None:
+                    progress(Step(done, total, cell, record.get("error")))
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+# ---------------------------------------------------------------- execution
+
+
+def _results(plan: Sweep, todo: dict[Cell, Trial], jobs: int, cluster: Any) -> Generator[Record]:
+    """The records of these cells, as they finish."""
+    if not todo:
+        return
+    calls = [(trial, cell.seed, plan.deltas) for cell, trial in todo.items()]
+    if cluster is None and min(jobs, len(calls)) == 1:
+        for call in calls:
+            yield run_cell(*call)
+        return
+    joblib = _checks.needs("joblib", "study")
+    compile_first(plan)
+    with contextlib.ExitStack() as stack:
+        if cluster is None:
+            settings = {"n_jobs": min(jobs, len(calls)), "backend": "threading"}
+            stack.enter_context(_one_blas_thread())
+        else:
+            settings = {"n_jobs": -1}
+            stack.enter_context(_connected(cluster))
+            stack.enter_context(joblib.parallel_config(backend="dask"))
+        parallel = joblib.Parallel(**settings, batch_size=1, return_as="generator_unordered")
+        found = parallel(joblib.delayed(run_cell)(*call) for call in calls)
+        try:
+            for record in found:  # noqa: UP028 (it is closed below, quietly)
+                yield record
+        finally:
+            with warnings.catch_warnings():  # it warns of results that nobody took: those after an interruption
+                warnings.simplefilter("ignore", UserWarning)
+                found.close()
+
+
+def run_cell(trial: Trial, seed: int, deltas: tuple[float, ...]) -> Record:
+    """One run, as a record that JSON can hold; an error in it becomes part of the record."""
+    problem = trial.problem
+    record: Record = {"cell": [problem.name, trial.name, seed]}
+    begin = time.perf_counter()
+    try:
+        found = stopping_times(
+            problem.task,
+            TabularSimulator(problem.kernel),
+            problem.threshold,
+            deltas,
+            trial.method,
+            stream(problem.name, seed),
+            trial.max_samples,
+        )
+    except Exception as error:
+        return {**record, "error": f"{type(error).__name__}: {error}"}
+    return {
+        **record,
+        "samples": found.samples.tolist(),
+        "answers": found.answers.tolist(),
+        "certified": found.certified.tolist(),
+        "solves": int(found.solves),
+        "seconds": time.perf_counter() - begin,
+    }
+
+
+def compile_first(plan: Sweep) -> None:
+    """Short runs of every method on every form of task, so that compiling is done before workers start."""
+    seen = set()
+    for trial in plan.trials:
+        task, kernel = trial.problem.task, trial.problem.kernel
+        form = tuple(_checks.is_sparse(part) for part in (kernel, task.rewards, task.support))
+        key = (trial.name, *form, task.support is None, getattr(task.rewards, "ndim", 2))
+        if key not in seen:
+            seen.add(key)
+            few = 4 * task.n_states * task.n_actions
+            few = few if trial.max_samples is None else min(few, trial.max_samples)
+            with contextlib.suppress(Exception):  # the cell itself will say what is wrong
+                stopping_times(task, TabularSimulator(kernel), trial.problem.threshold, [0.5], trial.method, 0, few)
+
+
+def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
+    """Linear algebra on one thread for each run, where the package that can limit it is there."""
+    try:
+        limits: Any = importlib.import_module("threadpoolctl").threadpool_limits
+    except ImportError:
+        return contextlib.nullcontext()
+    context: contextlib.AbstractContextManager[Any] = limits(limits=1)
+    return context
+
+
+def _connected(cluster: Any) -> contextlib.AbstractContextManager[Any]:
+    """The client through which joblib reaches the cluster."""
+    distributed = _checks.needs("distributed", "cluster")
+    if isinstance(cluster, distributed.Client):
+        current: contextlib.AbstractContextManager[Any] = cluster.as_current()
+        return current
+    if isinstance(cluster, str) and not cluster.strip():
+        raise InputError("cluster is empty; pass the address of a Dask scheduler, such as tcp://host:8786")
+    try:
+        client: contextlib.AbstractContextManager[Any] = distributed.Client(cluster, timeout=CONNECT)
+    except (OSError, ValueError, TypeError) as error:  # OSError: nobody answered
+        raise InputError(
+            f"cluster: no Dask scheduler was found at {cluster!r} ({type(error).__name__}: {error}); "
+            "start one with `dask scheduler`, and workers with `dask worker ADDRESS`"
+        ) from None
+    return client
+
+
+# ---------------------------------------------------------------- from records to the table
+
+
+def _study(plan: Sweep, records: dict[Cell, Record]) -> Study:
+    """Everything in the order of the sweep."""
+    facts = {problem.name: _facts(problem, plan.bounds) for problem in plan.problems}
+    table, failures, seconds = [], [], []
+    for cell, trial in plan.cells.items():
+        record = records.get(cell)
+        if record is None:
+            continue
+        named = {"instance": cell.instance, "method": cell.method, "seed": cell.seed}
+        if "error" in record:
+            failures.append({**named, "error": record["error"]})
+            continue
+        seconds.append({**named, "seconds": record["seconds"]})
+        table += [_row(cell, trial, record, facts[cell.instance], k, delta) for k, delta in enumerate(plan.deltas)]
+    missing = len(plan.cells) - len(failures) - len(seconds)
+    return Study(plan.title, table, failures, missing, seconds, plan.notes)
+
+
+def _row(cell: Cell, trial: Trial, record: Record, facts: dict[str, float], k: int, delta: float) -> dict[str, Any]:
+    answer, needed = record["answers"][k], information(delta)
+    return {
+        "instance": cell.instance,
+        "method": cell.method,
+        "delta": delta,
+        "seed": cell.seed,
+        "samples": record["samples"][k],
+        "answer": answer,
+        "correct": None if answer is None else answer == trial.problem.side,
+        "certified": record["certified"][k],
+        "cut": answer is None,
+        "solves": record["solves"],
+        **facts,
+        "lower_bound": facts["uniform_time"] * needed,
+        "best_bound": facts["best_time"] * needed,
+    }
+
+
+def _facts(problem: Problem, bounds: bool) -> dict[str, float]:
+    """The true value, and T* with uniform and with the best sampling; NaN where it is not known."""
+    uniform = best = math.nan
+    if problem.side is None:
+        uniform = best = math.inf
+    elif bounds:
+        with contextlib.suppress(InputError, ArithmeticError):
+            uniform = float(characteristic_time(problem.task, problem.kernel, threshold=problem.threshold).time)
+            rate = optimal_allocation(problem.task, problem.kernel, problem.threshold).upper_bound
+            best = 1.0 / rate if rate > 0 else math.inf
+    return {
+        "value": problem.value,
+        "threshold": problem.threshold,
+        "uniform_time": uniform,
+        "best_time": best,
+    }

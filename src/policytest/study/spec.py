@@ -1,0 +1,344 @@
+"""From a description, in Python or TOML, to a sweep. Everything wrong with it is an error before the first run.
+
+The keys, with what they mean, are listed in ``docs/studies.md``. A description is plain data (strings, numbers, lists,
+tables); in Python an instance may also be an `Instance` or a `Model`, and a method a method such as ``PTST()``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, NoReturn
+
+from policytest import _checks, instances
+from policytest._checks import InputError
+from policytest.baselines import KLBTS, MonteCarlo, RectangularKL
+from policytest.betting import TDBetting
+from policytest.boundaries import MixtureBoundary, PaperBoundary
+from policytest.combined import Combined
+from policytest.instances import Instance
+from policytest.ptst import PTST
+from policytest.sampling import Adaptive, Forward, Optimal
+from policytest.sequential import sampling_limit
+from policytest.sources.files import Model, load_model
+from policytest.study.cells import Problem, Sweep, Trial, check_deltas, check_name, check_seeds
+from policytest.worst_case.certified import Certified
+from policytest.worst_case.nested_pgd import NestedPGD
+from policytest.worst_case.projection_free import ProjectionFree
+from policytest.worst_case.slsqp import SLSQPHeuristic
+
+KEYS = ("title", "instances", "methods", "deltas", "seeds", "threshold", "max_samples", "bounds")
+QUICK_CAP = 20_000
+"""Samples of a run of a quick study, at most."""
+BUILT_IN: dict[str, Callable[..., Instance]] = {
+    "paper": instances.paper,
+    "random": instances.random,
+    "grid_world": instances.grid_world,
+}
+INSTANCE_KEYS = (*BUILT_IN, "file", "threshold", "gap", "alternative")
+METHODS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "Combined": (Combined, ("weight", "boundary", "solver")),
+    "TDBetting": (TDBetting, ("draws",)),
+    "PTST": (PTST, ("boundary", "solver", "allocation", "batch")),
+    "PTST.as_printed": (PTST.as_printed, ()),
+    "KLBTS": (KLBTS, ("policies", "boundary", "allocation")),
+    "RectangularKL": (RectangularKL, ("prior", "allocation")),
+    "MonteCarlo": (MonteCarlo, ("kind", "horizon")),
+}
+"""How each is made, and the settings a description may give."""
+ALIASES = {"betting": "TDBetting", "boxes": "RectangularKL", "klb-ts": "KLBTS", "monte-carlo": "MonteCarlo"}
+OF_A_TRIAL = ("method", "instances", "max_samples")
+SOLVERS: dict[str, Callable[..., Any]] = {
+    "certified": Certified,
+    "projection-free": ProjectionFree,
+    "slsqp": SLSQPHeuristic,
+    "nested-pgd": NestedPGD,
+}
+RULES: dict[str, Callable[[Problem], Any]] = {
+    "uniform": lambda problem: "uniform",
+    "optimal": lambda problem: Optimal(problem.kernel),
+    "adaptive": lambda problem: Adaptive(),
+    "forward": lambda problem: Forward(),
+}
+
+
+def read(path: str | PathLike[str]) -> Sweep:
+    """The sweep that a TOML file describes; files it names are sought beside it."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: this is not TOML ({error}); mend it there") from None
+    content.setdefault("title", path.stem)
+    try:
+        return sweep(content, folder=path.parent)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def sweep(description: Mapping[str, Any], folder: str | PathLike[str] = ".") -> Sweep:
+    """The sweep that these keys describe; ``folder`` is where the files it names are sought.
+
+    >>> small = sweep({"instances": ["paper-2"], "methods": ["Combined", "TDBetting"], "deltas": [0.1], "seeds": 3})
+    >>> len(small.cells)
+    6
+    """
+    _known_keys("the study", description, KEYS)
+    for key in ("instances", "methods", "deltas"):
+        if key not in description:
+            raise InputError(f"the key {key} must be there; add it")
+    shared = {key: description[key] for key in ("threshold", "max_samples") if key in description}
+    problems = [
+        _problem(name, given, Path(folder), shared.get("threshold"))
+        for name, given in _named("instances", description["instances"], _built_in_name).items()
+    ]
+    trials: list[Trial] = []
+    for name, given in _named("methods", description["methods"], _method_name).items():
+        trials += _trials(name, given, problems, shared.get("max_samples"))
+    order = {problem.name: index for index, problem in enumerate(problems)}
+    trials.sort(key=lambda trial: order[trial.problem.name])  # stable: methods stay in their order
+    bounds = description.get("bounds", True)
+    if not isinstance(bounds, bool):
+        raise InputError(f"bounds is {bounds!r}; it must be true or false")
+    return Sweep(
+        check_name("the study", description.get("title", "study")),
+        tuple(trials),
+        check_deltas(description["deltas"]),
+        check_seeds(description.get("seeds", 30)),
+        bounds,
+    )
+
+
+def with_seeds(plan: Sweep, seeds: Any) -> Sweep:
+    """The same sweep with other seeds: how many, or a list."""
+    return dataclasses.replace(plan, seeds=check_seeds(seeds))
+
+
+def quickly(plan: Sweep) -> Sweep:
+    """A small version of a sweep, to see that it works: two seeds, and short runs."""
+    limits = [QUICK_CAP if trial.max_samples is None else min(trial.max_samples, QUICK_CAP) for trial in plan.trials]
+    trials = [dataclasses.replace(t, max_samples=limit) for t, limit in zip(plan.trials, limits, strict=True)]
+    return dataclasses.replace(plan, title=f"{plan.title}, quickly", trials=tuple(trials), seeds=plan.seeds[:2])
+
+
+# ---------------------------------------------------------------- instances
+
+
+def _built_in_name(text: str) -> dict[str, Any]:
+    """paper-2, paper-3, paper-5 and grid-world, as on the command line; else a file."""
+    if text in ("paper-2", "paper-3", "paper-5"):
+        return {"paper": int(text[-1])}
+    if text == "grid-world":
+        return {"grid_world": {"width": 4, "height": 3}}
+    if not Path(text).suffix:
+        _unknown("instances", text, ("paper-2", "paper-3", "paper-5", "grid-world"), "or a .json or .npz file")
+    return {"file": text}
+
+
+def _problem(name: str, given: Any, folder: Path, threshold: Any) -> Problem:
+    place = f"instances.{name}"
+    if isinstance(given, Instance | Model):
+        given = {"object": given}
+    elif not isinstance(given, Mapping):
+        raise InputError(f"{place} is {given!r}; pass a table such as {{paper = 2}}")
+    else:
+        _known_keys(place, given, INSTANCE_KEYS)
+    kinds = [key for key in (*BUILT_IN, "file", "object") if key in given]
+    if len(kinds) != 1:
+        raise InputError(
+            f"{place} has {' and '.join(kinds) or 'no source'}; give one of {', '.join((*BUILT_IN, 'file'))}"
+        )
+    try:
+        found = _source(kinds[0], given[kinds[0]], folder)
+        if found.kernel is None:
+            raise InputError("it has no kernel to sample from; add the key kernel to the file")
+        alternative = given.get("alternative", getattr(found, "alternative_policy", None))
+        if alternative is not None:
+            shape = (found.task.n_states, found.task.n_actions)
+            alternative = _checks.real_array("alternative", alternative, shape)
+        problem = Problem(check_name("an instance", name), found.task, found.kernel, 0.0, alternative)
+        return dataclasses.replace(problem, threshold=_threshold(problem, given, found, threshold))
+    except (InputError, TypeError) as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _source(kind: str, given: Any, folder: Path) -> Any:
+    if kind == "object":
+        return given
+    if kind == "file":
+        if not isinstance(given, str):
+            raise InputError(f"file is {given!r}; pass the path of a .json or .npz file")
+        return load_model(folder / given)
+    if kind == "paper":
+        return instances.paper(_checks.whole_number("paper", given))
+    if not isinstance(given, Mapping):
+        example = "{seed = 1, S = 20, A = 4}" if kind == "random" else "{width = 4, height = 3}"
+        raise InputError(f"{kind} is {given!r}; pass a table such as {example}")
+    known = (
+        ("seed", "S", "A", "successors", "discount") if kind == "random" else ("width", "height", "slip", "discount")
+    )
+    _known_keys(kind, given, known)
+    missing = [key for key in known[: 3 if kind == "random" else 2] if key not in given]
+    if missing:
+        raise InputError(f"{kind} lacks {', '.join(missing)}; add {'it' if len(missing) == 1 else 'them'}")
+    if kind == "random" and _checks.whole_number("seed", given["seed"]) < 0:
+        raise InputError(f"seed is {given['seed']}; it cannot be negative")
+    return BUILT_IN[kind](**given)
+
+
+def _threshold(problem: Problem, given: Mapping[str, Any], found: Any, shared: Any) -> float:
+    """Its own threshold, or V minus its gap; else the file's; else the study's; else 0."""
+    if "gap" in given:
+        if "threshold" in given:
+            raise InputError("it has a threshold and a gap; keep one")
+        return problem.value - _checks.real_number("gap", given["gap"])
+    for candidate in (given.get("threshold"), getattr(found, "threshold", None), shared):
+        if candidate is not None:
+            return _checks.real_number("threshold", candidate)
+    return 0.0
+
+
+# ---------------------------------------------------------------- methods
+
+
+def _method_name(text: str) -> dict[str, Any]:
+    return {"method": text}
+
+
+def _trials(name: str, given: Any, problems: list[Problem], limit: Any) -> list[Trial]:
+    place = f"methods.{name}"
+    check_name("a method", name)
+    where = {problem.name: problem for problem in problems}
+    if not isinstance(given, Mapping):
+        if isinstance(given, type) or not all(hasattr(given, part) for part in ("start", "replay", "describe")):
+            raise InputError(f'{place} is {given!r}; pass a table such as {{method = "PTST"}}, or PTST()')
+        limit = _limit(place, limit)
+        return [Trial(problem, name, given, limit) for problem in problems]
+    kind = _kind(place, given.get("method", name))
+    make, settings = METHODS[kind]
+    _known_keys(place, given, (*OF_A_TRIAL, *settings))
+    limit = _limit(place, given.get("max_samples", limit))
+    chosen = given.get("instances", list(where))
+    if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+        raise InputError(f"{place}.instances is {chosen!r}; pass a list of names of instances")
+    trials = []
+    for instance in chosen:
+        if instance not in where:
+            _unknown(f"{place}.instances", instance, where)
+        options = {key: given[key] for key in settings if key in given}
+        try:
+            trials.append(Trial(where[instance], name, _made(kind, make, options, where[instance]), limit))
+        except (InputError, TypeError) as error:
+            raise InputError(f"{place}: {error}") from None
+    return trials
+
+
+def _kind(place: str, text: Any) -> str:
+    """The method of this name, however it is capitalised."""
+    known = {kind.lower(): kind for kind in METHODS} | ALIASES
+    if isinstance(text, str) and text.lower() in known:
+        return known[text.lower()]
+    _unknown(f"{place}.method", text, METHODS)
+
+
+def _made(kind: str, make: Callable[..., Any], options: dict[str, Any], problem: Problem) -> Any:
+    """The method with these settings, for this problem."""
+    readers: dict[str, Callable[[Any], Any]] = {
+        "boundary": _boundary,
+        "solver": _solver,
+        "allocation": lambda given: _allocation(given, problem),
+    }
+    options = {key: readers[key](given) if key in readers else given for key, given in options.items()}
+    if kind == "Combined":
+        weight = {"weight": options.pop("weight")} if "weight" in options else {}
+        return Combined(**weight, rule=PTST(**options))
+    if kind == "KLBTS" and options.get("policies") == 2:
+        if problem.alternative is None:
+            raise InputError(
+                f"policies = 2 needs a second policy, and instances.{problem.name} has none; "
+                "add the key alternative to it, or name the instances of this method"
+            )
+        options["alternative"] = problem.alternative
+    return make(**options)
+
+
+def _boundary(given: Any) -> Any:
+    """ "paper", "mixture", or the priors of a mixture."""
+    if given in ("paper", "mixture"):
+        return PaperBoundary() if given == "paper" else MixtureBoundary()
+    if isinstance(given, str | bool | Mapping):
+        raise InputError(f'boundary is {given!r}; pass "paper", "mixture", or the prior of a mixture such as 0.5')
+    return MixtureBoundary(given)
+
+
+def _solver(given: Any) -> Any:
+    """A name, or a table with the name and settings."""
+    table = dict(given) if isinstance(given, Mapping) else {"name": given}
+    name = table.pop("name", None)
+    if name not in SOLVERS:
+        _unknown("solver", name, SOLVERS)
+    make: Any = SOLVERS[name]
+    _known_keys(f"solver {name}", table, tuple(part.name for part in dataclasses.fields(make)))
+    return make(**table)
+
+
+def _allocation(given: Any, problem: Problem) -> Any:
+    if not isinstance(given, str):
+        shape = (problem.task.n_states, problem.task.n_actions)
+        return _checks.real_array("allocation", given, shape)
+    if given not in RULES:
+        _unknown("allocation", given, RULES, "or shares [S,A]")
+    return RULES[given](problem)
+
+
+def _limit(place: str, limit: Any) -> int | None:
+    try:
+        sampling_limit(limit)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    return None if limit is None else int(limit)
+
+
+# ---------------------------------------------------------------- shared
+
+
+def _named(kind: str, given: Any, from_name: Callable[[str], Any]) -> dict[str, Any]:
+    """Name -> description: a table, or a list of names that say it all."""
+    if isinstance(given, Mapping):
+        return {name: from_name(entry) if isinstance(entry, str) else entry for name, entry in given.items()}
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(f"{kind} is {given!r}; pass a table of them, or a list of names")
+    names = list(given)
+    if not names:
+        raise InputError(f"{kind} is empty; add one")
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise InputError(f"{kind} holds {wrong!r}; a list holds names, and a table describes")
+    if len(set(names)) < len(names):
+        raise InputError(f"{kind} has {next(n for n in names if names.count(n) > 1)!r} twice; keep one")
+    return {name: from_name(name) for name in names}
+
+
+def _known_keys(place: str, given: Any, known: tuple[str, ...]) -> None:
+    if not isinstance(given, Mapping):
+        raise InputError(f"{place} is {given!r}; pass a table of keys and values")
+    for key in given:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            listed = f"known are {', '.join(known)}" if known else "it has none"
+            raise InputError(f"{place}: unknown key {key!r}; {f'did you mean {close[0]!r}?' if close else listed}")
+
+
+def _unknown(place: str, given: Any, known: Iterable[str], more: str = "") -> NoReturn:
+    """Refuse a name that is none of these."""
+    close = difflib.get_close_matches(str(given), list(known), n=1)
+    remedy = f"did you mean {close[0]!r}?" if close else f"pass one of {', '.join(known)}"
+    raise InputError(f"{place}: there is no {given!r}; {remedy}{', ' + more if more else ''}")

@@ -1,0 +1,112 @@
+"""Bad inputs on the command line: exit code 2, one clear message, no traceback, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import policytest
+from bad_inputs import CASES, KEPT, LOG, Folder, Link, Secret, model
+from policytest.cli import main
+
+SOURCE = str(Path(policytest.__file__).parents[1])
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("POLICYTEST_DEBUG", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "kept.txt").write_text(KEPT)
+    return tmp_path
+
+
+def lay_out(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        if isinstance(content, Folder):
+            path.mkdir()
+        elif isinstance(content, Link):
+            path.symlink_to(folder / content)
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content, encoding="utf-8")
+        if isinstance(content, Secret):
+            path.chmod(0)
+            if os.access(path, os.R_OK):
+                pytest.skip("this user may read everything")
+
+
+def picture(folder):
+    """Every name under the folder and what is there, byte for byte."""
+    return {
+        str(path.relative_to(folder)): (
+            os.readlink(path) if path.is_symlink() else "folder" if path.is_dir() else path.read_bytes()
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or path.is_dir() or os.access(path, os.R_OK)
+    }
+
+
+def assert_one_clear_message(out, err, words):
+    assert out == ""
+    assert "Traceback" not in err
+    said = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert len(said) == 1, err
+    assert err.splitlines() == said, "nothing but the message"
+    assert 15 < len(said[0]) < 1000, said[0]
+    for word in words:
+        assert word in said[0], said[0]
+
+
+def test_there_are_many():
+    assert len(CASES) >= 40
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_inputs_end_with_a_clear_message(here, capsys, name):
+    argv, words, files = CASES[name]
+    lay_out(here, files)
+    before = picture(here)
+    assert main(argv) == 2, capsys.readouterr()
+    assert_one_clear_message(*capsys.readouterr(), words)
+    assert picture(here) == before
+
+
+@pytest.mark.parametrize("name", ["model cut short", "unknown command", "unknown state in a log"])
+def test_in_a_process_of_its_own(here, name):
+    argv, words, files = CASES[name]
+    lay_out(here, files)
+    before = picture(here)
+    done = subprocess.run(
+        [sys.executable, "-m", "policytest", *argv],
+        env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert_one_clear_message(done.stdout, done.stderr, words)
+    assert picture(here) == before
+
+
+def test_good_inputs_do_not_end_so(here, capsys):
+    """Negative control: the model and the log behind the table are good ones."""
+    lay_out(here, {"model.json": model(), "log.csv": LOG})
+    assert main(["decide", "model.json", "--quiet", "--threshold", "-100"]) == 0
+    assert main(["assess", "model.json", "log.csv", "--quiet", "--threshold", "-100"]) == 0
+    assert main(["assess", "model.json", "log.csv", "--quiet", "--threshold", "0.1"]) == 3
+
+
+def test_names_are_escaped_on_pages(here, capsys):
+    """A model may call its states anything; a page shows it, and runs none of it."""
+    name = "<script>alert('x')</script>&\"<img src=x onerror=y>"
+    lay_out(here, {"model.json": model(states=[name, "b"], support=None)})
+    assert main(["decide", "model.json", "--quiet", "--threshold", "0.1", "--html", "page.html"]) in (0, 1)
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "<img src=x" not in page
+    assert re.search(r"&lt;script&gt;alert", page), "the name is on the page"
