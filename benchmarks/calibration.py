@@ -8,7 +8,11 @@ Each row counts wrong answers over seeded runs of a limited length. The alarm is
 probability of at least so many errors if each had probability delta. Below one in a million it is raised. There are
 two controls, which must raise the alarm: the KL rule without its dimension term, and bets made as if the range of a
 rollout were a quarter of what it is, where rewards are rare and large. Rows "ball" count runs in which the true kernel
-ever left the confidence ball, looked at after every sample. Exit code 1 if anything is not as it should be.
+ever left the confidence ball, looked at after every sample. Rows "A - B" compare two policies that are as good, to a
+part in a million, and rows "best" seek the best of policies that are nearly as good; their control, "too little", pays
+nothing for unknown rows and asks for a tenth of the evidence.
+
+Exit code 1 if anything is not as it should be.
 """
 
 from __future__ import annotations
@@ -16,17 +20,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 import policytest as pt
 from policytest import _kernels
 from policytest.betting import STEADY, BettingRun, Supply
 from policytest.boundaries import Terms
+from policytest.comparison_kl import KLComparison
+from policytest.selection_kl import Deviations, KLSearch
+from policytest.selection_known import task_of_all_pairs
 
 local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
 
@@ -77,12 +86,11 @@ class OverconfidentRun(BettingRun):
         """Settle the bets anew, with the wrong range."""
         super().step(np.inf, most)
         for sign, answer in ((1.0, "above"), (-1.0, "below")):
-            logs = [np.zeros((0, len(LOG_WEIGHTS)))]
-            for (sums, L, value, side), fractions in zip(self.stretches(), self.fractions, strict=True):
-                if side == sign:
-                    gains = (sign * value + sums) / (L - sign * value)
-                    logs.append(np.log(np.maximum(1.0 + 4.0 * np.outer(gains, fractions), 1e-6)))
-            capital = np.logaddexp.reduce(np.concatenate(logs).cumsum(axis=0) + LOG_WEIGHTS, axis=1)
+            gains = [np.zeros(0)] + [
+                (sign * value + sums) / (L - sign * value) for sums, L, value, side in self.stretches() if side == sign
+            ]
+            factors = np.maximum(1.0 + 4.0 * np.outer(STEADY, np.concatenate(gains)), 1e-6)
+            capital = np.logaddexp.reduce(np.log(factors).cumsum(axis=1) + LARGE_FIRST[:, None], axis=0)
             if (capital >= level).any():
                 self.answer = answer
 
@@ -151,6 +159,82 @@ def coverage(name: str, instance: Any, boundary: str, runs: int, samples: int) -
     }  # fmt: skip
 
 
+# ---------------------------------------------------------------- two policies, and all of them
+
+
+def nearly_as_good() -> tuple[pt.Task, pt.Task, Any]:
+    """Two policies of two states: under the kernel B, which mixes, is as good as A."""
+    rewards, kernel = (
+        np.array([[0.35, 0.3], [1.0, 0.4]]),
+        np.array([[[0.7, 0.3], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]]),
+    )
+
+    def task(policy: Any) -> pt.Task:
+        return pt.Task(rewards, policy, [1.0, 0.0], 0.5)
+
+    first = task([[1.0, 0.0], [0.6, 0.4]])
+
+    def gap(share: float) -> float:
+        return pt.value(first, kernel) - pt.value(task([[0.5, 0.5], [share, 1.0 - share]]), kernel)
+
+    share = brentq(gap, 0.0, 1.0, xtol=1e-15)
+    return first, task([[0.5, 0.5], [share, 1.0 - share]]), kernel
+
+
+def compared_wrongly(rule: str, side: int, runs: int, limit: int) -> int:
+    """How often the answer is wrong when V^A - V^B is just above (side 1) or below (-1) the margin."""
+    first, second, kernel = nearly_as_good()
+    sim, wrong, count = pt.TabularSimulator(kernel), "below" if side > 0 else "above", 0
+    for seed in range(runs):
+        if rule == "too little":
+            run = KLComparison(local(boundary=WithoutDimension()), first, second, -side * NEAR, sim, seed)
+            while run.answer is None and run.samples < limit:
+                run.step(-np.log(DELTA) / 10.0, limit - run.samples)
+            count += run.answer == wrong
+        else:
+            method = {"betting": None, "mixture": local()}[rule]
+            verdict = pt.compare(first, second, sim, DELTA, -side * NEAR, method, seed, limit)
+            count += verdict.answer == wrong
+    return count
+
+
+def selected_wrongly(rule: str, runs: int, limit: int) -> int:
+    """How often a policy is returned that is not the best one, where the second action is better by next to nothing."""
+    kernel = np.array([[[0.7, 0.3], [0.7, 0.3]], [[0.2, 0.8], [0.2, 0.8]]])
+    rewards = np.array([[0.2, 0.2 + NEAR], [1.0, 1.0 + NEAR]])
+    sim, count = pt.TabularSimulator(kernel), 0
+    for seed in range(runs):
+        if rule == "too little":
+            task = task_of_all_pairs(rewards, [0.5, 0.5], 0.5, None)
+            search = KLSearch(Deviations(task), local(boundary=WithoutDimension()), sim, DELTA, seed)
+            search.level /= 10.0
+            for _ in search.go(limit):
+                pass
+            count += search.answered and bool((search.current.name != 1).any())
+        else:
+            method = {"betting": None, "mixture": local(), "KLB-TS": pt.KLBTS()}[rule]
+            found = pt.identify(rewards, [0.5, 0.5], 0.5, sim, DELTA, rng=seed, max_samples=limit, method=method)
+            count += found.answered and bool((found.policy[:, 1] != 1.0).any())
+    return count
+
+
+def several_policies(runs: int, limit: int) -> Iterator[dict[str, Any]]:
+    """The rows about more than one policy."""
+    for name, rules in (("A - B", ("betting", "mixture", "too little")),
+                        ("best", ("betting", "mixture", "KLB-TS", "too little"))):  # fmt: skip
+        for rule in rules:
+            for side in (1, -1) if name == "A - B" else (1,):
+                few = runs if rule == "betting" else max(runs // 3, 60)
+                errors = (
+                    compared_wrongly(rule, side, few, limit) if name == "A - B" else selected_wrongly(rule, few, limit)
+                )
+                tail = float(binom.sf(errors - 1, few, DELTA))
+                yield {
+                    "instance": name, "rule": rule, "side": "above" if side > 0 else "below", "runs": few,
+                    "limit": limit, "errors": errors, "tail": tail, "alarm": tail < ALARM,
+                }  # fmt: skip
+
+
 def main() -> int:
     """Measure everything, print the table, and say whether it is as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -185,10 +269,14 @@ def main() -> int:
                     + ("   ALARM" if row["alarm"] else ""),
                     flush=True,
                 )
+    for row in several_policies(60 if options.small else 1000, 150 if options.small else 1000):
+        rows.append(row)
+        shown = f"  {row['instance']:<13} {row['rule']:<16} {row['side']} {row['runs']:6d} {row['errors']:8d}   "
+        print(shown + f"{row['tail']:.2g}" + ("   ALARM" if row["alarm"] else ""), flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
-    as_it_should = all(row["alarm"] == (row["rule"] in CONTROLS) for row in rows)
+    as_it_should = all(row["alarm"] == (row["rule"] in (*CONTROLS, "too little")) for row in rows)
     print(
         "All as it should be: delta is kept, and the controls are caught." if as_it_should else "NOT as it should be."
     )

@@ -34,7 +34,7 @@ def questions(small: bool) -> dict[str, Any]:
     found = {f"the paper's, {n} states": pt.instances.paper(n) for n in ((2,) if small else (2, 3, 5))}
     if not small:
         found["random, 4 states"] = pt.instances.random(1, 4, 3, discount=0.8)
-        found["random, 6 states, 2 successors"] = pt.instances.random(3, 6, 2, successors=2, discount=0.8)
+        found["random, 6 states, 2 successors"] = pt.instances.random(8, 6, 2, successors=2, discount=0.8)
     return found
 
 

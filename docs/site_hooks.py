@@ -1,7 +1,7 @@
 """What the site needs beyond docs/*.md: the changelog, the guide for contributors, and every file that a page links to.
 
-Pages link to files of the repository as they lie, ``../src/policytest/kl.py``, so that the links work there. In the site
-each such file becomes a page of its own, outside the navigation and the search.
+Pages link to files of the repository as they lie, ``../src/policytest/kl.py``, so that the links work there. In the
+site each such file becomes a page of its own, outside the navigation and the search.
 """
 
 from __future__ import annotations

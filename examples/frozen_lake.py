@@ -1,7 +1,7 @@
 """A Gymnasium environment: does a policy reach the goal of FrozenLake often enough?
 
-The lake has a table, so the exact value is known and shown beside the verdict. The test does not look at it: it knows the
-rewards, the start and what ends an episode, and samples the rest.
+The lake has a table, so the exact value is known and shown beside the verdict. The test does not look at it: it knows
+the rewards, the start and what ends an episode, and samples the rest.
 """
 
 import numpy as np

@@ -22,9 +22,7 @@ sweep = pt.study.sweep(
 found = pt.study.run(sweep, jobs=1)
 print(found)
 for instance in ("2x2", "3x3"):
-    means = {
-        row["method"]: row["samples"] for row in found.means if row["instance"] == instance and row["delta"] == 1e-2
-    }
+    means = {row["method"]: row["mean"] for row in found.means if row["instance"] == instance and row["delta"] == 1e-2}
     ratio = means["PTST, paper's boundary"] / means["Combined"]
     print(f"{instance}: at delta = 0.01 the paper's rule takes {ratio:.0f} times the samples of the default")
 wrong = sum(row["correct"] is False for row in found.table)

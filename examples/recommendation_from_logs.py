@@ -1,4 +1,4 @@
-"""From logs alone: would the new recommendation policy earn more than the deployed one, which earns 3 a visitor?
+"""From logs alone: would the new recommendation policy earn more than the deployed one, which earns 4.1 a visitor?
 
 The deployed policy chose evenly among the actions, and its visits were logged. The new one prefers personal choices. No
 experiment is made: the logs say what follows each action, and that is enough to test another policy.
@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
     for visitors in (40, 1000):
         write_log(log_file, visitors, np.random.default_rng(7))
         log = pt.sources.logs(log_file, task)
-        verdict = pt.assess(task, log.transitions(), threshold=3.0, delta=0.05)
+        verdict = pt.assess(task, log.transitions(), threshold=4.1, delta=0.05)
         print(f"{visitors} visitors, {log.counts.total} transitions: {verdict.answer or 'not settled'}")
         if verdict.answer is None:
             print(f"  {verdict.still_needed().words}")

@@ -1,7 +1,7 @@
 """A safety threshold: does the new treatment policy keep the expected harm below what is tolerated?
 
 The reward is minus one in every month that a patient spends severely ill, so the value is minus the discounted months.
-At most 2 are tolerated: the value must be above -2, and that must be known with an error of at most one in a thousand.
+At most 1 is tolerated: the value must be above -1, and that must be known with an error of at most one in a thousand.
 Only "above" releases the policy; "below" stops it, and "not settled" means that nobody knows yet.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 import policytest as pt
 
 states, actions = ["severe", "stable", "well"], ["watch", "treat"]
-TOLERATED = -2.0
+TOLERATED = -1.0
 harm = np.array([[-1.0, -1.0], [0.0, 0.0], [0.0, 0.0]])
 
 

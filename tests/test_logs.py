@@ -139,6 +139,22 @@ def test_folders_patterns_and_lists(tmp_path):
     assert len(pt.sources.logs([tmp_path], TASK).files) == 3
 
 
+def test_columns_in_the_names_of_folders(tmp_path):
+    """As Spark writes them; but a folder does not override a column that files have."""
+    for action, name in enumerate(("00", "01")):
+        folder = tmp_path / f"a={name}" / "year=2026"
+        folder.mkdir(parents=True)
+        parquet(folder / "part.parquet", s=[action], s_next=[1])
+    task = make_task(actions=["00", "01", "x"])
+    assert triples(pt.sources.logs(tmp_path, task).counts) == {(0, 0, 1): 1, (1, 1, 1): 1}
+    assert_refused(lambda: pt.sources.logs(tmp_path, TASK, columns={"a": "b"}), "has no column 'b'")
+    other = tmp_path / "run a=1" / "a=1"
+    other.mkdir(parents=True)
+    assert triples(pt.sources.logs(parquet(other / "log.parquet", s=[0], a=[0], s_next=[1]), TASK).counts) == {
+        (0, 0, 1): 1
+    }
+
+
 BAD_FILES = {
     "empty.csv": ("", "the file is empty"),
     "blank.csv": ("\n\n", "the file is empty"),
@@ -310,7 +326,8 @@ def test_columns_by_other_names(tmp_path):
     other = one_row().rename({"s": "state", "a": "action", "s_next": "next_state"})
     assert_refused(lambda: pt.sources.logs(other, TASK), 'did you mean columns={"s": "state"}?')
     swapped = one_row(count=2).rename({"s": "count", "count": "s"})
-    assert triples(pt.sources.logs(swapped, TASK, columns={"s": "count", "count": "s"}).counts) == {(0, 0, 1): 2}
+    for data in (swapped, swapped.lazy(), swapped.to_arrow(), swapped.to_pandas()):
+        assert triples(pt.sources.logs(data, TASK, columns={"s": "count", "count": "s"}).counts) == {(0, 0, 1): 2}
 
 
 def test_files_that_do_not_fit_together(tmp_path):
@@ -638,11 +655,16 @@ def test_text_orders_as_numbers_or_times(tmp_path):
         assert pt.sources.logs(path, TASK).transitions().s.tolist() == [0, 1, 2, 3]
 
 
-def test_episodes_are_put_in_order_only_on_request():
+def test_episodes_are_put_in_order_only_on_request(tmp_path):
     """With an order that begins anew in each episode nothing says which transition came first."""
     log = pt.sources.logs(ordered(episode=["b", "a", "b", "a"], order=[2, 2, 1, 1]), TASK)
     assert_refused(log.transitions, "in several episodes", "by_episode=True")
     assert log.transitions(by_episode=True).s.tolist() == [0, 1, 2, 3]
+    for kind, write in (("csv", "write_csv"), ("jsonl", "write_ndjson")):
+        for at, ids in enumerate((["10", "9", "10", "9"], [10, 9, 10, 9], ["x", "9", "x", "9"])):
+            path = tmp_path / f"{at}.{kind}"
+            getattr(ordered(episode=ids, order=[2, 2, 1, 1]), write)(path)
+            assert pt.sources.logs(path, TASK).transitions(by_episode=True).s.tolist() == [0, 1, 2, 3]
     through = pt.sources.logs(ordered(episode=["b", "a", "b", "a"]), TASK)
     assert through.transitions().s.tolist() == [0, 1, 2, 3]
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from policytest import instances, plots
 from policytest._checks import InputError
+from policytest.baselines import MonteCarlo, RectangularKL
 from policytest.betting import TDBetting
 from policytest.boundaries import MixtureBoundary
 from policytest.confidence import evaluate
@@ -76,6 +77,24 @@ def test_a_watched_run_is_the_same_run(traced, name):
     assert 10 < len(trace) < math.log(3000) / math.log(1.08) + 20
     assert np.isfinite(trace.evidence).all()
     assert trace.required == plain.required
+
+
+@pytest.mark.parametrize("method", [MonteCarlo(), RectangularKL(), PTST.as_printed()], ids=lambda m: type(m).__name__)
+def test_so_is_that_of_any_other_method(method):
+    trace = Trace()
+    watched = decide(TWO.task, SIM, 0.1, 0.2, trace.watch(method), max_samples=2000)
+    plain = decide(TWO.task, SIM, 0.1, 0.2, method, max_samples=2000)
+    assert (watched.samples, watched.answer, watched.evidence) == (plain.samples, plain.answer, plain.evidence)
+    assert watched.counts == plain.counts
+
+
+def test_points_of_the_kl_rule_are_few_in_large_tasks():
+    large = instances.random(1, 60, 4, successors=6)
+    trace = Trace()
+    decide(large.task, TabularSimulator(large.kernel), 0.0, 1e-9, trace.watch(METHODS["ptst"]), max_samples=3000)
+    assert 2 <= len(trace) <= 8
+    assert np.isfinite(trace.intervals).all()
+    assert (np.diff(trace.intervals, axis=1) > 0).all()
 
 
 def test_a_watched_run_resumes_an_unwatched_one(tmp_path):

@@ -339,6 +339,10 @@ def test_a_plan_promises_nothing():
     assert "A plan promises nothing" in page.text
     assert "Beware: a note." in page.text
     assert "rests on a proof" not in page.text
+    hopeless = a_plan(bound=math.inf, time=(math.inf, math.inf), samples={"A": (math.inf,) * 3})
+    page = check(report.render(hopeless))
+    assert "No number of samples is enough." in page.text
+    assert "no test ever ends" in page.text
 
 
 def test_an_estimate_that_is_not_reached():

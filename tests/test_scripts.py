@@ -148,4 +148,4 @@ def test_delta_is_kept_and_the_control_is_caught(tmp_path):
     assert {row["rule"] for row in rows} >= {"paper", "mixture", "two priors", "adaptive", "forward", "no dimension"}
     assert {row["rule"] for row in rows} >= {"betting", "betting, 5 draws", "combined", "range too small"}
     for row in rows:
-        assert row["alarm"] == (row["rule"] in ("no dimension", "range too small")), row
+        assert row["alarm"] == (row["rule"] in ("no dimension", "range too small", "too little")), row

@@ -1263,3 +1263,32 @@ def test_the_task_comes_first():
         stopping_times(TWO.task, TABLE, deltas=0.1)
     with pytest.raises(pt.InputError, match=r"delta is 1\.5"):
         stopping_times(TWO.task, TABLE, deltas=[0.1, 1.5])
+
+
+# ---------------------------------------------------------------- what a verdict says of itself
+
+
+def test_a_verdict_names_its_method_and_carries_it():
+    two = pt.instances.paper(2)
+    sim = pt.TabularSimulator(two.kernel)
+    for method in (pt.Combined(), pt.PTST(boundary=pt.PaperBoundary(), solver=pt.ProjectionFree())):
+        verdict = pt.decide(two.task, sim, method=method)
+        assert f"by {method.describe()}" in str(verdict)
+        assert verdict.settings is method
+    kl, bets = (pt.decide(two.task, sim, method=method) for method in (pt.PTST(), pt.TDBetting()))
+    assert "for the unknown rows" in str(kl)
+    assert kl.dimension == pytest.approx(-min(kl.evidence))
+    assert "for the unknown rows" not in str(bets)
+    assert bets.dimension is None
+
+
+def test_where_no_sample_was_drawn_the_words_say_why():
+    two = pt.instances.paper(2)
+    sim = pt.TabularSimulator(two.kernel)
+    out_of_reach = str(pt.decide(two.task, sim, 100.0))
+    assert "no sample can change the answer" in out_of_reach
+    assert "whatever the unknown rows are" in out_of_reach
+    assert "lower bound" not in out_of_reach
+    empty = str(pt.assess(two.task, pt.Counts(2, 2)))
+    assert "nothing was drawn yet" in empty
+    assert "infinite" not in empty

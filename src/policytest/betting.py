@@ -385,16 +385,16 @@ class BettingRun:
         return chosen._replace(bets=self._fractions(chosen, q, d))
 
     def _fractions(self, plan: Plan, q: FloatArray | None, d: FloatArray | None) -> FloatArray:
-        """Steady fractions of the largest bet, and multiples of f = gap room/(v + gap^2), the best of small bets.
+        """Steady fractions of the largest bet, and multiples of f = gap/(v + gap^2), the best of small bets.
 
-        v is the variance of a rollout that the model expects; gap is its lead, or what noise may hide of it. Without a
-        model the largest bet is taken, the best where one rollout says much. All are chosen before their rollouts.
+        In units of the range: v is the mean of S^2 that the model expects, gap is the lead, or what noise may hide of
+        it. Without a model the largest bet is taken, the best where one rollout says much. All are chosen before their rollouts.
         """
         best = 1.0
         if q is not None and d is not None and 0 < plan.room < np.inf:
-            v = plan.room**2 * self._squares(plan, q, d)
-            gap = max(plan.lead, 0.5 * math.sqrt(v / (self.rollouts + 1.0)))
-            best = gap * plan.room / (v + gap * gap) if 0 < v + gap * gap < np.inf else 1.0
+            v, lead = self._squares(plan, q, d), plan.lead / plan.room
+            gap = max(lead, 0.5 * math.sqrt(v / (self.rollouts + 1.0)))
+            best = gap / (v + gap * gap) if 0 < v + gap * gap < np.inf else 1.0
         return np.concatenate([STEADY, np.clip(MULTIPLES * best, 1e-6, STEADY[0])])
 
     def _model(self) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:

@@ -4,7 +4,7 @@ At one kernel the method is run against it; of PTST with fixed shares the expect
 (`policytest.prospects`). A pilot leaves many kernels possible (`policytest.posterior`): few of them are simulated,
 evenly spread over the size of the gap |V_q - R|, and a power law
 
-    E[tau] = c |V_q - R|^b,        b about -1.5 for betting, and -2.2 to -2.4 for the KL rules,
+    E[tau] = c |V_q - R|^b,        b about -1.2 for betting, and -2.3 for the KL rules,
 
 is fitted to them, with what it leaves unexplained. Applied to all kernels drawn it gives the distribution of E[tau].
 Stated are its median, the share of it within a factor 1.5 of that, and the range that holds nine tenths. What is left

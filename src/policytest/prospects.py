@@ -4,8 +4,8 @@ Of the KL rule with visits n and counts N so far, and t further samples with sha
 
     e(t) = distance(p, n + t omega) - (dimension term of N + t omega p),        and it stops where e(t) = log(1/delta).
 
-At the true kernel that is 2% above the mean number of samples, and within 10% of it, over random instances of 2 to 8
-states (`benchmarks/planning.py`).
+At the true kernel that is 2% above the mean number of samples, with a standard deviation of 4 to 5%, over random
+instances of 2 to 8 states (`benchmarks/planning.py`).
 
 Paper: `thm:stat_lower`, `thm:sample`.
 """

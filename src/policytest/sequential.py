@@ -214,15 +214,17 @@ def assess(
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
-    The guarantee is that of `decide`, for data collected by any rule that did not look ahead. ``design`` says how they
-    were: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed" (how often each pair is
-    drawn was fixed beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts and `Combined()`
-    for transitions unless given. Betting forms its own rollouts from the recorded draws of each pair, each used once;
-    where a draw is missing there is no answer, though `PTST()`, which uses all of them, may have one.
+    ``data`` may also be a log of `policytest.sources.logs`, whose counts are then judged. The guarantee is that of
+    `decide`, for data collected by any rule that did not look ahead. ``design`` says how they were: "adaptive" (each
+    pair may have been chosen after seeing the earlier ones) or "fixed" (how often each pair is drawn was fixed
+    beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts and `Combined()` for transitions
+    unless given. Betting forms its own rollouts from the recorded draws of each pair, each used once; where a draw is
+    missing there is no answer, though `PTST()`, which uses all of them, may have one.
     """
     task, threshold, level = _question(task, threshold, delta)
     if design not in ("adaptive", "fixed"):
         raise InputError(f'design is {design!r}; pass "adaptive" or "fixed"')
+    data = data.counts if isinstance(getattr(data, "counts", None), Counts) else data  # a log
     if not isinstance(data, Counts | Transitions):
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
     known = _known_answer(task, threshold, delta)

@@ -163,7 +163,7 @@ class Verdict(Shown):
 
         >>> import policytest as pt
         >>> two = pt.instances.paper(2)
-        >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), max_samples=100)
+        >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), method=pt.PTST(), max_samples=100)
         >>> verdict.answer, 50 < verdict.still_needed().samples < 1000
         (None, True)
         """

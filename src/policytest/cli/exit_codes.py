@@ -41,6 +41,7 @@ debugging: ContextVar[bool] = ContextVar("debugging", default=False)
 def exit_code(command: Callable[[], int]) -> int:
     """Run a command; the exit code it returns, or the one for what ended it."""
     with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)  # a lost assumption is told, whatever the interpreter's options
         warnings.showwarning = _show_warning
         try:
             code = command()

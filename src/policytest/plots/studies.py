@@ -16,8 +16,8 @@ from policytest.plots import _style
 from policytest.plots._style import FAINT, INK
 
 Row = dict[str, Any]
-BOUNDS = ("lower_bound", "best_bound", "uniform_bound")
-"""Columns with the samples that no test can do without: of any kind, of the best allocation, of equal shares."""
+BOUNDS = ("best_bound", "lower_bound", "uniform_bound")
+"""Columns with the samples that no test can do without: whatever its allocation, or with that of the table."""
 
 
 def rows_of(table: Any) -> list[Row]:
@@ -50,6 +50,8 @@ def rows_of(table: Any) -> list[Row]:
 def stopping_times(table: Any, ax: Any = None, lower_bound: Any = None) -> Any:
     """Mean samples, with standard errors, against delta; both axes logarithmic. The lower bound is drawn in.
 
+    A method has its colour and marker; where there are several instances, each has its line style.
+
     ``lower_bound`` is T*, or {instance: T*}: the line is T* log(1/delta). Without it, a column of `BOUNDS` of the table
     is used, in samples, where there is one. An open marker: some runs were cut, so that the mean is larger.
     """
@@ -58,8 +60,11 @@ def stopping_times(table: Any, ax: Any = None, lower_bound: Any = None) -> Any:
     if not rows:
         return _style.nothing(ax, "there are no runs to show")
     many = len({row.get("instance") for row in rows}) > 1
-    for index, (key, mine) in enumerate(_grouped(rows, "instance", "method").items()):
-        color, style, marker = _style.SERIES[index % len(_style.SERIES)]
+    groups = _grouped(rows, "instance", "method")
+    instances, methods = (list(dict.fromkeys(key[place] for key in groups)) for place in (0, 1))
+    for key, mine in groups.items():
+        color, style, marker = _style.SERIES[methods.index(key[1]) % len(_style.SERIES)]
+        style = _style.SERIES[instances.index(key[0]) % len(_style.SERIES)][1] if many else style
         deltas, means, errors, cut = _summary(mine, "delta", "samples")
         label = _label(key, many)
         ax.errorbar(deltas, means, errors, color=color, linestyle=style, linewidth=1.5, capsize=2.5, label=label)

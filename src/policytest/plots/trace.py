@@ -20,16 +20,19 @@ from typing import Any
 import numpy as np
 
 from policytest._checks import FloatArray, IntArray, positive
+from policytest.baselines import RectangularKL
+from policytest.betting import TDBetting
 from policytest.combined import Combined
 from policytest.method import Method
+from policytest.ptst import PTST
 from policytest.ptst import Run as KLRun
 from policytest.verdict import Check, Verdict
 from policytest.worst_case import nearest_kernel
 from policytest.worst_case.projection_free import ProjectionFree
 
-GROWTH, INTERVAL_GROWTH = 1.08, 1.3
-MOST_INTERVALS, FEW_INTERVALS = 60, 6
-LARGE = 20_000  # allowed transitions, from which on intervals and exact evidence are dear
+GROWTH, INTERVAL_GROWTH, LARGE_GROWTH = 1.08, 1.3, 2.0
+MOST_INTERVALS, FEW_INTERVALS = 60, 8
+LARGE, HUGE = 1_000, 10_000  # allowed transitions, from which on points of the KL rules are dear, and too dear
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Trace:
         positive(growth=growth - 1.0)
         self.points: list[Point] = []
         self.growth, self.intervals_left = growth, intervals
+        self._interval_growth = INTERVAL_GROWTH
         self._next, self._next_interval = 0.0, 0.0
 
     # ------------------------------------------------------------ recording
@@ -76,18 +80,25 @@ class Trace:
         """Whether so many samples are worth a point."""
         return samples >= self._next
 
+    def wants_interval(self, samples: int, ended: bool = False) -> bool:
+        """Whether an interval is due as well."""
+        return self.intervals_left > 0 and samples > 0 and (ended or samples >= self._next_interval)
+
+    def few(self) -> None:
+        """From now on few points, each with its interval: they are dear."""
+        self.intervals_left = min(self.intervals_left, FEW_INTERVALS)
+        self.growth = self._interval_growth = max(self.growth, LARGE_GROWTH)
+
     @property
     def wait(self) -> int:
         """The sample count at which the next point is due."""
         return math.ceil(self._next)
 
     def _record(self, check: Check, evidence: tuple[float, float] | None = None, interval: bool = True) -> None:
-        wanted = interval and self.intervals_left > 0 and check.samples > 0
-        wanted = wanted and (check.samples >= self._next_interval or check.answer is not None)
         found = (math.nan, math.nan)
-        if wanted:
+        if interval and self.wants_interval(check.samples, check.answer is not None):
             self.intervals_left -= 1
-            self._next_interval = max(INTERVAL_GROWTH * check.samples, check.samples + 1)
+            self._next_interval = max(self._interval_growth * check.samples, check.samples + 1)
             low, high = check.interval()
             found = float(low), float(high)
         self._add(Point(check.samples, evidence or check.evidence, check.required, check.estimate, found))
@@ -181,24 +192,28 @@ class Watched:
 
 
 def _watched(run: Any, trace: Trace) -> Any:
-    """The run, its steps cut where the trace wants a point. Runs may be stopped and resumed anywhere: it stays itself.
+    """The run, its steps cut where the trace wants a point. Such runs may be stopped and resumed anywhere.
 
     Betting is looked at between its rollouts, where its evidence is exact. Of the KL rule, which between its solves
-    knows only what its witness allows, the evidence is computed here, from the counts.
+    knows only what its witness allows, the evidence is computed here, from the counts. Other runs are not cut.
     """
-    step, large = run.step, _entries(run.task) > LARGE
-    if large:
-        trace.intervals_left = min(trace.intervals_left, FEW_INTERVALS)
+    by_ball, step = isinstance(run, KLRun), run.step
+    size = _entries(run.task) if by_ball else 0.0
+    if size > HUGE or not isinstance(run.method, PTST | TDBetting | Combined | RectangularKL):
+        return run
+    if size > LARGE:
+        trace.few()
+    by_rule = isinstance(run.method, PTST)
+    first = len(run.tally.n) if by_ball else 0  # before every pair was seen the ball is everything
 
     def pausing(level: float, most: int) -> None:
-        step(level, min(most, max(trace.wait - run.samples, 1)))
-        between = getattr(run, "walker", (0.0,))[0] == 0.0
+        wait = max(trace.wait, first) - run.samples
+        step(level, min(most, max(wait, 1)))
+        between = getattr(run, "walker", (0.0,))[0] == 0.0 and run.samples >= first
         if run.answer is not None or (between and trace.is_due(run.samples)):
-            check = Check(
-                run.samples, run.evidence(), level, run.estimate, run.solves, run.answer, lambda: run.interval(level)
-            )
-            exact = _exact(run) if isinstance(run, KLRun) and run.answer is None and not large else None
-            trace._record(check, exact, interval=not isinstance(run, KLRun) or run.samples >= len(run.tally.n))
+            found = run.evidence(), level, run.estimate, run.solves, run.answer
+            check = Check(run.samples, *found, lambda: run.interval(level))
+            trace._record(check, _exact(run) if by_rule and run.answer is None else None)
 
     run.step = pausing
     return run

@@ -131,7 +131,7 @@ def render(
 def _diagnosed(story: Story, diagnosis: Any) -> Story:
     """The story with what the data say about the assumptions."""
     rows = tuple((row.label, row.shown, row.remark) for row in diagnosis.summary.rows)
-    table = Grid("Do the data speak against the assumptions?", ("test", "found", "remark"), rows)
+    table = Grid("Do the data speak against the assumptions?", ("test", "found", "remark"), rows, 3)
     return replace(story, warnings=(*diagnosis.warnings, *story.warnings), tables=(*story.tables, table))
 
 

@@ -22,11 +22,12 @@ class Fact:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table with columns."""
+    """A table with columns, the first so many of which are words and the others numbers."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    words: int = 1
 
 
 @dataclass(frozen=True)

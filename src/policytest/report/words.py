@@ -109,7 +109,7 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         upper = rounded(high) if math.isfinite(high) else "no limit known"
         facts.append(Fact(f"Samples, {best}", rounded(mean), f"on average; {rounded(low)} to {upper}"))
     facts += [
-        Fact("No test needs fewer than", rounded(found.bound), "samples on average"),
+        Fact("No test needs fewer than", *found._fewest()),
         Fact("The best allocation saves", found._saved(), "beside sampling all pairs equally"),
         Fact("Value of the guess", four_digits(found.value), f"threshold {number(found.threshold)}"),
     ]
@@ -117,13 +117,15 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         (name, f"{'> ' if name in found.at_least else ''}{rounded(mean)}", rounded(low), rounded(high))
         for name, (mean, low, high) in found.samples.items()
     )
+    least = f"No test can do with fewer than {rounded(found.bound)} on average."
+    if not math.isfinite(found.bound):
+        least = "At this guess the value equals the threshold, and no test ever ends."
     beware = tuple(note for note in found.notes if note.startswith("Beware"))
     return Story(
         question or "How many samples will it take?",
         "",
         claim,
-        f"That is if the guess is right, for a probability of error of at most {probability(found.delta)}. "
-        f"No test can do with fewer than {rounded(found.bound)} on average.",
+        f"That is if the guess is right, for a probability of error of at most {probability(found.delta)}. {least}",
         OPEN,
         "forecast",
         "A plan promises nothing: it is as good as its guess. The test that follows keeps its guarantee whatever the "
@@ -216,15 +218,16 @@ def study_story(study: Any, question: str | None = None) -> Story:
         f"{plural(runs, 'run')} of {plural(len(methods), 'method')} on {plural(len(instances), 'instance')}.",
         f"{plural(wrong, 'wrong answer')} in {plural(len(rows), 'row')} (one row a run and delta).",
         OPEN,
-        tables=(Grid("Mean samples", columns, shown),),
+        tables=(Grid("Mean samples", columns, shown, 2),),
         warnings=tuple(getattr(study, "_state", list)()),
         rows=(
             Row("runs", number(runs)),
             Row("methods", ", ".join(sorted(methods))),
             Row("instances", ", ".join(sorted(instances))),
         ),
-        notes=(*tuple(getattr(study, "notes", ())), *more),
-        guarantee=(
+        notes=(
+            *tuple(getattr(study, "notes", ())),
+            *more,
             "Each row is one run of one method with its own seed. Where runs were cut at their largest number of "
             "samples the mean is a lower bound, and marked by >.",
         ),

@@ -19,7 +19,7 @@ from policytest.sources import engines
 from policytest.sources.columns import LABELS
 from policytest.sources.datasets import Dataset
 from policytest.sources.engines import Frame
-from policytest.sources.log import Log, lookups, mark, short
+from policytest.sources.log import Log, lookups, mark, short, tie_between_episodes
 from policytest.task import Task
 
 WINDOWLESS = ("DASK",)  # engines that cannot look back one row
@@ -49,7 +49,7 @@ def diagnose_log(
         return diagnose(task, log.recorded, log.episodes, periods, level)
     frame = _usable(log)
     lagged, broken = (None, 0) if "count" in frame.roles else _lagged(log, frame)
-    tie = _tie(frame) if not by_episode and "episode" in frame.roles else None
+    tie = None if by_episode else tie_between_episodes(frame)
     table = None if tie is not None else _by_period(log, frame, by_episode, periods)
     if lagged is None and table is None:
         raise InputError(
@@ -85,12 +85,6 @@ def _usable(log: Log) -> Frame:
             "memory, or read the files themselves"
         )
     return frame
-
-
-def _tie(frame: Frame) -> dict[str, Any] | None:
-    """An order that several rows have, whatever their episodes."""
-    with engines.readable():
-        return engines.repeated(replace(frame, roles=tuple(role for role in frame.roles if role != "episode")))
 
 
 def _lagged(log: Log, frame: Frame) -> tuple[tuple[Any, ...], int]:

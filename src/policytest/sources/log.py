@@ -81,10 +81,17 @@ class Log(Shown):
 
         That is the order of the column `order`, which must not have ties: a time, or a number that runs through all
         episodes. Where it begins anew in each episode, ``by_episode=True`` takes one episode after another in the order
-        of their ids; it is for you to say so, because it is right only if each episode began after the one before had
-        ended, or if the rule that chose the actions learnt nothing from other episodes.
+        of their ids (numbers by size, text by letters); it is for you to say so, because it is right only if each
+        episode began after the one before had ended, or if the rule that chose the actions learnt nothing from others.
         """
         return _in_order(self, by_episode)
+
+    def in_order(self, by_episode: bool = False) -> bool:
+        """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""
+        frame = self.frame
+        if frame is None or "order" not in frame.roles or self.counts.total > TRANSITION_LIMIT:
+            return False
+        return by_episode or tie_between_episodes(frame) is None
 
     def shown(self, suppress_below: int = 0) -> Log:
         """The same log, which shows no number of rows or transitions between 1 and ``suppress_below`` - 1."""
@@ -184,6 +191,14 @@ def short(value: Any, form: str = "typed") -> str:
 # ---------------------------------------------------------------- in order
 
 
+def tie_between_episodes(frame: Frame) -> Any:
+    """Two rows of different episodes with the same order, if there are any."""
+    if "episode" not in frame.roles:
+        return None
+    with engines.readable():
+        return engines.repeated(replace(frame, roles=tuple(role for role in frame.roles if role != "episode")))
+
+
 def _in_order(log: Log, by_episode: bool) -> Transitions:
     frame = log.frame
     if frame is None:
@@ -202,7 +217,8 @@ def _in_order(log: Log, by_episode: bool) -> Transitions:
         with engines.readable():
             tie = engines.repeated(replace(frame, roles=tuple(role for role in frame.roles if role != "episode")))
         if by_episode:
-            by = ["episode", "order"]
+            numbered = "episode_number" in frame.table.collect_schema().names()  # ids in text: 9 comes before 10
+            by = ["episode_number", "episode", "order"] if numbered else ["episode", "order"]
         elif tie is not None:
             raise InputError(
                 f"order is {short(tie['order'])} in several episodes, so it does not say which transition came first; "
@@ -211,7 +227,7 @@ def _in_order(log: Log, by_episode: bool) -> Transitions:
             )
     parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 3]
     with engines.readable():
-        table = engines.prepared(frame).select(*LABELS, *by, "weight").sort(*by)
+        table = engines.prepared(frame).select(*LABELS, *by, "weight").sort(*by, nulls_last=True)
         for batch in engines.batches(table, max(log.rows, 1)):
             kinds = zip(LABELS, (log.states, log.actions, log.states), strict=True)
             columns = [lookup.indices(batch[role], frame.form) for role, lookup in kinds]

@@ -87,8 +87,10 @@ def _listed(paths: Iterable[Path]) -> str:
 
 def _from_text(role: str, text: str, order: str) -> list[str]:
     """What a text column becomes in the relation."""
-    if role in LABELS or role == "episode":
+    if role in LABELS:
         return [f"{text} AS {role}"]
+    if role == "episode":
+        return [f"{text} AS episode", f"TRY_CAST(trim({text}) AS DOUBLE) AS episode_number"]
     kept, text = f"{text} AS {role}_text", f"trim({text})"  # a bare column would be cast as it is read, and fail
     if role == "reward":
         return [f"TRY_CAST({text} AS DOUBLE) AS reward", kept]
@@ -253,9 +255,10 @@ def _keys(path: Path) -> list[str]:
 def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[bool]]:
     found, empty = [], []
     kinds: dict[str, tuple[str, str, str]] = {}
+    folders = _folder_columns(connection, paths, columns)
     for path in paths:
-        source = f"read_parquet({_listed([path])}, hive_partitioning = false)"
-        described = {name: kind for name, kind, *_ in connection.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+        source = f"read_parquet({_listed([path])}, {folders})"
+        described = _described(connection, source)
         parts = resolve(columns, list(described), str(path))
         found.append((str(path), parts))
         for role, name in parts.items():
@@ -269,10 +272,22 @@ def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str |
         empty.append(not connection.sql(f"SELECT 1 FROM {source} LIMIT 1").fetchall())
     _same_parts(found)
     chosen = ", ".join(f"{_name(name)} AS {_name(role)}" for role, name in found[0][1].items())
-    return (
-        f"SELECT {chosen} FROM read_parquet({_listed(paths)}, union_by_name = true, hive_partitioning = false)",
-        empty,
-    )
+    return f"SELECT {chosen} FROM read_parquet({_listed(paths)}, union_by_name = true, {folders})", empty
+
+
+def _described(connection: Any, source: str) -> dict[str, str]:
+    """The types of the columns, by name."""
+    return {name: kind for name, kind, *_ in connection.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+
+
+def _folder_columns(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> str:
+    """Whether a column is to be read, as text, from the names of folders such as `a=left`; not one that files have."""
+    off = "hive_partitioning = false"
+    wanted = {columns.get(role, role) for role in (*LABELS, *OPTIONAL)}
+    named = {part.partition("=")[0] for part in paths[0].parent.parts if "=" in part} & wanted
+    if not named or named & set(_described(connection, f"read_parquet({_listed(paths[:1])}, {off})")):
+        return off
+    return "hive_partitioning = true, hive_types_autocast = false"
 
 
 def _type_group(kind: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -120,10 +119,8 @@ def _assess(
 
     add_to, save, diagnose, suppress_below = extras
     before = None if add_to is None else Log.load(add_to, problem.task)
-    with warnings.catch_warnings():
-        log = logs(data if len(data) > 1 else data[0], problem.task, **reading, add_to=before)
-    has_order = log.frame is not None and "order" in log.frame.roles
-    in_order = has_order if method is None else method in ORDERED
+    log = logs(data if len(data) > 1 else data[0], problem.task, **reading, add_to=before)
+    in_order = method in ORDERED if method is not None else log.in_order(by_episode)
     chosen = find_method(method or ("combined" if in_order else "ptst"), None, None, None, problem)
     observed = log.transitions(by_episode) if in_order else log.counts
     verdict = assess_data(problem.task, observed, method=chosen, **question)
