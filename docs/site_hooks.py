@@ -15,6 +15,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 LINK = re.compile(r"(\]\(|src=\")([^)\s\"#]+)(#[^)\s\"]*)?(?=[)\"])")
+INSERT = re.compile(r"^<!-- insert: (\S+) -->$", re.MULTILINE)
 LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".csv": "text", ".sh": "bash", ".yml": "yaml"}
 HEAD = "---\nsearch:\n  exclude: true\nhide:\n  - navigation\n---\n\n"
 
@@ -72,5 +73,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links to the repository's files lead to their pages."""
-    return rewritten(markdown, ROOT / "docs") if page.file.src_uri.count("/") == 0 else markdown
+    """Links to the repository's files lead to their pages, and files to be inserted are."""
+    if "/" in page.file.src_uri:
+        return markdown
+    text = rewritten(markdown, ROOT / "docs")
+    return INSERT.sub(lambda match: (ROOT / "docs" / match.group(1)).read_text(encoding="utf-8"), text)

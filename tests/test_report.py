@@ -464,6 +464,7 @@ def test_bad_arguments(traced):
         ({"result": traced[0], "trace": [1]}, "trace is a list"),
         ({"result": traced[0], "provenance": "seed 0"}, "provenance is a str"),
         ({"result": traced[0], "suppress_below": 1.5}, "suppress_below"),
+        ({"result": traced[0], "suppress_below": -1}, "suppress_below is -1"),
     ):
         with pytest.raises(InputError, match=words):
             report.render(**arguments)

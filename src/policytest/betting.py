@@ -388,7 +388,7 @@ class BettingRun:
         """Steady fractions of the largest bet, and multiples of f = gap/(v + gap^2), the best of small bets.
 
         In units of the range: v is the mean of S^2 that the model expects, gap is the lead, or what noise may hide of
-        it. Without a model the largest bet is taken, the best where one rollout says much. All are chosen before their rollouts.
+        it. Without a model the largest bet is taken, the best where one rollout says much. All are chosen beforehand.
         """
         best = 1.0
         if q is not None and d is not None and 0 < plan.room < np.inf:

@@ -206,7 +206,7 @@ class Transitions:
 
 def assess(
     task: Task,
-    data: Counts | Transitions,
+    data: Any,
     threshold: float = 0.0,
     delta: float = 0.05,
     method: Method | None = None,

@@ -271,11 +271,11 @@ class Verdict(Shown):
         p_value = probability(self.p_value)
         if self.refuted is not None:
             first, second = self.refuted
-            eps = number(self.indifference)
+            eps, V, R = number(self.indifference), *(("V", "R") if self.about == "value" else ("A - B", "margin"))
             return (
-                Row(f"evidence against V <= R - {eps}", nats(first), required, "evidence", key),
-                Row(f"evidence against V >= R + {eps}", nats(second), required, "refuted", list(self.refuted)),
-                Row("p-value, at any time", p_value, f"of |V - R| >= {eps}", "p_value", self.p_value),
+                Row(f"evidence against {V} <= {R} - {eps}", nats(first), required, "evidence", key),
+                Row(f"evidence against {V} >= {R} + {eps}", nats(second), required, "refuted", list(self.refuted)),
+                Row("p-value, at any time", p_value, f"of |{V} - {R}| >= {eps}", "p_value", self.p_value),
             )
         side = 0 if self.evidence[0] >= self.evidence[1] else 1
         against = ("V <= R", "V >= R")[side] if self.about == "value" else ("A - B <= margin", "A - B >= margin")[side]

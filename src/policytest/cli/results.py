@@ -42,9 +42,12 @@ def show(
 
 
 def write_report(
-    file: Path, found: Any, title: str, about: str | Sequence[str] = (), trace: Trace | None = None
+    file: Path, found: Any, title: str, about: str | Sequence[str] = (), trace: Trace | None = None, **more: Any
 ) -> None:
-    """The report of a result; where what it needs is not installed a plain page, and a line that says so."""
+    """The report of a result; where what it needs is not installed a plain page, and a line that says so.
+
+    ``more`` goes to `policytest.report.render`; its provenance is put before what the command line says.
+    """
     paragraphs = (about,) if isinstance(about, str) else tuple(about)
     if not can_report():
         write(file, page(title, *map(paragraph, paragraphs), found.summary.html()))
@@ -52,7 +55,8 @@ def write_report(
         return
     from policytest.report import render
 
-    text = render(found, trace=trace, provenance=provenance(), title=title, background=paragraphs)
+    sources = {**more.pop("provenance", {}), **provenance()}
+    text = render(found, trace=trace, provenance=sources, title=title, background=paragraphs, **more)
     write(file, text)
 
 
@@ -100,8 +104,9 @@ def provenance() -> dict[str, Any]:
 
 def fingerprint(file: str) -> str:
     """A file by its name, size and hash."""
-    content = Path(file).read_bytes()
-    return f"{Path(file).name}, {plural(len(content), 'byte')}, sha256 {hashlib.sha256(content).hexdigest()[:16]}"
+    with open(file, "rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return f"{Path(file).name}, {plural(Path(file).stat().st_size, 'byte')}, sha256 {digest[:16]}"
 
 
 def is_file(name: str) -> bool:

@@ -95,6 +95,8 @@ def render(
     if provenance is not None and not isinstance(provenance, Mapping):
         raise InputError(f"provenance is a {type(provenance).__name__}; pass a dict, such as {{'seed': 0}}")
     below = whole_number("suppress_below", suppress_below)
+    if below < 0:
+        raise InputError(f"suppress_below is {below}; pass 0 to show all counts, or the smallest that may be shown")
     jinja2, markup = needs("jinja2", "report"), needs("markupsafe", "report").Markup
     story = tell(result, title, below)
     paragraphs = (background,) if isinstance(background, str) else tuple(background)

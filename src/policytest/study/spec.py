@@ -139,7 +139,7 @@ def _built_in_name(text: str) -> dict[str, Any]:
     if text == "grid-world":
         return {"grid_world": {"width": 4, "height": 3}}
     if not Path(text).suffix:
-        _unknown("instances", text, ("paper-2", "paper-3", "paper-5", "grid-world"), "or a .json or .npz file")
+        _unknown("instances", text, ("paper-2", "paper-3", "paper-5", "grid-world"), "or a .json, .toml, .npz, .drn or .tra file")
     return {"file": text}
 
 
@@ -175,7 +175,7 @@ def _source(kind: str, given: Any, folder: Path) -> Any:
         return given
     if kind == "file":
         if not isinstance(given, str):
-            raise InputError(f"file is {given!r}; pass the path of a .json or .npz file")
+            raise InputError(f"file is {given!r}; pass the path of a .json, .toml, .npz, .drn or .tra file")
         return load_model(folder / given)
     if kind == "paper":
         return instances.paper(_checks.whole_number("paper", given))

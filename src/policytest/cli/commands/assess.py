@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,17 +18,20 @@ from policytest.cli.options import (
     Columns,
     Debug,
     Delta,
+    Discount,
     Html,
     Json,
     Method,
     ModelName,
+    PolicyName,
     Quiet,
     RequireCertified,
     Skip,
     SuppressBelow,
     Threshold,
 )
-from policytest.cli.results import certified_or_not, quiet_stdout, show
+from policytest.cli.progress import progress
+from policytest.cli.results import certified_or_not, quiet_stdout, show, write_report
 
 ORDERED = ("combined", "betting")
 """Methods that need the order of the transitions."""
@@ -62,6 +68,12 @@ class Assessment:
             content["diagnosis"] = json.loads(self.diagnosis.to_json())
         return json.dumps(content, indent=2)
 
+    def provenance(self) -> dict[str, Any]:
+        """The rows, and where they came from."""
+        rows = {row.label: f"{row.shown} {row.remark}".strip() for row in self.log.summary.rows}
+        data = [f"{file.name}, {plural(file.size, 'byte')}, {file.fingerprint}" for file in self.log.files]
+        return {**rows, **({"logs": data} if data else {})}
+
 
 def assess(
     model: ModelName,
@@ -84,6 +96,8 @@ def assess(
     quiet: Quiet = False,
     html: Html = None,
     require_certified: RequireCertified = False,
+    policy: PolicyName = None,
+    discount: Discount = None,
     debug: Debug = False,
 ) -> int:
     """Do these logs settle already whether the value is above the threshold?
@@ -95,23 +109,33 @@ def assess(
     """
     for file in (save, html):
         check_place(file)
-    problem = find_model(model)
+    problem = find_model(model, policy, discount)
     with quiet_stdout(json):
         found = _assess(
             problem, data, method, by_episode,
-            {"columns": named_columns(columns), "skip": tuple(skip or ()), "progress": None if quiet else _reading},
+            {"columns": named_columns(columns), "skip": tuple(skip or ())}, quiet,
             (add_to, save, diagnose, suppress_below),
             {"threshold": threshold if threshold is not None else problem.threshold or 0.0, "delta": delta},
         )  # fmt: skip
-    about = (f"Model: {model}", f"Data: {found.log.summary.title}")
-    show(found, json, html, "Is this policy good enough?", about)
+    show(found, json, None, "", "")
+    if html is not None:
+        about = (f"Model: {model}", f"Data: {found.log.summary.title}.")
+        more = {"provenance": found.provenance(), "suppress_below": suppress_below, "diagnosis": found.diagnosis}
+        write_report(html, found.verdict, "Is this policy good enough?", about, **more)
     if found.verdict.answer is None:
         complain(f"undecided: {found.verdict.reason}")
     return certified_or_not(found.verdict, require_certified, CODES[found.verdict.answer])
 
 
 def _assess(
-    problem: Any, data: list[str], method: Any, by_episode: bool, reading: dict[str, Any], extras: Any, question: Any
+    problem: Any,
+    data: list[str],
+    method: Any,
+    by_episode: bool,
+    reading: dict[str, Any],
+    quiet: bool,
+    extras: Any,
+    question: Any,
 ) -> Assessment:
     from policytest.sequential import assess as assess_data
     from policytest.sources.log import Log
@@ -119,7 +143,9 @@ def _assess(
 
     add_to, save, diagnose, suppress_below = extras
     before = None if add_to is None else Log.load(add_to, problem.task)
-    log = logs(data if len(data) > 1 else data[0], problem.task, **reading, add_to=before)
+    with progress(sys.stderr, quiet) as shown:
+        read = _Reading(shown.notice)
+        log = logs(data if len(data) > 1 else data[0], problem.task, **reading, add_to=before, progress=read)
     in_order = method in ORDERED if method is not None else log.in_order(by_episode)
     chosen = find_method(method or ("combined" if in_order else "ptst"), None, None, None, problem)
     observed = log.transitions(by_episode) if in_order else log.counts
@@ -128,8 +154,8 @@ def _assess(
     if save is not None:
         log.save(save)
         complain(f"{save} holds the counts of {plural(log.counts.total, 'transition')}")
-    shown = None if diagnosis is None else diagnosis.shown(suppress_below)
-    return Assessment(verdict, log.shown(suppress_below), shown)
+    diagnosis = None if diagnosis is None else diagnosis.shown(suppress_below)
+    return Assessment(verdict, log.shown(suppress_below), diagnosis)
 
 
 def _diagnosed(log: Any, task: Any, by_episode: bool) -> Any:
@@ -146,5 +172,13 @@ def _diagnosed(log: Any, task: Any, by_episode: bool) -> Any:
         return None
 
 
-def _reading(share: float) -> None:
-    """Files take a while only where they are large; their engine says how far it is."""
+class _Reading:
+    """How far the reading is: told once a second, and in steps of a tenth at least; short work is not mentioned."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell, self.due, self.share = tell, time.monotonic() + 1.0, 0.0
+
+    def __call__(self, share: float) -> None:
+        if share >= self.share + 0.1 and time.monotonic() >= self.due:
+            self.share, self.due = share, time.monotonic() + 1.0
+            self.tell(f"reading: {100 * share:.0f}%")

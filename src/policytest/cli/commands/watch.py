@@ -15,11 +15,13 @@ from policytest.cli.options import (
     Columns,
     Debug,
     Delta,
+    Discount,
     Html,
     Json,
     MaxSamples,
     Method,
     ModelName,
+    PolicyName,
     Quiet,
     RequireCertified,
     Skip,
@@ -46,6 +48,8 @@ def watch(
     quiet: Quiet = False,
     html: Html = None,
     require_certified: RequireCertified = False,
+    policy: PolicyName = None,
+    discount: Discount = None,
     debug: Debug = False,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
@@ -56,7 +60,7 @@ def watch(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end or interrupted, 4 internal error.
     """
     check_place(html)
-    problem = find_model(model)
+    problem = find_model(model, policy, discount)
     with quiet_stdout(json):
         from policytest.sources.streams import Parser, lines
         from policytest.watching import Watch
