@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-spark lint bench calibrate clean
+.PHONY: demo test test-spark lint docs bench calibrate clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,11 @@ $(VENV)-spark/.installed: pyproject.toml
 test-spark: $(VENV)-spark/.installed
 	POLICYTEST_SPARK=1 $(VENV)-spark/bin/python -m pytest tests/test_logs_engines.py -k spark
 
+# The site, in site/; open site/index.html. It loads nothing from elsewhere.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo site/index.html
+
 bench: $(STAMP)
 	$(BIN)/python benchmarks/worst_case.py
 	$(BIN)/python benchmarks/sequential.py
@@ -47,6 +52,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/logs.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/diagnostics.py
 
 calibrate: $(STAMP)
@@ -54,4 +60,4 @@ calibrate: $(STAMP)
 	$(BIN)/python benchmarks/interval_coverage.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-spark .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-spark site .pytest_cache .mypy_cache .ruff_cache .hypothesis

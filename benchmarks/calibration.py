@@ -224,7 +224,7 @@ def several_policies(runs: int, limit: int) -> Iterator[dict[str, Any]]:
                         ("best", ("betting", "mixture", "KLB-TS", "too little"))):  # fmt: skip
         for rule in rules:
             for side in (1, -1) if name == "A - B" else (1,):
-                few = runs if rule == "betting" else max(runs // 3, 60)
+                few = runs if rule == "betting" else max(runs // 3, 40)
                 errors = (
                     compared_wrongly(rule, side, few, limit) if name == "A - B" else selected_wrongly(rule, few, limit)
                 )
@@ -269,7 +269,7 @@ def main() -> int:
                     + ("   ALARM" if row["alarm"] else ""),
                     flush=True,
                 )
-    for row in several_policies(60 if options.small else 1000, 150 if options.small else 1000):
+    for row in several_policies(40 if options.small else 1000, 80 if options.small else 1000):
         rows.append(row)
         shown = f"  {row['instance']:<13} {row['rule']:<16} {row['side']} {row['runs']:6d} {row['errors']:8d}   "
         print(shown + f"{row['tail']:.2g}" + ("   ALARM" if row["alarm"] else ""), flush=True)

@@ -49,8 +49,12 @@ def measure(S: int) -> dict[str, Any]:
     s, a = rng.integers(S, size=n), rng.integers(A, size=n)
     x, draw_seconds = clocked(lambda: sim.draw(s, a, rng))
     counts = pt.Counts(S, A, sparse=True)
-    _, record_seconds = clocked(lambda: (counts.record(s, a, x), counts.N))
-    table: Any = counts.N
+
+    def tabulated() -> Any:
+        counts.record(s, a, x)
+        return counts.N
+
+    table, record_seconds = clocked(tabulated)
     size = table.data.nbytes + table.indices.nbytes + table.indptr.nbytes
     row = {
         "states": S,

@@ -85,7 +85,8 @@ def interval(seeds: int) -> Figure:
 def save(figure: Figure, path: Path) -> None:
     """As SVG without a date: the same picture gives the same file."""
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem, "font.family": "sans-serif"}):
-        figure.savefig(path, metadata={"Date": None}, facecolor="white")
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(path, metadata=nothing, facecolor="white")
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join(line.rstrip() for line in lines) + "\n", encoding="utf-8")
 

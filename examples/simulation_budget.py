@@ -16,8 +16,14 @@ pilot = pt.Counts(task.n_states, task.n_actions)
 pairs = np.array([(s, a) for s in range(3) for a in range(3)] * 200)
 pilot.record(pairs[:, 0], pairs[:, 1], sim.draw(pairs[:, 0], pairs[:, 1], rng))
 
-methods = {"Combined": pt.Combined(), "PTST": pt.PTST(solver=pt.ProjectionFree())}
-plan = pt.plan(task, pilot, threshold=0.0, delta=0.05, methods=methods, runs=16)
+plan = pt.plan(
+    task,
+    pilot,
+    threshold=0.0,
+    delta=0.05,
+    methods={"Combined": pt.Combined(), "PTST": pt.PTST(solver=pt.ProjectionFree())},
+    runs=16,
+)
 print(f"after a pilot of {pilot.total} draws:")
 for name, (mean, low, high) in plan.samples.items():
     print(f"  {name}: about {mean:,.0f} samples, between {low:,.0f} and {high:,.0f}")

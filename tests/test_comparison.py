@@ -12,9 +12,9 @@ from scipy import optimize, sparse, stats
 import policytest as pt
 from policytest import _kernels
 from policytest.comparison import compare
-from policytest.comparison_betting import LOG_WEIGHTS, MULTIPLES, STEADY, CoupledRun, Half
+from policytest.comparison_betting import LOG_WEIGHTS, MULTIPLES, STEADY, CoupledRun
 from policytest.comparison_known import known_difference
-from policytest.coupling import Pool, maximal_coupling
+from policytest.coupling import Half, Pool, maximal_coupling
 from policytest.selection import identify
 from policytest.selection_betting import BettingSearch, Candidate
 
@@ -515,7 +515,7 @@ def test_both_sides_err_at_most_as_often_as_delta_allows(case):
     _, task_a, task_b, kernel, margin = case
     difference = pt.value(task_a, kernel) - pt.value(task_b, kernel)
     assert difference == pytest.approx(margin, abs=1e-12)
-    sim, runs, delta = pt.TabularSimulator(kernel), 200, 0.1
+    sim, runs, delta = pt.TabularSimulator(kernel), 80, 0.1
     answers = [compare(task_a, task_b, sim, delta, margin, rng=r, max_samples=300).answer for r in range(runs)]
     assert not too_often(answers.count("above"), runs, delta)
     assert not too_often(answers.count("below"), runs, delta)
@@ -526,8 +526,8 @@ def test_near_ties_err_at_most_as_often_as_delta_allows(sign):
     task_a, task_b, kernel = tie(2, S=3, gamma=0.9, supports=False)
     low, high = known_difference(task_a, task_b).low, known_difference(task_a, task_b).high
     margin, sim = sign * 1e-3 * (high - low), pt.TabularSimulator(kernel)
-    answers = [compare(task_a, task_b, sim, 0.1, margin, rng=r, max_samples=300).answer for r in range(200)]
-    assert not too_often(answers.count("above" if sign > 0 else "below"), 200, 0.1)
+    answers = [compare(task_a, task_b, sim, 0.1, margin, rng=r, max_samples=300).answer for r in range(80)]
+    assert not too_often(answers.count("above" if sign > 0 else "below"), 80, 0.1)
 
 
 def test_too_small_a_range_is_caught():
@@ -554,7 +554,7 @@ def test_too_small_a_range_is_caught():
 def test_intervals_hold_the_difference():
     task_a, task_b, kernel = tie(2, S=3, gamma=0.9, supports=False)
     known, missed, widths = known_difference(task_a, task_b), 0, []
-    for seed in range(60):
+    for seed in range(40):
         run = make_run(task_a, task_b, kernel, 0.2, seed)
         ends = []
         for _ in range(5):
@@ -565,7 +565,7 @@ def test_intervals_hold_the_difference():
         assert (top <= known.high + 1e-9).all()
         missed += bool((bottom > 1e-12).any() or (top < -1e-12).any())
         widths.append((top - bottom)[[0, -1]])
-    assert not too_often(missed, 60, 0.1)
+    assert not too_often(missed, 40, 0.1)
     assert np.mean(widths, axis=0)[1] < np.mean(widths, axis=0)[0]
 
 
@@ -826,7 +826,7 @@ def test_a_tie_of_the_two_best_is_not_claimed_wrongly():
     Q = rewards + 0.9 * kernel @ pt.state_values(task, kernel)
     rival = mixed_to_a_tie(task, np.eye(2)[Q.argmin(axis=1)], np.eye(2)[Q.argmax(axis=1)], kernel).policy
     field = [*policies[order], rival]
-    sim, runs, answered, wrong = pt.TabularSimulator(kernel), 40, 0, 0
+    sim, runs, answered, wrong = pt.TabularSimulator(kernel), 25, 0, 0
     for seed in range(runs):
         found = identify(rewards, initial, 0.9, sim, 0.1, field, rng=seed, max_samples=3000)
         answered += found.answered

@@ -55,7 +55,7 @@ LAYERS = [
     ["combined", "baselines", "needed", "coupling", "comparison_sampling"],
     ["verdict"],
     ["sequential"],
-    ["comparison_known", "selection_known", "selection_result"],
+    ["comparison_known", "comparison_kept", "selection_known", "selection_result"],
     ["comparison_betting", "comparison_kl"],
     ["selection_betting", "selection_kl"],
     ["baselines_identification"],
@@ -468,7 +468,7 @@ def test_the_machine_check_notices(parts):
     assert not machine_lines("and/or, https://example.org/home/page, src/work/x, ../tmp/y")
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "test-spark", "lint", "bench", "calibrate"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-spark", "lint", "docs", "bench", "calibrate"])
 def test_the_makefile_has_its_targets(target):
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{target}:.*\n\t\S", recipe, re.MULTILINE), f"make {target} does nothing"

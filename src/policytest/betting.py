@@ -234,16 +234,16 @@ class BettingRun:
         A simulator that is called step by step is called as often as fits into a moment; every draw is used at once.
         """
         until, limit = time.monotonic() + PATIENCE, self.samples + most
-        while True:
-            wanted = self._advance(level, limit - self.samples)
-            if wanted < 0:
-                break
+        wanted = self._advance(level, most)
+        while wanted >= 0:
             if self.source.waits:
                 self.exhausted, self.wanted = True, wanted
-                break
-            if self.samples >= limit or time.monotonic() > until:
+            if self.source.waits or self.samples >= limit:
                 break
             self.source.provide(wanted)
+            wanted = self._advance(level, limit - self.samples)
+            if time.monotonic() > until:
+                break
         if self.answer is None and self.indifference and self.samples >= self.look_at:
             self.look_at = LOOK * self.samples
             if self.within(self.indifference, level):

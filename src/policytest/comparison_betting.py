@@ -52,7 +52,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest import _kernels
-from policytest._checks import FloatArray, InputError, IntArray
+from policytest._checks import FloatArray, IntArray
 from policytest.betting import (
     BLOCK,
     LARGE,
@@ -64,10 +64,10 @@ from policytest.betting import (
     BettingRun,
     expected_growth,
 )
+from policytest.comparison_kept import keep, take_up
 from policytest.comparison_known import known_difference
-from policytest.coupling import Pool, Side, cumulative, exact, least_by_state, maximal_coupling, part_of
+from policytest.coupling import Half, Pool, Side, cumulative, exact, least_by_state, maximal_coupling, part_of
 from policytest.method import Outcome
-from policytest.source import restored, stored
 from policytest.tally import _centring_error
 from policytest.task import Task, value_range, value_range_error
 
@@ -83,15 +83,6 @@ class CoupledBetting:
     def describe(self) -> str:
         """The method in a few words."""
         return "betting on temporal differences, policy A against policy B in coupled rollouts"
-
-
-class Half(NamedTuple):
-    """What one policy of a comparison bets with."""
-
-    V: FloatArray  # V0
-    B: FloatArray  # the worst sum along any path of its own
-    base: FloatArray  # [K] r^pi(s) - eta(s,a); without the reward where that is on the successor
-    gain: FloatArray  # [E] that reward, or empty
 
 
 class CoupledPlan(NamedTuple):
@@ -380,99 +371,11 @@ class CoupledRun(BettingRun):
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        bets, plan = self.stretches(), self.plan
-        kept: dict[str, Any] = {
-            "progress": np.array([self.samples, self.rollouts, self.block, self.idle], dtype=np.int64),
-            "refit_at": np.array([self.refit_at, self.look_at]),
-            "capital": self.capital.copy(),
-            "walker": self.walker.copy(),
-            "numbers": self.numbers.copy(),
-            "recent": self.recent.copy(),
-            "lengths": np.array([len(sums) for sums, *_ in bets], dtype=np.int64),
-            "sums": np.concatenate([np.zeros(0), *(sums for sums, *_ in bets)]),
-            "stretches": np.array([rest for _, *rest in bets]).reshape(-1, 3),
-            "fractions": np.array(self.fractions).reshape(-1, len(LOG_WEIGHTS)),
-            "plan": np.array([plan.L, plan.sign, plan.lead]),
-            "plan_bets": plan.bets,
-            "generator": stored(self.source.rng),
-        }
-        for letter, half in (("a", plan.a), ("b", plan.b)):
-            kept.update({f"plan_{letter}_V": half.V, f"plan_{letter}_base": half.base})
-        kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
-        return kept
+        return keep(self)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state; one that cannot have arisen is refused."""
-        try:
-            self.samples, self.rollouts, self.block, self.idle = (int(part) for part in state["progress"])
-            self.pool.samples = self.samples
-            self.refit_at, self.look_at = map(float, state["refit_at"])
-            self.capital, self.walker, self.numbers, self.recent = (
-                np.array(state[name], dtype=np.float64) for name in ("capital", "walker", "numbers", "recent")
-            )
-            self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
-            parts = np.split(state["sums"], np.cumsum(state["lengths"])[:-1]) if len(state["lengths"]) else []
-            self.bets = [([part], *map(float, rest)) for part, rest in zip(parts, state["stretches"], strict=True)]  # type: ignore[misc]
-            self.fractions = list(np.array(state["fractions"], dtype=np.float64))
-            self.plan = self._kept_plan(state)
-            self.source.rng = restored(state["generator"])
-            self._check()
-        except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
-            raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None
-
-    def _kept_plan(self, state: dict[str, Any]) -> CoupledPlan:
-        """The plan from its values and advantages: worst paths and the range are computed again, and must agree."""
-        L, sign, lead = map(float, state["plan"])
-        if sign not in (1.0, -1.0):
-            raise ValueError("the plan has no side")
-        halves = []
-        for letter, side, sense in (("a", self.a, sign), ("b", self.b, -sign)):
-            V, base = np.array(state[f"plan_{letter}_V"]), np.array(state[f"plan_{letter}_base"])
-            if V.shape != (self.task.n_states,) or base.shape != side.reward.shape:
-                raise ValueError("the plan does not fit the task")
-            mean = np.bincount(self.tally.rows.state, side.prob * base, minlength=len(V))
-            centre = np.zeros(len(V)) if side.on_successor else side.policy_reward
-            if not np.abs(mean - centre).max() <= 1e-9 * (np.abs(V).max() + np.abs(base).max()):
-                raise ValueError("the plan's advantages are not centred")
-            halves.append(Half(V, side.worst(V, base, sense), base, side.gain))
-        again = self._joined(halves[0], halves[1], sign)
-        bets = np.array(state["plan_bets"], dtype=np.float64)
-        size = 1e-9 * (abs(again.L) + abs(again.lead))
-        if bets.shape != LOG_WEIGHTS.shape or not ((bets > 0) & (bets < 1)).all():
-            raise ValueError("the bets are not fractions")
-        if not (abs(again.L - L) <= size and abs(again.lead - lead) <= size):
-            raise ValueError("the plan is not sound")
-        return again._replace(bets=bets, L=L, lead=lead)
-
-    def _check(self) -> None:
-        """Refuse capital that the recorded rollouts do not make, and impossible rollouts."""
-        if self.samples != self.tally.n[self.tally.unknown].sum() or self.block <= 0:
-            raise ValueError("the number of samples is not that of the counts")
-        if self.rollouts != sum(len(sums) for sums, *_ in self.stretches()) or not np.isfinite(self.refit_at):
-            raise ValueError("the number of rollouts is not that of the sums")
-        if self.numbers.ndim != 2 or self.numbers.shape[1] != 3 or not ((self.numbers >= 0) & (self.numbers < 1)).all():
-            raise ValueError("what was drawn ahead are not random numbers")
-        self._check_walker()
-        capital = np.zeros((2, len(LOG_WEIGHTS)))
-        for (sums, L, value, sign), fractions in zip(self.stretches(), self.fractions, strict=True):
-            lead = sign * value
-            capital[0 if sign > 0 else 1] += np.log1p(np.outer((lead + sums) / (L - lead), fractions)).sum(axis=0)
-        if self.recent.shape != (2,) or not np.allclose(capital, self.capital, rtol=1e-9, atol=1e-9):
-            raise ValueError("the capital is not that of the rollouts")
-
-    def _check_walker(self) -> None:
-        """A rollout on its way is somewhere, with weights, and above its range."""
-        walker, S = self.walker, self.task.n_states
-        sound = walker.shape == (6,) and np.isfinite(walker).all()
-        if not sound or not 0 <= walker[0] == int(walker[0]) <= _kernels.B_NEXT:
-            raise ValueError("the rollout on its way is not possible")
-        if walker[0] != 0.0:
-            places, weights = walker[[1, 4]], walker[[3, 5]]
-            sound = (places == places.astype(int)).all() and 0 <= places[0] < S and -1 <= places[1] < S
-            sound = sound and ((weights >= 0) & (weights <= 1.0 / _kernels.SMALLEST_CHANCE**2)).all()
-            apart = walker[0] != _kernels.TOGETHER
-            if not sound or (apart and places[1] < 0) or (self._pending() <= np.log(1e-14)).any():
-                raise ValueError("the rollout on its way is not possible")
+        take_up(self, state)
 
 
 def _difference(first: FloatArray, second: FloatArray, entries: IntArray) -> FloatArray:

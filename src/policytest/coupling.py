@@ -157,6 +157,15 @@ def least_by_state(values: FloatArray, state: IntArray, k: IntArray, S: int) -> 
     return least
 
 
+class Half(NamedTuple):
+    """What one policy of a comparison bets with."""
+
+    V: FloatArray  # V0
+    B: FloatArray  # the worst sum along any path of its own
+    base: FloatArray  # [K] r^pi(s) - eta(s,a); without the reward where that is on the successor
+    gain: FloatArray  # [E] that reward, or empty
+
+
 class Coupling(NamedTuple):
     """The maximal coupling of two policies, [S,A] each: common + first = pi_A, common + second = pi_B."""
 

@@ -36,9 +36,9 @@ import numpy as np
 
 from policytest._checks import BoolArray, FloatArray, InputError, IntArray
 from policytest.betting import REFIT
-from policytest.comparison_betting import CoupledPlan, CoupledRun, Half
+from policytest.comparison_betting import CoupledPlan, CoupledRun
 from policytest.comparison_known import known_difference
-from policytest.coupling import Pool, Side, cumulative, exact
+from policytest.coupling import Half, Pool, Side, cumulative, exact
 from policytest.selection_known import action_values, following, may_be_reached, never_pay, optimal_actions
 from policytest.selection_result import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 from policytest.simulators import checked_draw

@@ -1,0 +1,339 @@
+"""The documentation: the site builds, links lead somewhere, code and commands are real, and the tutorial is true."""
+
+from __future__ import annotations
+
+import ast
+import html.parser
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import urllib.parse
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import policytest as pt
+from policytest import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in PAGES}
+FENCE = re.compile(r"^(```+)[ \t]*(\w*)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(text, *languages):
+    return [body for _, language, body in FENCE.findall(text) if language in languages]
+
+
+# ---------------------------------------------------------------- the site
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The site, built as `make docs` builds it."""
+    target = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target
+
+
+class Page(html.parser.HTMLParser):
+    """The ids of a page, where it links to, and what it loads."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.ids, self.links, self.loads = set(), [], []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.ids.update(value for name in ("id", "name") if (value := given.get(name)))
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        if tag in ("script", "img", "iframe", "source", "object") and (given.get("src") or given.get("data")):
+            self.loads.append(given.get("src") or given["data"])
+        if tag == "link" and given.get("rel") not in ("canonical",):
+            self.loads.append(given["href"])
+
+
+def broken_links(folder):
+    """Relative links and anchors of every page that lead nowhere."""
+    pages = {path: Page(path) for path in folder.rglob("*.html") if path.name != "404.html"}
+    broken = []
+    for path, page in pages.items():
+        for link in [*page.links, *page.loads]:
+            parts = urllib.parse.urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            known = pages[target].ids if target in pages else set()
+            if not target.is_file() or (parts.fragment and known and parts.fragment not in known):
+                broken.append(f"{path.name}: {link}")
+    return broken
+
+
+def test_the_site_has_every_page(site):
+    built = {path.name for path in site.glob("*.html")}
+    assert {path.with_suffix(".html").name for path in DOCS.glob("*.md")} | {"changelog.html", "404.html"} <= built
+    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    assert "How good is it" in index
+    assert "tally.py" not in {entry.split("#")[0] for entry in re.findall(r'"location":"([^"]*)"', index)}
+
+
+def test_every_link_of_the_site_leads_somewhere(site, tmp_path):
+    assert not broken_links(site)
+    (tmp_path / "a.html").write_text('<h2 id="here"></h2><a href="b.html">x</a><a href="#there">y</a>')
+    assert len(broken_links(tmp_path)) == 2  # the check notices
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    outside = {
+        f"{path.name}: {load}"
+        for path in site.rglob("*.html")
+        for load in Page(path).loads
+        if urllib.parse.urlsplit(load).netloc
+    }
+    assert not outside
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text(encoding="utf-8"))
+
+
+# ---------------------------------------------------------------- links in the repository
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda path: path.name)
+def test_links_lead_to_files_of_the_repository(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        parts = urllib.parse.urlsplit(target)
+        if not parts.scheme and parts.path:
+            assert (page.parent / parts.path).exists(), f"{page.name} links to {target}, which is not there"
+
+
+# ---------------------------------------------------------------- Python on the pages
+
+PYTHON = [
+    pytest.param(name, code, id=f"{name}-{number}")
+    for name, text in TEXTS.items()
+    for number, code in enumerate(blocks(text, "python", "py"))
+]
+
+
+def resolved(node):
+    """What `pt.a.b` in the source is; None for anything that does not start with `pt`."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if not (isinstance(node, ast.Name) and node.id == "pt" and names):
+        return None
+    found = pt
+    for name in reversed(names):
+        assert hasattr(found, name), f"pt.{'.'.join(reversed(names))} does not exist"
+        found = getattr(found, name)
+    return found
+
+
+def assert_uses_what_exists(code):
+    """It compiles; every name of the package is there, and takes the keywords that it is given."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            resolved(node)
+        if isinstance(node, ast.Call) and callable(called := resolved(node.func)):
+            parameters = inspect.signature(called).parameters
+            if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+                continue
+            wrong = {word.arg for word in node.keywords if word.arg} - set(parameters)
+            assert not wrong, f"{ast.unparse(node.func)} takes no {', '.join(sorted(wrong))}"
+
+
+@pytest.mark.parametrize(("name", "code"), PYTHON)
+def test_python_on_the_pages_uses_what_exists(name, code):
+    assert_uses_what_exists(code)
+
+
+@pytest.mark.parametrize("code", ["pt.nonsense()", "pt.decide(task, sim, bar=1)", "x ="])
+def test_the_check_of_python_notices(code):
+    with pytest.raises((AssertionError, SyntaxError)):
+        assert_uses_what_exists(code)
+
+
+def prepared():
+    """What the pages speak of without having made it: the names of the documentation."""
+    two = pt.instances.paper(2)
+    task, sim = two.task, pt.TabularSimulator(two.kernel)
+    other = pt.Task(task.rewards, two.alternative_policy, task.initial, task.discount)
+    rng = np.random.default_rng(0)
+    s, a = rng.integers(2, size=2000), rng.integers(2, size=2000)
+    data = pt.Transitions(s, a, sim.draw(s, a, rng))
+    return {
+        "pt": pt, "np": np, "task": task, "sim": sim, "data": data, "task_a": task, "task_b": other,
+        "guess": two.kernel, "rewards": task.rewards, "initial": task.initial, "discount": task.discount,
+        "first": task.policy, "second": other.policy, "third": np.array([[1.0, 0.0], [0.0, 1.0]]),
+    }  # fmt: skip
+
+
+RUNNABLE = {"notebooks.md": 3, "betting.md": 1, "evaluation.md": 1, "environments.md": 1, "reports.md": 2}
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_python_on_the_pages_runs(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = prepared()
+    for code in blocks(TEXTS[name], "python")[: RUNNABLE[name]]:
+        exec(compile(code, name, "exec"), names)  # the project's own text
+
+
+def test_python_about_comparing_and_planning_runs():
+    names = prepared()
+    comparing, choosing, planning = blocks(TEXTS["comparing-and-planning.md"], "python")[:3]
+    for code in (comparing, choosing):
+        exec(compile(code, "comparing", "exec"), names)
+    names["verdict"] = pt.decide(names["task"], names["sim"], max_samples=10)
+    exec(compile(planning, "planning", "exec"), names)
+
+
+# ---------------------------------------------------------------- commands on the pages
+
+COMMAND = typer.main.get_command(cli.app)
+
+
+def commands_in(text):
+    """The lines of a page's blocks that call policytest, and the calls in its running text."""
+    for body in blocks(text, "console", "bash", "sh", "shell", ""):
+        for line in body.replace("\\\n", " ").splitlines():
+            line = line.strip().removeprefix("$ ")
+            if line.startswith("policytest "):
+                yield line, True
+    for span in re.findall(r"`(policytest [^`]+)`", FENCE.sub("", text)):
+        yield span, False
+
+
+def assert_is_a_command(line, whole=True):
+    """It parses as the command line would parse it; a mention in the text need only name what exists."""
+    words = shlex.split(line, comments=True)[1:]
+    for end in ("|", ">", "&&", ";"):
+        words = words[: words.index(end)] if end in words else words
+    if words[:1] == ["COMMAND"] or words[0].startswith("-"):
+        return
+    assert words[0] in COMMAND.commands, f"{line}: there is no command {words[0]}"
+    command = COMMAND.commands[words[0]]
+    options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help", "-h"}
+    unknown = [word for word in words[1:] if word.startswith("--") and word.split("=")[0] not in options]
+    assert not unknown, f"{line}: {words[0]} has no {unknown[0]}"
+    if whole and "..." not in words:
+        try:
+            command.make_context(words[0], words[1:]).close()
+        except Exception as error:  # of click, or of the copy that Typer carries
+            raise AssertionError(f"{line}: {error}") from error
+
+
+LINES = sorted({(line, whole) for text in TEXTS.values() for line, whole in commands_in(text)})
+
+
+def test_the_pages_show_commands():
+    assert len(LINES) > 15
+    shown = {shlex.split(line, comments=True)[1] for line, _ in LINES}
+    assert set(COMMAND.commands) <= shown, "some command is on no page"
+
+
+@pytest.mark.parametrize(("line", "whole"), LINES, ids=[line[11:60] for line, _ in LINES])
+def test_commands_on_the_pages_are_commands(line, whole):
+    assert_is_a_command(line, whole)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["policytest nonsense", "policytest decide", "policytest decide m.json --bar 1", "policytest plan m --delta x"],
+)
+def test_the_check_of_commands_notices(line):
+    with pytest.raises(AssertionError):
+        assert_is_a_command(line)
+
+
+# ---------------------------------------------------------------- the tutorial and the README do what they say
+
+
+def agrees(shown, happened):
+    """Line by line, where "..." stands for anything: a part of a line, or whole lines."""
+    pattern = re.escape(shown.strip()).replace(re.escape("..."), "(.|\n)*?")
+    pattern = "\n".join(part.rstrip() for part in pattern.replace("\\\n", "\n").replace("\\ ", " ").split("\n"))
+    happened = "\n".join(line.rstrip() for line in happened.strip().splitlines())
+    return re.fullmatch(pattern, happened) is not None
+
+
+def test_transcripts_are_compared_for_real():
+    assert agrees("a\n...\nc 1...", "a\nb\nbb\nc 12")
+    assert agrees("a\n...", "a\nb")
+    assert not agrees("a\nc", "a\nb\nc")
+    assert not agrees("a 2\n...", "a 1\nb")
+
+
+def test_the_tutorial_happens_as_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    transcripts = blocks(TEXTS["tutorial.md"], "console")
+    assert len(transcripts) >= 5
+    for transcript in transcripts:
+        line, _, shown = transcript.partition("\n")
+        code = cli.main(shlex.split(line.removeprefix("$ "))[1:])
+        happened = capsys.readouterr().out
+        assert agrees(shown, happened), f"{line}\n{happened}"
+        assert code == (3 if shown.startswith("Undecided") else 0), line
+    assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    (code,) = blocks(TEXTS["tutorial.md"], "python")
+    exec(compile(code, "tutorial", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    promised = re.findall(r"^print\(.*\)  # (?:.*: )?(.+)$", code, re.MULTILINE)
+    assert [line for line in printed if line in promised] == promised
+
+
+def test_the_readmes_five_commands_answer_about_a_csv(tmp_path, monkeypatch, capsys):
+    lines = next(body for body in blocks(TEXTS["README.md"], "console") if "your.csv" in body).strip().splitlines()
+    assert len(lines) <= 5
+    (task,) = blocks(TEXTS["README.md"], "toml")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "task.toml").write_text(task, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    odds = {("new", "offer"): [0.1, 0.8, 0.1], ("active", "wait"): [0, 0.9, 0.1], ("active", "offer"): [0, 0.95, 0.05]}
+    rows = ["state,action,next_state"]
+    for (state, action), chances in odds.items():
+        rows += [f"{state},{action},{rng.choice(['new', 'active', 'gone'], p=chances)}" for _ in range(3000)]
+    rows += ["gone,wait,gone"] * 3000
+    (tmp_path / "your.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    ours = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("policytest ")]
+    assert [cli.main(words) for words in ours] == [0, 0, 0]
+    assert capsys.readouterr().out.count("The value is above the threshold (certified)") == 2
+    assert (tmp_path / "report.html").is_file()
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def test_the_pictures_are_drawn_by_their_script(tmp_path):
+    command = [sys.executable, "docs/make_pictures.py", "--out", str(tmp_path), "--seeds", "2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    kept = {path.name for path in (DOCS / "pictures").iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    for folder in (tmp_path, DOCS / "pictures"):
+        for path in folder.glob("*.svg"):
+            tree = ET.parse(path)
+            assert not [value for node in tree.iter() for value in node.attrib.values() if value.startswith("http")]
+    used = set(re.findall(r"pictures/([\w.-]+)", "".join(TEXTS.values())))
+    assert used == kept
+    rows = re.compile(r'<th scope="row"[^>]*>([^<]*)')
+    fresh, old = ((folder / "verdict.html").read_text(encoding="utf-8") for folder in (tmp_path, DOCS / "pictures"))
+    assert rows.findall(fresh) == rows.findall(old)
