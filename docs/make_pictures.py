@@ -65,7 +65,7 @@ def overview(seeds: int) -> Figure:
 
 def methods(seeds: int) -> Figure:
     """Samples of the methods on four instances at delta = 0.05."""
-    instances = {f"paper, {n} states": {"paper": n} for n in (2, 3, 5)}
+    instances: dict[str, Any] = {f"paper, {n} states": {"paper": n} for n in (2, 3, 5)}
     instances["grid world"] = {"grid_world": {"width": 5, "height": 5}, "gap": 0.5}
     found = sweep(instances, {**METHODS, **RETURNS}, [0.05], max(seeds // 3, 2))
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")

@@ -55,9 +55,9 @@ def shown(path: Path) -> str:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in docs/."""
-    for name, page in WHOLE.items():
+    for name, target in WHOLE.items():
         text = rewritten((ROOT / name).read_text(encoding="utf-8"), ROOT)
-        files.append(File.generated(config, page, content=text))
+        files.append(File.generated(config, target, content=text))
     sources = [(page, ROOT / "docs") for page in sorted((ROOT / "docs").glob("*.md"))]
     sources += [(ROOT / name, ROOT) for name in WHOLE]
     linked = set()
