@@ -9,13 +9,21 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-spark lint docs bench calibrate clean
 
-$(STAMP): pyproject.toml
+$(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	touch $(VENV)/.created
+
+# What the demonstration needs, and what everything else needs.
+$(VENV)/.demo: $(VENV)/.created pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[report]'
+	touch $(VENV)/.demo
+
+$(STAMP): $(VENV)/.created pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $(STAMP)
 
-demo: $(STAMP)
+demo: $(VENV)/.demo
 	$(BIN)/policytest demo
 
 lint: $(STAMP)

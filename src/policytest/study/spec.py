@@ -139,7 +139,12 @@ def _built_in_name(text: str) -> dict[str, Any]:
     if text == "grid-world":
         return {"grid_world": {"width": 4, "height": 3}}
     if not Path(text).suffix:
-        _unknown("instances", text, ("paper-2", "paper-3", "paper-5", "grid-world"), "or a .json, .toml, .npz, .drn or .tra file")
+        _unknown(
+            "instances",
+            text,
+            ("paper-2", "paper-3", "paper-5", "grid-world"),
+            "or a .json, .toml, .npz, .drn or .tra file",
+        )
     return {"file": text}
 
 
