@@ -22,5 +22,5 @@ def gate(threshold: float) -> bool:
     return done.returncode == 0
 
 
-for bar in (1.0, 8.0):
+for bar in (1.0, 8.0):  # to show both answers; a gate has one bar, which is fixed before anybody looks
     print("deploy" if gate(bar) else "keep the old policy")

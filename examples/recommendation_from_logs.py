@@ -18,9 +18,9 @@ task = pt.Task(
     policy=[[0.1, 0.9], [0.1, 0.9], [1.0, 0.0]],  # the new one
     initial=[1.0, 0.0, 0.0],
     discount=0.9,
-    support=[[[1, 1, 1], [1, 1, 1]], [[1, 1, 1], [1, 1, 1]], [[0, 0, 1], [0, 0, 1]]],  # who is gone stays gone
     states=states,
     actions=actions,
+    terminal=["gone"],  # visits end there, so no row of the log begins there
 )
 truth = np.array(  # known to nobody; it writes the log
     [[[0.6, 0.2, 0.2], [0.5, 0.35, 0.15]], [[0.4, 0.4, 0.2], [0.3, 0.6, 0.1]], [[0, 0, 1], [0, 0, 1]]]

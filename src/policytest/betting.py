@@ -293,8 +293,7 @@ class BettingRun:
         """Which pair has no more recorded draws."""
         if not self.exhausted:
             return ""
-        s, a = divmod(self.wanted, self.task.n_actions)
-        return f"no further draw of (s={s}, a={a}) is recorded, which the next step needs"
+        return f"the next rollout needs a draw of {self.task.place(self.wanted)}, and no further one is recorded"
 
     def weigh(self, counts: Counts, level: float, design: str) -> None:
         """Counts of a fixed design: the capital at their end, averaged over random orders of the draws of each pair.

@@ -31,7 +31,7 @@ from policytest.counts import Counts
 from policytest.prospects import any_unknown
 from policytest.ptst import PTST
 from policytest.ptst import Run as KLRun
-from policytest.sequential import UNLIMITED, Transitions, sampling_limit
+from policytest.sequential import UNLIMITED, Transitions, interruptions, sampling_limit
 from policytest.sequential import recorded as recorded_data
 from policytest.source import NOTHING, Recorded
 from policytest.task import Task, value_range, value_range_error
@@ -205,7 +205,7 @@ def evaluate(
     method
         `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball.
     max_samples
-        End there with the interval reached so far.
+        End there with the interval reached so far; so does Ctrl-C.
     progress
         Called with (samples, lower, upper) at every look.
 
@@ -229,21 +229,36 @@ def evaluate(
     run: Any = method.start(task, sim, _middle(task), rng)
     if isinstance(run, BettingRun):
         run.both_sides = True
-    look = 0.0
-    while best.width > 2 * epsilon and run.samples < limit:
-        if isinstance(run, BettingRun):
-            run.step(math.inf, limit - run.samples)
-        else:
-            _draw(run, limit)
-        if run.samples >= look or run.samples >= limit:
-            look = LOOK * run.samples
-            best = best & _now(run, level, epsilon)
-            if progress is not None:
-                progress(run.samples, best.lower, best.upper)
+    best = _narrowed(run, best, (level, limit, epsilon), progress)
     return Estimate(
         0.5 * (best.lower + best.upper), best.lower, best.upper, run.samples, best.certified, epsilon, delta,
         best.width <= 2 * epsilon, method.describe(), run.counts(),
     )  # fmt: skip
+
+
+def _narrowed(
+    run: Any, best: Interval, until: tuple[float, int, float], progress: Callable[[int, float, float], None] | None
+) -> Interval:
+    """Sample until the interval is short enough, the samples are used up, or Ctrl-C is pressed."""
+    level, limit, epsilon = until
+    look = 0.0
+    with interruptions(run) as interrupted:
+        try:
+            while best.width > 2 * epsilon and run.samples < limit and not interrupted.times:
+                if isinstance(run, BettingRun):
+                    run.step(math.inf, limit - run.samples)
+                else:
+                    _draw(run, limit)
+                if run.samples >= look or run.samples >= limit or interrupted.times:
+                    look = LOOK * run.samples
+                    best = best & _now(run, level, epsilon)
+                    if progress is not None:
+                        progress(run.samples, best.lower, best.upper)
+        except KeyboardInterrupt:
+            if interrupted.times != 2:
+                raise
+            best = best & _now(run, level, epsilon)
+    return best
 
 
 def _now(run: Any, level: float, epsilon: float) -> Interval:

@@ -21,7 +21,7 @@ from policytest.selection_betting import BettingSearch, Tournament
 from policytest.selection_kl import Deviations, KLSearch, Rivals
 from policytest.selection_known import task_of_all_pairs, tasks_of
 from policytest.selection_result import Search, Selection, SelectionCheck
-from policytest.sequential import _interruptions, sampling_limit
+from policytest.sequential import interruptions, sampling_limit
 
 __all__ = ["Selection", "identify"]
 
@@ -107,7 +107,7 @@ def check_method(method: Any, policies: Any) -> None:
 def _carried_out(search: Search, limit: int, progress: Callable[[SelectionCheck], None] | None) -> Selection:
     """The search, until it answers, its samples are used up, or Ctrl-C."""
     reason = ""
-    with _interruptions(search) as interrupted:  # type: ignore[arg-type]
+    with interruptions(search) as interrupted:
         try:
             for check in search.go(limit):
                 if progress is not None:

@@ -277,7 +277,7 @@ def carry_out(
         _resume(run, mark, resume)
     saver = _Saver(run, mark, checkpoint, resume)
     reason = "all samples that were allowed are used"
-    with _interruptions(run) as interrupted:
+    with interruptions(run) as interrupted:
         try:
             for check in _drive(run, level, limit):
                 if progress is not None:
@@ -500,7 +500,7 @@ class _Interruptions:
 
 
 @contextmanager
-def _interruptions(run: Run) -> Iterator[_Interruptions]:
+def interruptions(run: Any) -> Iterator[_Interruptions]:
     """Ctrl-C ends a run between draws; a second one also interrupts the draw at hand, a third one anything."""
     pressed = _Interruptions()
     before = signal.getsignal(signal.SIGINT)

@@ -20,21 +20,20 @@ states = ["new", "browsing", "keen", "gone"]
 actions = ["popular", "personal", "discount"]
 discount = 0.9
 threshold = 3.0
-support = "kernel" # who may follow whom is known, and read off the kernel below: nobody is new twice, gone is gone
+terminal = ["gone"] # nothing follows, and nothing is earned: no row of the log begins there
 initial = { new = 0.8, browsing = 0.2 }
 
 [policy] # the new policy, which is to be tested
 new = { popular = 0.5, personal = 0.5 }
 browsing = { personal = 0.8, discount = 0.2 }
 keen = "personal"
-gone = "popular"
 
 [rewards] # what is left out earns 0
 new = { popular = 0.2, personal = 0.1, discount = -0.2 }
 browsing = { popular = 0.6, personal = 0.8, discount = 0.1 }
 keen = { popular = 1.5, personal = 2.0, discount = 1.0 }
 
-[kernel] # the truth that a simulator draws from; no test knows it. For logs alone, leave it out, and support with it.
+[kernel] # the truth that a simulator draws from (`decide`); no test knows it. With logs alone, leave it out.
 new.popular = { browsing = 0.5, keen = 0.1, gone = 0.4 }
 new.personal = { browsing = 0.5, keen = 0.2, gone = 0.3 }
 new.discount = { browsing = 0.6, keen = 0.2, gone = 0.2 }
@@ -44,7 +43,6 @@ browsing.discount = { browsing = 0.4, keen = 0.5, gone = 0.1 }
 keen.popular = { browsing = 0.4, keen = 0.4, gone = 0.2 }
 keen.personal = { browsing = 0.3, keen = 0.6, gone = 0.1 }
 keen.discount = { browsing = 0.2, keen = 0.7, gone = 0.1 }
-gone = { popular = { gone = 1.0 }, personal = { gone = 1.0 }, discount = { gone = 1.0 } }
 """
 
 POLICY = """\
@@ -52,14 +50,15 @@ state,action,probability
 new,personal,1
 browsing,discount,1
 keen,personal,1
-gone,popular,1
 """
 
 NEXT = """\
-policytest assess {folder}/task.toml {folder}/log.csv                   # do the logs settle it already?
-policytest decide {folder}/task.toml                               # or sample until it is known
-policytest decide {folder}/task.toml --policy {folder}/policy.csv       # another policy
-policytest decide {folder}/task.toml --threshold 4 --html report.html  # a higher bar, and a report
+# do the logs settle it already?
+policytest assess {folder}/task.toml {folder}/log.csv
+# or sample until it is known
+policytest decide {folder}/task.toml
+# another policy, and a report
+policytest decide {folder}/task.toml --policy {folder}/policy.csv --html report.html
 """
 
 VISITORS = 600

@@ -54,6 +54,9 @@ class Task:
         Optional names.
     normalise
         Rescale the rows of ``policy`` and ``initial`` to sum to 1 (tables printed with few digits).
+    terminal
+        States, by name or index, in which an episode ends: they are followed by themselves, for good, at reward 0. The
+        rows of such states are known, and need not be in any log.
 
     >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
     >>> value_range(task)
@@ -68,8 +71,9 @@ class Task:
     states: Sequence[Hashable] | None = None
     actions: Sequence[Hashable] | None = None
     normalise: InitVar[bool] = False
+    terminal: InitVar[Sequence[Hashable] | None] = None
 
-    def __post_init__(self, normalise: bool) -> None:
+    def __post_init__(self, normalise: bool, terminal: Sequence[Hashable] | None) -> None:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
@@ -85,7 +89,11 @@ class Task:
         put("states", _checks.names("states", self.states, S))
         put("actions", _checks.names("actions", self.actions, A))
         put("support", _support(self.support, self))
+        ends = _terminal(terminal, self)
+        if len(ends):
+            put("support", _with_ends(self.support, ends, self))
         put("rewards", _rewards(self.rewards, self))
+        _check_ends(ends, self)
         for name in _ARRAYS:
             _checks.freeze(getattr(self, name))
 
@@ -123,6 +131,20 @@ class Task:
         if self.support is None:
             return np.full((self.n_states, self.n_actions), self.n_states == 1)
         return np.asarray(support_sizes(self.support) == 1).reshape(self.n_states, self.n_actions)
+
+    @property
+    def ends(self) -> list[int]:
+        """States in which episodes end: whatever is done they are followed by themselves, at reward 0."""
+        if self.support is None or not self.known_rows.any():
+            return []
+        A = self.n_actions
+        allowed = self.support if _checks.is_sparse(self.support) else sparse.csr_array(self._flat_support())
+        found = []
+        for s in np.flatnonzero(self.known_rows.all(axis=1)):
+            rows = range(s * A, (s + 1) * A)
+            if all(allowed[[k]].indices[0] == s for k in rows) and not any(_reward(self, k, int(s)) for k in rows):
+                found.append(int(s))
+        return found
 
     @property
     def reward_bounds(self) -> tuple[float, float]:
@@ -312,6 +334,66 @@ def check_error(error: float) -> None:
     """Refuse to go on with values whose relative error may exceed `VALUE_ERROR_LIMIT`."""
     if not error <= VALUE_ERROR_LIMIT:
         raise ArithmeticError(f"the linear solver stopped at a relative error of {error:.2g}; no value is returned")
+
+
+def _terminal(given: Any, task: Task) -> IntArray:
+    """The indices of the states at which episodes end."""
+    if given is None:
+        return np.zeros(0, dtype=np.int64)
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise InputError(f"terminal is {given!r}; pass a list of states, by name or by index")
+    found = []
+    for place, label in enumerate(given):
+        index = task.states.index(label) if task.states is not None and label in task.states else label
+        is_index = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        if not is_index or not 0 <= index < task.n_states:
+            known = f"the states are {', '.join(map(repr, task.states[:5]))}, ..." if task.states else "use an index"
+            raise InputError(f"terminal[{place}] is {label!r}, which is no state; {known}")
+        found.append(int(index))
+    return np.unique(np.array(found, dtype=np.int64))
+
+
+def _with_ends(support: Any, ends: IntArray, task: Task) -> Any:
+    """The support in which terminal states are followed by themselves alone."""
+    S, A = task.n_states, task.n_actions
+    pairs = (ends[:, None] * A + np.arange(A)).ravel()
+    if _checks.is_sparse(support):
+        kept = np.ones(S * A)
+        kept[pairs] = 0.0
+        loops = sparse.csr_array((np.ones(len(pairs)), (pairs, np.repeat(ends, A))), shape=(S * A, S))
+        both = sparse.csr_array(sparse.diags_array(kept) @ support.astype(np.float64) + loops)
+        both.eliminate_zeros()
+        return _support(both, task)
+    if support is None and S * A * S > DENSE_REWARD_LIMIT:
+        raise InputError(
+            f"terminal: with {S:,} states and any successor, {S * A * S:,} entries would be needed; declare `support` "
+            "as a SciPy CSR array, in which rows of terminal states have themselves alone"
+        )
+    allowed = np.ones((S, A, S), dtype=bool) if support is None else np.array(support, dtype=bool)
+    allowed[ends] = False
+    allowed[ends, :, ends] = True
+    return allowed
+
+
+def _reward(task: Task, pair: int, x: int) -> float:
+    """What a pair earns when x follows."""
+    if _checks.is_sparse(task.rewards):
+        return float(task.rewards[pair, x])
+    s, a = divmod(pair, task.n_actions)
+    return float(task.rewards[s, a, x] if task.rewards.ndim == 3 else task.rewards[s, a])
+
+
+def _check_ends(ends: IntArray, task: Task) -> None:
+    """Nothing is earned once an episode has ended."""
+    for s in ends:
+        earned = np.array([_reward(task, s * task.n_actions + a, s) for a in range(task.n_actions)])
+        wrong = (earned != 0) & (task.policy[s] > 0)
+        if wrong.any():
+            a = int(np.argmax(wrong))
+            raise InputError(
+                f"terminal: rewards at (s={s}, a={a}) are {earned[a]:g}, but nothing is earned after the end; put "
+                "what the end earns on the transition that leads there, or leave the state out of terminal"
+            )
 
 
 def _discount(discount: Any) -> float:

@@ -246,7 +246,9 @@ class Verdict(Shown):
     def _estimated(self) -> tuple[str, str]:
         """The estimate, and what it rests on."""
         if self.samples:
-            return number(self.estimate), ""
+            alone = self.about == "value" and self.task is not None  # a saved verdict has no task
+            unseen = len(unseen_pairs(self.task, self.counts)) if alone else 0
+            return number(self.estimate), f"a guess in {plural(unseen, 'pair')} without a sample" if unseen else ""
         low, high = self.interval
         if self._is_known:
             return (number(low) if low == high else "not needed"), "no sample can change the answer"
@@ -263,7 +265,7 @@ class Verdict(Shown):
             return ""
         if not math.isfinite(self.lower_bound):
             return "the estimate is on the threshold, where no number is enough"
-        return f"lower bound at the estimate: about {number(math.ceil(self.lower_bound))}"
+        return f"any test needs about {number(math.ceil(self.lower_bound))} on average, if the estimate is right"
 
     def _evidence_rows(self) -> tuple[Row, Row] | tuple[Row, Row, Row]:
         """The evidence of the stronger side; of "within", that against each end of the zone."""
@@ -332,6 +334,12 @@ class Verdict(Shown):
             ],
         }
         return to_json({"schema": 1, **self.summary.data(), **extra})
+
+
+def unseen_pairs(task: Task, counts: Counts) -> list[tuple[int, int]]:
+    """Pairs that the policy takes, whose rows are not known, and of which there is no sample."""
+    unseen = (task.policy > 0) & ~task.known_rows & (np.asarray(counts.visits).reshape(task.policy.shape) == 0)
+    return [(int(s), int(a)) for s, a in np.argwhere(unseen)]
 
 
 def _changes(task: Task, counts: Counts, witness: Kernel, most: int = 5) -> tuple[Change, ...]:

@@ -129,7 +129,9 @@ def _facts(verdict: Verdict, samples: str) -> tuple[Fact, ...]:
     bar = "threshold" if verdict.about == "value" else "margin"
     bound, settled = verdict.lower_bound, verdict.answer == "within" or not verdict.samples
     about = (
-        f"lower bound at the estimate: about {number(math.ceil(bound))}" if is_positive(bound) and not settled else ""
+        f"any test needs about {number(math.ceil(bound))} on average, if the estimate is right"
+        if is_positive(bound) and not settled
+        else ""
     )
     return (
         Fact(

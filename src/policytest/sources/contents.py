@@ -10,6 +10,7 @@ The keys are the same in every format:
 | discount | gamma in [0, 1) | required |
 | support | allowed successors [s,a,x], true or false; or "kernel" | optional |
 | states, actions | names: strings, numbers, or lists of them (read as tuples) | optional |
+| terminal | states in which an episode ends, by name or index | optional |
 | kernel | p[s,a,x], to sample from | optional |
 | threshold | R, the bar the value is compared with | optional |
 | normalise | true: rescale the rows of policy, initial and kernel to sum to 1 (rounded tables) | optional |
@@ -37,7 +38,7 @@ from policytest.sources.policies import Places, policy_table
 from policytest.task import Task
 
 REQUIRED = ("rewards", "policy", "initial", "discount")
-OPTIONAL = ("support", "states", "actions", "kernel", "threshold", "normalise")
+OPTIONAL = ("support", "states", "actions", "terminal", "kernel", "threshold", "normalise")
 NAMES = ("states", "actions")
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
@@ -57,7 +58,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     content = {key: value for key, value in content.items() if value is not None}
     check_keys(content)
     normalise = _flag(content.pop("normalise", False))
-    content |= {name: names_of(name, content[name]) for name in NAMES if name in content}
+    content |= {name: names_of(name, content[name]) for name in (*NAMES, "terminal") if name in content}
     content = {key: _array(key, value) for key, value in content.items()}
     content = resolved(content, offer, normalise)
     kernel, threshold = content.pop("kernel", None), content.pop("threshold", None)
@@ -112,7 +113,12 @@ def _flag(value: Any) -> bool:
 
 def _array(key: str, value: Any) -> Any:
     """Lists of numbers as arrays; text among them is refused, where NumPy would read it as numbers."""
-    if key in NAMES or isinstance(value, str | np.ndarray) or _checks.is_sparse(value) or named.by_names(value):
+    if (
+        key in (*NAMES, "terminal")
+        or isinstance(value, str | np.ndarray)
+        or _checks.is_sparse(value)
+        or named.by_names(value)
+    ):
         if key in ("discount", "threshold") and isinstance(value, str):
             raise InputError(f"{key} is {value!r}, which is text; write a number without quotes")
         return value
@@ -199,7 +205,7 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
     axes = axes_of(content, by_names[0], offer)
     content = dict(content)
     if "kernel" in by_names:
-        content["kernel"] = named.kernel(content["kernel"], axes)
+        content["kernel"] = named.kernel(_ended(content["kernel"], axes), axes)
     if "support" in by_names:
         content["support"] = named.support(content["support"], axes, content.get("kernel"))
     if "rewards" in by_names:
@@ -211,12 +217,24 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
     return content
 
 
+def _ended(kernel: Any, axes: Axes) -> Any:
+    """A kernel by names, with a way to go for terminal states about which it says nothing."""
+    states, actions = (range(axis.count) if axis.labels is None else axis.labels for axis in axes)
+    ends = [states[s] for s in axes.states.ends]
+    if not isinstance(kernel, dict):
+        return kernel
+    missing = [state for state in ends if state not in kernel and str(state) not in kernel]
+    return {**kernel, **{state: {action: {state: 1.0} for action in actions} for state in missing}}
+
+
 def policy(value: Any, axes: Axes, offer: Offer | None = None, normalise: bool = False) -> FloatArray:
     """[S,A] from what `policytest.sources.policies` understands; "uniform" is over the actions that are offered."""
     if isinstance(value, str) and value == "uniform" and offer is not None:
         return np.asarray(offer.available / offer.available.sum(axis=1, keepdims=True))
     states, actions = (None if axis.labels is None else tuple(axis.labels) for axis in axes)
-    return policy_table(value, Places(axes.states.count, axes.actions.count, states, actions), normalise)
+    return policy_table(
+        value, Places(axes.states.count, axes.actions.count, states, actions), normalise, axes.states.ends
+    )
 
 
 def axes_of(content: dict[str, Any], given: str, offer: Offer | None = None) -> Axes:
@@ -230,7 +248,7 @@ def axes_of(content: dict[str, Any], given: str, offer: Offer | None = None) -> 
             raise InputError(f"{given} is given by names, but {key} is missing; list the names there")
         if labels is not None:
             _checks.names(key, labels, count if size is None else size)
-        axes.append(Axis(kind, count, labels))
+        axes.append(Axis(kind, count, labels, content.get("terminal") or () if kind == "state" else ()))
     return Axes(*axes)
 
 

@@ -9,8 +9,9 @@ for people:
 | policy | ``{state: action}``, ``{state: {action: probability}}``, a list with an action for each state, or "uniform" |
 | rewards | ``{state: r}``, ``{state: {action: r}}``, ``{state: {action: {next: r}}}``; what is left out is 0 |
 | kernel | ``{state: {action: {next: p}}}`` |
-| support | ``{state: {action: [next, ...]}}``, or "kernel": the successors to which the kernel gives mass |
+| support | ``{state: {action: [next, ...]}}``, or ``{state: [next, ...]}`` for all actions; or "kernel" |
 
+The support "kernel" are the successors to which the kernel gives mass; any state may follow a pair that is left out.
 Rewards, kernel and support may also be a list of entries ``{s, a, s_next, r}``, ``{s, a, s_next, p}`` and
 ``{s, a, s_next}``. An entry of the rewards may leave out s, a or s_next, and then holds for all of them; an entry that
 names more counts for more. Two entries that name equally much and meet are refused.
@@ -19,7 +20,7 @@ names more counts for more. Two entries that name equally much and meet are refu
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,7 +38,9 @@ FIELDS = ("s", "a", "s_next")
 class Axis:
     """The states, or the actions: names, or indices where there are none."""
 
-    def __init__(self, kind: str, count: int, labels: Sequence[Hashable] | None = None) -> None:
+    def __init__(
+        self, kind: str, count: int, labels: Sequence[Hashable] | None = None, ends: Iterable[Any] = ()
+    ) -> None:
         self.kind, self.count, self.labels = kind, count, labels
         self._index: dict[Hashable, int] = {}
         self._text: dict[str, int | None] = {}  # None: more than one label reads so
@@ -45,6 +48,7 @@ class Axis:
             self._index.setdefault(label, index)
             text = str(label)
             self._text[text] = None if text in self._text else index
+        self.ends = tuple(self.index("terminal", label) for label in ends)  # about which a policy need not say anything
 
     def index(self, place: str, name: Any) -> int:
         """The index of a name; text serves for a name that reads so, since keys of files are text."""
@@ -144,7 +148,7 @@ def kernel(value: Any, axes: Axes) -> Kernel:
 def support(value: Any, axes: Axes, truth: Kernel | None) -> Kernel:
     """Allowed successors from names, entries, or "kernel": where the kernel has mass."""
     if not isinstance(value, str):
-        return _table("support", list(_entries("support", value, axes, None)), axes)
+        return _table("support", _completed(list(_entries("support", value, axes, None)), axes), axes)
     if value != "kernel":
         raise InputError(f'support is {value!r}; the one word it may be is "kernel"')
     if truth is None:
@@ -153,6 +157,19 @@ def support(value: Any, axes: Axes, truth: Kernel | None) -> Kernel:
         return _checks.real_array("kernel", truth, (None, None, None)) > 0
     kept = sparse.csr_array(truth > 0)
     return kept.astype(np.float64)
+
+
+def _completed(entries: list[Entry], axes: Axes) -> list[Entry]:
+    """Any state may follow a pair that is not named."""
+    S, A = axes.states.count, axes.actions.count
+    named = {(entry.s, entry.a) for entry in entries}
+    missing = [(s, a) for s in range(S) for a in range(A) if (s, a) not in named]
+    if len(missing) * S > DENSE_LIMIT:
+        raise InputError(
+            f"support says nothing about {len(missing):,} pairs, and any of {S:,} states following each of them is too "
+            "much to list; name them all, or leave support out"
+        )
+    return entries + [Entry(s, a, x, 1.0, "support") for s, a in missing for x in range(S)]
 
 
 def rewards(value: Any, axes: Axes) -> Any:
@@ -228,9 +245,15 @@ def _entries(name: str, value: Any, axes: Axes, field: str | None) -> Iterator[E
         if field == "r" and not isinstance(of_state, dict):
             yield Entry(s, None, None, _number(f"{name}.{state}", of_state), f"{name}.{state}")
             continue
+        if field is None and isinstance(of_state, list):
+            of_state = {_label(axes.actions, a): of_state for a in range(axes.actions.count)}
         _need_dict(f"{name}.{state}", of_state, "{action: ...}")
         for action, of_action in of_state.items():
             yield from _of_pair(f"{name}.{state}.{action}", name, s, action, of_action, axes, field)
+
+
+def _label(axis: Axis, index: int) -> Any:
+    return index if axis.labels is None else axis.labels[index]
 
 
 def _of_pair(place: str, name: str, s: int, action: Any, value: Any, axes: Axes, field: str | None) -> Iterator[Entry]:

@@ -64,11 +64,16 @@ def save_policy(path: Any, policy: Any, task: Any = None) -> None:
     write_file(path, writers[_suffix(path)](content))
 
 
+def _key_of(labels: Any, index: int) -> Any:
+    return index if labels is None else labels[index]
+
+
 def axes_of(task: Any) -> Axes:
     """The states and actions of a task, or of a pair of lists or numbers."""
     task = getattr(task, "task", task)
     if isinstance(task, Task):
-        return Axes(Axis("state", task.n_states, task.states), Axis("action", task.n_actions, task.actions))
+        states = Axis("state", task.n_states, task.states, [_key_of(task.states, s) for s in task.ends])
+        return Axes(states, Axis("action", task.n_actions, task.actions))
     if not isinstance(task, tuple) or len(task) != 2:
         raise InputError(f"task is a {type(task).__name__}; pass a Task, or the pair (states, actions)")
     axes = []

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from policytest._display import Table, plural
+from policytest._display import Table, number, plural
 from policytest.cli.exit_codes import CODES, complain
 from policytest.cli.inputs import check_place, find_method, find_model, named_columns
 from policytest.cli.options import (
@@ -35,6 +35,8 @@ from policytest.cli.results import certified_or_not, quiet_stdout, show, write_r
 
 ORDERED = ("combined", "betting")
 """Methods that need the order of the transitions."""
+FEW = 5
+"""Pairs and states that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Assessment:
     def summary(self) -> Table:
         """The verdict, with the log as notes."""
         whole = self.verdict.summary
-        notes = [f"Data: {self.log.summary.title}."]
+        notes = [f"Warning: {warning}" for warning in self.warnings]
+        notes += [f"Data: {self.log.summary.title}."]
         notes += [
             f"  {row.label}: {row.shown} {row.remark}".rstrip() for row in self.log.summary.rows if row.shown != "0"
         ]
@@ -58,11 +61,35 @@ class Assessment:
             notes += [f"Hint: {hint}" for hint in self.diagnosis.hints]
         return Table(whole.title, whole.rows, (*whole.notes, *notes))
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the log does not say."""
+        from policytest.verdict import unseen_pairs
+
+        task, counts = self.verdict.task, self.log.counts
+        unseen = unseen_pairs(task, counts)
+        never_left = [s for s in {s for s, _ in unseen} if not counts.visits[s].any()]
+        states, actions = task.states or range(task.n_states), task.actions or range(task.n_actions)
+        found = []
+        if unseen:
+            pairs = ", ".join(f"({states[s]}, {actions[a]})" for s, a in unseen[:FEW]) + (
+                ", ..." if unseen[FEW:] else ""
+            )
+            found.append(f"the log has no row of {pairs}, which the policy takes: anything may follow there")
+        if never_left:
+            names = ", ".join(repr(states[s]) for s in sorted(never_left)[:FEW])
+            found.append(
+                f"no row begins in {names}; if episodes end there, say so in the task: "
+                f"terminal = {[states[s] for s in sorted(never_left)]}".replace("'", '"')
+            )
+        return found
+
     def to_json(self) -> str:
-        """The verdict's document, with "log" and "diagnosis" in it."""
+        """The verdict's document, with "log", "warnings" and "diagnosis" in it."""
         import json
 
         content = json.loads(self.verdict.to_json())
+        content["warnings"] = self.warnings
         content["log"] = json.loads(self.log.to_json())
         if self.diagnosis is not None:
             content["diagnosis"] = json.loads(self.diagnosis.to_json())
@@ -89,7 +116,9 @@ def assess(
         bool, typer.Option("--by-episode", help="The order begins anew in each episode; episodes follow by their ids.")
     ] = False,
     add_to: Annotated[Path | None, typer.Option(metavar="FILE", help="Add to the counts that --save kept.")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the counts here, for --add-to.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the counts here, for --add-to; then judged by ptst.")
+    ] = None,
     diagnose: Annotated[bool, typer.Option(help="Test the assumptions too: Markov, and the same at all times.")] = True,
     suppress_below: SuppressBelow = 0,
     json: Json = False,
@@ -121,9 +150,15 @@ def assess(
     if html is not None:
         about = (f"Model: {model}", f"Data: {found.log.summary.title}.")
         more = {"provenance": found.provenance(), "suppress_below": suppress_below, "diagnosis": found.diagnosis}
+        more["warnings"] = found.warnings
         write_report(html, found.verdict, "Is this policy good enough?", about, **more)
     if found.verdict.answer is None:
         complain(f"undecided: {found.verdict.reason}")
+    elif found.verdict.samples < found.log.counts.total:
+        complain(
+            f"answered after {plural(found.verdict.samples, 'transition')} of {number(found.log.counts.total)}; the "
+            "estimate and the interval rest on these"
+        )
     return certified_or_not(found.verdict, require_certified, CODES[found.verdict.answer])
 
 
@@ -137,6 +172,7 @@ def _assess(
     extras: Any,
     question: Any,
 ) -> Assessment:
+    from policytest._checks import InputError
     from policytest.sequential import assess as assess_data
     from policytest.sources.log import Log
     from policytest.sources.tables import logs
@@ -146,11 +182,16 @@ def _assess(
     with progress(sys.stderr, quiet) as shown:
         read = _Reading(shown.notice)
         log = logs(data if len(data) > 1 else data[0], problem.task, **reading, add_to=before, progress=read)
-    in_order = method in ORDERED if method is not None else log.in_order(by_episode)
+    kept = add_to is not None or save is not None  # the same test every day: one that needs no order
+    if kept and method in ORDERED:
+        raise InputError(f"--method {method} needs the order of the rows, which --save does not keep; leave it out")
+    in_order = method in ORDERED if method is not None else not kept and log.in_order(by_episode)
     chosen = find_method(method or ("combined" if in_order else "ptst"), None, None, None, problem)
     observed = log.transitions(by_episode) if in_order else log.counts
     verdict = assess_data(problem.task, observed, method=chosen, **question)
     diagnosis = _diagnosed(log, problem.task, by_episode) if diagnose and before is None else None
+    if not in_order and not kept and method is None and not log.in_order(by_episode):
+        complain("judged by ptst, for want of an order; with a column order, betting mostly needs far fewer rows")
     if save is not None:
         log.save(save)
         complain(f"{save} holds the counts of {plural(log.counts.total, 'transition')}")
