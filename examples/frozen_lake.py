@@ -26,6 +26,6 @@ policy = 0.9 * np.eye(A)[best] + 0.1 / A
 slippery = pt.sources.gymnasium("FrozenLake-v1", policy, discount=0.95)
 assert slippery.value is not None
 print(f"\nexact value of the better policy: {slippery.value:.4f}")
-for bar in (0.02, 0.06, 0.2):
+for bar in (0.02, 0.06, 0.2):  # three questions, fixed before, each with a delta of its own
     verdict = pt.decide(slippery.task, slippery.simulator, threshold=bar, delta=0.01, rng=0)
     print(f"above {bar}? {verdict.answer} after {verdict.samples:,} steps (p-value {verdict.p_value:.1e})")

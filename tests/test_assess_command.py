@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -36,15 +37,34 @@ def test_init_overwrites_nothing(start, capsys):
     assert before == {file.name: file.read_bytes() for file in start.iterdir()}
 
 
-def test_init_says_what_to_do_next_and_that_works(tmp_path, capsys):
-    code, out, _ = run(capsys, "init", tmp_path / "new folder" / "shop")
+def test_init_says_what_to_do_next_and_that_works(tmp_path, capsys, monkeypatch):
+    """The commands stand on lines of their own, and a shell takes them as they are."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / 'new folder, "it\'s" $HOME' / "shop"
+    code, out, _ = run(capsys, "init", folder)
     assert code == 0
-    commands = [line.split("#")[0].strip() for line in out.splitlines() if line.startswith("policytest")]
-    assert len(commands) == 4
-    for command in commands[:3]:
-        arguments = command.replace(str(tmp_path / "new folder" / "shop"), "SHOP").split()[1:]
-        arguments = [argument.replace("SHOP", str(tmp_path / "new folder" / "shop")) for argument in arguments]
-        assert run(capsys, *arguments, "--quiet")[0] == 0
+    commands = [shlex.split(line) for line in out.splitlines() if line.startswith("policytest ")]
+    assert [command[1] for command in commands] == ["assess", "decide", "decide"]
+    for command in commands:
+        assert command[2] == str(folder / "task.toml")
+        assert run(capsys, *command[1:], "--quiet")[0] == 0
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_init_in_a_folder_that_looks_like_an_option(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = run(capsys, "init", "--", "-x")[1]
+    commands = [shlex.split(line) for line in out.splitlines() if line.startswith("policytest ")]
+    assert run(capsys, *commands[0][1:], "--quiet")[0] == 0
+
+
+def test_init_writes_through_no_link_and_takes_no_negative_seed(tmp_path, capsys):
+    code, _, err = run(capsys, "init", tmp_path / "none", "--seed", "-1")
+    assert (code, "seed is -1" in err) == (2, True)
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "log.csv").symlink_to(tmp_path / "elsewhere")  # which is not there
+    assert run(capsys, "init", tmp_path)[0] == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["log.csv"]
 
 
 def test_the_log_settles_it_rightly(start, capsys):
@@ -141,6 +161,50 @@ def test_small_numbers_can_be_hidden(start, tmp_path, capsys):
     out = run(capsys, *arguments, "--suppress-below", "5")[1]
     assert "nobody" not in out
     assert "fewer than 5" in out
+
+
+def test_small_numbers_are_hidden_in_the_verdict_too(start, tmp_path, capsys):
+    """Visits of pairs, what is still needed, and how many transitions the diagnosis looked at."""
+    lines = (start / "log.csv").read_text().splitlines()
+    (tmp_path / "few.csv").write_text("\n".join(lines[:5]) + "\n")
+    arguments = ("assess", start / "task.toml", tmp_path / "few.csv", "--json")
+    plainly = json.loads(run(capsys, *arguments)[1])
+    assert (plainly["samples"], plainly["diagnosis"]["transitions"]) == (4, 4)
+    assert any(0 < n < 10 for row in plainly["visits"] for n in row)
+    code, out, _ = run(capsys, *arguments, "--suppress-below", "10")
+    hidden = json.loads(out)
+    assert (hidden["samples"], hidden["still_needed"], hidden["changes"]) == (None, None, [])
+    assert "visits" not in hidden
+    assert hidden["diagnosis"]["transitions"] is None
+    assert all(finding["transitions"] in (None, 0) for finding in hidden["diagnosis"]["findings"])
+    assert hidden["evidence"] == plainly["evidence"]
+    assert code == 3
+    shown = run(capsys, *arguments[:-1], "--suppress-below", "10")[1]
+    assert "fewer than 10" in shown
+
+
+def test_what_is_read_is_not_overwritten(start, tmp_path, capsys):
+    """Before the work, also by another name of the same file."""
+    for name in ("task.toml", "log.csv"):
+        (tmp_path / name).write_bytes((start / name).read_bytes())
+    (tmp_path / "link.html").symlink_to(tmp_path / "log.csv")
+    task, log = tmp_path / "task.toml", tmp_path / "log.csv"
+    kept = tmp_path / "kept.npz"
+    assert run(capsys, "assess", task, log, "--save", kept, "--quiet")[0] in (0, 1, 3)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    for arguments in (
+        ("assess", task, log, "--html", log),
+        ("assess", task, log, "--save", task),
+        ("assess", task, log, "--html", tmp_path / "link.html"),
+        ("assess", task, log, "--add-to", kept, "--html", kept),
+        ("decide", task, "--html", task),
+        ("evaluate", task, "--html", task),
+        ("plan", task, "--html", task),
+        ("watch", task, log, "--html", log),
+    ):
+        code, _, err = run(capsys, *arguments)
+        assert (code, "is read by this command" in err) == (2, True), arguments
+    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
 
 def test_a_log_that_drifts_is_warned_about(start, tmp_path, capsys):

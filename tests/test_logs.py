@@ -155,6 +155,54 @@ def test_columns_in_the_names_of_folders(tmp_path):
     }
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_names_of_folders_do_not_replace_what_text_files_say(tmp_path, kind):
+    folder = tmp_path / "a=1" / "s_next=4"
+    folder.mkdir(parents=True)
+    content = HEADER + "0,0,1\n" if kind == "csv" else '{"s": 0, "a": 0, "s_next": 1}\n'
+    assert triples(pt.sources.logs(put(folder / f"log.{kind}", content), TASK).counts) == {(0, 0, 1): 1}
+
+
+def test_every_parquet_file_is_asked_whether_it_has_the_column(tmp_path):
+    """If one of them has it, the folders do not tell; the one that has not is refused by name."""
+    for name, columns in (("a=0", {"s": [0], "s_next": [1]}), ("a=1", {"s": [0], "a": [0], "s_next": [1]})):
+        (tmp_path / name).mkdir()
+        parquet(tmp_path / name / "log.parquet", **columns)
+    assert_refused(lambda: pt.sources.logs(tmp_path, TASK), "no column 'a'")
+
+
+@pytest.mark.parametrize(("key", "value"), [("count", 7), ("reward", 3.0), ("order", 1), ("episode", "x")])
+def test_keys_that_come_late_in_json_lines_are_refused(tmp_path, key, value):
+    """What the first lines do not have would be ignored in silence."""
+    row = {"s": 0, "a": 0, "s_next": 1}
+    early = json.dumps(row) + "\n"
+    path = put(tmp_path / "log.jsonl", early * (readers._FIRST + 5) + json.dumps({**row, key: value}) + "\n")
+    assert_refused(lambda: pt.sources.logs(path, TASK), f"the key {key} is not in the first")
+    assert pt.sources.logs(path, TASK, columns={key: None}).counts.total == readers._FIRST + 6
+    null = put(tmp_path / "null.jsonl", early * (readers._FIRST + 5) + json.dumps({**row, key: None}) + "\n")
+    assert pt.sources.logs(null, TASK).counts.total == readers._FIRST + 6
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_categories_of_polars(missing):
+    """Their codes are unsigned, so that no -1 fits among them."""
+    kinds = [pl.Categorical, pl.Enum(["home", "ward"])]
+    task = make_task(states=["ward", "home", "c", "d", "e"])
+    for kind in kinds:
+        frame = pl.DataFrame({"s": pl.Series(["ward", None if missing else "home"], dtype=kind), "a": [0, 1]})
+        frame = frame.with_columns(s_next=pl.Series(["home", "ward"], dtype=kind))
+        expected = {(0, 0, 1): 1} if missing else {(0, 0, 1): 1, (1, 1, 0): 1}
+        assert triples(pt.sources.logs(frame, task, skip="s").counts) == expected
+        if missing:
+            assert_refused(lambda frame=frame: pt.sources.logs(frame, task), "s is null in 1 row")
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    """A pipe would be waited for without end, and logs are read twice."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert_refused(lambda: pt.sources.logs(tmp_path / "pipe.csv", TASK), "no regular file", "use watch")
+
+
 BAD_FILES = {
     "empty.csv": ("", "the file is empty"),
     "blank.csv": ("\n\n", "the file is empty"),
@@ -558,12 +606,20 @@ def test_rows_left_out_for_their_outcome_cost_the_guarantee():
 
 
 def test_nothing_is_selected_where_nothing_was_left_out():
-    """Leaving out on request is harmless if there was no such row, or none that the test looks at."""
+    """Leaving out on request is harmless if there was no such row."""
     assert not pt.sources.logs(holes()[:2], TASK, skip="s_next").selected
+
+
+def test_selection_at_pairs_that_this_policy_does_not_take_is_kept_for_the_next_one(tmp_path):
+    """Counts outlive the policy: another one may take the third action."""
     idle = pd.DataFrame({"s": [0, 0], "a": [2, 0], "s_next": [9, 1]})
-    log = pt.sources.logs(idle, TASK, skip="s_next")
-    assert not log.selected
+    with pytest.warns(pt.AssumptionWarning, match="1 row left out for s_next"):
+        log = pt.sources.logs(idle, TASK, skip="s_next")
     assert log.left_out[0].rows == 1
+    log.save(tmp_path / "log.npz")
+    other = make_task(policy=np.tile([0.0, 0.0, 1.0], (S, 1)))
+    assert pt.sources.Log.load(tmp_path / "log.npz", other).selected
+    assert log.counts.selected
 
 
 def selected_data(selected):
@@ -640,8 +696,40 @@ def test_transitions_come_in_their_order():
     assert not found.selected
     times = [datetime.datetime(2026, 1, day) for day in (4, 2, 3, 1)]
     assert pt.sources.logs(ordered(order=times), TASK).transitions().s.tolist() == [0, 1, 2, 3]
-    repeated = pt.sources.logs(ordered(count=[0, 2, 1, 1]), TASK).transitions()
-    assert repeated.s.tolist() == [0, 1, 1, 2]
+    some = pt.sources.logs(ordered(count=[0, 1, 1, 1]), TASK)
+    assert some.in_order()
+    assert some.transitions().s.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+def test_rows_that_stand_for_several_transitions_have_no_order(tmp_path, kind):
+    """Which of 2 + 1 came first, nobody knows; the counts hold all the same."""
+    data = ordered(count=[0, 2, 1, 1])
+    if kind != "frame":
+        getattr(data, f"write_{kind}")(tmp_path / f"log.{kind}")
+        data = tmp_path / f"log.{kind}"
+    log = pt.sources.logs(data, TASK)
+    assert log.counts.total == 4
+    for by_episode in (False, True):
+        assert not log.in_order(by_episode)
+        assert_refused(lambda by_episode=by_episode: log.transitions(by_episode), "count above 1", "use log.counts")
+
+
+def test_sums_in_the_order_of_outcomes_would_be_answers_at_the_value_itself():
+    """The reason: hourly sums list good outcomes first, and whoever bets on that order is right every time."""
+    task = pt.Task([[0.0], [1.0]], [[1.0], [1.0]], [1.0, 0.0], 0.5)
+    kernel = np.full((2, 1, 2), 0.5)
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(5):
+        good = rng.binomial(50, 0.5, (10, 2))
+        rows = [(s, 0, x, good[h, s] if x else 50 - good[h, s]) for h in range(10) for s in (1, 0) for x in (1, 0)]
+        frame = pd.DataFrame(rows, columns=["s", "a", "s_next", "count"])
+        log = pt.sources.logs(frame.assign(order=np.arange(len(frame))), task)
+        assert_refused(log.transitions, "count above 1")
+        s, a, x = (np.repeat(frame[name].to_numpy(), frame["count"]) for name in ("s", "a", "s_next"))
+        wrong += pt.assess(task, pt.Transitions(s, a, x), pt.value(task, kernel)).answer == "above"
+        assert pt.assess(task, log.counts, pt.value(task, kernel)).answer is None
+    assert wrong == 5
 
 
 def test_text_orders_as_numbers_or_times(tmp_path):
@@ -728,12 +816,23 @@ def test_a_file_is_counted_once(tmp_path):
     log.save(tmp_path / "log.npz")
     loaded = pt.sources.Log.load(tmp_path / "log.npz", TASK)
     assert_refused(lambda: pt.sources.logs(monday, TASK, add_to=loaded), "same content")
-    put(
-        monday, text() + "0,0,0\n"
-    )  # the file grew: its rows are new only in part, and nothing can tell; its name is not asked
-    assert pt.sources.logs(monday, TASK, add_to=log).counts.total == 9
     empty = [put(tmp_path / f"{day}.csv", HEADER) for day in ("sat", "sun")]
     assert pt.sources.logs([renamed, *empty], TASK).counts == log.counts
+
+
+@pytest.mark.parametrize("rows", [4, paths._BLOCK * paths._BLOCKS // 6 + 100])  # read as a whole, and in blocks
+def test_a_file_that_grew_is_noticed(tmp_path, rows):
+    """A log that is appended to begins with what was counted; a new day's file of the same name does not."""
+    monday = put(tmp_path / "log.csv", HEADER + "0,0,1\n" * rows)
+    log = pt.sources.logs(monday, TASK)
+    log.save(tmp_path / "log.npz")
+    with monday.open("a") as file:
+        file.write("0,0,0\n")
+    for before in (log, pt.sources.Log.load(tmp_path / "log.npz", TASK)):
+        assert_refused(lambda before=before: pt.sources.logs(monday, TASK, add_to=before), "log.csv has grown", "anew")
+    assert pt.sources.logs(monday, TASK).counts.total == rows + 1
+    put(monday, HEADER + "0,0,0\n" + "0,0,1\n" * rows)
+    assert pt.sources.logs(monday, TASK, add_to=log).counts.total == 2 * rows + 1
 
 
 def test_fingerprints_of_large_files(tmp_path):

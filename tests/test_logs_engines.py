@@ -109,8 +109,16 @@ def test_the_same_counts(engine, request):
 
 @EVERY
 def test_the_same_order(engine, request):
+    """Of rows that stand for one transition or none; sums have no order on any engine."""
     frame = table()
-    found = pt.sources.logs(from_pandas(engine, frame, request), TASK).transitions()
+    summed = pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    assert not summed.in_order()
+    with pytest.raises(pt.InputError, match="count above 1"):
+        summed.transitions()
+    frame["count"] = frame["count"].clip(upper=1)
+    log = pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    assert log.in_order()
+    found = log.transitions()
     rows = frame.sort_values("order")
     for name, column in (("s", found.s), ("a", found.a), ("s_next", found.x)):
         np.testing.assert_array_equal(column, np.repeat(rows[name].to_numpy(), rows["count"].to_numpy()))

@@ -734,6 +734,16 @@ def test_no_data_settle_nothing():
 # ---------------------------------------------------------------- what a verdict says
 
 
+def test_the_p_value_of_an_undecided_test_is_what_is_proved():
+    """Here a single descent finds 12.8 nats, where a kernel at 9.8 nats is beyond the threshold."""
+    task = pt.Task([[0.0], [-1.0], [3.0]], np.ones((3, 1)), [1.0, 0.0, 0.0], 0.9)
+    counts = pt.Counts.from_array(np.array([[[9, 0, 11]], [[0, 1, 19]], [[7, 13, 0]]]))
+    v = pt.assess(task, counts, 1.8, 1e-30)
+    near = pt.nearest_kernel(task, counts.kernel(), counts.visits, 1.8, pt.ProjectionFree(starts=30)).upper
+    assert v.answer is None
+    assert v.p_value >= math.exp(-max(near - v.dimension, 0.0)) * (1 - 1e-6)
+
+
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("share", [0.3, 1.0])
@@ -754,7 +764,8 @@ def test_a_verdict_says_what_it_rests_on(name, boundary, share):
     assert v.estimate == pytest.approx(pt.value(task, p), rel=1e-12)
     assert v.evidence[side] == pytest.approx(distance - term, rel=1e-7, abs=1e-7)
     assert v.evidence[1 - side] == pytest.approx(-term, rel=1e-9)
-    assert v.p_value == pytest.approx(min(1.0, math.exp(-max(v.evidence))))
+    surely = v.evidence if v.answer else v.proved  # a local search proves nothing
+    assert v.p_value == pytest.approx(min(1.0, math.exp(-max(surely))))
     low, high = v.interval
     assert low <= v.estimate <= high
     assert (not low <= threshold <= high) is (v.answer is not None)

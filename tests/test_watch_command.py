@@ -105,6 +105,20 @@ def test_max_samples_counts_transitions(example, monkeypatch, capsys):
     code, _, err = run([path, "--max-samples", "7"], text, monkeypatch, capsys)
     assert code == 3
     assert "undecided after 7 transitions" in err
+    assert run([path, "--max-samples", "-1"], text, monkeypatch, capsys)[0] == 2
+
+
+def test_one_transition_is_not_several(example, monkeypatch, capsys):
+    path, _, _, rows = example
+    err = run([path], json.dumps(rows[0]) + "\n", monkeypatch, capsys)[2]
+    assert "1 transition: evidence" in err
+    assert "1 transitions" not in err
+
+
+def test_a_closed_standard_input_is_told(example, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["watch", str(example[0])]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
 
 
 GOOD = '{"s": "low", "a": 10, "s_next": "high"}\n'
@@ -121,6 +135,8 @@ BAD = {
     "fraction of a row": ('{"s": "low", "a": 10, "s_next": "high", "count": 0.5}\n', "count is 0.5"),
     "negative count": ('{"s": "low", "a": 10, "s_next": "high", "count": -1}\n', "count is -1"),
     "huge count": ('{"s": "low", "a": 10, "s_next": "high", "count": 1e300}\n', "count is 1e+300"),
+    "sum of several": ('{"s": "low", "a": 10, "s_next": "high", "count": 2}\n', "count is 2"),
+    "CSV with a bare return": ('s,a,s_next\nlow,10,"hi\rgh"x\ry\n', "line 2"),
     "true count": ('{"s": "low", "a": 10, "s_next": "high", "count": true}\n', "count is True"),
     "another reward": ('{"s": "low", "a": 10, "s_next": "high", "reward": 77}\n', "reward is 77"),
     "no number": ('{"s": "low", "a": 10, "s_next": "high", "reward": "much"}\n', "'much'"),
@@ -163,9 +179,30 @@ def test_other_names_of_columns(example, monkeypatch, capsys):
 def test_counts_and_rewards(example):
     task = example[1]
     parser = Parser(task)
-    row = {"s": "low", "a": 10, "s_next": "high", "count": 3, "reward": task.rewards[0, 0]}
-    assert len(parser.transitions([json.dumps(row).encode(), b"", b'{"s":"low","a":"10","s_next":"low"}'])) == 4
-    assert parser.line == 3
+    row = {"s": "low", "a": 10, "s_next": "high", "count": 1, "reward": task.rewards[0, 0]}
+    more = [json.dumps({**row, "count": 0}).encode(), b"", b'{"s":"low","a":"10","s_next":"low"}']
+    assert len(parser.transitions([json.dumps(row).encode(), *more])) == 2
+    assert parser.line == 4
+    for text in ("1", "1.0", '"1"'):
+        assert len(Parser(task).transitions([GOOD.strip().replace("}", f', "count": {text}}}').encode()])) == 1
+
+
+def test_sums_are_refused(example):
+    """A line that stands for several transitions does not say in which order they came."""
+    with pytest.raises(pt.InputError, match=r"line 1: count is 3; .* one line for each transition"):
+        Parser(example[1]).transitions([b'{"s": "low", "a": 10, "s_next": "high", "count": 3}'])
+    with pytest.raises(pt.InputError, match=r"line 2: count is '2'"):
+        Parser(example[1]).transitions([b"s,a,s_next,count", b"low,10,high,2"])
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+def test_rows_are_split_as_their_header_is(example, delimiter):
+    """Also where entries have other delimiters, and where the header has spaces around its names."""
+    task = pt.Task(np.zeros((2, 1)), [[1.0], [1.0]], [1.0, 0.0], 0.5, states=["a,b;c d|e", "low"], actions=["x\ty"])
+    head = f" {delimiter} ".join(("s", "a", "s_next")).encode()
+    row = delimiter.join(('"a,b;c d|e"', '"x\ty"', "low")).encode()
+    found = Parser(task).transitions([head, row])
+    assert (found.s.tolist(), found.a.tolist(), found.x.tolist()) == ([0], [0], [1])
 
 
 def test_a_file_that_is_cut_or_replaced_is_noticed(tmp_path):
@@ -188,6 +225,10 @@ def test_a_file_ends_when_nothing_comes(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(GOOD + GOOD.strip())
     assert [line for part in lines(str(log), follow=False) for line in part] == [GOOD.strip().encode()] * 2
+    assert sum(map(len, lines(str(log), poll=0.001, idle=0.01))) == 1  # the last line may still be half written
+    log.write_text(GOOD + GOOD.strip()[:-20])
+    assert [line for part in lines(str(log), poll=0.001, idle=0.01) for line in part] == [GOOD.strip().encode()]
+    log.write_text(GOOD * 2)
     assert sum(map(len, lines(str(log), poll=0.001, idle=0.01))) == 2
     with pytest.raises(pt.InputError, match="folder"):
         next(lines(str(tmp_path)))

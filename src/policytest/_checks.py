@@ -156,7 +156,7 @@ def kernel_rows(
     if wrong.any():
         first = int(np.argmax(wrong))
         raise InputError(
-            f"{name} at {place(int(pair[first]))} sums to {totals[first]:.12g}, not 1; "
+            f"{name} at {place(int(pair[first]))} sums to {float(totals[first])!r}, not 1; "
             + (
                 "a row without samples may be any distribution, with weight 0"
                 if totals[first] == 0

@@ -40,7 +40,7 @@ def write_file(path: str | os.PathLike[str], content: bytes | memoryview) -> Non
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             target.write_bytes(content)
             return
-        draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+        draft = target.with_name(f".{target.name[:32]}.{os.getpid()}.part")
         try:
             with draft.open("wb") as file:
                 file.write(content)

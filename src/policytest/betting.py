@@ -235,7 +235,7 @@ class BettingRun:
         """
         until, limit = time.monotonic() + PATIENCE, self.samples + most
         wanted = self._advance(level, most)
-        while wanted >= 0:
+        while wanted >= 0 and self.answer is None:
             if self.source.waits:
                 self.exhausted, self.wanted = True, wanted
             if self.source.waits or self.samples >= limit:
@@ -244,10 +244,6 @@ class BettingRun:
             wanted = self._advance(level, limit - self.samples)
             if time.monotonic() > until:
                 break
-        if self.answer is None and self.indifference and self.samples >= self.look_at:
-            self.look_at = LOOK * self.samples
-            if self.within(self.indifference, level):
-                self.answer = "within"
 
     def _advance(self, level: float, most: int) -> int:
         """One call of the compiled code; the pair whose draw is waited for, or -1."""
@@ -273,6 +269,9 @@ class BettingRun:
             self.rollouts += rollouts
         if ending == _kernels.CROSSED:
             self.answer = "above" if side == 0 else "below"
+        elif self.indifference and self.samples >= self.look_at:  # here, so that the clock changes no result
+            self.look_at = LOOK * self.samples
+            self.answer = "within" if self.within(self.indifference, level) else None
         return int(wanted) if ending == _kernels.WAITING else -1
 
     def end(self, level: float) -> None:

@@ -142,14 +142,11 @@ class CoupledRun(BettingRun):
         """
         until, limit, before = time.monotonic() + PATIENCE, self.samples + most, self.samples
         wanted = self._advance(level, most)
-        while wanted >= 0 and self.samples < limit:
+        while wanted >= 0 and self.answer is None and self.samples < limit:
             self.source.provide(wanted)
             wanted = self._advance(level, limit - self.samples)
             if time.monotonic() > until:
                 break
-        if self.answer is None and self.indifference and self.samples >= self.look_at:
-            self.look_at = LOOK * self.samples
-            self.answer = "within" if self.within(self.indifference, level) else None
         self.idle = 0 if self.samples > before else self.idle + 1
         self.exhausted = self.answer is None and self.idle >= IDLE_BLOCKS
 
@@ -163,6 +160,9 @@ class CoupledRun(BettingRun):
         ending, wanted = self._roll(level, most)
         if ending == _kernels.CROSSED:
             self.answer = "above" if self.plan.sign > 0 else "below"
+        elif self.indifference and self.samples >= self.look_at:  # here, so that the clock changes no result
+            self.look_at = LOOK * self.samples
+            self.answer = "within" if self.within(self.indifference, level) else None
         return wanted if ending == _kernels.WAITING else -1
 
     def _roll(self, level: float, most: int) -> tuple[int, int]:

@@ -108,6 +108,10 @@ class Diagnosis(Shown):
         worst = finding.worst
         return None if worst is None or worst.smallest() < self.suppress_below else worst
 
+    def _shown(self, n: int) -> int | None:
+        """The number, or None where it is too small to be shown."""
+        return None if 0 < n < self.suppress_below else n
+
     @property
     def ok(self) -> bool:
         """Whether there is nothing to warn of."""
@@ -158,7 +162,7 @@ class Diagnosis(Shown):
                     "evidence": finding.evidence,
                     "effect": finding.effect,
                     "g_test": finding.g_test,
-                    "transitions": finding.transitions,
+                    "transitions": self._shown(finding.transitions),
                     "split": finding.split,
                     "reason": finding.reason,
                     "worst": None if (worst := self._worst(finding)) is None else dict(vars(worst)),
@@ -166,7 +170,9 @@ class Diagnosis(Shown):
             )
             for finding in self.findings
         )
-        count = Row("transitions", number(self.transitions), "", "transitions", self.transitions)
+        seen = self._shown(self.transitions)
+        words = number(seen) if seen is not None else f"fewer than {self.suppress_below}"
+        count = Row("transitions", words, "", "transitions", seen)
         title = (
             "Assumptions: the data speak against the model"
             if self.warnings

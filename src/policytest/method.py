@@ -21,6 +21,7 @@ class Outcome:
     proof_samples: int = 0
     certificate: Any = None
     dimension: float | None = None
+    proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
 
 
 class Run(Protocol):

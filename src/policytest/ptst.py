@@ -339,6 +339,7 @@ class Run:
             int(self.samples - self.found_at) if certified and self.found_at <= self.samples else 0,
             distance.certificate if certified else None,
             finding.dimension,
+            finding.proved,
         )
 
     def interval(self, level: float) -> tuple[float, float]:

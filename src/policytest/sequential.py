@@ -412,6 +412,7 @@ def _verdict(
         needed=required,
         settings=run.method,
         dimension=found.dimension,
+        proved=found.proved,
         indifference=getattr(run, "indifference", 0.0),
         refuted=_ends_refuted(run) if run.answer == "within" else None,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 
 import numpy as np
 
+from policytest import _checks
 from policytest._checks import InputError
 from policytest._files import write_file
 from policytest.simulators import TabularSimulator
@@ -68,8 +70,10 @@ VISITS = 12
 
 def write_starter(folder: Path, seed: int = 0) -> list[Path]:
     """Write ``task.toml``, ``policy.csv`` and ``log.csv``; refused where one of them is there already."""
+    if _checks.whole_number("seed", seed) < 0:
+        raise InputError(f"seed is {seed}; it is a whole number from 0 on")
     names = ("task.toml", "policy.csv", "log.csv")
-    there = [name for name in names if (folder / name).exists()]
+    there = [name for name in names if os.path.lexists(folder / name)]
     if there:
         raise InputError(f"{folder / there[0]} exists, and nothing is overwritten; choose another folder, or remove it")
     try:

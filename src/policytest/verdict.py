@@ -109,6 +109,8 @@ class Verdict(Shown):
         The method in words, and itself; None where no method was needed.
     dimension
         Where evidence is a distance less the price of unknown rows, that price; else None.
+    proved
+        The part of that evidence that is proved: what the p-value of an undecided test rests on; else None.
     indifference, refuted
         The half-width of the indifference zone; and for "within", the evidence against V <= R - indifference and
         against V >= R + indifference, both of which must reach ``required``.
@@ -136,6 +138,7 @@ class Verdict(Shown):
     about: str = "value"  # of the policy; or "difference", of the values of policies A and B
     settings: Any = field(default=None, repr=False)
     dimension: float | None = None
+    proved: tuple[float, float] | None = None
     indifference: float = 0.0
     refuted: tuple[float, float] | None = None
 
@@ -148,9 +151,11 @@ class Verdict(Shown):
     def p_value(self) -> float:
         """exp(-evidence) of the answered side (the stronger side where undecided), at most 1; valid at any time.
 
-        Of "within": that of the weaker of its two refutations.
+        Of "within": that of the weaker of its two refutations. Where an undecided KL rule has no proof of its evidence,
+        only what is proved counts.
         """
-        strength = max(self.evidence) if self.refuted is None else min(self.refuted)
+        evidence = self.evidence if self.answer is not None or self.proved is None else self.proved
+        strength = max(evidence) if self.refuted is None else min(self.refuted)
         return min(1.0, math.exp(-max(strength, 0.0)))
 
     def still_needed(self, chance: float = CHANCE, rng: Any = 0, max_samples: int = MAX_SAMPLES) -> Needed:
@@ -325,6 +330,7 @@ class Verdict(Shown):
             "indifference": self.indifference,
             "refuted": self.refuted,
             "dimension": self.dimension,
+            "proved": None if self.proved is None else list(self.proved),
             "still_needed": None if self._more is None else self._more.data(),
             "proof_samples": self.proof_samples,
             "visits": self.counts.visits,

@@ -40,7 +40,7 @@ def find_model(name: str, policy: str | None = None, discount: float | None = No
     if name in BUILT_IN:
         instance = BUILT_IN[name](importlib.import_module("policytest.instances"))
         return Model(_with(instance.task, policy, discount), instance.kernel)
-    if not Path(name).suffix and not Path(name).exists():
+    if not Path(name).suffix and not os.path.exists(name):
         close = difflib.get_close_matches(name, BUILT_IN, n=1)
         others = f"pass a task file (.json, .toml, .npz, .drn, .tra), or one of {', '.join(BUILT_IN)}"
         remedy = f"did you mean {close[0]}?" if close else others
@@ -185,15 +185,22 @@ def named_columns(given: list[str] | None) -> dict[str, str | None]:
     return columns
 
 
-def check_place(file: Path | None) -> None:
-    """Refuse a file that could not be written, before the work rather than after it."""
+def check_place(file: Path | None, *inputs: str | Path | None) -> None:
+    """Refuse a file that could not be written, or that is read too, before the work rather than after it."""
     from policytest._checks import InputError
 
     if file is None:
         return
-    if file.is_dir():
-        raise InputError(f"{file} is a folder; pass the name of a file")
-    if not file.absolute().parent.is_dir():
-        raise InputError(f"{file}: there is no folder {file.parent}; create it, or choose another file")
-    if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-        raise InputError(f"{file}: no permission to write it; choose another file")
+    try:
+        if file.is_dir():
+            raise InputError(f"{file} is a folder; pass the name of a file")
+        if not file.absolute().parent.is_dir():
+            raise InputError(f"{file}: there is no folder {file.parent}; create it, or choose another file")
+        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise InputError(f"{file}: no permission to write it; choose another file")
+        if file.is_file() and any(
+            given and os.path.exists(given) and os.path.samefile(file, given) for given in inputs
+        ):
+            raise InputError(f"{file} is read by this command, and would be overwritten; choose another file")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror or error}); choose another file") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,7 @@ def _set_debug(wanted: bool) -> None:
 def _whole(text: str) -> int:
     """A whole number, also as 1e6."""
     number = float(text)
-    if number != int(number):
+    if not math.isfinite(number) or number != int(number):
         raise ValueError(text)
     return int(text) if text.lstrip("+-").isdigit() else int(number)
 

@@ -95,8 +95,12 @@ def provenance() -> dict[str, Any]:
     given = arguments.get()
     if not given:
         return {}
+    from policytest.cli.inputs import BUILT_IN
+
     files = [
-        file for part in given if (file := part.rpartition("=")[2]) and is_file(file) and not _is_output(given, part)
+        file
+        for part in given[1:]
+        if part not in BUILT_IN and (file := part.rpartition("=")[2]) and is_file(file) and not _is_output(given, part)
     ]
     found: dict[str, Any] = {"command": shlex.join(["policytest", *_without_output(given)])}
     return {**found, "files": [fingerprint(file) for file in files]} if files else found
@@ -104,8 +108,11 @@ def provenance() -> dict[str, Any]:
 
 def fingerprint(file: str) -> str:
     """A file by its name, size and hash."""
-    with open(file, "rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    try:
+        with open(file, "rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError:  # it must not cost the answer
+        return f"{Path(file).name}, not readable"
     return f"{Path(file).name}, {plural(Path(file).stat().st_size, 'byte')}, sha256 {digest[:16]}"
 
 

@@ -101,6 +101,7 @@ def _draw(table: FloatArray, task: Task | None, ax: Any, shape: Any, words: str,
     bar.ax.tick_params(labelsize=8, colors=_style.INK, length=2)
     bar.set_label(words, fontsize=9, color=_style.INK)
     if whole:
+        bar.ax.yaxis.get_major_locator().set_params(integer=True)
         _style.thousands(bar.ax.yaxis)
     return ax
 

@@ -103,6 +103,7 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
         needed=float(data["required"]) if "required" in data else None,
         about=str(data.get("about", "value")),
         dimension=None if data.get("dimension") is None else float(data["dimension"]),
+        proved=None if data.get("proved") is None else _pair(data, "proved"),
         indifference=float(data.get("indifference", 0.0)),
         refuted=None if refuted is None else _pair(data, "refuted"),
     )

@@ -199,6 +199,9 @@ def _whole_array(name: str, value: Any) -> _checks.IntArray:
 
 def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: bool = False) -> dict[str, Any]:
     """The content with every table that is given by names as an array."""
+    start = content.get("initial")
+    if isinstance(start, np.ndarray) and start.ndim == 0 and start.dtype.kind in "iu":  # one state, by its number
+        content = {**content, "initial": {start.item(): 1.0}}
     by_names = [key for key in ("policy", "initial", *TABLES) if named.by_names(content.get(key))]
     if not by_names:
         return content

@@ -15,8 +15,13 @@ counts as an end, just as in `policytest.sources.gymnasium`.
 Where a task is made here and the start is not given, each episode also tells where it began: a transition from an
 added state "start", which does not depend on what happened in the episode.
 
-Episodes are taken in the order of their ids. Methods that look at the data in order need that to be the order in which
-they were collected, or a rule of choosing actions that learnt nothing from earlier episodes.
+Episodes are taken in the order of their ids. For methods that look at the data in order that is right only if ids were
+given when episodes *began*, and each began after the one before had ended, or the rule that chose the actions learnt
+nothing from other episodes. Ids given at the end (several environments recorded at once) put short episodes first, and
+then the order tells about outcomes.
+
+A dataset that is a selection of the episodes of another one (`filter_episodes`) may have been selected by outcome: it
+warns, and no answer from it is certified.
 """
 
 from __future__ import annotations
@@ -74,7 +79,11 @@ class Dataset(Log):
     cut: int = 0
 
     def transitions(self, by_episode: bool = True) -> Transitions:
-        """The transitions, one episode after another in the order of their ids."""
+        """The transitions, one episode after another in the order of their ids.
+
+        Right for methods that look at them in order only if ids were given when episodes began, and each began after
+        the one before had ended, or the rule that chose the actions learnt nothing from other episodes.
+        """
         return self.recorded
 
     def diagnose(self, periods: int = PERIODS, level: float = 0.05) -> Diagnosis:
@@ -300,8 +309,9 @@ def _log(source: Any, name: str, task: Task, layout: Layout | None, steps: Steps
         x = np.insert(x, at, s[at])
         episode = np.insert(episode, at, episode[at])
         s, a = np.insert(s, at, layout.start), np.insert(a, at, 0)
-    recorded = Transitions(s, a, x)
-    counts = new_counts(task)
+    selected = _is_selection(source, name)
+    recorded = Transitions(s, a, x, selected=selected)
+    counts = new_counts(task, selected)
     counts.record(s, a, x)
     taken = taken_pairs(task)
     ends = np.append(np.flatnonzero(steps.first)[1:] - 1, len(steps.s) - 1)
@@ -309,7 +319,6 @@ def _log(source: Any, name: str, task: Task, layout: Layout | None, steps: Steps
     mark = hashlib.blake2b(digest_size=16)
     for column in (s, a, x, episode):
         mark.update(np.ascontiguousarray(column).tobytes())
-    _warn_of_selection(source, name)
     return Dataset(
         counts=counts,
         rows=len(s),
@@ -329,14 +338,16 @@ def _log(source: Any, name: str, task: Task, layout: Layout | None, steps: Steps
     )
 
 
-def _warn_of_selection(source: Any, name: str) -> None:
+def _is_selection(source: Any, name: str) -> bool:
     """A dataset can be a selection of the episodes of another one; by what, it does not say."""
     everything = getattr(getattr(source, "storage", None), "total_episodes", None)
     chosen: Iterator[int] | None = getattr(source, "episode_indices", None)
-    if everything is not None and chosen is not None and len(list(chosen)) < int(everything):
-        warnings.warn(
-            f"dataset {name} is a selection of its {int(everything):,} episodes; if they were chosen by what happened "
-            "in them, delta bounds nothing",
-            AssumptionWarning,
-            stacklevel=4,
-        )
+    if everything is None or chosen is None or len(list(chosen)) >= int(everything):
+        return False
+    warnings.warn(
+        f"dataset {name} is a selection of its {int(everything):,} episodes; if they were chosen by what happened in "
+        "them, delta bounds nothing, and no answer from it is certified",
+        AssumptionWarning,
+        stacklevel=4,
+    )
+    return True

@@ -17,6 +17,9 @@ Markov in its observations, with rewards a function of (s, a, next state).
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +42,7 @@ HARMLESS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeSt
 """Wrappers that change neither observations nor actions, rewards or ends, so that the table underneath holds."""
 STARTS = ("initial_state_distrib", "isd")
 PREFIX = "gym:"
+SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 OWN_OPTIONS = ("known_support", "ambiguous", "policy", "discount")
 
 
@@ -161,6 +165,7 @@ def from_address(address: str, policy: Any, discount: float | None) -> Environme
     """The environment at an address such as "gym:FrozenLake-v1?map_name=8x8&is_slippery=true", for the command line.
 
     What follows the question mark are options of `gymnasium.make`, and known_support, ambiguous, policy and discount.
+    An option that is true or false is written so, or as yes, no, on, off, 1, 0; nothing else is taken for it.
     The policy is a file, or "uniform".
     """
     name, _, query = address.removeprefix(PREFIX).partition("?")
@@ -170,7 +175,8 @@ def from_address(address: str, policy: Any, discount: float | None) -> Environme
         listed = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise InputError(f"{address}: options are written ?name=value&other=value") from None
-    options = {key: _option(text) for key, text in listed}
+    defaults = _defaults(name)
+    options = {key: _option(key, text, defaults.get(key)) for key, text in listed}
     if len(options) < len(listed):
         raise InputError(f"{address}: an option is there twice; keep one")
     own: dict[str, Any] = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
@@ -199,8 +205,30 @@ def _axes(at: Places) -> tuple[Any, Any]:
     return states or at.n_states, actions or at.n_actions
 
 
-def _option(text: str) -> Any:
-    """A number, true, false or none; otherwise the text itself."""
+def _defaults(name: str) -> dict[str, Any]:
+    """The options of an environment as they are if nothing is said; those that can be known without making it."""
+    found: dict[str, Any] = {"known_support": False}
+    gym = _checks.needs("gymnasium", "gym")
+    with contextlib.suppress(Exception):  # `gymnasium.make` will say what is wrong
+        module, _, name = name.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        spec = gym.spec(name)
+        maker = (
+            spec.entry_point if callable(spec.entry_point) else gym.envs.registration.load_env_creator(spec.entry_point)
+        )
+        parameters = inspect.signature(maker).parameters.values()
+        found |= {one.name: one.default for one in parameters if one.default is not one.empty}
+        found |= spec.kwargs
+    return found
+
+
+def _option(key: str, text: str, default: Any = None) -> Any:
+    """A number, true, false or none; otherwise the text itself. Where the default is true or false, one of these."""
+    if isinstance(default, bool):
+        if text.lower() not in SWITCHES:
+            raise InputError(f"{key} is {text!r}; it is true or false")
+        return SWITCHES[text.lower()]
     words = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -144,7 +144,7 @@ def distinct(column: Any) -> tuple[list[Any], IntArray]:
     try:
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # they may be unsigned
         return column.dictionary.to_pylist(), codes
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):  # lists and such
         return _distinct_objects(column.to_pylist())

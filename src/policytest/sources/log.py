@@ -66,7 +66,7 @@ class Log(Shown):
     files: tuple[File, ...]
     states: Lookup = field(repr=False)
     actions: Lookup = field(repr=False)
-    taken: Any = field(repr=False)  # [S*A] pairs with pi > 0
+    taken: Any = field(repr=False)  # [S*A] pairs with pi > 0 whose rows are not known
     before: int = 0
     frame: Frame | None = field(default=None, repr=False)
     suppress_below: int = 0
@@ -81,15 +81,19 @@ class Log(Shown):
 
         That is the order of the column `order`, which must not have ties: a time, or a number that runs through all
         episodes. Where it begins anew in each episode, ``by_episode=True`` takes one episode after another in the order
-        of their ids (numbers by size, text by letters); it is for you to say so, because it is right only if each
-        episode began after the one before had ended, or if the rule that chose the actions learnt nothing from others.
+        of their ids (numbers by size, text by letters). It is for you to say so, because it is right only if ids were
+        given when episodes *began*, and each began after the one before had ended, or the rule that chose the actions
+        learnt nothing from other episodes. Ids given at the end put short episodes first, and then the order tells
+        about outcomes.
+
+        Rows that stand for several transitions (``count`` above 1) have no order among each other, and are refused.
         """
         return _in_order(self, by_episode)
 
     def in_order(self, by_episode: bool = False) -> bool:
         """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""
         frame = self.frame
-        if frame is None or "order" not in frame.roles or self.counts.total > TRANSITION_LIMIT:
+        if frame is None or "order" not in frame.roles or self.counts.total > TRANSITION_LIMIT or summed_up(frame):
             return False
         return by_episode or tie_between_episodes(frame) is None
 
@@ -178,8 +182,8 @@ def mark(states: Lookup, actions: Lookup) -> str:
 
 
 def taken_pairs(task: Task) -> Any:
-    """[S*A] whether the policy takes the pair, pi(a|s) > 0."""
-    return task.policy.ravel() > 0
+    """[S*A] which pairs a test looks at: pi > 0, and the row is not known."""
+    return ((task.policy > 0) & ~task.known_rows).ravel()
 
 
 def short(value: Any, form: str = "typed") -> str:
@@ -199,6 +203,14 @@ def tie_between_episodes(frame: Frame) -> Any:
         return engines.repeated(replace(frame, roles=tuple(role for role in frame.roles if role != "episode")))
 
 
+def summed_up(frame: Frame) -> bool:
+    """Whether some row stands for several transitions: then their order is lost."""
+    if "count" not in frame.roles:
+        return False
+    narwhals = _checks.needs("narwhals", "data")
+    return bool(engines.rows(frame.table.filter(narwhals.col("count") > 1).select("count"), 1))
+
+
 def _in_order(log: Log, by_episode: bool) -> Transitions:
     frame = log.frame
     if frame is None:
@@ -207,6 +219,11 @@ def _in_order(log: Log, by_episode: bool) -> Transitions:
         )
     if "order" not in frame.roles:
         raise InputError('data has no column order; name the one that has it with columns={"order": ...}')
+    if summed_up(frame):
+        raise InputError(
+            "data has rows with a count above 1: a row that stands for several transitions does not say in which order "
+            "they came among those of other rows; use log.counts, or pass one row for each transition"
+        )
     if log.counts.total > TRANSITION_LIMIT:
         raise InputError(
             f"there are {number(log.counts.total)} transitions, more than {TRANSITION_LIMIT:,} to keep in order; use "
@@ -222,8 +239,9 @@ def _in_order(log: Log, by_episode: bool) -> Transitions:
         elif tie is not None:
             raise InputError(
                 f"order is {short(tie['order'])} in several episodes, so it does not say which transition came first; "
-                "give a time, or, if episodes follow one another by their ids, or the rule that chose the actions "
-                "learnt nothing from other episodes, pass by_episode=True"
+                "give a time, or pass by_episode=True: right only if ids were given when episodes began, and each "
+                "began after the one before had ended, or the rule that chose the actions learnt nothing from other "
+                "episodes"
             )
     parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 3]
     with engines.readable():

@@ -262,6 +262,8 @@ def _of_pair(place: str, name: str, s: int, action: Any, value: Any, axes: Axes,
         yield Entry(s, a, None, _number(place, value), place)
         return
     if field is None and isinstance(value, list):
+        if not value:
+            raise InputError(f"{place} is empty; name a successor, or leave the pair out if any state may follow")
         for successor in value:
             yield Entry(s, a, axes.states.index(place, successor), 1.0, f"{place}.{successor}")
         return

@@ -6,6 +6,7 @@ import difflib
 import glob
 import hashlib
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,10 @@ def _files_of(item: Any) -> list[Path]:
                 raise InputError(f"data: the folder {plain(text)} has no files that end in {', '.join(KINDS)}")
             return paths
         if os.path.lexists(text):
-            os.stat(text)
+            if not stat.S_ISREG(os.stat(text).st_mode):
+                raise InputError(
+                    f"{plain(text)} is no regular file, and logs are read twice; copy it to one, or use watch"
+                )
             return [Path(text)]
     except OSError as error:
         raise InputError(f"{plain(text)}: cannot be read ({error.strerror or error}); check the path") from None
@@ -116,13 +120,13 @@ def compressed(path: Path) -> bool:
     return path.name.lower().endswith(".gz")
 
 
-def provenance(path: Path, empty: bool) -> File:
-    """What is remembered of a file."""
-    size = path.stat().st_size
+def provenance(path: Path, empty: bool, first: int | None = None) -> File:
+    """What is remembered of a file, or of its first so many bytes."""
+    size = path.stat().st_size if first is None else first
     mark = hashlib.blake2b(str(size).encode(), digest_size=16)
     with path.open("rb") as file:
         if size <= _BLOCK * _BLOCKS:
-            mark.update(file.read())
+            mark.update(file.read(size))
         else:
             for block in range(_BLOCKS):
                 file.seek((size - _BLOCK) * block // (_BLOCKS - 1))

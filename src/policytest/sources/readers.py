@@ -141,7 +141,7 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | Non
         source = (
             f"read_csv({_listed(files)}, auto_detect = false, header = true, delim = {_literal(layout.delimiter)}, "
             f"quote = '\"', escape = '\"', compression = '{'gzip' if layout.compressed else 'none'}', "
-            f"columns = {{{cells}}})"
+            f"hive_partitioning = false, columns = {{{cells}}})"
         )
         texts = {role: f"c{layout.names.index(name)}" for role, name in parts.items()}
         if "order" in texts and not order:
@@ -214,20 +214,31 @@ def _json(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | No
     if not keys:
         raise InputError(f"{paths[0]}: there are no lines in it; each line is an object with the keys s, a and s_next")
     parts = resolve(columns, list(keys), "data")
-    fields = ", ".join(f"{_literal(name)}: 'JSON'" for name in parts.values())
+    late = [name for role in OPTIONAL if role not in parts and (name := columns.get(role, role)) is not None]
+    late = [name for name in late if name not in parts.values()]
+    fields = ", ".join(f"{_literal(name)}: 'JSON'" for name in (*parts.values(), *late))
     compression = "gzip" if compressed(paths[0]) else "none"
     if any(compressed(path) != compressed(paths[0]) for path in paths):
         raise InputError("data has compressed and plain files; pass one kind at a time, and add_to")
     source = (
         f"read_json({_listed(paths)}, format = 'newline_delimited', compression = '{compression}', "
-        f"columns = {{{fields}}})"
+        f"hive_partitioning = false, columns = {{{fields}}})"
     )
     order = _order_type(connection, source, f"{_name(parts['order'])} ->> '$'") if "order" in parts else ""
     chosen = []
     for role, name in parts.items():
         text = _name(name) if role in LABELS else f"({_name(name)} ->> '$')"
         chosen += [f"CAST({text} AS VARCHAR) AS {role}"] if role in LABELS else _from_text(role, text, order)
-    return f"SELECT {', '.join(chosen)} FROM {source}", empty
+    return f"SELECT {', '.join(chosen)} FROM {source}{_none_of(late)}", empty
+
+
+def _none_of(late: Sequence[str]) -> str:
+    """A condition that refuses lines with keys that the first lines do not have: ignoring a count would be silent."""
+    words = (f"the key {plain(name)} is not in the first {_FIRST} lines; give it to all lines" for name in late)
+    checks = (
+        f"WHEN {_name(name)} IS NOT NULL THEN error({_literal(text)})" for name, text in zip(late, words, strict=True)
+    )
+    return f" WHERE CASE {' '.join(checks)} ELSE true END" if late else ""
 
 
 def _keys(path: Path) -> list[str]:
@@ -285,7 +296,9 @@ def _folder_columns(connection: Any, paths: Sequence[Path], columns: Mapping[str
     off = "hive_partitioning = false"
     wanted = {columns.get(role, role) for role in (*LABELS, *OPTIONAL)}
     named = {part.partition("=")[0] for part in paths[0].parent.parts if "=" in part} & wanted
-    if not named or named & set(_described(connection, f"read_parquet({_listed(paths[:1])}, {off})")):
+    if not named or any(
+        named & set(_described(connection, f"read_parquet({_listed([path])}, {off})")) for path in paths
+    ):
         return off
     return "hive_partitioning = true, hive_types_autocast = false"
 

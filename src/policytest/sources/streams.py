@@ -13,6 +13,7 @@ import json
 import os
 import select
 import stat
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -29,10 +30,9 @@ from policytest.task import Task
 CHUNK = 1 << 16
 LONGEST = 1 << 24
 """Bytes of a line that is never ended, at most."""
+DELIMITERS = (",", "\t", ";", "|")
 STDIN = 0
 """The file number of standard input."""
-MOST_COPIES = 10_000_000
-"""The largest ``count`` of a row."""
 
 
 def lines(name: str, follow: bool = True, poll: float = 0.2, idle: float | None = None) -> Iterator[list[bytes]]:
@@ -59,13 +59,15 @@ def lines(name: str, follow: bool = True, poll: float = 0.2, idle: float | None 
                 _check_file(name, file, read)
                 time.sleep(poll)
             yield []
-        if left:
+        if left and not (is_file and follow):  # a line that is still being written is none yet
             yield [left]
 
 
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[int]:
     if name == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; pass the name of a file")
         yield STDIN
         return
     try:
@@ -165,8 +167,15 @@ class Parser:
     def _cells(self, text: str) -> list[str]:
         if text.count('"') % 2:
             raise self._wrong("a quoted entry is not closed; line breaks inside entries are not followed")
-        delimiter = "\t" if "\t" in text and "," not in text else ","
-        return next(csv.reader([text], delimiter=delimiter))
+        if self._header is None:
+            self._delimiter = max(DELIMITERS, key=text.count)
+        try:
+            return [
+                cell.strip() if self._header is None else cell
+                for cell in next(csv.reader([text], delimiter=self._delimiter))
+            ]
+        except csv.Error as error:
+            raise self._wrong(f"this is not a row of CSV ({error}); mend the line") from None
 
     def _json(self, text: str) -> dict[str, Any]:
         try:
@@ -208,8 +217,11 @@ class Parser:
             copies = int(count) if not isinstance(count, float | bool) or count == int(count) else UNKNOWN
         except (TypeError, ValueError, OverflowError):
             copies = UNKNOWN
-        if not 0 <= copies <= MOST_COPIES or isinstance(count, bool):
-            raise self._wrong(f"count is {plain(repr(count))[:80]}; it is a whole number from 0 to {MOST_COPIES:,}")
+        if not 0 <= copies <= 1 or isinstance(count, bool):
+            raise self._wrong(
+                f"count is {plain(repr(count))[:80]}; a growing log has one line for each transition, in the order in "
+                "which they were observed: count is 0 or 1 here (assess takes sums)"
+            )
         return copies
 
     def _check_reward(self, index: dict[str, int], reward: Any) -> None:

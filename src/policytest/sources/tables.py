@@ -18,6 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from policytest import _checks
@@ -29,7 +30,7 @@ from policytest.sources.columns import LABELS
 from policytest.sources.engines import Frame
 from policytest.sources.labels import Lookup
 from policytest.sources.log import LeftOut, Log, lookups, mark, short, taken_pairs
-from policytest.sources.paths import File
+from policytest.sources.paths import File, provenance
 from policytest.sources.tallied import Tally, most_frequent
 from policytest.task import Task
 
@@ -142,11 +143,24 @@ def _no_file_twice(files: Sequence[File], earlier: Sequence[File]) -> None:
     """Refuse a file whose content was counted already, under whichever name."""
     seen = {(file.size, file.fingerprint): file for file in earlier if not file.empty}
     for file in files:
+        _not_grown(file, earlier)
         other = None if file.empty else seen.setdefault((file.size, file.fingerprint), file)
         if other is not None and other is not file:
             raise InputError(
                 f"{file.name} has the same content as {other.name}, which is counted already; leave it out (if both "
                 "are observations of their own that happen to agree, read one alone and pass add_to=log.counts)"
+            )
+
+
+def _not_grown(file: File, earlier: Sequence[File]) -> None:
+    """Refuse a file of the same name that begins with what was counted already."""
+    path = Path(file.name)
+    for before in earlier:
+        longer = not before.empty and before.size < file.size and Path(before.name).name == path.name
+        if longer and provenance(path, False, before.size).fingerprint == before.fingerprint:
+            raise InputError(
+                f"{file.name} has grown: its first {before.size:,} bytes are counted already; pass the new rows as a "
+                "file of their own, or read all of it anew, without add_to"
             )
 
 

@@ -296,7 +296,9 @@ def _support(kernel: Kernel, absorbing: BoolArray, entered: BoolArray | None, si
         return kernel > 0 if not _checks.is_sparse(kernel) else sparse.csr_array(kernel > 0).astype(np.float64)
     if not absorbing.any() and (entered is None or entered.all()):
         return None
-    return full_support(absorbing, np.ones(size, dtype=bool) if entered is None else entered, A)
+    full = full_support(absorbing, np.ones(size, dtype=bool) if entered is None else entered, A)
+    listed = kernel > 0  # rows that no episode reaches may lead to states that none enters
+    return full | (listed.toarray().reshape(full.shape) if _checks.is_sparse(listed) else listed)
 
 
 def full_support(absorbing: BoolArray, entered: BoolArray, A: int) -> BoolArray:

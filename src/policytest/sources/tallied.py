@@ -23,11 +23,11 @@ DENSE_LIMIT = 20_000_000  # entries of a dense table of counts; above that it is
 _DISTINCT = 10_000  # unknown labels that are told apart
 
 
-def new_counts(task: Task) -> Counts:
+def new_counts(task: Task, selected: bool = False) -> Counts:
     """No transitions yet, in the form that suits the task."""
     S, A = task.n_states, task.n_actions
     sparse = _checks.is_sparse(task.support) or S * A * S > DENSE_LIMIT
-    return Counts(S, A, sparse=sparse)
+    return Counts(S, A, sparse=sparse, selected=selected)
 
 
 def most_frequent(labels: dict[str, int]) -> tuple[tuple[str, int], ...]:
@@ -66,8 +66,7 @@ class Tally:
         well = np.ones(len(rows), dtype=bool)
         for role, indices in zip(LABELS, columns, strict=True):
             if role == "s_next":
-                pairs = np.where(well, columns[0] * self.task.n_actions + columns[1], 0)
-                outcome = well & (indices < 0) & self.taken[pairs]
+                outcome = well & (indices < 0)  # at all pairs: another policy may take those that this one does not
                 self.selected |= bool(outcome.any())
                 self.lost += int(rows[outcome].sum())
             self._note(role, batch[role], indices, rows, well & (indices < 0))

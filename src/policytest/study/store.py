@@ -51,13 +51,20 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._journal.close()
+        with contextlib.suppress(OSError):  # a full disk was told by `add`
+            self._journal.close()
 
     def add(self, record: Record) -> None:
         """Append a record; when this returns it is on disk."""
-        self._journal.write(json.dumps(record, allow_nan=False).encode() + b"\n")
-        self._journal.flush()
-        os.fsync(self._journal.fileno())
+        try:
+            self._journal.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+            self._journal.flush()
+            os.fsync(self._journal.fileno())
+        except OSError as error:
+            raise InputError(
+                f"{self.folder / JOURNAL}: cannot be written ({error.strerror or error}); what was written before is "
+                "kept, and the same command goes on from there"
+            ) from None
 
     def begin(self) -> None:
         """Runs are about to be made: results of an earlier, smaller sweep are out of date."""

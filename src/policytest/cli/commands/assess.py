@@ -51,6 +51,10 @@ class Assessment:
     def summary(self) -> Table:
         """The verdict, with the log as notes."""
         whole = self.verdict.summary
+        if below := self.log.suppress_below:
+            from policytest.report.story import safe_rows
+
+            whole = Table(whole.title, safe_rows(whole.rows, below))  # the notes tell how often pairs were seen
         notes = [f"Warning: {warning}" for warning in self.warnings]
         notes += [f"Data: {self.log.summary.title}."]
         notes += [
@@ -90,6 +94,11 @@ class Assessment:
 
         content = json.loads(self.verdict.to_json())
         content["warnings"] = self.warnings
+        if below := self.log.suppress_below:
+            if any(0 < n < below for row in content["visits"] for n in row):
+                del content["visits"]  # all of them: one number alone follows from the sum
+            samples = None if 0 < content["samples"] < below else content["samples"]
+            content |= {"samples": samples, "changes": [], "still_needed": None}
         content["log"] = json.loads(self.log.to_json())
         if self.diagnosis is not None:
             content["diagnosis"] = json.loads(self.diagnosis.to_json())
@@ -137,8 +146,9 @@ def assess(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
     """
     for file in (save, html):
-        check_place(file)
-    problem = find_model(model, policy, discount)
+        check_place(file, model, policy, *data, *(() if file is save else (add_to, save)))
+    with quiet_stdout(json):
+        problem = find_model(model, policy, discount)
     with quiet_stdout(json):
         found = _assess(
             problem, data, method, by_episode,
@@ -154,7 +164,7 @@ def assess(
         write_report(html, found.verdict, "Is this policy good enough?", about, **more)
     if found.verdict.answer is None:
         complain(f"undecided: {found.verdict.reason}")
-    elif found.verdict.samples < found.log.counts.total:
+    elif found.verdict.samples < found.log.counts.total and not quiet and not suppress_below:
         complain(
             f"answered after {plural(found.verdict.samples, 'transition')} of {number(found.log.counts.total)}; the "
             "estimate and the interval rest on these"

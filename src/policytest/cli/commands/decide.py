@@ -64,8 +64,9 @@ def decide(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided or interrupted, 4 internal error, 5 within.
     """
     for file in (checkpoint, html):
-        check_place(file)
-    problem = find_model(model, policy, discount)
+        check_place(file, model, policy)
+    with quiet_stdout(json):
+        problem = find_model(model, policy, discount)
     trace = course(html)
     with quiet_stdout(json):
         verdict = run_decide(

@@ -54,8 +54,9 @@ def evaluate(
 
     Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached, 4 internal error.
     """
-    check_place(html)
-    problem = find_model(model, policy, discount)
+    check_place(html, model, policy)
+    with quiet_stdout(json):
+        problem = find_model(model, policy, discount)
     trace = course(html)
     with quiet_stdout(json):
         from policytest.confidence import evaluate as estimate_value

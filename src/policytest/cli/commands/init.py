@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -24,5 +25,6 @@ def init(
 
     for file in write_starter(folder, seed):
         say(str(file))
-    say(f"\nNow try:\n{NEXT.format(folder=folder)}".rstrip())
+    shown = str(folder) if not str(folder).startswith("-") else f"./{folder}"
+    say(f"\nNow try:\n{NEXT.format(folder=shlex.quote(shown))}".rstrip())
     return DONE

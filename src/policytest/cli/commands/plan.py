@@ -52,8 +52,9 @@ def plan(
 
     Exit codes: 0 done, 2 usage or input error, 3 interrupted, 4 internal error.
     """
-    check_place(html)
-    problem = find_model(model, policy, discount)
+    check_place(html, model, policy)
+    with quiet_stdout(json):
+        problem = find_model(model, policy, discount)
     with quiet_stdout(json):
         from policytest.planning import plan as make_plan
 

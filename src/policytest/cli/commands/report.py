@@ -26,11 +26,14 @@ def report(
     The file is complete in itself: it loads nothing, and opens offline. Exit codes: 0 done, 2 usage or input error, 4
     internal error.
     """
-    check_place(out)
+    check_place(out, result)
+    from policytest._checks import InputError
     from policytest.report import write
     from policytest.report.saved import parse, read
 
     if result == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; pass the name of a file")
         found, source = parse(sys.stdin.read(), "standard input"), "standard input"
     else:
         found, source = read(result), fingerprint(result)

@@ -169,7 +169,9 @@ class Bar(Lines):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())
+        self._progress = Progress(
+            *columns, console=console, transient=True, redirect_stdout=sys.stdout is not None and sys.stdout.isatty()
+        )
         self._task = self._progress.add_task("runs", total=None)
         self._progress.start()
 

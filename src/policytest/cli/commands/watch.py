@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from policytest._display import nats, number, plural
+from policytest._display import nats, plural
 from policytest.cli.exit_codes import CODES, complain
 from policytest.cli.inputs import check_place, find_method, find_model, named_columns
 from policytest.cli.options import (
@@ -59,12 +59,15 @@ def watch(
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end or interrupted, 4 internal error.
     """
-    check_place(html)
-    problem = find_model(model, policy, discount)
+    check_place(html, model, policy, log)
     with quiet_stdout(json):
+        problem = find_model(model, policy, discount)
+    with quiet_stdout(json):
+        from policytest.sequential import sampling_limit
         from policytest.sources.streams import Parser, lines
         from policytest.watching import Watch
 
+        sampling_limit(max_samples)
         bar = threshold if threshold is not None else problem.threshold or 0.0
         test = Watch(problem.task, bar, delta, find_method(method, None, None, None, problem))
         place = "standard input" if log == "-" else log
@@ -94,5 +97,5 @@ def watch(
 
 def _tell(test: Any) -> None:
     size, evidence, level = test.check()
-    complain(f"{number(size)} transitions: evidence {nats(max(*evidence, 0.0))} of {nats(level)}")
+    complain(f"{plural(size, 'transition')}: evidence {nats(max(*evidence, 0.0))} of {nats(level)}")
     sys.stderr.flush()
