@@ -166,6 +166,17 @@ CASES = {
     "discount 1 as an option": option("decide", "model.json", "--quiet", "--discount", "1", words=("discount is 1",)),
     "negative samples": option("decide", "model.json", "--quiet", "--max-samples", "-5", words=("max_samples is -5",)),
     "half a sample": option("decide", "model.json", "--max-samples", "1.5", words=("--max-samples", "1.5")),
+    "endless samples": option("decide", "model.json", "--max-samples", "inf", words=("--max-samples", "inf")),
+    "samples that are no number": option(
+        "decide", "model.json", "--max-samples", "nan", words=("--max-samples", "nan")
+    ),
+    "row that sums to almost 1": decide("model.json", model(policy=[[0.5, 0.5000001], [0.25, 0.75]]), "1.0000001"),
+    "switch of an environment": option(
+        "decide", "gym:FrozenLake-v1?is_slippery=maybe&discount=0.9&policy=uniform", words=("is_slippery is 'maybe'",)
+    ),
+    "page over the model": option("decide", "model.json", "--html", "model.json", words=("is read by this command",)),
+    "page over the log": assess(LOG, "is read by this command", options=("--html", "log.csv")),
+    "seed below 0": Bad(["init", "new", "--seed", "-1"], ["seed is -1"]),
     "no such method": option("decide", "model.json", "--method", "guess", words=("--method", "guess")),
     "epsilon missing": option("evaluate", "model.json", words=("--epsilon",)),
     "epsilon negative": option("evaluate", "model.json", "--quiet", "--epsilon", "-1", words=("epsilon is -1",)),
@@ -199,6 +210,14 @@ CASES = {
     "reward that contradicts": assess("s,a,s_next,reward\nwet,go,dry,7\n", "reward"),
     "key twice in a log": assess("s,a,s_next,order,episode\nwet,go,dry,1,a\ndry,stay,wet,1,a\n", "order"),
     "order missing in a log": assess("s,a,s_next,order\nwet,go,dry,1\ndry,stay,wet,\n", "order"),
+    "sums in order": assess(
+        "s,a,s_next,order,count\nwet,go,dry,1,2\n", "count above 1", options=("--method", "betting")
+    ),
+    "late key in JSON lines": assess(
+        '{"s": "wet", "a": "go", "s_next": "dry"}\n' * 200 + '{"s": "wet", "a": "go", "s_next": "dry", "count": 9}\n',
+        "the key count is not in the first",
+        name="log.jsonl",
+    ),
     "folder without logs": assess(Folder(), "folder", name="folder"),
     "links in a circle for a log": assess(Link("log.csv"), "log.csv"),
     "Parquet that is none": assess(LOG, "log.parquet", name="log.parquet"),
@@ -222,6 +241,16 @@ CASES = {
     "result that is not there": option("report", "nowhere.json", "--out", "page.html", words=("nowhere.json",)),
     "study that is none": option("study", "kept.txt", words=("kept.txt",)),
     "study that is not there": option("study", "nowhere.toml", words=("nowhere.toml",)),
+    "watch for fewer than no samples": Bad(
+        ["watch", "model.json", "log.csv", "--max-samples", "-5"],
+        ["max_samples is -5"],
+        {"model.json": model(), "log.csv": LOG},
+    ),
+    "watch of sums": Bad(
+        ["watch", "model.json", "log.csv", "--no-follow", "--quiet"],
+        ["count is '2'", "line 2"],
+        {"model.json": model(), "log.csv": "s,a,s_next,count\nwet,go,dry,2\n"},
+    ),
     "watch of what is not there": option("watch", "model.json", "nowhere.csv", words=("nowhere.csv",)),
     "folder that is there already": Bad(["init", "kept.txt"], ["kept.txt"]),
     "environment that is not there": option("decide", "gym:NoSuch-v0", "--policy", "uniform", words=("NoSuch",)),

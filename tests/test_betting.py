@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse, stats
 
 import policytest as pt
-from policytest import _kernels
+from policytest import _kernels, betting
 from policytest.betting import INTERVAL_FRACTIONS, LOG_WEIGHTS, STEADY, Plan
 from policytest.boundaries import level_of
 from policytest.combined import one_action
@@ -680,6 +680,19 @@ def test_same_seed_same_run(method):
     first, second = (pt.decide(task, pt.TabularSimulator(kernel), R, 0.05, method, rng=5) for _ in range(2))
     same(first, second)
     assert pt.decide(task, pt.TabularSimulator(kernel), R, 0.05, method, rng=6).samples != first.samples
+
+
+@every_method
+def test_a_slow_clock_changes_no_result(method, monkeypatch):
+    """How many draws fit into a moment is the machine's affair, also where the test may answer "within"."""
+    task, kernel, _ = instance(6, S=4, A=3, gamma=0.5)
+    found = []
+    for patience in (-1.0, 1e9):
+        monkeypatch.setattr(betting, "PATIENCE", patience)
+        R = pt.value(task, kernel)
+        found.append(pt.decide(task, Counting(kernel), R, 0.1, method, rng=1, indifference=0.5, max_samples=20_000))
+    assert found[0].answer == "within"
+    same(*found)
 
 
 @every_method

@@ -27,6 +27,7 @@ from policytest.boundaries import MixtureBoundary, PaperBoundary
 from policytest.cli import main
 from policytest.cli.exit_codes import Code, exit_code, read_or_not, say
 from policytest.cli.progress import COMPILING, Bar, Interval, Lines, Progress, Silent, progress
+from policytest.cli.results import fingerprint
 from policytest.sampling import Adaptive, Forward, Optimal
 from policytest.simulators import TabularSimulator
 from policytest.sources import save_model
@@ -631,6 +632,70 @@ def test_version():
 def test_help_names_the_exit_codes(capsys):
     assert main(["decide", "--help"]) == 0
     assert "5 within" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("failure", "code"), [("ImportError('no numpy')", 4), ("KeyboardInterrupt()", 3)])
+def test_an_installation_that_cannot_begin_is_no_answer(failure, code):
+    """Python itself would end with 1, which says "below"."""
+    found = run_code(
+        f"""
+        import builtins, sys
+        real = builtins.__import__
+
+        def refuse(name, *rest, **more):
+            if name == "policytest.cli":
+                raise {failure}
+            return real(name, *rest, **more)
+
+        import policytest.__main__ as entry
+        builtins.__import__ = refuse
+        sys.exit(entry.main())
+        """
+    )
+    assert found.returncode == code, found.stderr
+    assert "Traceback" not in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_stdout_is_json_alone_even_if_a_module_prints(here, capsys):
+    """The simulator's and the environment's modules are imported by the command."""
+    (here / "noisy.py").write_text(
+        "import gymnasium\nprint('hello from an import')\n"
+        "gymnasium.register('Noisy-v0', entry_point='gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv')\n"
+    )
+    sys.path.insert(0, str(here))
+    address = "gym:noisy:Noisy-v0?discount=0.9&policy=uniform"
+    assert main(["decide", address, "--threshold", "-1", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "above"
+
+
+def test_a_file_that_is_called_like_a_model_is_no_source(here, capsys):
+    """The built-in model is used, so the report must not name the file; and a folder of that name is no matter."""
+    (here / "paper-2").write_text("mine")
+    assert main(["decide", "paper-2", "--quiet", "--threshold", "-9", "--html", "page.html"]) == 0
+    assert "sha256" not in (here / "page.html").read_text()
+    assert fingerprint("paper-2").startswith("paper-2, 4 bytes, sha256 ")
+    assert fingerprint("gone meanwhile") == "gone meanwhile, not readable"
+
+
+def test_results_with_long_names(here, capsys):
+    """As long as the file system takes them: the draft beside the file has a shorter one."""
+    name = "x" * 245 + ".html"
+    assert main(["decide", "paper-2", "--quiet", "--threshold", "-9", "--html", name]) == 0
+    assert (here / name).stat().st_size > 1000
+    capsys.readouterr()
+    assert main(["decide", "paper-2", "--quiet", "--threshold", "-9", "--html", "x" * 300]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert main(["decide", "y" * 3000, "--quiet"]) == 2
+
+
+def test_a_report_from_a_closed_standard_input(here, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["report", "-", "--out", "page.html"]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
+    (here / "result.json").write_text("{}")
+    assert main(["report", "result.json", "--out", "result.json"]) == 2
+    assert "is read by this command" in capsys.readouterr().err
 
 
 def test_a_crash_exits_with_4():

@@ -236,10 +236,18 @@ def test_transitions_outside_the_support():
 
 
 def test_a_selection_of_episodes_warns():
-    good = toy().filter_episodes(lambda one: one.rewards.sum() > 0)
+    everything = toy()
+    good = everything.filter_episodes(lambda one: one.rewards.sum() > 0)
     with pytest.warns(pt.AssumptionWarning, match="selection of its 4 episodes"):
         found = minari(good, corridor())
     assert found.ended == 2
+    assert found.selected
+    assert found.transitions().selected
+    assert found.counts.selected
+    assert "not certified" in str(found)
+    found = minari(everything, corridor())
+    assert not found.selected
+    assert not found.transitions().selected
 
 
 def fake(**changes):

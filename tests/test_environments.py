@@ -222,6 +222,30 @@ def test_states_never_entered_are_no_successors_where_rewards_are_those_of_arriv
     assert env.task.support[0, 0, [0, 36, 47, 48]].all()
 
 
+@pytest.mark.parametrize("known_support", [False, True])
+@pytest.mark.parametrize(
+    "desc",
+    [["SFHF", "FFHH", "FFFF", "FFFG"], ["SHF", "HHF", "FFG"]],
+    ids=["a corner behind holes", "the goal too"],
+)
+def test_maps_with_cells_that_no_episode_reaches(desc, known_support):
+    """Their rows lead to each other, where no episode goes: they are no reason to refuse the map."""
+    made = gym.make("FrozenLake-v1", desc=desc)
+    pi = random_policy(made)
+    env = gymnasium("FrozenLake-v1", pi, 0.9, options={"desc": desc}, known_support=known_support)
+    start = np.asarray(made.unwrapped.initial_state_distrib, dtype=float)
+    assert env.value == pytest.approx(exact_value(law_of(made), start, pi, 0.9), abs=1e-12)
+
+
+def test_random_maps_are_taken():
+    """Many of them have such cells."""
+    from gymnasium.envs.toy_text.frozen_lake import generate_random_map
+
+    for seed in range(12):
+        env = gymnasium("FrozenLake-v1", "uniform", 0.9, options={"desc": generate_random_map(8, p=0.7, seed=seed)})
+        assert 0 <= env.value <= 1
+
+
 def test_numbers_need_not_start_at_zero():
     plain, shifted = (gymnasium(Small(*first, with_table=True), PI, 0.8) for first in ((0, 0), (5, -1)))
     assert shifted.value == plain.value
@@ -660,6 +684,9 @@ def test_a_gym_address_is_a_model(capsys, tmp_path):
         (["gym:FrozenLake-v1?map_name", "--discount", "0.9", "--policy", "uniform"], "?name=value&other=value"),
         (["gym:FrozenLake-v1?a=1&a=2", "--discount", "0.9", "--policy", "uniform"], "twice"),
         (["gym:FrozenLake-v1?nonsense=1", "--discount", "0.9", "--policy", "uniform"], "cannot be made"),
+        (["gym:FrozenLake-v1?is_slippery=maybe", "--discount", "0.9", "--policy", "uniform"], "is_slippery is 'maybe'"),
+        (["gym:FrozenLake-v1?is_slippery=2", "--discount", "0.9", "--policy", "uniform"], "it is true or false"),
+        (["gym:FrozenLake-v1?known_support=", "--discount", "0.9", "--policy", "uniform"], "known_support is ''"),
         (["gym:CartPole-v1", "--discount", "0.9", "--policy", "uniform"], "discretise"),
         (
             ["gym:CliffWalking-v1?is_slippery=true", "--discount", "0.9", "--policy", "uniform"],
@@ -676,6 +703,24 @@ def test_options_of_an_address_have_types():
     env = from_address("gym:FrozenLake-v1?map_name=8x8&is_slippery=True&success_rate=0.5", "uniform", 0.9)
     assert env.task.n_states == 64
     np.testing.assert_allclose(env.kernel[0, 2, [1, 0, 8]], [0.5, 0.25, 0.25])
+
+
+@pytest.mark.parametrize(
+    ("text", "slippery"),
+    [
+        ("true", True),
+        ("Yes", True),
+        ("on", True),
+        ("1", True),
+        ("False", False),
+        ("no", False),
+        ("OFF", False),
+        ("0", False),
+    ],
+)
+def test_switches_of_an_address(text, slippery):
+    env = from_address(f"gym:FrozenLake-v1?is_slippery={text}", "uniform", 0.9)
+    assert bool(np.count_nonzero(env.kernel[0, 2]) > 1) is slippery
 
 
 def test_an_address_can_say_it_all(capsys, tmp_path):

@@ -30,6 +30,9 @@ SMALL = {
 }
 
 
+SMALL_ROWS = {"go": {"wet": 0.1, "dry": 0.9}, "stay": {"wet": 1.0}}
+
+
 def written(folder, content, name="model.json"):
     path = folder / name
     text = content if isinstance(content, str) else json.dumps(content)
@@ -139,6 +142,47 @@ def test_the_support_of_the_kernel(tmp_path):
     np.testing.assert_array_equal(loaded(tmp_path, support=flags).task.support, model.task.support)
 
 
+def test_a_support_may_be_partial(tmp_path):
+    """Pairs left out mean any successor, and a list for a state holds for all its actions."""
+    kernel = {"kernel": None}
+    found = loaded(tmp_path, support={"wet": {"stay": ["wet"]}}, **kernel).task
+    assert found.support.tolist() == [[[True, True], [True, False]], [[True, True], [True, True]]]
+    assert found.known_rows.tolist() == [[False, True], [False, False]]
+    for whole in ({"dry": ["dry"]}, {"dry": {"go": ["dry"], "stay": ["dry"]}}):
+        found = loaded(tmp_path, support=whole, **kernel).task
+        assert found.support.tolist() == [[[True, True], [True, True]], [[False, True], [False, True]]]
+    entries = [{"s": "wet", "a": "stay", "s_next": "wet"}]
+    assert loaded(tmp_path, support=entries, **kernel).task.known_rows.tolist() == [[False, True], [False, False]]
+
+
+@pytest.mark.parametrize("label", ["dry", 1])
+def test_terminal_states(tmp_path, label):
+    """They are followed by themselves; neither policy nor kernel need say anything about them."""
+    content = {"rewards": {"wet": {"go": 1.0}}, "policy": {"wet": "go"}, "kernel": {"wet": SMALL_ROWS}}
+    if label == 1:
+        content |= {"states": None, "actions": None, "rewards": [[1, 0], [0, 0]], "policy": [[1, 0], [1, 0]]}
+        content |= {"kernel": [[[0.1, 0.9], [1, 0]], [[0, 1], [0, 1]]], "support": None}
+    path = written(tmp_path, SMALL | content | {"terminal": [label]})
+    model = load_model(path)
+    assert model.task.ends == [1]
+    assert model.task.support[1].tolist() == [[False, True], [False, True]]
+    np.testing.assert_array_equal(model.kernel[1], [[0, 1], [0, 1]])
+    assert pt.value(model.task, model.kernel) == pytest.approx(0.3 / (1 - 0.9 * 0.1))
+    for suffix in ("json", "toml", "npz"):
+        save_model(tmp_path / f"again.{suffix}", model.task, model.kernel)
+        assert load_model(tmp_path / f"again.{suffix}").task.ends == [1]
+
+
+def test_a_start_by_its_number(tmp_path):
+    """Also in NPZ, where it is an array without dimensions; with names, it goes by names."""
+    content = {key: value for key, value in SMALL.items() if key not in ("states", "actions")} | {"initial": 1}
+    np.savez(tmp_path / "model.npz", **{key: np.array(value) for key, value in content.items()})
+    for path in (written(tmp_path, content), tmp_path / "model.npz"):
+        assert load_model(path).task.initial.tolist() == [0.0, 1.0]
+        assert load_model(path, initial=0).task.initial.tolist() == [1.0, 0.0]
+    assert_refused(lambda: loaded(tmp_path, initial=1), "initial names the state 1")
+
+
 def test_states_without_names_go_by_their_indices(tmp_path):
     content = {key: value for key, value in SMALL.items() if key not in ("states", "actions")}
     content |= {"policy": {"0": 1, "1": {"0": 0.5, "1": 0.5}}, "initial": {"1": 1.0}}
@@ -201,7 +245,16 @@ REFUSED = {
     "kernel too flat": ({"kernel": {"wet": {"go": 1.0}}}, ["kernel.wet.go is 1.0", "{next: p}"]),
     "support word": ({"support": "graph"}, ["support is 'graph'", '"kernel"']),
     "support without kernel": ({"support": "kernel", "kernel": None}, ["there is no kernel"]),
-    "support empty": ({"support": {"wet": {"go": ["wet"]}}}, ["support at", "allows no successor"]),
+    "support empty": ({"support": {"wet": {"go": []}}}, ["support.wet.go allows no successor"]),
+    "support of false": ({"support": {"wet": {"go": {"wet": False}}}}, ["support at", "allows no successor"]),
+    "support against the kernel": ({"support": {"wet": {"go": ["wet"]}}}, ["kernel puts mass 0.9", "support excludes"]),
+    "terminal state unknown": ({"terminal": ["dyr"]}, ["terminal[0] is 'dyr'", "the states are 'wet', 'dry'"]),
+    "terminal in a word": ({"terminal": "dry"}, ["terminal is 'dry'", "list"]),
+    "terminal that earns": ({"terminal": ["dry"], "kernel": None}, ["terminal: rewards at (s=1, a=0) are 0.5"]),
+    "terminal that goes on": (
+        {"terminal": ["dry"], "rewards": {"wet": 1}},
+        ["kernel puts mass 0.5", "'dry'", "support excludes"],
+    ),
     "unhashable name": ({"initial": {"wet": {}}}, ["initial.wet is {}"]),
     "names in a string": ({"states": "ab"}, ["states is 'ab'", "list"]),
     "names repeated": ({"states": ["a", "a"], "policy": {"a": "go"}}, ["states[1] repeats 'a'"]),

@@ -375,6 +375,20 @@ def test_places_that_cannot_hold_a_study(tmp_path):
         study.run(small, tmp_path / "used", jobs=1)
 
 
+def test_a_full_disk_is_told_with_the_place(tmp_path, monkeypatch):
+    """What was written before is kept; closing the journal must not hide the reason."""
+    small = study.sweep(described(instances=["paper-2"], methods=["TDBetting"], seeds=1))
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    words = r"cells.jsonl: cannot be written \(No space left on device\).*goes on from"
+    with Store(tmp_path / "full", small) as store:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match=words):
+            store.add({"cell": ["paper-2", "TDBetting", 0]})
+
+
 # ---------------------------------------------------------------- descriptions
 
 

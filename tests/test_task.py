@@ -17,6 +17,7 @@ from scipy.sparse.linalg import spsolve
 
 import policytest.task as task_module
 from policytest import _kernels, instances
+from policytest._checks import InputError
 from policytest.task import Task, extreme_state_values, occupancy, state_values, value, value_range
 
 GAMMAS = [0.0, 0.1, 0.5, 0.9, 0.99, 0.999]
@@ -401,6 +402,85 @@ def test_known_rows_have_one_allowed_successor():
     free = Task(np.zeros((2, 2)), policy, [0.5, 0.5], 0.9)
     assert not free.known_rows.any()
     assert Task([[0.0, 0.0]], [[0.5, 0.5]], [1.0], 0.9).known_rows.all()  # a single state follows every pair
+
+
+# ---------------------------------------------------------------- terminal states
+
+
+@pytest.mark.parametrize("rewards", REWARDS)
+@pytest.mark.parametrize("declared", [None, "dense", "csr"])
+def test_terminal_states_are_followed_by_themselves_at_reward_0(rewards, declared):
+    """The same task as with these rows in the support, whatever that said about them; and the value is in range."""
+    case = make_case(31, rewards=rewards, declared=declared)
+    S, A = case.task.policy.shape
+    free = np.ones((S, A, S), dtype=bool) if declared is None else case.support
+    table, allowed, q = case.rewards.copy(), free.copy(), case.q.copy()
+    for s in (1, 4):
+        table[s], allowed[s], q[s] = 0.0, False, 0.0
+        allowed[s, :, s], q[s, :, s] = True, 1.0
+    stored = as_csr(table) if rewards == "csr" else table
+    task = dataclasses.replace(case.task, rewards=stored, terminal=[4, np.int64(1), 4])
+    found = task.support.toarray() if declared == "csr" else np.asarray(task.support)
+    assert_array_equal(found.reshape(S, A, S) > 0, allowed)
+    assert task.ends == [1, 4]
+    assert task.known_rows[[1, 4]].all()
+    same = dataclasses.replace(case.task, rewards=stored, support=allowed)
+    assert value(task, q) == value(same, q)
+    assert_allclose(value_range(task), value_range(same), rtol=1e-12)
+    assert_array_equal(state_values(task, q)[[1, 4]], 0.0)
+    assert pickle.loads(pickle.dumps(task)).ends == [1, 4]
+
+
+def test_terminal_states_by_name():
+    """A name goes before an index: here the state called 0 is the second."""
+    parts = ([[1.0], [0.0], [0.0]], [[1.0]] * 3, [1.0, 0.0, 0.0], 0.5)
+    assert Task(*parts, states=["a", 0, "c"], terminal=["c"]).ends == [2]
+    assert Task(*parts, states=["a", 0, "c"], terminal=[0]).ends == [1]
+    assert Task(*parts, states=["a", ("b", 1), "c"], terminal=(("b", 1), 2)).ends == [1, 2]
+    assert Task(*parts, terminal=[]).support is None
+    assert Task(*parts).ends == []
+
+
+def test_ends_are_known_without_being_called_terminal():
+    """Followed by themselves whatever is done, at reward 0: one way out, or one reward, and it is no end."""
+    support = np.ones((3, 2, 3), dtype=bool)
+    support[1:] = np.eye(3, dtype=bool)[1:, None]
+    for allowed in (support, as_csr(support)):
+        assert Task(np.zeros((3, 2)), np.full((3, 2), 0.5), [1, 0, 0], 0.9, allowed).ends == [1, 2]
+    assert Task([[0, 0], [0, 0], [0, 1]], np.full((3, 2), 0.5), [1, 0, 0], 0.9, support).ends == [1]
+    support[1, 1, 0] = True
+    assert Task(np.zeros((3, 2)), np.full((3, 2), 0.5), [1, 0, 0], 0.9, support).ends == [2]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "changes", "words"),
+    [
+        ("c", {}, "terminal is 'c'; pass a list"),
+        (2, {}, "terminal is 2; pass a list"),
+        ({2}, {}, "pass a list"),
+        (["d"], {}, r"terminal\[0\] is 'd', which is no state; the states are 'a', 'b', 'c'"),
+        ([2, 3], {}, r"terminal\[1\] is 3"),
+        ([-1], {}, r"terminal\[0\] is -1"),
+        ([True], {}, r"terminal\[0\] is True"),
+        ([1.0], {}, r"terminal\[0\] is 1.0"),
+        ([9], {"states": None}, "is 9, which is no state; use an index"),
+        (["a"], {}, r"rewards at \(s=0, a=0\) are 1, but nothing is earned after the end"),
+        (["b"], {"rewards": np.eye(3)[:, None]}, r"rewards at \(s=1, a=0\) are 1"),
+        (["b"], {"rewards": sparse.csr_array(np.eye(3))}, r"rewards at \(s=1, a=0\) are 1"),
+    ],
+)
+def test_what_is_no_terminal_state(terminal, changes, words):
+    parts = {"rewards": [[1.0], [0.0], [0.0]], "states": ["a", "b", "c"]} | changes
+    with pytest.raises(InputError, match=words):
+        Task(policy=[[1.0]] * 3, initial=[1, 0, 0], discount=0.5, terminal=terminal, **parts)
+
+
+def test_terminal_states_of_a_large_task_need_a_sparse_support(monkeypatch):
+    monkeypatch.setattr(task_module, "DENSE_REWARD_LIMIT", 8)
+    parts = ([[1.0], [0.0], [0.0]], [[1.0]] * 3, [1, 0, 0], 0.5)
+    with pytest.raises(InputError, match="with 3 states and any successor, 9 entries"):
+        Task(*parts, terminal=[2])
+    assert Task(*parts, sparse.csr_array(np.ones((3, 3))), terminal=[2]).ends == [2]
 
 
 def test_stored_zeros_are_not_allowed_successors():

@@ -50,7 +50,7 @@ keen.discount = { browsing = 0.2, keen = 0.7, gone = 0.1 }
 POLICY = """\
 state,action,probability
 new,personal,1
-browsing,discount,1
+browsing,personal,1
 keen,personal,1
 """
 

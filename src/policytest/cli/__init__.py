@@ -37,7 +37,7 @@ from policytest.cli.results import arguments
 COMMANDS = (decide, assess, watch, evaluate, compare, plan, identify, study, report, init, demo, selftest, warmup)
 """In the order in which ``--help`` lists them."""
 
-app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 for command in COMMANDS:
     app.command()(command)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -89,11 +90,35 @@ def _input_error(error: Any) -> str | None:
     """The message of an `InputError`, or of what Typer raises for a wrong option; None for anything else."""
     checks = sys.modules.get("policytest._checks")  # not imported: then nothing can have raised its error
     if checks is not None and isinstance(error, checks.InputError):
-        return str(error)
+        return as_options(str(error))
     if not hasattr(error, "format_message"):
         return None
     context = getattr(error, "ctx", None)
     return f"{error.format_message()} (see {context.command_path if context else 'policytest'} --help)"
+
+
+_IN_PYTHON = (
+    (r'columns=\{"(\w+)": None\}', r"--column \1="),
+    (r'columns=\{"(\w+)": "([^"]*)"\}', r"--column \1=\2"),
+    (r'columns=\{"(\w+)": \.\.\.\}', r"--column \1=NAME"),
+    (r"\bby_episode=True", "--by-episode"),
+    (r"\bknown_support=True", "known_support=true in the address"),
+    (r", read one alone and pass add_to=log\.counts", ", count one of them alone"),
+    (r"; pass resume='[^']*' to go on from it, or remove it", "; remove it, or choose another file"),
+)
+
+
+def as_options(message: str) -> str:
+    """A message for Python, in the words of the command line.
+
+    >>> as_options('leave it alone with columns={"reward": None}, or leave them out with skip=("s", "a",)')
+    'leave it alone with --column reward=, or leave them out with --skip s --skip a'
+    """
+    for pattern, words in _IN_PYTHON:
+        message = re.sub(pattern, words, message)
+    return re.sub(
+        r"skip=\(([^)]*)\)", lambda found: " ".join(f"--skip {part}" for part in re.findall(r"\w+", found[1])), message
+    )
 
 
 def say(text: str) -> None:

@@ -62,6 +62,15 @@ def _with(task: Any, policy: str | None, discount: float | None) -> Any:
     return task if discount is None else replace(task, discount=discount)
 
 
+def find_policy(file: str, task: Any) -> Any:
+    """The task with the policy that a file holds."""
+    from dataclasses import replace
+
+    from policytest.sources.policy_files import load_policy
+
+    return replace(task, policy=load_policy(file, task))
+
+
 def find_simulator(place: str | None, model: Model, name: str) -> Any:
     """What ``--simulator`` names, or the model's own kernel."""
     from policytest._checks import InputError

@@ -258,6 +258,8 @@ def _label(axis: Axis, index: int) -> Any:
 
 def _of_pair(place: str, name: str, s: int, action: Any, value: Any, axes: Axes, field: str | None) -> Iterator[Entry]:
     a = axes.actions.index(f"{name} at {place}", action)
+    if field is None and isinstance(value, list | dict) and not value:
+        raise InputError(f"{place} allows no successor; list at least one, or leave the pair out: then any may follow")
     if field == "r" and not isinstance(value, dict):
         yield Entry(s, a, None, _number(place, value), place)
         return

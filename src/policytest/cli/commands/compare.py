@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from policytest.cli.exit_codes import CODES, complain
-from policytest.cli.inputs import check_place, find_model, find_simulator
+from policytest.cli.inputs import check_place, find_model, find_policy, find_simulator
 from policytest.cli.options import (
     Allocation,
     Boundary,
@@ -39,7 +39,10 @@ class ComparisonMethod(StrEnum):
 
 def compare(
     model: ModelName,
-    other: Annotated[str, typer.Argument(help="The same task with another policy, and perhaps other rewards.")],
+    other: Annotated[
+        str,
+        typer.Argument(help="A .csv file of another policy; or the same task with another policy, or other rewards."),
+    ],
     margin: Annotated[float, typer.Option(help="By how much it must be better.")] = 0.0,
     delta: Delta = 0.05,
     method: Annotated[ComparisonMethod | None, typer.Option(help="How to compare; otherwise betting.")] = None,
@@ -64,19 +67,20 @@ def compare(
     Exit codes: 0 better by more than the margin, 1 not, 2 usage or input error, 3 undecided or interrupted, 4 internal
     error, 5 within the indifference zone.
     """
-    for file in (checkpoint, html):
-        check_place(file)
-    problem, rival = find_model(model), find_model(other)
+    check_place(checkpoint)
+    check_place(html, model, other)
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest._checks import InputError
         from policytest.comparison import compare as compare_policies
 
+        problem = find_model(model)
+        rival = find_policy(other, problem.task) if Path(other).suffix.lower() == ".csv" else find_model(other).task
         chosen = method_of_pairs(method, boundary, prior, allocation, problem)
         if indifference and method == ComparisonMethod.ptst:
             raise InputError("--indifference belongs to --method betting, which is the default")
         verdict = compare_policies(
             problem.task,
-            rival.task,
+            rival,
             find_simulator(simulator, problem, model),
             delta,
             margin,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from policytest.cli.exit_codes import DONE, Code, complain
-from policytest.cli.inputs import check_place, find_model, find_simulator
+from policytest.cli.inputs import check_place, find_model, find_policy, find_simulator
 from policytest.cli.options import (
     Allocation,
     Boundary,
@@ -39,6 +39,10 @@ class IdentificationMethod(StrEnum):
 
 def identify(
     model: ModelName,
+    candidates: Annotated[
+        list[str] | None,
+        typer.Option("--candidate", metavar="FILE", help="A policy file; with several, the best of these is sought."),
+    ] = None,
     delta: Delta = 0.05,
     method: Annotated[IdentificationMethod | None, typer.Option(help="How to search; otherwise betting.")] = None,
     boundary: Annotated[Boundary | None, typer.Option(help="The boundary of ptst.")] = None,
@@ -53,22 +57,24 @@ def identify(
     require_certified: RequireCertified = False,
     debug: Debug = False,
 ) -> int:
-    """Which policy is best? The model's own policy is ignored.
+    """Which policy is best, of all or of some candidates? The model's own policy is ignored.
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
-    check_place(html)
-    problem = find_model(model)
-    task = problem.task
+    check_place(html, model, *(candidates or ()))
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.selection import identify as find_best
 
+        problem = find_model(model)
+        task = problem.task
+        given = [find_policy(file, task).policy for file in candidates] if candidates else None
         found = find_best(
             task.rewards,
             task.initial,
             task.discount,
             find_simulator(simulator, problem, model),
             delta,
+            given,
             rng=seed,
             max_samples=max_samples,
             support=task.support,
@@ -77,7 +83,10 @@ def identify(
             actions=task.actions,
             progress=shown,
         )
-    show(found, json, html, "Which policy is best?", f"Model: {model}")
+    listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
+    show(found, json, html, "Which policy is best?", (f"Model: {model}", *listed))
+    if candidates and found.answered and found.index is not None:
+        complain(f"policy {found.index} is {candidates[found.index]}")
     if found.answered and require_certified and not found.certified:
         complain("not certified: a policy was found but not proved to be the best, and --require-certified wants proof")
         return Code.UNDECIDED
