@@ -122,7 +122,8 @@ def assess(
     columns: Columns = None,
     skip: Skip = None,
     by_episode: Annotated[
-        bool, typer.Option("--by-episode", help="The order begins anew in each episode; episodes follow by their ids.")
+        bool,
+        typer.Option("--by-episode", help="The order begins anew in each episode; ids were given when episodes began."),
     ] = False,
     add_to: Annotated[Path | None, typer.Option(metavar="FILE", help="Add to the counts that --save kept.")] = None,
     save: Annotated[

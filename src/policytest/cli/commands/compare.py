@@ -74,7 +74,8 @@ def compare(
         from policytest.comparison import compare as compare_policies
 
         problem = find_model(model)
-        rival = find_policy(other, problem.task) if Path(other).suffix.lower() == ".csv" else find_model(other).task
+        is_policy = Path(other).suffix.lower() == ".csv" and not other.startswith("gym:")
+        rival = find_policy(other, problem.task) if is_policy else find_model(other).task
         chosen = method_of_pairs(method, boundary, prior, allocation, problem)
         if indifference and method == ComparisonMethod.ptst:
             raise InputError("--indifference belongs to --method betting, which is the default")
