@@ -91,3 +91,27 @@ def test_identify_names_and_tells(models, capsys):
     assert "--allocation optimal" in capsys.readouterr().err
     assert main(["identify", "named.json", "--method", "klb-ts", "--allocation", "uniform"]) == 2
     assert "--allocation" in capsys.readouterr().err
+
+
+def test_policies_from_files(models, capsys):
+    """B as a policy file says the same as B as a model; of two candidates the better one is found."""
+    for name in "ab":
+        pt.sources.save_policy(f"{name}.csv", pt.sources.load_model(f"{name}.json").task.policy)
+    assert main(["compare", "a.json", "b.json", "--json", "--quiet"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert main(["compare", "a.json", "b.csv", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+    assert main(["identify", "a.json", "--candidate", "b.csv", "--candidate", "a.csv", "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["index"] == 1
+    assert "policy 1 is a.csv" in err
+    assert main(["identify", "a.json", "--candidate", "none.csv"]) == 2
+    assert main(["compare", "a.json", "none.csv"]) == 2
+
+
+def test_nothing_that_is_read_is_overwritten(models, capsys):
+    before = (models / "a.json").read_bytes()
+    assert main(["compare", "a.json", "b.json", "--html", "a.json"]) == 2
+    assert main(["identify", "a.json", "--html", "a.json"]) == 2
+    assert "overwritten" in capsys.readouterr().err
+    assert (models / "a.json").read_bytes() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -243,3 +244,22 @@ def test_units_do_not_matter(scale):
     found = pt.evaluate(task, sim, 0.3 * scale)
     assert found.reached
     assert 200 < found.samples < 900  # coins fall differently by rounding
+
+
+@pytest.mark.parametrize("method", [pt.TDBetting(), pt.PTST()], ids=["betting", "ptst"])
+def test_ctrl_c_gives_the_estimate_so_far(method):
+    two, drawn = pt.instances.paper(2), [0]
+    table = pt.TabularSimulator(two.kernel)
+
+    def draw(states, actions, rng):
+        drawn[0] += len(states)
+        if drawn[0] > 3000:
+            signal.raise_signal(signal.SIGINT)
+        return table.draw(states, actions, rng)
+
+    found = pt.evaluate(two.task, draw, 1e-6, method=method)
+    assert not found.reached
+    assert found.samples >= 3000
+    assert found.lower <= pt.value(two.task, two.kernel) <= found.upper
+    low, high = pt.value_range(two.task)
+    assert found.upper - found.lower < high - low
