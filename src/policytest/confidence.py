@@ -257,7 +257,8 @@ def _narrowed(
         except KeyboardInterrupt:
             if interrupted.times != 2:
                 raise
-            best = best & _now(run, level, epsilon)
+    if best.width > 2 * epsilon:  # the end, wanted or not: what is known now
+        best = best & (_now(run, level, epsilon) if isinstance(run, BettingRun) else ball_interval(run, level))
     return best
 
 
