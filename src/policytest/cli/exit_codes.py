@@ -101,6 +101,7 @@ _IN_PYTHON = (
     (r'columns=\{"(\w+)": None\}', r"--column \1="),
     (r'columns=\{"(\w+)": "([^"]*)"\}', r"--column \1=\2"),
     (r'columns=\{"(\w+)": \.\.\.\}', r"--column \1=NAME"),
+    (r"; name it in columns", "; name it with --column PART=NAME"),
     (r"\bby_episode=True", "--by-episode"),
     (r"\bknown_support=True", "known_support=true in the address"),
     (r", read one alone and pass add_to=log\.counts", ", count one of them alone"),
