@@ -62,6 +62,11 @@ def _with(task: Any, policy: str | None, discount: float | None) -> Any:
     return task if discount is None else replace(task, discount=discount)
 
 
+def the_bar(threshold: float | None, model: Model) -> float:
+    """The threshold of the command line; otherwise the file's, otherwise 0."""
+    return threshold if threshold is not None else model.threshold or 0.0
+
+
 def find_policy(file: str, task: Any) -> Any:
     """The task with the policy that a file holds."""
     from dataclasses import replace

@@ -88,3 +88,9 @@ Skip = Annotated[
 SuppressBelow = Annotated[
     int, typer.Option(min=0, help="Show no number of rows from 1 to this, less one, in what is said about the data.")
 ]
+BoundaryName = Annotated[Boundary | None, typer.Option("--boundary", help="The boundary of ptst.")]
+Prior = Annotated[float | None, typer.Option(help="The prior of its mixture boundary.")]
+AllocationName = Annotated[Allocation | None, typer.Option("--allocation", help="Which pairs ptst samples.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Save the run here, and go on from here if it exists.")
+]

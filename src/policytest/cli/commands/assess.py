@@ -13,7 +13,7 @@ import typer
 
 from policytest._display import Table, number, plural
 from policytest.cli.exit_codes import CODES, complain
-from policytest.cli.inputs import check_place, find_method, find_model, named_columns
+from policytest.cli.inputs import check_place, find_method, find_model, named_columns, the_bar
 from policytest.cli.options import (
     Columns,
     Debug,
@@ -68,6 +68,8 @@ class Assessment:
     @property
     def warnings(self) -> list[str]:
         """What the log does not say."""
+        import json
+
         from policytest.verdict import unseen_pairs
 
         task, counts = self.verdict.task, self.log.counts
@@ -81,10 +83,10 @@ class Assessment:
             )
             found.append(f"the log has no row of {pairs}, which the policy takes: anything may follow there")
         if never_left:
-            names = ", ".join(repr(states[s]) for s in sorted(never_left)[:FEW])
+            names = [json.dumps(states[s], default=str) for s in sorted(never_left)]
             found.append(
-                f"no row begins in {names}; if episodes end there, say so in the task: "
-                f"terminal = {[states[s] for s in sorted(never_left)]}".replace("'", '"')
+                f"no row begins in {', '.join(names[:FEW])}; if episodes end there, say so in the task: "
+                f"terminal = [{', '.join(names)}]"
             )
         return found
 
@@ -150,12 +152,11 @@ def assess(
         check_place(file, model, policy, *data, *(() if file is save else (add_to, save)))
     with quiet_stdout(json):
         problem = find_model(model, policy, discount)
-    with quiet_stdout(json):
         found = _assess(
             problem, data, method, by_episode,
             {"columns": named_columns(columns), "skip": tuple(skip or ())}, quiet,
             (add_to, save, diagnose, suppress_below),
-            {"threshold": threshold if threshold is not None else problem.threshold or 0.0, "delta": delta},
+            {"threshold": the_bar(threshold, problem), "delta": delta},
         )  # fmt: skip
     show(found, json, None, "", "")
     if html is not None:
@@ -196,12 +197,13 @@ def _assess(
     kept = add_to is not None or save is not None  # the same test every day: one that needs no order
     if kept and method in ORDERED:
         raise InputError(f"--method {method} needs the order of the rows, which --save does not keep; leave it out")
-    in_order = method in ORDERED if method is not None else not kept and log.in_order(by_episode)
+    free = method is None and not kept  # to choose what suits the log
+    in_order = log.in_order(by_episode) if free else method in ORDERED
     chosen = find_method(method or ("combined" if in_order else "ptst"), None, None, None, problem)
     observed = log.transitions(by_episode) if in_order else log.counts
     verdict = assess_data(problem.task, observed, method=chosen, **question)
     diagnosis = _diagnosed(log, problem.task, by_episode) if diagnose and before is None else None
-    if not in_order and not kept and method is None and not log.in_order(by_episode):
+    if free and not in_order:
         complain("judged by ptst, for want of an order; with a column order, betting mostly needs far fewer rows")
     if save is not None:
         log.save(save)

@@ -12,14 +12,16 @@ import typer
 from policytest.cli.exit_codes import CODES, complain
 from policytest.cli.inputs import check_place, find_model, find_policy, find_simulator
 from policytest.cli.options import (
-    Allocation,
-    Boundary,
+    AllocationName,
+    BoundaryName,
+    Checkpoint,
     Debug,
     Delta,
     Html,
     Json,
     MaxSamples,
     ModelName,
+    Prior,
     Quiet,
     RequireCertified,
     Seed,
@@ -47,15 +49,13 @@ def compare(
     delta: Delta = 0.05,
     method: Annotated[ComparisonMethod | None, typer.Option(help="How to compare; otherwise betting.")] = None,
     indifference: Annotated[float, typer.Option(help='Answer "within" where A - B is this near to the margin.')] = 0.0,
-    boundary: Annotated[Boundary | None, typer.Option(help="The boundary of ptst.")] = None,
-    prior: Annotated[float | None, typer.Option(help="The prior of its mixture boundary.")] = None,
-    allocation: Annotated[Allocation | None, typer.Option(help="Which pairs ptst samples.")] = None,
+    boundary: BoundaryName = None,
+    prior: Prior = None,
+    allocation: AllocationName = None,
     seed: Seed = 0,
     max_samples: MaxSamples = None,
     simulator: SimulatorPlace = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the run here, and go on from here if it exists.")
-    ] = None,
+    checkpoint: Checkpoint = None,
     json: Json = False,
     quiet: Quiet = False,
     html: Html = None,

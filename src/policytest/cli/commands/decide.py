@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from policytest.cli.exit_codes import CODES, Code, complain, read_or_not, say
-from policytest.cli.inputs import check_place, find_method, find_model, find_simulator
+from policytest.cli.exit_codes import CODES, complain, read_or_not, say
+from policytest.cli.inputs import check_place, find_method, find_model, find_simulator, the_bar
 from policytest.cli.options import (
-    Allocation,
-    Boundary,
+    AllocationName,
+    BoundaryName,
+    Checkpoint,
     Debug,
     Delta,
     Discount,
@@ -22,12 +22,15 @@ from policytest.cli.options import (
     Method,
     ModelName,
     PolicyName,
+    Prior,
     Quiet,
+    RequireCertified,
     Seed,
     SimulatorPlace,
+    Threshold,
 )
 from policytest.cli.progress import progress
-from policytest.cli.results import course, how_to_go_on, quiet_stdout, show, watched
+from policytest.cli.results import certified_or_not, course, how_to_go_on, quiet_stdout, show, watched
 
 if TYPE_CHECKING:
     from policytest.sources.files import Model
@@ -36,25 +39,21 @@ if TYPE_CHECKING:
 
 def decide(
     model: ModelName,
-    threshold: Annotated[float | None, typer.Option(help="The bar R; otherwise the file's, otherwise 0.")] = None,
+    threshold: Threshold = None,
     delta: Delta = 0.05,
     method: Annotated[Method | None, typer.Option(help="How to test; otherwise the best: combined.")] = None,
     indifference: Annotated[float, typer.Option(help='Answer "within" where |V - R| is below this.')] = 0.0,
-    boundary: Annotated[Boundary | None, typer.Option(help="The boundary of ptst.")] = None,
-    prior: Annotated[float | None, typer.Option(help="The prior of its mixture boundary.")] = None,
-    allocation: Annotated[Allocation | None, typer.Option(help="Which pairs ptst samples.")] = None,
+    boundary: BoundaryName = None,
+    prior: Prior = None,
+    allocation: AllocationName = None,
     seed: Seed = 0,
     max_samples: MaxSamples = None,
     simulator: SimulatorPlace = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the run here, and go on from here if it exists.")
-    ] = None,
+    checkpoint: Checkpoint = None,
     json: Json = False,
     quiet: Quiet = False,
     html: Html = None,
-    require_certified: Annotated[
-        bool, typer.Option("--require-certified", help="Exit with 3 if the answer is not certified.")
-    ] = False,
+    require_certified: RequireCertified = False,
     policy: PolicyName = None,
     discount: Discount = None,
     debug: Debug = False,
@@ -66,14 +65,12 @@ def decide(
     for file in (checkpoint, html):
         check_place(file, model, policy)
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount)
-    trace = course(html)
-    with quiet_stdout(json):
+        problem, trace = find_model(model, policy, discount), course(html)
         verdict = run_decide(
             problem,
             find_simulator(simulator, problem, model),
             quiet,
-            threshold=threshold if threshold is not None else problem.threshold or 0.0,
+            threshold=the_bar(threshold, problem),
             delta=delta,
             method=watched(find_method(method, boundary, prior, allocation, problem), trace),
             rng=seed,
@@ -87,10 +84,7 @@ def decide(
         _beside(problem, json)
     if verdict.answer is None:
         complain(how_to_go_on(verdict, checkpoint))
-    elif require_certified and not verdict.certified:
-        complain(f'not certified: "{verdict.answer}" was found but not proved, and --require-certified wants proof')
-        return Code.UNDECIDED
-    return CODES[verdict.answer]
+    return certified_or_not(verdict, require_certified, CODES[verdict.answer])
 
 
 def _beside(model: Model, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from policytest.cli.exit_codes import DONE
-from policytest.cli.inputs import check_place, find_model
+from policytest.cli.inputs import check_place, find_model, the_bar
 from policytest.cli.options import (
     Debug,
     Delta,
@@ -20,6 +20,7 @@ from policytest.cli.options import (
     PolicyName,
     Quiet,
     Seed,
+    Threshold,
 )
 from policytest.cli.progress import progress
 from policytest.cli.results import quiet_stdout, show
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def plan(
     model: ModelName,
-    threshold: Annotated[float | None, typer.Option(help="The bar R; otherwise the file's, otherwise 0.")] = None,
+    threshold: Threshold = None,
     delta: Delta = 0.05,
     pilot: Annotated[
         list[Path] | None,
@@ -58,7 +59,7 @@ def plan(
     with quiet_stdout(json):
         from policytest.planning import plan as make_plan
 
-        bar = threshold if threshold is not None else problem.threshold or 0.0
+        bar = the_bar(threshold, problem)
         given = _guess(problem, model, pilot or [], guess or [])
         with progress(sys.stderr, quiet) as shown:
             found = make_plan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 
 from policytest._display import nats, plural
 from policytest.cli.exit_codes import CODES, complain
-from policytest.cli.inputs import check_place, find_method, find_model, named_columns
+from policytest.cli.inputs import check_place, find_method, find_model, named_columns, the_bar
 from policytest.cli.options import (
     Columns,
     Debug,
@@ -61,18 +60,17 @@ def watch(
     """
     check_place(html, model, policy, log)
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount)
-    with quiet_stdout(json):
         from policytest.sequential import sampling_limit
         from policytest.sources.streams import Parser, lines
         from policytest.watching import Watch
 
+        problem = find_model(model, policy, discount)
         sampling_limit(max_samples)
-        bar = threshold if threshold is not None else problem.threshold or 0.0
+        bar = the_bar(threshold, problem)
         test = Watch(problem.task, bar, delta, find_method(method, None, None, None, problem))
         place = "standard input" if log == "-" else log
         parser = Parser(problem.task, named_columns(columns), tuple(skip or ()), place)
-        found, due = None if test.found is None else test.found, 0.0
+        found, due = test.found, 0.0
         try:
             for arrived in () if found else lines(log, follow, idle=idle):
                 new = parser.transitions(arrived)
@@ -98,4 +96,3 @@ def watch(
 def _tell(test: Any) -> None:
     size, evidence, level = test.check()
     complain(f"{plural(size, 'transition')}: evidence {nats(max(*evidence, 0.0))} of {nats(level)}")
-    sys.stderr.flush()
