@@ -269,10 +269,15 @@ class BettingRun:
             self.rollouts += rollouts
         if ending == _kernels.CROSSED:
             self.answer = "above" if side == 0 else "below"
-        elif self.indifference and self.samples >= self.look_at:  # here, so that the clock changes no result
+        else:
+            self._look_within(level)
+        return int(wanted) if ending == _kernels.WAITING else -1
+
+    def _look_within(self, level: float) -> None:
+        """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
+        if self.indifference and self.samples >= self.look_at:
             self.look_at = LOOK * self.samples
             self.answer = "within" if self.within(self.indifference, level) else None
-        return int(wanted) if ending == _kernels.WAITING else -1
 
     def end(self, level: float) -> None:
         """An unfinished rollout may go on later."""

@@ -57,7 +57,6 @@ from policytest.betting import (
     BLOCK,
     LARGE,
     LARGEST_BLOCK,
-    LOOK,
     PATIENCE,
     REFIT,
     SHARES,
@@ -160,9 +159,8 @@ class CoupledRun(BettingRun):
         ending, wanted = self._roll(level, most)
         if ending == _kernels.CROSSED:
             self.answer = "above" if self.plan.sign > 0 else "below"
-        elif self.indifference and self.samples >= self.look_at:  # here, so that the clock changes no result
-            self.look_at = LOOK * self.samples
-            self.answer = "within" if self.within(self.indifference, level) else None
+        else:
+            self._look_within(level)
         return wanted if ending == _kernels.WAITING else -1
 
     def _roll(self, level: float, most: int) -> tuple[int, int]:
