@@ -224,7 +224,7 @@ def several_policies(runs: int, limit: int) -> Iterator[dict[str, Any]]:
                         ("best", ("betting", "mixture", "KLB-TS", "too little"))):  # fmt: skip
         for rule in rules:
             for side in (1, -1) if name == "A - B" else (1,):
-                few = runs if rule == "betting" else max(runs // 3, 40)
+                few = 2 * runs if rule == "too little" else runs if rule == "betting" else max(runs // 3, 40)
                 errors = (
                     compared_wrongly(rule, side, few, limit) if name == "A - B" else selected_wrongly(rule, few, limit)
                 )
@@ -253,6 +253,7 @@ def main() -> int:
                 if name != "rare rewards" and rule == "range too small":
                     continue
                 few = runs // 20 if rule == "adaptive" else runs // 3 if rule == "combined" else runs
+                few *= 2 if rule in CONTROLS else 1  # enough of them that a control is caught whatever the seeds
                 row = measure(name, instance, rule, method, side, few, limit // 4 if rule in BETS else limit)
                 rows.append(row)
                 print(

@@ -61,7 +61,9 @@ def price(n: int, seeds: int) -> dict[str, Any]:
     extra, spent = [], []
     for seed in range(seeds):
         begin = time.perf_counter()
-        proved = pt.decide(instance.task, sim, delta=0.05, method=pt.PTST(solver=pt.Certified()), rng=seed)
+        proved = pt.decide(
+            instance.task, sim, threshold=0.0, delta=0.05, method=pt.PTST(solver=pt.Certified()), rng=seed
+        )
         spent.append(time.perf_counter() - begin)
         found = pt.stopping_times(
             instance.task, sim, 0.0, [0.05], pt.PTST(solver=pt.ProjectionFree()), rng=seed

@@ -63,14 +63,14 @@ def speed(n: int, repeats: int) -> dict[str, Any]:
     """One whole test with the paper's boundary, against one check of the paper's heuristic, in the same run."""
     instance = pt.instances.paper(n)
     sim, method = pt.TabularSimulator(instance.kernel), local(boundary=pt.PaperBoundary())
-    verdict = pt.decide(instance.task, sim, method=method, delta=0.05)
+    verdict = pt.decide(instance.task, sim, threshold=0.0, method=method, delta=0.05)
     weights = verdict.counts.visits / verdict.samples
     radius = pt.PaperBoundary().level(verdict.counts, 0.05, instance.task) / verdict.samples
     ball = lay_out(instance.task, verdict.counts.kernel(), weights).extreme(1.0, radius)
     tests, checks, samples, solves = [], [], [], []
     for seed in range(repeats):
         begin = time.perf_counter()
-        done = pt.decide(instance.task, sim, method=method, delta=0.05, rng=seed)
+        done = pt.decide(instance.task, sim, threshold=0.0, method=method, delta=0.05, rng=seed)
         tests.append(time.perf_counter() - begin)
         samples.append(done.samples)
         solves.append(done.solves)
@@ -105,7 +105,7 @@ def printed(n: int, seeds: int) -> dict[str, Any]:
     rows = []
     for seed in range(seeds):
         begin = time.perf_counter()
-        early = pt.decide(instance.task, sim, delta=0.05, method=pt.PTST.as_printed(), rng=seed)
+        early = pt.decide(instance.task, sim, threshold=0.0, delta=0.05, method=pt.PTST.as_printed(), rng=seed)
         spent = time.perf_counter() - begin
         exact = pt.stopping_times(instance.task, sim, 0.0, [0.05], local(boundary=pt.PaperBoundary()), seed)
         rows.append((early.samples, max(early.evidence), int(exact.samples[0]), spent))
@@ -122,7 +122,7 @@ def calls(n: int) -> dict[str, Any]:
         called.append(len(states))
         return table.draw(states, actions, rng)
 
-    verdict = pt.decide(instance.task, draw, delta=0.05, method=local())
+    verdict = pt.decide(instance.task, draw, threshold=0.0, delta=0.05, method=local())
     if sum(called) != verdict.samples:
         raise SystemExit(f"{sum(called)} transitions were drawn, {verdict.samples} were used")
     return {"states": n, "samples": verdict.samples, "calls": len(called)}

@@ -36,7 +36,7 @@ def run(delta: float, rng: int) -> tuple[Any, Any]:
     """The default test on the paper's 5-state instance, and what was seen on the way."""
     five, trace = pt.instances.paper(5), pt.plots.Trace(intervals=0)
     sim = pt.TabularSimulator(five.kernel)
-    verdict = pt.decide(five.task, sim, delta=delta, rng=rng, method=trace.watch(), progress=trace)
+    verdict = pt.decide(five.task, sim, threshold=0.0, delta=delta, rng=rng, method=trace.watch(), progress=trace)
     return verdict, trace.ended(verdict)
 
 

@@ -475,9 +475,9 @@ def test_boxes_err_as_seldom_as_they_say():
         (lambda: MonteCarlo("gaussian"), "kind"),
         (lambda: MonteCarlo(horizon=0), "horizon"),
         (lambda: MonteCarlo(horizon=2.5), "horizon"),
-        (lambda: pt.decide(TWO.task, SIM, method=KLBTS(policies=2, alternative=[[1.0]])), "alternative"),
-        (lambda: pt.decide(TWO.task, SIM, method=RectangularKL(allocation="often")), "allocation"),
-        (lambda: pt.decide(TWO.task, SIM, method=KLBTS(allocation=[[1.0, 2.0]])), "allocation"),
+        (lambda: pt.decide(TWO.task, SIM, threshold=0.0, method=KLBTS(policies=2, alternative=[[1.0]])), "alternative"),
+        (lambda: pt.decide(TWO.task, SIM, threshold=0.0, method=RectangularKL(allocation="often")), "allocation"),
+        (lambda: pt.decide(TWO.task, SIM, threshold=0.0, method=KLBTS(allocation=[[1.0, 2.0]])), "allocation"),
     ],
 )
 def test_bad_settings_are_refused(build, word):
@@ -489,4 +489,4 @@ def test_an_alternative_that_takes_untested_pairs_is_refused():
     task, kernel = small_task()
     method = KLBTS(policies=2, alternative=np.full((3, 2), 0.5))
     with pytest.raises(pt.InputError, match="alternative takes"):
-        pt.decide(task, pt.TabularSimulator(kernel), method=method)
+        pt.decide(task, pt.TabularSimulator(kernel), threshold=0.0, method=method)

@@ -158,8 +158,10 @@ def test_the_threshold_of_the_file(stand_in, here):
 
 @pytest.mark.parametrize("name", ["paper-2", "paper-3", "paper-5", "grid-world"])
 def test_built_in_models(stand_in, name):
+    """The paper's instances have the threshold 0; the others have none."""
     fake = stand_in()
-    assert main(["decide", name]) == 0
+    assert main(["decide", name]) == (0 if "paper" in name else 2)
+    assert main(["decide", name, "--threshold", "0.5"]) == 0
     assert fake.task.n_states > 1
 
 
@@ -787,7 +789,7 @@ def test_plan(here, capsys):
     assert main(["plan", "paper-2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == 1
     save_model("guessless.json", instances.paper(2).task)
-    assert main(["plan", "guessless.json"]) == 2
+    assert main(["plan", "guessless.json", "--threshold", "0"]) == 2
     assert "no kernel to plan with" in capsys.readouterr().err
 
 
@@ -801,7 +803,7 @@ def test_demo(here, capsys):
     assert main(["demo", "--delta", "0.2"]) == 0
     out = capsys.readouterr().out
     assert "is the value of its policy above 0?" in out
-    assert "T* log(1/delta)" in out
+    assert "T* kl(delta, 1-delta)" in out
     assert "policytest-demo.html" in out
     page = Path("policytest-demo.html").read_text(encoding="utf-8")
     assert "is the value of its policy above 0?" in page
@@ -831,7 +833,7 @@ def test_ctrl_c_gives_what_is_known_and_exits_with_3(tmp_path):
         """),
         encoding="utf-8",
     )
-    save_model(tmp_path / "model.json", hard_task())
+    save_model(tmp_path / "model.json", hard_task(), threshold=0.0)
     done = run(
         "decide", "model.json", "--simulator", "interrupted:draw", "--checkpoint", "run.npz", "--quiet", cwd=tmp_path
     )
@@ -861,3 +863,21 @@ def test_ctrl_c_before_the_test_has_begun():
         sys.exit(cli.main(["decide", "paper-2"]))
     """
     assert run_code(code).returncode == 3
+
+
+@pytest.mark.parametrize("command", ["decide", "plan", "assess", "watch"])
+def test_a_forgotten_threshold_is_refused(command, tmp_path, capsys):
+    """The rewards are not negative: at a threshold of 0 every log would deploy."""
+    task = policytest.Task([[0.0], [1.0]], [[1.0], [1.0]], [1.0, 0.0], 0.9)
+    save_model(tmp_path / "task.json", task, np.full((2, 1, 2), 0.5))
+    (tmp_path / "log.csv").write_text("s,a,s_next,order\n0,0,1,0\n1,0,0,1\n")
+    more = [str(tmp_path / "log.csv")] if command in ("assess", "watch") else []
+    assert main([command, str(tmp_path / "task.json"), *more]) == 2
+    assert "no threshold: pass --threshold R" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("call", [policytest.decide, policytest.assess, policytest.plan, policytest.stopping_times])
+def test_a_threshold_is_required_in_python_too(call):
+    two = instances.paper(2)
+    with pytest.raises(TypeError, match="threshold"):
+        call(two.task, TabularSimulator(two.kernel))

@@ -129,9 +129,14 @@ def test_intersections():
         (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.Combined()), "method is Combined"),
         (lambda: pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.0), "epsilon"),
         (lambda: pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.1, method=pt.Combined()), "method is"),
-        (lambda: pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), indifference=-1.0), "indifference is -1"),
         (
-            lambda: pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), indifference=0.1, method=pt.PTST()),
+            lambda: pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, indifference=-1.0),
+            "indifference is -1",
+        ),
+        (
+            lambda: pt.decide(
+                TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, indifference=0.1, method=pt.PTST()
+            ),
             "indifference: the method",
         ),
     ],

@@ -82,7 +82,7 @@ def test_every_step_is_one_transition():
     assert (found.ended, found.cut) == (2, 2)
     assert found.counts.total == 8
     assert found.counts.visits[2].sum() == 0  # nothing after an end
-    assert pt.assess(found.task, found.counts).samples == 8
+    assert pt.assess(found.task, found.counts, threshold=0.0).samples == 8
     assert "terminated" in str(found)
     assert "toy/one-v0" in str(found).splitlines()[0]
     assert json.loads(found.to_json())["ended"] == 2

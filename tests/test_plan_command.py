@@ -24,7 +24,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_plan_from_pilot_draws(here, capsys):
-    save_model("model.json", TWO.task)  # no kernel: the pilot is the guess
+    save_model("model.json", TWO.task, threshold=0.0)  # no kernel: the pilot is the guess
     for name, times in (("first.npz", 100), ("second.npz", 300)):
         pt.Counts.from_array(np.rint(times * TWO.kernel)).save(name)
     assert main(["plan", "model.json", "--pilot", "first.npz", "--pilot", "second.npz", "--json", "--quiet"]) == 0
@@ -81,8 +81,8 @@ def test_words_are_shown_at_doubling_times_and_broken_streams_are_left_alone():
 @pytest.mark.parametrize("sim", [lambda s, a: s, lambda: 0, lambda s, a, rng, more: s])
 def test_a_simulator_of_another_form_is_named_at_once(sim):
     for ask in (
-        lambda: pt.decide(TWO.task, sim),
-        lambda: pt.decide(TWO.task, sim, method=pt.PTST()),
+        lambda: pt.decide(TWO.task, sim, threshold=0.0),
+        lambda: pt.decide(TWO.task, sim, threshold=0.0, method=pt.PTST()),
         lambda: pt.evaluate(TWO.task, sim, 0.1),
     ):
         with pytest.raises(pt.InputError, match=r"sim is .* signature is .*draw\(states, actions, rng\)"):

@@ -99,10 +99,10 @@ def test_points_of_the_kl_rule_are_few_in_large_tasks():
 
 def test_a_watched_run_resumes_an_unwatched_one(tmp_path):
     """Its runs are those of the method: the same fingerprint, the same stopping time."""
-    whole = decide(THREE.task, SIM3)
-    first = decide(THREE.task, SIM3, max_samples=20)
+    whole = decide(THREE.task, SIM3, threshold=0.0)
+    first = decide(THREE.task, SIM3, threshold=0.0, max_samples=20)
     trace = Trace()
-    rest = decide(THREE.task, SIM3, method=trace.watch(), resume=first)
+    rest = decide(THREE.task, SIM3, threshold=0.0, method=trace.watch(), resume=first)
     assert (rest.samples, rest.answer) == (whole.samples, whole.answer)
     assert trace.samples[0] > 20
 
@@ -140,8 +140,8 @@ def test_a_trace_of_checks_computes_no_interval_after_the_run():
 
 
 def test_a_trace_of_the_running_checks_has_intervals_and_the_last_check():
-    trace = Trace.of(checks(TWO.task, SIM, delta=0.05, method=PTST(solver=ProjectionFree())))
-    *_, last = checks(TWO.task, SIM, delta=0.05, method=PTST(solver=ProjectionFree()))
+    trace = Trace.of(checks(TWO.task, SIM, threshold=0.0, delta=0.05, method=PTST(solver=ProjectionFree())))
+    *_, last = checks(TWO.task, SIM, threshold=0.0, delta=0.05, method=PTST(solver=ProjectionFree()))
     assert trace.samples[-1] == last.samples
     assert np.isfinite(trace.intervals[-1]).all()
 
@@ -456,7 +456,7 @@ def test_the_bound_of_a_study_is_its_best_one():
 
 
 def test_stopping_times_of_one_run():
-    found = stopping_times(TWO.task, SIM, deltas=[0.1, 0.01, 1e-3])
+    found = stopping_times(TWO.task, SIM, threshold=0.0, deltas=[0.1, 0.01, 1e-3])
     ax = drawn(plots.stopping_times(found))
     shown = dict(zip(ax.containers[0].lines[0].get_xdata(), ax.containers[0].lines[0].get_ydata(), strict=True))
     assert shown == {float(delta): float(n) for delta, n in zip(found.deltas, found.samples, strict=True)}

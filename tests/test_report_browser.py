@@ -29,13 +29,13 @@ def pages(tmp_path_factory):
     """One ordinary report, and one with everything that is too long."""
     folder, two = tmp_path_factory.mktemp("pages"), instances.paper(2)
     sim, trace = TabularSimulator(two.kernel), Trace()
-    verdict = decide(two.task, sim, method=trace.watch())
+    verdict = decide(two.task, sim, threshold=0.0, method=trace.watch())
     plain = report.write(verdict, folder / "plain.html", trace=trace, provenance={"seed": 0})
     task = Task(
         two.task.rewards, two.task.policy, two.task.initial, 0.9, states=(LONG, LONG + "2"), actions=("a", LONG)
     )
     long = report.write(
-        decide(task, sim), folder / "long.html", title=LONG, warnings=[LONG], background=LONG,
+        decide(task, sim, threshold=0.0), folder / "long.html", title=LONG, warnings=[LONG], background=LONG,
         provenance={"files": [LONG], LONG: 1, "command": f"policytest decide {LONG}"},
     )  # fmt: skip
     return {"plain": plain, "long": long}

@@ -327,7 +327,9 @@ def test_forward_asks_a_plain_simulator_for_one_step_at_a_time():
 def test_a_share_of_zero_on_a_pair_that_matters_is_a_lost_assumption():
     weights = np.array([[0.5, 0.5], [0.0, 0.0]])
     with pytest.warns(pt.AssumptionWarning, match=r"never samples \(s=1, a=0\) and 1 more pairs") as caught:
-        verdict = decide(TWO.task, pt.TabularSimulator(TWO.kernel), method=PTST(allocation=weights), max_samples=50)
+        verdict = decide(
+            TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, method=PTST(allocation=weights), max_samples=50
+        )
     assert len(caught) == 1
     assert verdict.answer is None
     with pytest.warns(pt.AssumptionWarning, match=r"never samples \(s=1, a=1\) that the policy takes"):
@@ -373,10 +375,15 @@ def test_a_share_of_zero_where_nothing_can_be_learned_is_fine():
 )
 def test_bad_allocations_are_refused(make, message):
     with pytest.raises(pt.InputError, match=message):
-        decide(TWO.task, pt.TabularSimulator(TWO.kernel), delta=1e-9, method=PTST(allocation=make()))
+        decide(TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, delta=1e-9, method=PTST(allocation=make()))
 
 
 def test_shares_only_where_nothing_can_be_learned_are_refused():
     task, kernel = with_known_rows()
     with pytest.raises(pt.InputError, match="gives nothing"):
-        decide(task, pt.TabularSimulator(kernel), method=PTST(allocation=[[0.0, 0.5], [0.0, 0.5], [0.0, 0.0]]))
+        decide(
+            task,
+            pt.TabularSimulator(kernel),
+            threshold=0.0,
+            method=PTST(allocation=[[0.0, 0.5], [0.0, 0.5], [0.0, 0.0]]),
+        )

@@ -351,7 +351,7 @@ def test_batches_are_looked_at_only_at_their_ends(batch, simulator):
 def test_a_batch_is_drawn_in_few_calls(batch):
     """It is made for simulators that are slow to call."""
     sim = Plain(TWO.kernel)
-    verdict = decide(TWO.task, sim, delta=1e-9, method=PTST(batch=batch))
+    verdict = decide(TWO.task, sim, threshold=0.0, delta=1e-9, method=PTST(batch=batch))
     assert verdict.samples == len(sim.log)
     assert sim.calls <= 10 * verdict.samples / batch + 10
 
@@ -699,7 +699,7 @@ def test_transitions_outside_the_support_are_refused():
     support[0, 1] = [True, False]
     task = pt.Task(TWO.task.rewards, TWO.task.policy, TWO.task.initial, 0.9, support=support)
     with pytest.raises(pt.InputError, match=r"transition \(s=0, a=1, x=\d\).*widen the support"):
-        decide(task, TABLE, method=PTST(allocation=pt.Forward()))
+        decide(task, TABLE, threshold=0.0, method=PTST(allocation=pt.Forward()))
 
 
 @pytest.mark.parametrize(
@@ -720,15 +720,15 @@ def test_transitions_outside_the_support_are_refused():
 )
 def test_bad_data_are_refused(data, message):
     with pytest.raises(pt.InputError, match=message):
-        assess(TWO.task, data())
+        assess(TWO.task, data(), threshold=0.0)
 
 
 def test_no_data_settle_nothing():
     for data in (pt.Transitions([], [], []), pt.Counts(2, 2)):
-        verdict = assess(TWO.task, data)
+        verdict = assess(TWO.task, data, threshold=0.0)
         assert (verdict.answer, verdict.samples, verdict.snapshot) == (None, 0, {})
         with pytest.raises(pt.InputError, match="no run to go on with"):
-            decide(TWO.task, TABLE, resume=verdict)
+            decide(TWO.task, TABLE, threshold=0.0, resume=verdict)
 
 
 # ---------------------------------------------------------------- what a verdict says
@@ -773,7 +773,8 @@ def test_a_verdict_says_what_it_rests_on(name, boundary, share):
     assert bottom - 1e-9 <= low
     assert high <= top + 1e-9
     time = pt.characteristic_time(task, p, n / n.sum(), threshold).time
-    assert v.lower_bound == pytest.approx(time * v.required, rel=1e-6)
+    information = (1 - 2 * v.delta) * math.log((1 - v.delta) / v.delta)
+    assert v.lower_bound == pytest.approx(time * information, rel=1e-6)
     # the witness: on the other side, at the distance
     assert (pt.value(task, v.witness) - threshold) * (1 if side == 0 else -1) <= 1e-9
     assert loss(task, N, v.witness) == pytest.approx(v.evidence[side] + term, rel=1e-9)
@@ -802,7 +803,7 @@ def kl(p: np.ndarray, q: np.ndarray) -> float:
 
 
 def test_a_verdict_as_text_html_and_json():
-    v = decide(TWO.task, TABLE, delta=0.05)
+    v = decide(TWO.task, TABLE, threshold=0.0, delta=0.05)
     assert str(v).splitlines()[0] == "The value is above the threshold (not certified)"
     assert "<table" in v._repr_html_()
     read = json.loads(v.to_json())
@@ -815,7 +816,7 @@ def test_a_verdict_as_text_html_and_json():
     assert read["visits"] == v.counts.visits.tolist()
     assert len(read["changes"]) == len(v.changes)
     assert read["method"] == "PTST, MixtureBoundary, ProjectionFree, uniform sampling"
-    undecided = decide(TWO.task, TABLE, max_samples=10)
+    undecided = decide(TWO.task, TABLE, threshold=0.0, max_samples=10)
     assert str(undecided).startswith("Undecided: all samples that were allowed are used")
     assert json.loads(undecided.to_json())["answer"] is None
     assert float(json.loads(decide(TWO.task, TABLE, threshold=9.0).to_json())["evidence"][1]) == np.inf
@@ -924,7 +925,7 @@ def test_an_existing_checkpoint_is_not_overwritten(tmp_path):
 def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_draw(tmp_path):
     plain = Plain(TWO.kernel)
     with pytest.raises(pt.InputError, match=r"nowhere.run\.npz"):
-        decide(TWO.task, plain, checkpoint=tmp_path / "nowhere" / "run.npz")
+        decide(TWO.task, plain, threshold=0.0, checkpoint=tmp_path / "nowhere" / "run.npz")
     assert not plain.log
 
 
@@ -1026,7 +1027,7 @@ def draw(states, actions, rng):
     return table.draw(states, actions, rng)
 
 method = pt.PTST(solver=pt.ProjectionFree())
-pt.decide(two.task, draw, delta=1e-3, method=method, rng=3, checkpoint=sys.argv[1])
+pt.decide(two.task, draw, threshold=0.0, delta=1e-3, method=method, rng=3, checkpoint=sys.argv[1])
 """
 
 
@@ -1038,8 +1039,8 @@ def test_a_killed_run_goes_on_from_its_checkpoint(draws, tmp_path):
     kept = int(checkpoint.read(file)["samples"][0])
     assert kept == 0 if draws == 0 else 0 < kept <= draws
     plain = Plain(TWO.kernel)
-    found = decide(TWO.task, plain, delta=1e-3, resume=file, checkpoint=file)
-    same_run(found, decide(TWO.task, TABLE, delta=1e-3, rng=3))
+    found = decide(TWO.task, plain, threshold=0.0, delta=1e-3, resume=file, checkpoint=file)
+    same_run(found, decide(TWO.task, TABLE, threshold=0.0, delta=1e-3, rng=3))
     assert len(plain.log) == found.samples - kept
     assert list(tmp_path.iterdir()) == [file]
 
@@ -1245,7 +1246,7 @@ def test_as_printed_known_rows_need_no_sample():
 )
 def test_bad_questions_are_refused(settings, message):
     with pytest.raises(pt.InputError, match=message):
-        decide(TWO.task, TABLE, **settings)
+        decide(TWO.task, TABLE, **{"threshold": 0.0, **settings})
 
 
 @pytest.mark.parametrize(
@@ -1267,13 +1268,13 @@ def test_bad_methods_are_refused(make, message):
 
 def test_the_task_comes_first():
     with pytest.raises(pt.InputError, match="task is a TabularSimulator"):
-        decide(TABLE, TWO.task)
+        decide(TABLE, TWO.task, threshold=0.0)
     with pytest.raises(pt.InputError, match="task is a str"):
-        stopping_times("task", TABLE)
+        stopping_times("task", TABLE, threshold=0.0)
     with pytest.raises(pt.InputError, match="deltas has shape"):
-        stopping_times(TWO.task, TABLE, deltas=0.1)
+        stopping_times(TWO.task, TABLE, threshold=0.0, deltas=0.1)
     with pytest.raises(pt.InputError, match=r"delta is 1\.5"):
-        stopping_times(TWO.task, TABLE, deltas=[0.1, 1.5])
+        stopping_times(TWO.task, TABLE, threshold=0.0, deltas=[0.1, 1.5])
 
 
 # ---------------------------------------------------------------- what a verdict says of itself
@@ -1283,10 +1284,10 @@ def test_a_verdict_names_its_method_and_carries_it():
     two = pt.instances.paper(2)
     sim = pt.TabularSimulator(two.kernel)
     for method in (pt.Combined(), pt.PTST(boundary=pt.PaperBoundary(), solver=pt.ProjectionFree())):
-        verdict = pt.decide(two.task, sim, method=method)
+        verdict = pt.decide(two.task, sim, threshold=0.0, method=method)
         assert f"by {method.describe()}" in str(verdict)
         assert verdict.settings is method
-    kl, bets = (pt.decide(two.task, sim, method=method) for method in (pt.PTST(), pt.TDBetting()))
+    kl, bets = (pt.decide(two.task, sim, threshold=0.0, method=method) for method in (pt.PTST(), pt.TDBetting()))
     assert "for the unknown rows" in str(kl)
     assert kl.dimension == pytest.approx(-min(kl.evidence))
     assert "for the unknown rows" not in str(bets)
@@ -1300,6 +1301,6 @@ def test_where_no_sample_was_drawn_the_words_say_why():
     assert "no sample can change the answer" in out_of_reach
     assert "whatever the unknown rows are" in out_of_reach
     assert "lower bound" not in out_of_reach
-    empty = str(pt.assess(two.task, pt.Counts(2, 2)))
+    empty = str(pt.assess(two.task, pt.Counts(2, 2), threshold=0.0))
     assert "nothing was drawn yet" in empty
     assert "infinite" not in empty

@@ -222,7 +222,7 @@ def answer(make):
 )
 def test_a_simulator_that_answers_wrongly_is_told_what(sim, message, allocation):
     with pytest.raises(pt.InputError, match=message):
-        decide(TWO.task, sim, method=PTST(allocation=allocation))
+        decide(TWO.task, sim, threshold=0.0, method=PTST(allocation=allocation))
 
 
 def test_the_wrong_answer_is_placed():
@@ -237,7 +237,7 @@ def test_the_wrong_answer_is_placed():
         return x
 
     with pytest.raises(pt.InputError) as caught:
-        decide(TWO.task, draw, delta=1e-9)
+        decide(TWO.task, draw, threshold=0.0, delta=1e-9)
     states, actions = asked[-1]
     assert f"answered 7 for (s={states[2]}, a={actions[2]})" in str(caught.value)
 
@@ -248,13 +248,13 @@ TABLE = pt.TabularSimulator(TWO.kernel)
 @pytest.mark.parametrize("sim", [None, 3, TWO.kernel, pt.TabularSimulator, object(), "sim"])
 def test_what_is_no_simulator(sim):
     with pytest.raises(pt.InputError, match=r"(?s)sim is .*draw\(states, actions, rng\)"):
-        decide(TWO.task, sim)
+        decide(TWO.task, sim, threshold=0.0)
 
 
 @pytest.mark.parametrize("number", [3, 5])
 def test_a_simulator_of_another_size_is_refused(number):
     with pytest.raises(pt.InputError, match=rf"sim.n_states is {number}, but the task has 2"):
-        decide(TWO.task, pt.TabularSimulator(pt.instances.paper(number).kernel))
+        decide(TWO.task, pt.TabularSimulator(pt.instances.paper(number).kernel), threshold=0.0)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64, np.int64, list], ids=str)
@@ -263,7 +263,7 @@ def test_any_type_of_integer_will_do(kind):
         x = TABLE.draw(states, actions, rng)
         return x.tolist() if kind is list else x.astype(kind)
 
-    assert decide(TWO.task, draw, rng=5).samples == decide(TWO.task, TABLE, rng=5).samples
+    assert decide(TWO.task, draw, threshold=0.0, rng=5).samples == decide(TWO.task, TABLE, threshold=0.0, rng=5).samples
 
 
 def test_a_subclass_that_counts_its_draws_is_asked_for_them():
@@ -279,5 +279,5 @@ def test_a_subclass_that_counts_its_draws_is_asked_for_them():
 
     for allocation in ("uniform", pt.Forward()):
         sim = Counted(TWO.kernel)
-        verdict = decide(TWO.task, sim, method=PTST(allocation=allocation))
+        verdict = decide(TWO.task, sim, threshold=0.0, method=PTST(allocation=allocation))
         assert sim.drawn == verdict.samples

@@ -46,17 +46,19 @@ def test_the_verdict_is_that_of_assess_on_the_prefix(method, seed):
 
 def test_betting_speaks_at_the_same_transition_however_the_log_arrives():
     instance, data = sampled(5, 20_000)
-    whole = pt.assess(instance.task, data)
+    whole = pt.assess(instance.task, data, threshold=0.0)
     for cuts in ([], [1, 2, 3], list(range(10, 20_000, 10))):
-        same(fed(Watch(instance.task), data, cuts), whole)
+        same(fed(Watch(instance.task, threshold=0.0), data, cuts), whole)
 
 
 def test_undecided_and_then_more():
     instance, data = sampled(1, 20_000)
-    watch = Watch(instance.task)
+    watch = Watch(instance.task, threshold=0.0)
     assert watch.add(data.s[:20], data.a[:20], data.x[:20]) is None
     assert watch.verdict().answer is None
-    same(watch.verdict(), pt.assess(instance.task, pt.Transitions(data.s[:20], data.a[:20], data.x[:20])))
+    same(
+        watch.verdict(), pt.assess(instance.task, pt.Transitions(data.s[:20], data.a[:20], data.x[:20]), threshold=0.0)
+    )
     assert watch.size == 20
     assert watch.add(data.s[20:], data.a[20:], data.x[20:]).answer == "above"
 
@@ -65,7 +67,7 @@ def test_a_missing_pair_leaves_it_waiting():
     """Betting needs draws of all pairs; additions of others cost nothing and change nothing."""
     instance, data = sampled(1, 20_000)
     there = data.s != 2
-    watch = Watch(instance.task)
+    watch = Watch(instance.task, threshold=0.0)
     for part in np.array_split(np.flatnonzero(there), 50):
         assert watch.add(data.s[part], data.a[part], data.x[part]) is None
     assert "needs a draw of (s=2" in watch.verdict().reason
@@ -80,7 +82,7 @@ def test_a_known_answer_needs_no_log():
 
 
 def test_bad_transitions_are_refused():
-    watch = Watch(pt.instances.paper(2).task)
+    watch = Watch(pt.instances.paper(2).task, threshold=0.0)
     with pytest.raises(pt.InputError, match=r"data.x\[1\] is 2"):
         watch.add([0, 0], [0, 0], [1, 2])
     assert watch.size == 0

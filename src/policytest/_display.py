@@ -198,12 +198,12 @@ def probability(x: float) -> str:
 
 
 def nats(x: float) -> str:
-    """An amount of evidence, to four significant digits.
+    """An amount of evidence, to four significant digits; what rounding leaves of 0 is 0.
 
     >>> nats(2.995732), nats(float("-inf"))
     ('2.996 nats', '-infinite')
     """
-    shown = _unusual(x) or f"{x + 0.0:.4g}"
+    shown = _unusual(x) or f"{0.0 if abs(x) < 1e-9 else x:.4g}"
     return shown if not math.isfinite(x) else f"{shown} {'nat' if shown == '1' else 'nats'}"
 
 

@@ -44,7 +44,7 @@ from scipy import optimize, special
 from policytest import _checks, _kernels, ptst
 from policytest._checks import FloatArray, InputError, IntArray
 from policytest._rows import Rows
-from policytest.boundaries import Boundary, MixtureBoundary
+from policytest.boundaries import Boundary, MixtureBoundary, information
 from policytest.method import Outcome
 from policytest.simulators import checked_draw, cumulative_rows
 from policytest.source import WHILE_DRAWING, Recorded, Source
@@ -222,9 +222,9 @@ class LookingRun(ptst.Run):
         """Whether the rule excludes the other side."""
         raise NotImplementedError
 
-    def certified(self, level: float) -> bool:
-        """Every answer is."""
-        return self.answer is not None
+    def proof(self) -> tuple[float, float]:
+        """All of the evidence."""
+        return self.evidence()
 
     def outcome(self, level: float) -> Outcome:
         """What the answer rests on, and the nearest kernel that a local search finds."""
@@ -232,7 +232,7 @@ class LookingRun(ptst.Run):
         nearest = self._nearest(side, ProjectionFree(starts=4), np.inf) if side else None
         per_nat = t / nearest.upper if nearest is not None and nearest.upper > 0 else np.inf
         witness = nearest.kernel if nearest is not None else None
-        return Outcome(self.evidence(), self.certified(level), witness, per_nat * level)
+        return Outcome(self.evidence(), witness, per_nat * information(level))
 
 
 class KLBTSRun(LookingRun):
@@ -251,13 +251,16 @@ class KLBTSRun(LookingRun):
 
     def evidence(self) -> tuple[float, float]:
         """t/U - (dimension term) on the side of the estimate: at most that of `PTST` with the same boundary."""
-        side, base = self.tally.value()[1], -self.tally.dimension()
-        reached = self._reach()[0] if side else base
-        return (reached if side > 0 else base, reached if side < 0 else base)
+        return self._sides(0)
 
-    def certified(self, level: float) -> bool:
-        """Whether the rule with one policy, which is sound, gives the answer."""
-        return self.answer is not None and self._reach()[1] >= level
+    def proof(self) -> tuple[float, float]:
+        """That of the rule with one policy, which is sound."""
+        return self._sides(1)
+
+    def _sides(self, part: int) -> tuple[float, float]:
+        side, base = self.tally.value()[1], -self.tally.dimension()
+        reached = self._reach()[part] if side else base
+        return (reached if side > 0 else base, reached if side < 0 else base)
 
 
 @dataclass(frozen=True, eq=False)
@@ -520,11 +523,11 @@ class MonteCarloRun(ptst.Run):
 
     def outcome(self, level: float) -> Outcome:
         """The capital is the proof."""
-        return Outcome(self.peaks, self.certified(level), None, np.nan)
+        return Outcome(self.peaks, None, np.nan)
 
-    def certified(self, level: float) -> bool:
-        """Every answer is."""
-        return self.answer is not None
+    def proof(self) -> tuple[float, float]:
+        """All of the evidence."""
+        return self.peaks
 
     @property
     def estimate(self) -> float:

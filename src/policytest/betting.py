@@ -52,11 +52,11 @@ from policytest._checks import FloatArray, InputError, IntArray
 from policytest.boundaries import MixtureBoundary
 from policytest.counts import Counts
 from policytest.method import Outcome
+from policytest.ptst import PTST
 from policytest.simulators import TabularSimulator, checked_draw, cumulative_rows, draw_function
-from policytest.source import WHILE_DRAWING, Recorded, check_size, generator, restored, stored
+from policytest.source import NOTHING, WHILE_DRAWING, Recorded, check_size, generator, restored, stored
 from policytest.tally import Tally
 from policytest.task import Task, value_range
-from policytest.worst_case.problem import Problem
 from policytest.worst_case.projection_free import ProjectionFree
 
 STEADY, MULTIPLES = 0.995 * 2.0 ** (-0.5 * np.arange(8)), np.array([1.0, 2.0, 4.0])
@@ -66,11 +66,13 @@ PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its st
 LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
 REFIT = 1.2  # V0 is fitted anew when the samples have grown by this factor
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
+TIED = 1e-9  # numbers that are equal up to this are equal up to rounding
 ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
 BLOCK, LARGEST_BLOCK = 512, 65_536  # random numbers drawn at once
 MANY_PARTS = 512  # pieces after which the sums of rollouts are put together
 MOST_LISTED = 200_000  # where any state may follow, from this many entries on only what was seen is listed
 LARGE, REPORTED = 2_000_000, 200_000  # entries up to which a share is chosen, and a witness is reported
+STARTS = 4  # descents to the nearest kernel that is reported
 PATIENCE = 0.05  # seconds between two looks of the driver, where a simulator is called step by step
 
 
@@ -213,7 +215,7 @@ class BettingRun:
         self.block = BLOCK if supply.is_table else 64
         self.refit_at = 0.0
         self.rollouts = 0
-        self.wanted, self.concluded = -1, -1
+        self.wanted = -1
         self.both_sides = False  # bet on both sides in turn: for intervals
         self.indifference, self.look_at = 0.0, 0.0
         self.averaged: Any = None  # the evidence of counts, over random orders
@@ -256,7 +258,7 @@ class BettingRun:
         side = 0 if plan.sign > 0 else 1
         pair, x = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         sums = np.empty(size)
-        limits = (level, most, max(self.refit_at - self.samples, 0.0), self._one_by_one())
+        limits = (surely(level), most, max(self.refit_at - self.samples, 0.0), self._one_by_one())
         ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet(
             self._world(), tuple(plan[:-1]), (plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker,
             self.source.arrays(), self.numbers, limits, pair, x, sums,
@@ -277,7 +279,7 @@ class BettingRun:
         """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
         if self.indifference and self.samples >= self.look_at:
             self.look_at = LOOK * self.samples
-            self.answer = "within" if self.within(self.indifference, level) else None
+            self.answer = "within" if min(self.ends_refuted()) >= level else None
 
     def end(self, level: float) -> None:
         """An unfinished rollout may go on later."""
@@ -314,7 +316,7 @@ class BettingRun:
             raise InputError(f"counts has {counts.total} draws; betting on random orders of them is limited to 1e7")
         self.tally.load(counts)
         k, x = _listed(self.tally)
-        rng, total = np.random.default_rng(self.method.seed), np.full((ORDERS, 2), -np.inf)
+        rng, total = generator(self.method.seed), np.full((ORDERS, 2), -np.inf)
         for order in range(ORDERS):
             shuffled = rng.permutation(len(k))
             run = self.method.replay(self.task, self.threshold, Recorded(k[shuffled], x[shuffled]), rng)
@@ -370,21 +372,17 @@ class BettingRun:
         tally, task = self.tally, self.tally.task
         self.refit_at = max(REFIT * self.samples, self.samples + 1.0)
         V, q, d = self._model()
-        sign = 1.0 if float(task.initial @ V) >= 0 else -1.0
-        near = not self.indifference or abs(float(task.initial @ V)) < 2.0 * self.indifference
+        value = float(task.initial @ V)
+        sign = 1.0 if value >= -TIED * float(np.abs(V).max()) else -1.0
+        near = not self.indifference or abs(value) < 2.0 * self.indifference
         if self.both_sides and self.bets and near:
             sign = -self.plan.sign
         if self.draws:
             plan = self._plan(V, q, sign, 1.0)
             return plan._replace(bets=self._fractions(plan, None, None))
         shares = SHARES if d is not None and tally.rows.n_entries <= LARGE else (0.0,)
-        best, chosen = -np.inf, None
-        for share in shares:
-            plan = self._plan(V, q, sign, share)
-            promised = self._promise(plan, q, d) if len(shares) > 1 else 0.0
-            if promised > best or chosen is None:
-                best, chosen = promised, plan
-        assert chosen is not None
+        plans = [self._plan(V, q, sign, share) for share in shares]
+        chosen = plans[most_promising([self._promise(plan, q, d) for plan in plans] if len(plans) > 1 else [0.0])]
         return chosen._replace(bets=self._fractions(chosen, q, d))
 
     def _fractions(self, plan: Plan, q: FloatArray | None, d: FloatArray | None) -> FloatArray:
@@ -404,10 +402,10 @@ class BettingRun:
         """V0, and the fitted kernel with its occupancy where all allowed successors are listed."""
         tally, task = self.tally, self.tally.task
         if tally.is_open:
-            return self._open_values(), None, None
+            return rounded(self._open_values()), None, None
         q = _kernels.shrunk_rows(tally.rows, tally.N, tally.n, task.n_states, PAIR_MASS, STATE_MASS)
         V, d, _ = _kernels.values_and_occupancy(tally.rows, q, task.discount, task.initial)
-        return np.where(np.isfinite(V), V, 0.0), q, d
+        return rounded(np.where(np.isfinite(V), V, 0.0)), q, d
 
     def _open_values(self) -> FloatArray:
         """Values where any state may follow and few do: rows of states drawn towards the average value."""
@@ -541,41 +539,33 @@ class BettingRun:
             bets.append((np.array([self._worst_sum()]), self.plan.L, self.plan.lead))
         return Refuter(bets)
 
-    def within(self, radius: float, level: float) -> bool:
-        """Whether V <= R - radius and V >= R + radius are both refuted at this level."""
-        return all(self.refuter(sign).log_capital(-radius) >= level for sign in (1.0, -1.0))
-
     def outcome(self, level: float) -> Outcome:
         """The capital is the proof."""
-        self.concluded = self.samples
         witness, bound = self._nearest(level)
-        return Outcome(self.evidence(), self.certified(level), witness, bound)
+        return Outcome(self.evidence(), witness, bound)
 
-    def certified(self, level: float) -> bool:
-        """Every answer is."""
-        return self.answer is not None
+    def proof(self) -> tuple[float, float]:
+        """All of the evidence: capital is a proof."""
+        return self.evidence()
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """The evidence against V <= R - indifference, and against V >= R + indifference."""
+        first, second = (self.refuter(sign).log_capital(-self.indifference) for sign in (1.0, -1.0))
+        return first, second
 
     def _nearest(self, level: float) -> tuple[Any, float]:
-        """A kernel near the fitted one on the other side, and T* log(1/delta) there; not in very large tasks."""
-        tally, task = self.tally, self.tally.task
-        value, side = float(task.initial @ self.plan.V), int(np.sign(task.initial @ self.plan.V))
-        if tally.is_open or tally.rows.n_entries > REPORTED or value == 0 or tally.room(side) <= tally.rounding:
+        """The nearest kernel found on the other side, and T* kl(delta, 1-delta) there; not in very large tasks."""
+        if self.tally.is_open or self.tally.rows.n_entries > REPORTED or not self.tally.n.any():
             return None, np.nan
-        q = _kernels.shrunk_rows(tally.rows, tally.N, tally.n, task.n_states, PAIR_MASS, STATE_MASS)
-        weights = np.where(tally.unknown, tally.n + 0.5, 0.0)
-        problem = Problem(task, tally._form, tally.rows, q, weights, False, 1.0)
-        side = int(np.sign(problem.value(q)))
-        if side == 0 or tally.room(side) <= tally.rounding:
-            return None, np.nan
-        found = ProjectionFree(starts=4).nearest(problem.nearest(float(side), 0.0))
-        return found.kernel, float(weights.sum() / found.upper * level) if found.upper > 0 else np.inf
+        rule = PTST(solver=ProjectionFree(starts=STARTS)).replay(self.task, self.threshold, Recorded(NOTHING, NOTHING))
+        rule.weigh(self.counts(), np.inf, "adaptive")
+        found = rule.outcome(level)
+        return found.witness, found.lower_bound
 
     @property
     def estimate(self) -> float:
-        """The value of the fitted model; at the end, of the empirical kernel."""
-        if self.concluded == self.samples:
-            return self.tally.value()[0] + self.threshold
-        return self.plan.sign * self.plan.lead + self.threshold
+        """The value of the empirical kernel."""
+        return self.tally.value()[0] + self.threshold
 
     @property
     def solves(self) -> int:
@@ -679,6 +669,26 @@ class BettingRun:
                 sound = 0 < walker[4] <= self.draws and walker[2] >= -plan.L * (1.0 + 1e-9)
         if not sound:
             raise ValueError("the rollout on its way is not possible")
+
+
+def surely(level: float) -> float:
+    """A little more than a level: what reaches it in compiled code reaches the level, however it is added up."""
+    return level + 1e-12 * (1.0 + abs(level))
+
+
+def most_promising(growth: list[float]) -> int:
+    """The index of the largest expected growth; of those that are equal up to rounding, the first.
+
+    While noise hides the lead all growths are equal, and their last bits, which differ between processors, say nothing.
+    """
+    return next((index for index, value in enumerate(growth) if value >= max(growth) * (1.0 - TIED)), 0)
+
+
+def rounded(values: FloatArray) -> FloatArray:
+    """Fitted values without their last bits, which hang on the processor: up to 2^-34 of the largest."""
+    size = float(np.abs(values).max(initial=0.0))
+    unit = math.ldexp(1.0, math.frexp(size)[1] - 34) if 0 < size < np.inf else 1.0
+    return np.asarray(np.rint(values / unit) * unit) if unit > 0 else values
 
 
 def expected_growth(v: float, lead: float, rollouts: int) -> float:

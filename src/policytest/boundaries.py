@@ -17,6 +17,7 @@ Only pairs with pi(a|s) > 0 count, and rows with a single allowed successor have
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -30,6 +31,15 @@ from policytest.counts import Counts
 from policytest.task import Task, support_sizes
 
 LARGEST_PRIOR = 1e9
+
+
+def information(level: float) -> float:
+    """kl(delta, 1-delta) at level = log(1/delta), in nats: what an answer needs on average; 0 at delta of 1/2 and more.
+
+    Paper: `thm:stat_lower`.
+    """
+    delta = math.exp(-level)
+    return (1.0 - 2.0 * delta) * (math.log1p(-delta) + level) if delta < 0.5 else 0.0
 
 
 class Terms(NamedTuple):

@@ -22,9 +22,9 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray
-from policytest.betting import BettingRun, Supply
+from policytest.betting import BettingRun, Supply, surely
 from policytest.boundaries import widths
-from policytest.method import Outcome
+from policytest.method import Outcome, is_certified
 from policytest.ptst import PTST
 from policytest.ptst import Run as KLRun
 from policytest.source import NOTHING, Recorded
@@ -57,6 +57,11 @@ class Combined:
         if not 0 < _checks.real_number("weight", self.weight) < 1:
             raise InputError(f"weight is {self.weight}; it lies strictly between 0 and 1")
         _checks.instance("rule", self.rule, PTST, ", such as PTST(), with its parentheses")
+        if self.rule.zeta is not None:
+            raise InputError(
+                "rule has zeta, the stopping rule as printed: it has no evidence that could be averaged with bets; "
+                "pass a rule without zeta, such as PTST()"
+            )
 
     def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> CombinedRun:
         """The test at work on a simulator."""
@@ -104,7 +109,7 @@ class CombinedRun(BettingRun):
     def _ask(self, level: float) -> None:
         """Whether the KL part has what is missing on its side."""
         assert self.rule is not None
-        rule, missing = self.rule, [self._missing(level, side) for side in (0, 1)]
+        rule, missing = self.rule, [self._missing(surely(level), side) for side in (0, 1)]
         if rule.samples < rule.blind_until or rule.tally.witness_evidence() < min(missing):
             return
         side = rule.tally.value()[1]
@@ -154,15 +159,9 @@ class CombinedRun(BettingRun):
         """What the answer rests on, with the certificate of the KL part where that was needed."""
         found = super().outcome(level)
         finding = self.rule.finding if self.rule is not None else None
-        if not found.certified or finding is None or finding.distance is None or self._bets_suffice(level):
+        if not is_certified(self, level) or finding is None or finding.distance is None or self._bets_suffice(level):
             return found
         return replace(found, certificate=finding.distance.certificate)
-
-    def certified(self, level: float) -> bool:
-        """Capital is a proof, and so is the certificate of the KL part where that was needed."""
-        if self.answer is None or self.rule is None or self.rule.finding is None or self._bets_suffice(level):
-            return self.answer is not None
-        return self.evidence()[0 if self.answer == "above" else 1] >= level
 
     def _bets_suffice(self, level: float) -> bool:
         """Whether the capital alone gives the answer."""

@@ -60,8 +60,11 @@ from policytest.betting import (
     PATIENCE,
     REFIT,
     SHARES,
+    TIED,
     BettingRun,
     expected_growth,
+    most_promising,
+    surely,
 )
 from policytest.comparison_kept import keep, take_up
 from policytest.comparison_known import known_difference
@@ -121,7 +124,7 @@ class CoupledRun(BettingRun):
         """Nothing was bet yet."""
         self.samples, self.rollouts, self.refit_at, self.idle = 0, 0, 0.0, 0
         self.answer: str | None = None
-        self.exhausted, self.averaged, self.draws, self.wanted, self.concluded = False, None, 0, -1, -1
+        self.exhausted, self.averaged, self.draws, self.wanted = False, None, 0, -1
         self.both_sides, self.indifference, self.look_at = False, 0.0, 0.0
         self.capital, self.walker = np.zeros((2, len(LOG_WEIGHTS))), np.zeros(6)
         self.recent: FloatArray = np.zeros(2)  # rollouts and the sum of their S^2, earlier ones counting less
@@ -170,7 +173,7 @@ class CoupledRun(BettingRun):
         plan = (tuple(self.plan.a), tuple(self.plan.b), *self.plan[2:6])
         ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet_coupled(
             self._world(), plan, (self.plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker, self.source.arrays(),
-            self.numbers, (level, most, max(self.refit_at - self.pool.samples, 0.0)), pair, x, sums,
+            self.numbers, (surely(level), most, max(self.refit_at - self.pool.samples, 0.0)), pair, x, sums,
         )  # fmt: skip
         self.numbers = self.numbers[used:]
         self._record(pair[:steps], x[:steps])
@@ -222,18 +225,13 @@ class CoupledRun(BettingRun):
         self.refit_at = max(REFIT * samples, samples + 1.0)
         (V_a, d_a), (V_b, d_b) = self.a.values(q), self.b.values(q)
         difference = float(initial @ (V_a - V_b))
-        sign = 1.0 if difference >= 0 else -1.0
+        sign = 1.0 if difference >= -TIED * float(np.abs(V_a).max() + np.abs(V_b).max()) else -1.0
         if self.both_sides and self.bets and abs(difference) < 2.0 * self.indifference:
             sign = -self.plan.sign
         shares = SHARES if q is not None and len(q) <= LARGE else (0.0,)
         weights = self._visits(q, d_a, d_b) if len(shares) > 1 else None
-        best, chosen = -np.inf, None
-        for share in shares:
-            plan = self._coupled_plan((V_a, V_b), q, sign, share)
-            promised = self._promised(plan, q, weights) if weights is not None else 0.0
-            if promised > best or chosen is None:
-                best, chosen = promised, plan
-        return chosen
+        plans = [self._coupled_plan((V_a, V_b), q, sign, share) for share in shares]
+        return plans[most_promising([self._promised(plan, q, weights) for plan in plans] if weights else [0.0])]
 
     def _with_bets(self, plan: CoupledPlan) -> CoupledPlan:
         """Steady fractions, and multiples of f = gap room/(v + gap^2), the best one where gains are small.
@@ -350,14 +348,11 @@ class CoupledRun(BettingRun):
 
     def outcome(self, level: float) -> Outcome:
         """The capital is the proof."""
-        self.concluded = self.samples
-        return Outcome(self.evidence(), self.certified(level), None, math.nan)
+        return Outcome(self.evidence(), None, math.nan)
 
     @property
     def estimate(self) -> float:
-        """The difference of the fitted model; at the end, of the values under the empirical kernel."""
-        if self.concluded != self.samples:
-            return float(self.plan.sign * self.plan.lead) + self.threshold
+        """The difference of the values under the empirical kernel."""
         entries, task = self.tally.estimate(), self.a.task
         values = [
             _kernels.values_and_occupancy(side.rows(), entries, task.discount, task.initial)[0]

@@ -200,9 +200,9 @@ class KLComparison(ptst.Run):
         if abs(functional.value(entries)) <= REACHED * functional.size:
             self.tally.adopt(entries, loss)
 
-    def certified(self, level: float) -> bool:
-        """Never: a descent may miss the nearest kernel."""
-        return False
+    def proof(self) -> tuple[float, float]:
+        """Nothing: a descent may miss the nearest kernel."""
+        return -np.inf, -np.inf
 
     def interval(self, level: float) -> tuple[float, float]:
         """The smallest and largest difference found over the ball of radius beta(t, delta)."""

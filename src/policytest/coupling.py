@@ -15,7 +15,7 @@ from scipy import sparse
 from policytest import _kernels
 from policytest._checks import BoolArray, FloatArray, IntArray
 from policytest._rows import Rows
-from policytest.betting import MOST_LISTED, PAIR_MASS, STATE_MASS, Supply
+from policytest.betting import MOST_LISTED, PAIR_MASS, STATE_MASS, Supply, rounded
 from policytest.boundaries import MixtureBoundary
 from policytest.simulators import cumulative_rows
 from policytest.tally import Tally
@@ -78,9 +78,9 @@ class Side:
         """V0, and the occupancy of the fitted kernel."""
         task = self.task
         if q is None:
-            return self._open_values(), None
+            return rounded(self._open_values()), None
         V, d, _ = _kernels.values_and_occupancy(self.rows(), q, task.discount, task.initial)
-        return np.where(np.isfinite(V), V, 0.0), d
+        return rounded(np.where(np.isfinite(V), V, 0.0)), d
 
     def _open_values(self) -> FloatArray:
         """Values where any state may follow and few do: rows of pairs drawn to those of states, and these to the mean.

@@ -33,12 +33,14 @@ class Instance:
     """A task and a kernel that plays the truth.
 
     ``kernel`` is p[s,a,x], an array [S,A,S] or a CSR array of shape (S*A, S). ``alternative_policy`` [S,A] is
-    the second policy of the paper's experiments, whose value is about 0; None where there is none.
+    the second policy of the paper's experiments, whose value is about 0; None where there is none. ``threshold`` is 0
+    for the paper's instances; the others have none of their own.
     """
 
     task: Task
     kernel: Kernel
     alternative_policy: FloatArray | None = None
+    threshold: float | None = None
 
 
 def paper(n: int) -> Instance:
@@ -64,7 +66,7 @@ def paper(n: int) -> Instance:
         initial=np.full(n, 1.0 / n),
         discount=0.9,
     )
-    return Instance(task, _rows_to_one(table.kernel), _rows_to_one(table.alternative_policy))
+    return Instance(task, _rows_to_one(table.kernel), _rows_to_one(table.alternative_policy), threshold=0.0)
 
 
 def nonconvex() -> tuple[Task, list[FloatArray]]:

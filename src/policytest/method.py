@@ -15,7 +15,6 @@ class Outcome:
     """What a run can say at its end; see `policytest.verdict.Verdict`."""
 
     evidence: tuple[float, float]
-    certified: bool
     witness: Kernel | None
     lower_bound: float
     proof_samples: int = 0
@@ -81,8 +80,12 @@ class Run(Protocol):
         """Where the value lies."""
         ...
 
-    def certified(self, level: float) -> bool:
-        """Whether there is an answer, and it rests on a proof."""
+    def proof(self) -> tuple[float, float]:
+        """The part of the evidence that is proved."""
+        ...
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """Of the answer "within": the evidence against V <= R - indifference, and against V >= R + indifference."""
         ...
 
     def outcome(self, level: float) -> Outcome:
@@ -104,6 +107,17 @@ class Run(Protocol):
     def why_undecided(self) -> str:
         """Where there is more to say than that the samples did not suffice."""
         ...
+
+
+def is_certified(run: Run, required: float) -> bool:
+    """Whether a run's answer is proved: the proved evidence against the other side reaches what is required.
+
+    No method says so of itself: whatever led to an answer, this is the only place that calls it certified.
+    """
+    if run.answer is None:
+        return False
+    proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
+    return bool(proved >= required)
 
 
 class Method(Protocol):

@@ -157,12 +157,15 @@ def _by_distance(verdict: Any, chance: float) -> Needed:
     pairs = ahead.pairs(ahead.z)
     total, expected = _total(pairs), _total(ahead.pairs(0.0))
     counted = np.zeros_like(verdict.counts.visits) if pairs is None else pairs
+    by = "" if rule is settings else " by PTST()"
     if not math.isfinite(total):
-        words = "The data at hand do not say on which side the value is, so no number of further samples is enough."
+        words = "The data do not say yet on which side of the threshold the value is"
+        if math.isfinite(expected):
+            words += f"; if the estimate is right, about {plural(int(expected), 'more sample')} settle it{by}"
+        words += "."
     elif total == 0:
         words = "No more samples should be needed: the evidence is there, and lacks only its proof."
     else:
-        by = "" if rule is settings else " by PTST()"
         words = f"About {plural(int(total), 'more sample')} should settle it{by}, {_places(task, counted)}."
     return Needed(
         task=task,

@@ -27,7 +27,7 @@ from policytest import _checks
 from policytest._checks import InputError, Kernel
 from policytest._display import Row, Shown, Table, number, probability, to_json
 from policytest.betting import TDBetting
-from policytest.boundaries import check_delta
+from policytest.boundaries import check_delta, information
 from policytest.combined import Combined
 from policytest.counts import Counts
 from policytest.guesses import FACTOR, LEVEL, Guesses, Pilot, Prediction, Question, guesses_from
@@ -191,7 +191,7 @@ class Plan(Shown):
 def plan(
     task: Task,
     guess: Kernel | Counts | Sequence[Kernel],
-    threshold: float = 0.0,
+    threshold: float,
     delta: float = 0.05,
     methods: Mapping[str, Method] | Sequence[Method] | None = None,
     runs: int | None = None,
@@ -223,7 +223,8 @@ def plan(
 
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
-    >>> found = plan(two.task, two.kernel, methods={"PTST": pt.PTST(solver=pt.ProjectionFree())}, runs=20)
+    >>> methods = {"PTST": pt.PTST(solver=pt.ProjectionFree())}
+    >>> found = plan(two.task, two.kernel, threshold=0.0, methods=methods, runs=20)
     >>> mean, low, high = found.samples["PTST"]
     >>> low < mean < high and found.bound < mean
     True
@@ -254,7 +255,7 @@ def _assemble(
     known = 0.0 if guesses.middle else math.inf  # where no row is unknown
     time = _bracket(task, guesses.kernel, best, R) if best is not None else (known, known)
     uniform = characteristic_time(task, guesses.kernel, None, R, fast_solver(task)).time if best is not None else known
-    bound = time[0] * _kl(question.delta) if time[0] < math.inf else math.inf
+    bound = time[0] * information(-math.log(question.delta)) if time[0] < math.inf else math.inf
     notes = list(guesses.notes)
     if best is None:
         notes.append("Every row that the policy takes is known: there is nothing to sample.")
@@ -299,11 +300,6 @@ def _bracket(task: Task, kernel: Kernel, best: Allocation, threshold: float) -> 
         return lower, math.inf
     proved = characteristic_time(task, kernel, best.weights, threshold, Certified(max_nodes=PROOF_NODES))
     return lower, max(lower, proved.bracket[1])
-
-
-def _kl(delta: float) -> float:
-    """kl(delta, 1-delta); nothing is promised, and nothing needed, at delta of 1/2 and more."""
-    return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta)) if delta < 0.5 else 0.0
 
 
 def _ratio(time: float, best: float) -> float:
@@ -391,7 +387,7 @@ def still_needed(
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
     >>> counts = pt.Counts.from_array(np.rint(40 * two.kernel))
-    >>> needed = still_needed(pt.assess(two.task, counts), methods={})
+    >>> needed = still_needed(pt.assess(two.task, counts, threshold=0.0), methods={})
     >>> bool(needed.samples == needed.pairs.sum()) and needed.expected < needed.samples
     True
     """

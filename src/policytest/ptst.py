@@ -26,9 +26,9 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError
-from policytest.boundaries import Boundary, MixtureBoundary, PaperBoundary
+from policytest.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
 from policytest.counts import Counts
-from policytest.method import Outcome
+from policytest.method import Outcome, is_certified
 from policytest.source import Recorded, Source
 from policytest.tally import Tally
 from policytest.task import Task, value_range
@@ -322,20 +322,24 @@ class Run:
             self.finding = self._examine(np.inf, self.method.solver)
         return self.finding
 
-    def certified(self, level: float) -> bool:
-        """Whether the answer rests on a proof."""
-        return self.answer is not None and self.finding is not None and max(self.finding.proved) >= level
+    def proof(self) -> tuple[float, float]:
+        """What the lower end of the distance proves, at this sample."""
+        fresh = self.finding is not None and self.finding.samples == self.samples
+        return self.finding.proved if fresh and self.finding is not None else (-np.inf, -np.inf)
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """No KL rule answers "within"."""
+        return -np.inf, -np.inf
 
     def outcome(self, level: float) -> Outcome:
         """What the answer rests on."""
-        finding, certified = self.conclude(), self.certified(level)
+        finding, certified = self.conclude(), is_certified(self, level)
         distance = finding.distance or Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
         per_nat = float(self.tally.n.sum()) / distance.upper if distance.upper > 0 else np.inf  # T* at the estimate
         return Outcome(
             finding.evidence if self.answer is not None else finding.allowed,
-            certified,
             distance.kernel,
-            per_nat * level,
+            per_nat * information(level),
             int(self.samples - self.found_at) if certified and self.found_at <= self.samples else 0,
             distance.certificate if certified else None,
             finding.dimension,
@@ -427,9 +431,9 @@ class PrintedRun(Run):
         self.finding = self._examine(np.inf, ProjectionFree())
         return self.finding
 
-    def certified(self, level: float) -> bool:
-        """Never."""
-        return False
+    def proof(self) -> tuple[float, float]:
+        """Nothing: the heuristic may miss the extreme value."""
+        return -np.inf, -np.inf
 
 
 def _until_next_proof(finding: Finding, gap: float) -> float:

@@ -136,7 +136,7 @@ def _right_answers(seed: int) -> Finding:
 
 def _certificate() -> Finding:
     two = instances.paper(2)
-    verdict = decide(two.task, TabularSimulator(two.kernel), method=PTST())
+    verdict = decide(two.task, TabularSimulator(two.kernel), 0.0, method=PTST())
     forged = replace(verdict, threshold=value(two.task, two.kernel) - 1e-3)
     kept = verdict.certified and verdict.verify() and not forged.verify()
     return Finding("certificate", kept, "verified anew; with another threshold it is refused")
@@ -155,6 +155,6 @@ def _agreement() -> Finding:
 
 def _same_twice(seed: int) -> Finding:
     three = instances.paper(3)
-    first, second = (decide(three.task, TabularSimulator(three.kernel), rng=seed) for _ in range(2))
+    first, second = (decide(three.task, TabularSimulator(three.kernel), 0.0, rng=seed) for _ in range(2))
     kept = first.samples == second.samples and first.evidence == second.evidence
     return Finding("a seed fixes the result", kept, f"twice {plural(first.samples, 'sample')}")

@@ -32,7 +32,7 @@ from policytest.betting import BettingRun
 from policytest.boundaries import check_delta
 from policytest.combined import Combined
 from policytest.counts import Counts
-from policytest.method import Method, Run
+from policytest.method import Method, Run, is_certified
 from policytest.ptst import PTST
 from policytest.source import NOTHING, Recorded
 from policytest.task import Task, value_range, value_range_error
@@ -45,7 +45,7 @@ Resume = Verdict | str | os.PathLike[str]
 def decide(
     task: Task,
     sim: Any,
-    threshold: float = 0.0,
+    threshold: float,
     delta: float = 0.05,
     method: Method | None = None,
     rng: Any = 0,
@@ -103,7 +103,7 @@ def decide(
 def checks(
     task: Task,
     sim: Any,
-    threshold: float = 0.0,
+    threshold: float,
     delta: float = 0.05,
     method: Method | None = None,
     rng: Any = 0,
@@ -113,7 +113,7 @@ def checks(
 
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
-    >>> *_, last = pt.checks(two.task, pt.TabularSimulator(two.kernel), delta=0.05)
+    >>> *_, last = pt.checks(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05)
     >>> last.answer, last.evidence[0] >= last.required
     ('above', True)
     """
@@ -121,7 +121,7 @@ def checks(
     limit = sampling_limit(max_samples)
     known = _known_answer(task, threshold, delta)
     if known is not None:
-        return iter([Check(0, known.evidence, level, known.estimate, 0, known.answer, lambda: known.interval)])
+        return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
     return _drive(_method(method).start(task, sim, threshold, rng), level, limit)
 
 
@@ -142,7 +142,7 @@ class StoppingTimes:
 def stopping_times(
     task: Task,
     sim: Any,
-    threshold: float = 0.0,
+    threshold: float,
     deltas: Sequence[float] = (0.05,),
     method: Method | None = None,
     rng: Any = 0,
@@ -169,7 +169,7 @@ def stopping_times(
             for _ in _drive(run, levels[index], limit):
                 pass
         samples[index], answers[index] = run.samples, run.answer
-        certified[index] = run.certified(levels[index])
+        certified[index] = is_certified(run, levels[index])
     return StoppingTimes(array, samples, answers, run.solves, certified)
 
 
@@ -207,7 +207,7 @@ class Transitions:
 def assess(
     task: Task,
     data: Any,
-    threshold: float = 0.0,
+    threshold: float,
     delta: float = 0.05,
     method: Method | None = None,
     design: str = "adaptive",
@@ -328,7 +328,9 @@ def _drive(run: Run, level: float, limit: int) -> Iterator[Check]:
 
 
 def _check(run: Run, level: float) -> Check:
-    return Check(run.samples, run.evidence(), level, run.estimate, run.solves, run.answer, lambda: run.interval(level))
+    return Check(
+        run.samples, run.evidence(), level, run.solves, run.answer, lambda: run.estimate, lambda: run.interval(level)
+    )
 
 
 def _zone(indifference: Any) -> float:
@@ -396,7 +398,7 @@ def _verdict(
         delta=delta,
         answer=run.answer,
         samples=run.samples if samples is None else samples,
-        certified=found.certified and not (counts is not None and counts.selected),
+        certified=is_certified(run, required) and not (counts is not None and counts.selected),
         evidence=found.evidence,
         estimate=run.estimate,
         interval=run.interval(level),
@@ -414,14 +416,8 @@ def _verdict(
         dimension=found.dimension,
         proved=found.proved,
         indifference=getattr(run, "indifference", 0.0),
-        refuted=_ends_refuted(run) if run.answer == "within" else None,
+        refuted=run.ends_refuted() if run.answer == "within" else None,
     )
-
-
-def _ends_refuted(run: Any) -> tuple[float, float]:
-    """The evidence against V <= R - indifference, and against V >= R + indifference."""
-    first, second = (run.refuter(sign).log_capital(-run.indifference) for sign in (1.0, -1.0))
-    return first, second
 
 
 def _reason(run: Run, reason: str) -> str:

@@ -23,6 +23,7 @@ WHILE_DRAWING = "raised while drawing from the simulator"
 LONGEST_REPLAY = 1_000_000
 BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 NOTHING = np.zeros(0, dtype=np.int64)
+OWN_STREAM = 0x706F6C  # sets the random numbers of a test apart from those of anybody who starts from the same seed
 
 
 class Source:
@@ -132,8 +133,14 @@ class Recorded:
 
 
 def generator(rng: Any) -> np.random.Generator:
-    """A generator from a seed, or the generator itself."""
+    """A generator from a seed, or the generator itself.
+
+    Coins must be independent of the data. Data made with ``default_rng(seed)`` and the same small seed are common, so a
+    seed is not used as it is: the stream is spawned from (seed, a constant of its own).
+    """
     try:
+        if isinstance(rng, int | np.integer):
+            return np.random.default_rng(np.random.SeedSequence(int(rng), spawn_key=(OWN_STREAM,)))
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         raise InputError(f"rng is {rng!r} ({error}); pass a seed, a whole number from 0 on, or a Generator") from None

@@ -23,6 +23,7 @@ from policytest.prospects import entries
 from policytest.ptst import PTST
 from policytest.task import Task
 
+ALONE = ": this follows from the rewards alone, no data were used"
 SMALLEST_CHANGE = 5e-4  # of a probability that is worth a line
 SAID_ENTRIES, SAID_SAMPLES = 2_000, 5_000  # an undecided verdict says how many samples it needs, if that is soon known
 WORDS = {
@@ -50,10 +51,15 @@ class Check:
     samples: int
     evidence: tuple[float, float]
     required: float
-    estimate: float
     solves: int
     answer: str | None
+    _estimate: Callable[[], float] = field(repr=False, compare=False)
     _interval: Callable[[], tuple[float, float]] = field(repr=False, compare=False)
+
+    @cached_property
+    def estimate(self) -> float:
+        """The value of the empirical kernel, as in the `Verdict`; computed when asked for, before the run goes on."""
+        return self._estimate()
 
     def interval(self) -> tuple[float, float]:
         """The current interval for the value, computed when asked for; only before the run goes on."""
@@ -94,7 +100,8 @@ class Verdict(Shown):
         The kernel that would have to be true for the answer to be wrong: the nearest on the other side. None if there
         is none.
     lower_bound
-        T* log(1/delta) at the estimate: about what any test with these shares of samples would need.
+        T* kl(delta, 1-delta) at the estimate: no test that draws the pairs in these shares needs fewer on average, if
+        the estimate is right. One with other shares may.
     solves
         How many worst-case problems were solved.
     proof_samples
@@ -168,7 +175,7 @@ class Verdict(Shown):
 
         >>> import policytest as pt
         >>> two = pt.instances.paper(2)
-        >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), method=pt.PTST(), max_samples=100)
+        >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, method=pt.PTST(), max_samples=100)
         >>> verdict.answer, 50 < verdict.still_needed().samples < 1000
         (None, True)
         """
@@ -232,7 +239,7 @@ class Verdict(Shown):
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),
         )
         claim = f"The value is {WORDS[self.answer]}" if alone else f"Policy A {COMPARED[self.answer]}"
-        title = f"{claim} ({proof})" if self.answer else f"Undecided: {self.reason}"
+        title = f"{claim} ({proof}){ALONE if self._is_known else ''}" if self.answer else f"Undecided: {self.reason}"
         return Table(title, rows, tuple(self._notes()))
 
     def _by(self) -> str:
@@ -266,11 +273,7 @@ class Verdict(Shown):
         return not self.samples and self.settings is None and (self.answer is not None or low == high)
 
     def _fewest(self) -> str:
-        if not self.samples or math.isnan(self.lower_bound) or self.answer == "within":
-            return ""
-        if not math.isfinite(self.lower_bound):
-            return "the estimate is on the threshold, where no number is enough"
-        return f"any test needs about {number(math.ceil(self.lower_bound))} on average, if the estimate is right"
+        return bound_in_words(self.lower_bound) if self.samples and self.answer != "within" else ""
 
     def _evidence_rows(self) -> tuple[Row, Row] | tuple[Row, Row, Row]:
         """The evidence of the stronger side; of "within", that against each end of the zone."""
@@ -314,7 +317,7 @@ class Verdict(Shown):
             return notes
         intro = "For this answer to be wrong" if self.answer else "For the value to be on the other side"
         intro += ", all of these, and more, would have to be true:"
-        other = "A kernel on the other side of the threshold, not far from the data, has for instance"
+        other = "The nearest kernel found on the other side of the threshold has, for instance:"
         notes.append(intro if self.dimension is not None else other)
         return [*notes, *(f"  {change.words}" for change in self.changes)]
 
@@ -340,6 +343,14 @@ class Verdict(Shown):
             ],
         }
         return to_json({"schema": 1, **self.summary.data(), **extra})
+
+
+def bound_in_words(bound: float) -> str:
+    """What `Verdict.lower_bound` is."""
+    if not 0 < bound < math.inf:
+        return ""
+    least = number(math.ceil(bound))
+    return f"lower bound at the estimate, for this sampling: {least} (another allocation may need fewer)"
 
 
 def unseen_pairs(task: Task, counts: Counts) -> list[tuple[int, int]]:

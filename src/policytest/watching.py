@@ -30,14 +30,14 @@ class Watch:
 
     >>> import policytest as pt
     >>> two, rng = pt.instances.paper(2), np.random.default_rng(1)
-    >>> watch, s = Watch(two.task), np.arange(4) // 2
+    >>> watch, s = Watch(two.task, threshold=0.0), np.arange(4) // 2
     >>> while watch.add(s, np.arange(4) % 2, pt.TabularSimulator(two.kernel).draw(s, np.arange(4) % 2, rng)) is None:
     ...     pass
     >>> watch.verdict().answer
     'above'
     """
 
-    def __init__(self, task: Task, threshold: float = 0.0, delta: float = 0.05, method: Method | None = None) -> None:
+    def __init__(self, task: Task, threshold: float, delta: float = 0.05, method: Method | None = None) -> None:
         self.task, self.threshold, self.level = _question(task, threshold, delta)
         self.delta, self.method = delta, _method(method)
         self.found = _known_answer(task, self.threshold, delta)

@@ -39,7 +39,7 @@ def find_model(name: str, policy: str | None = None, discount: float | None = No
         return Model(found.task, found.kernel)
     if name in BUILT_IN:
         instance = BUILT_IN[name](importlib.import_module("policytest.instances"))
-        return Model(_with(instance.task, policy, discount), instance.kernel)
+        return Model(_with(instance.task, policy, discount), instance.kernel, instance.threshold)
     if not Path(name).suffix and not os.path.exists(name):
         close = difflib.get_close_matches(name, BUILT_IN, n=1)
         others = f"pass a task file (.json, .toml, .npz, .drn, .tra), or one of {', '.join(BUILT_IN)}"
@@ -63,8 +63,13 @@ def _with(task: Any, policy: str | None, discount: float | None) -> Any:
 
 
 def the_bar(threshold: float | None, model: Model) -> float:
-    """The threshold of the command line; otherwise the file's, otherwise 0."""
-    return threshold if threshold is not None else model.threshold or 0.0
+    """The threshold of the command line, otherwise the file's; a forgotten one must not deploy anything."""
+    from policytest._checks import InputError
+
+    bar = threshold if threshold is not None else model.threshold
+    if bar is None:
+        raise InputError("no threshold: pass --threshold R, or add `threshold = R` to the task file")
+    return bar
 
 
 def find_policy(file: str, task: Any) -> Any:

@@ -73,7 +73,7 @@ SimulatorPlace = Annotated[str | None, typer.Option("--simulator", help="Sample 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as a web page.")]
-Threshold = Annotated[float | None, typer.Option(help="The bar R; otherwise the file's, otherwise 0.")]
+Threshold = Annotated[float | None, typer.Option(help="The bar R. Required, unless the task file has one.")]
 RequireCertified = Annotated[
     bool, typer.Option("--require-certified", help="Exit with 3 if the answer is not certified.")
 ]

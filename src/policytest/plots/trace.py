@@ -53,7 +53,7 @@ class Trace:
 
     >>> import policytest as pt
     >>> two, trace = pt.instances.paper(2), Trace()
-    >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), method=trace.watch(), progress=trace)
+    >>> verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, method=trace.watch(), progress=trace)
     >>> bool(trace.samples[-1] == verdict.samples and (np.diff(trace.samples) > 0).all())
     True
     """
@@ -211,8 +211,8 @@ def _watched(run: Any, trace: Trace) -> Any:
         step(level, min(most, max(wait, 1)))
         between = getattr(run, "walker", (0.0,))[0] == 0.0 and run.samples >= first
         if run.answer is not None or (between and trace.is_due(run.samples)):
-            found = run.evidence(), level, run.estimate, run.solves, run.answer
-            check = Check(run.samples, *found, lambda: run.interval(level))
+            found = run.evidence(), level, run.solves, run.answer
+            check = Check(run.samples, *found, lambda: run.estimate, lambda: run.interval(level))
             trace._record(check, _exact(run) if by_rule and run.answer is None else None)
 
     run.step = pausing

@@ -84,7 +84,7 @@ def render(
 
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
-    >>> page = render(pt.decide(two.task, pt.TabularSimulator(two.kernel)), provenance={"seed": 0})
+    >>> page = render(pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0), provenance={"seed": 0})
     >>> page.splitlines()[0], "Its value is above 0." in page
     ('<!DOCTYPE html>', True)
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from policytest._display import nats, number, plural, probability
@@ -18,12 +16,11 @@ from policytest.report.story import (
     Story,
     four_digits,
     how_many,
-    is_positive,
     safe_rows,
     sure,
     three_digits,
 )
-from policytest.verdict import Change, Verdict
+from policytest.verdict import Change, Verdict, bound_in_words
 
 
 def verdict_story(verdict: Verdict, question: str | None = None, suppress_below: int = 0) -> Story:
@@ -98,12 +95,12 @@ def _claim(verdict: Verdict) -> tuple[str, str]:
 def _lead(verdict: Verdict, samples: str) -> str:
     if verdict.answer is None:
         return (
-            f"After {samples} the evidence is {nats(max(0.0, *verdict.evidence))} of the {nats(verdict.required)} "
+            f"After {samples} the evidence is {nats(max(verdict.evidence))} of the {nats(verdict.required)} "
             f"that an answer with a probability of error of at most {probability(verdict.delta)} needs: "
             f"{verdict.reason or 'the data do not settle it'}. Nothing is lost: going on keeps the guarantee."
         )
     if verdict.samples == 0:
-        return "No samples were needed: what is known about the task settles it, whatever the transitions are."
+        return "This follows from the rewards alone, whatever the transitions are: no data were used."
     if verdict.counts.selected:
         return f"Answered after {samples}, which were selected by their outcomes: delta bounds nothing here."
     return f"Answered after {samples}, with a probability of error of at most {probability(verdict.delta)}."
@@ -128,11 +125,7 @@ def _facts(verdict: Verdict, samples: str) -> tuple[Fact, ...]:
     what = "Value" if verdict.about == "value" else "Difference A - B"
     bar = "threshold" if verdict.about == "value" else "margin"
     bound, settled = verdict.lower_bound, verdict.answer == "within" or not verdict.samples
-    about = (
-        f"any test needs about {number(math.ceil(bound))} on average, if the estimate is right"
-        if is_positive(bound) and not settled
-        else ""
-    )
+    about = "" if settled else bound_in_words(bound)
     return (
         Fact(
             f"{what}, estimated",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +34,7 @@ class Problem:
     name: str
     task: Task
     kernel: Kernel
-    threshold: float = 0.0
+    threshold: float
     alternative: FloatArray | None = None
 
     @cached_property
@@ -133,11 +132,6 @@ def stream(instance: str, seed: int) -> np.random.Generator:
     """
     words = np.frombuffer(hashlib.sha256(instance.encode()).digest(), dtype="<u4")
     return np.random.default_rng(np.random.SeedSequence([seed, *words.tolist()]))
-
-
-def information(delta: float) -> float:
-    """kl(delta, 1 - delta), in nats: what an answer with error delta needs. Paper: `thm:stat_lower`."""
-    return (1.0 - 2.0 * delta) * (math.log1p(-delta) - math.log(delta))
 
 
 # ---------------------------------------------------------------- checks

@@ -18,10 +18,11 @@ from typing import Any
 
 from policytest import _checks
 from policytest._checks import InputError
+from policytest.boundaries import information
 from policytest.lower_bound import characteristic_time, optimal_allocation
 from policytest.sequential import stopping_times
 from policytest.simulators import TabularSimulator
-from policytest.study.cells import Cell, Problem, Sweep, Trial, information, stream
+from policytest.study.cells import Cell, Problem, Sweep, Trial, stream
 from policytest.study.spec import read, sweep
 from policytest.study.store import Record, Store
 from policytest.study.table import Study
@@ -248,7 +249,7 @@ def _study(plan: Sweep, records: dict[Cell, Record]) -> Study:
 
 
 def _row(cell: Cell, trial: Trial, record: Record, facts: dict[str, float], k: int, delta: float) -> dict[str, Any]:
-    answer, needed = record["answers"][k], information(delta)
+    answer, needed = record["answers"][k], information(-math.log(delta))
     return {
         "instance": cell.instance,
         "method": cell.method,

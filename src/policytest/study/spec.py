@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
@@ -169,7 +170,7 @@ def _problem(name: str, given: Any, folder: Path, threshold: Any) -> Problem:
         if alternative is not None:
             shape = (found.task.n_states, found.task.n_actions)
             alternative = _checks.real_array("alternative", alternative, shape)
-        problem = Problem(check_name("an instance", name), found.task, found.kernel, 0.0, alternative)
+        problem = Problem(check_name("an instance", name), found.task, found.kernel, math.nan, alternative)
         return dataclasses.replace(problem, threshold=_threshold(problem, given, found, threshold))
     except (InputError, TypeError) as error:
         raise InputError(f"{place}: {error}") from None
@@ -200,15 +201,16 @@ def _source(kind: str, given: Any, folder: Path) -> Any:
 
 
 def _threshold(problem: Problem, given: Mapping[str, Any], found: Any, shared: Any) -> float:
-    """Its own threshold, or V minus its gap; else the file's; else the study's; else 0."""
+    """Its own threshold, or V minus its gap; else the file's; else the study's; else the paper's."""
     if "gap" in given:
         if "threshold" in given:
             raise InputError("it has a threshold and a gap; keep one")
         return problem.value - _checks.real_number("gap", given["gap"])
-    for candidate in (given.get("threshold"), getattr(found, "threshold", None), shared):
+    own = found.threshold if isinstance(found, Model) else None
+    for candidate in (given.get("threshold"), own, shared, found.threshold):  # last, the 0 of the paper's instances
         if candidate is not None:
             return _checks.real_number("threshold", candidate)
-    return 0.0
+    raise InputError("it has no threshold; add threshold = R, or gap = V - R, to it or to the study")
 
 
 # ---------------------------------------------------------------- methods

@@ -41,7 +41,9 @@ def demo(
     say("\n".join(question) + "\n")
     problem, trace = find_model("paper-5"), course(html)
     simulator = find_simulator(None, problem, "paper-5")
-    verdict = run_decide(problem, simulator, delta=delta, rng=seed, method=watched(None, trace))
+    verdict = run_decide(
+        problem, simulator, threshold=problem.threshold, delta=delta, rng=seed, method=watched(None, trace)
+    )
     bound = _lower_bound(problem, delta)
     say(f"{verdict.summary.text()}\n\n{bound}")
     write_report(html, verdict, "Is this policy good enough?", (*question, bound), trace)
@@ -53,10 +55,12 @@ def demo(
 
 
 def _lower_bound(model: Model, delta: float) -> str:
+    from policytest.boundaries import information
     from policytest.lower_bound import characteristic_time
 
     scale = characteristic_time(model.task, model.kernel).time
     return (
-        "For comparison: no test that samples all pairs equally can do, for small delta, with fewer than about "
-        f"{number(math.ceil(scale * math.log(1 / delta)))} samples on average (T* log(1/delta), T* = {number(scale)})."
+        "For comparison, the lower bound: a test that samples all pairs equally needs at least "
+        f"{number(math.ceil(scale * information(-math.log(delta))))} samples on average "
+        f"(T* kl(delta, 1-delta), T* = {number(scale)})."
     )
