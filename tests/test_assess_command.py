@@ -153,6 +153,31 @@ def test_rows_selected_by_their_outcome_are_not_certified(start, tmp_path, capsy
     assert run(capsys, *arguments, "--skip", "s_next", "--require-certified")[0] == 3
 
 
+@pytest.mark.parametrize("differ", [False, True])
+def test_rewards_that_are_left_alone_cost_the_certificate_where_they_differ(start, tmp_path, capsys, differ):
+    header, *lines = (start / "log.csv").read_text().splitlines()
+    task = load_model(start / "task.toml").task
+    names = header.split(",")
+    pairs = [(task.states.index(row["s"]), task.actions.index(row["a"])) for row in csv.DictReader([header, *lines])]
+    rewards = [task.rewards[s, a] + 0.5 * differ for s, a in pairs]
+    rows = [f"{line},{reward}" for line, reward in zip(lines, rewards, strict=True)]
+    (tmp_path / "paid.csv").write_text("\n".join([",".join([*names, "reward"]), *rows]) + "\n")
+    arguments = ("assess", start / "task.toml", tmp_path / "paid.csv")
+    code, _, err = run(capsys, *arguments)
+    assert code == (2 if differ else 0)
+    assert ("Estimated rewards, such as means of this column, void the guarantee" in err) is differ
+    alone = (*arguments, "--column", "reward=")
+    code, out, err = run(capsys, *alone, "--html", tmp_path / "page.html")
+    assert code == 0
+    assert ("(certified)" in out) is not differ
+    assert ("warning: the column reward is " in err) is differ
+    for told in (out, (tmp_path / "page.html").read_text()):
+        assert ("the rewards in the data differ from the task&#39;s" in told.replace("'", "&#39;")) is differ
+    found = json.loads(run(capsys, *alone, "--json")[1])
+    assert (found["certified"], found["other_rewards"]) == (not differ, differ)
+    assert run(capsys, *alone, "--require-certified")[0] == (3 if differ else 0)
+
+
 def test_small_numbers_can_be_hidden(start, tmp_path, capsys):
     lines = (start / "log.csv").read_text().splitlines()
     (tmp_path / "odd.csv").write_text("\n".join([*lines, "9999,99999,nobody,popular,new"]) + "\n")

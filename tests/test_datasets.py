@@ -169,7 +169,8 @@ def test_continuous_observations_need_bins():
         bins = discretise([-1.0, 0.5, 1.5, 2.0], names=["place"])
     found = minari(source, corridor(), bins=bins)
     assert found.counts == minari(dataset([episode(*one) for one in EPISODES], name="toy/other-v0"), corridor()).counts
-    made = minari(source, policy="uniform", rewards=np.zeros((3, 2)), discount=0.5, bins=bins, check_rewards=False)
+    with pytest.warns(pt.AssumptionWarning, match="differ from the task's"):
+        made = minari(source, policy="uniform", rewards=np.zeros((3, 2)), discount=0.5, bins=bins, check_rewards=False)
     assert "place [0.5, 1.5)" in made.task.states
     with pytest.raises(pt.InputError, match="bins is a list, expected a Bins"):
         minari(source, corridor(), bins=[0.0, 1.0])
@@ -195,8 +196,12 @@ def test_rewards_are_compared_with_the_task():
     other = dataset([episode([0, 1], [1], [0.25], "truncated")], name="toy/b-v0")
     with pytest.raises(pt.InputError, match=re.escape("is 0.25 at (s=0, a=1, x=1), the task has 0 there")):
         minari(other, corridor())
-    assert minari(other, corridor(), check_rewards=False).counts.total == 1
-    assert minari(other, corridor(), reward_tolerance=0.3).counts.total == 1
+    for settings in ({"check_rewards": False}, {"reward_tolerance": 0.3}):
+        with pytest.warns(pt.AssumptionWarning, match="differ from the task's: no answer from it is certified"):
+            found = minari(other, corridor(), **settings)
+        assert found.counts.total == 1
+        assert found.other_rewards
+        assert found.transitions().other_rewards
     sparse = corridor()
     single = dataset([episode([0, 2], [1], [np.float32(1.0) * np.float32(1 + 1e-7)])], name="toy/c-v0")
     assert minari(single, sparse).ended == 1

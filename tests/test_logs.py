@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -531,7 +532,6 @@ def test_rewards_are_the_tasks():
     assert check(TASK, [1, 1]) == 2
     assert check(TASK, np.array([1.0, 1.0], dtype=np.float32)) == 2
     assert check(TASK, [1.0, 1.0 + 1e-7], reward_tolerance=1e-6) == 2
-    assert check(TASK, [1.0, 7.0], columns={"reward": None}) == 2
     assert_refused(lambda: check(TASK, [1.0, 1.0 + 1e-7]), "(s=1, a=1, x=3)")
     on_successor = np.zeros((S, A, S))
     on_successor[1, 1] = np.arange(S)
@@ -622,6 +622,82 @@ def test_selection_at_pairs_that_this_policy_does_not_take_is_kept_for_the_next_
     assert log.counts.selected
 
 
+def paid(rewards):
+    n = len(rewards)
+    return {"s": [1] * n, "a": [1] * n, "s_next": [2] * n, "reward": rewards}
+
+
+AS_FILES = {
+    "log.csv": lambda path, table: pd.DataFrame(table).to_csv(path, index=False),
+    "log.jsonl": lambda path, table: pd.DataFrame(table).to_json(path, orient="records", lines=True),
+    "log.parquet": lambda path, table: pq.write_table(pa.table(table), path),
+}
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "lazy": pl.LazyFrame, "arrow": pa.table}
+
+
+@pytest.mark.parametrize("form", [*AS_FILES, *FRAMES])
+@pytest.mark.parametrize(
+    ("rewards", "differ"),
+    [([1.0, 1.0], False), ([1.0, 7.0], True), ([1.0, None], False), ([None, None], False), (["1.0", "much"], True)],
+)
+def test_rewards_that_are_left_alone_are_compared_all_the_same(tmp_path, form, rewards, differ):
+    """TASK pays 1 there. What is missing contradicts nothing; what is no number cannot be the task's reward."""
+    data = FRAMES[form](paid(rewards)) if form in FRAMES else tmp_path / form
+    if form in AS_FILES:
+        AS_FILES[form](data, paid(rewards))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        log = pt.sources.logs(data, TASK, columns={"reward": None})
+    assert [str(one.message)[:21] for one in said] == (["the column reward is "] if differ else [])
+    assert log.counts.total == 2
+    assert log.counts.other_rewards is log.other_rewards is differ
+    assert ("not certified" in str(log)) is differ
+
+
+def test_rewards_are_left_alone_where_only_some_files_have_them(tmp_path):
+    for name, with_reward, without in (("csv", "log.csv", "other.csv"), ("parquet", "log.parquet", "other.parquet")):
+        AS_FILES[with_reward](tmp_path / with_reward, paid([3.0]))
+        table = paid([0.0, 0.0])
+        del table["reward"]
+        AS_FILES[with_reward](tmp_path / without, table)
+        with pytest.warns(pt.AssumptionWarning, match=r"reward is 3 at \(s=1, a=1, x=2\), the task has 1 there"):
+            log = pt.sources.logs(str(tmp_path / f"*.{name}"), TASK, columns={"reward": None})
+        assert (log.counts.total, log.other_rewards) == (3, True)
+
+
+def test_where_rewards_count():
+    """Not where the policy never goes; but where the successor is known, and whatever reward_tolerance lets pass."""
+    alone = {"columns": {"reward": None}}
+    assert not pt.sources.logs(one_row(a=2, reward=9.0), TASK, **alone).other_rewards
+    support = np.ones((S, A, S), dtype=bool)
+    support[0] = np.eye(S, dtype=bool)[1]
+    for task, settings in ((make_task(support=support), alone), (TASK, {"reward_tolerance": 0.5})):
+        with pytest.warns(pt.AssumptionWarning, match="no answer from these counts is certified"):
+            assert pt.sources.logs(one_row(reward=0.3), task, **settings).other_rewards
+    assert not pt.sources.logs(one_row(reward=1e-7), TASK, reward_tolerance=1e-6).other_rewards
+
+
+def test_means_of_noisy_rewards_are_never_certified():
+    """At V = R, group means in place of the rewards answer, and wrongly, in a good part of all logs; none is proved."""
+    kernel, truth = np.array([[[0.5, 0.5]], [[0.5, 0.5]]]), np.array([[1.0], [0.0]])
+    answered = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        s = rng.integers(0, 2, 4000)
+        reward = truth[s, 0] + rng.normal(0.0, 2.0, len(s))
+        frame = pl.DataFrame({"s": s, "a": 0 * s, "s_next": rng.integers(0, 2, len(s)), "reward": reward})
+        means = [[reward[s == state].mean()] for state in (0, 1)]
+        task = pt.Task(means, np.ones((2, 1)), [0.5, 0.5], 0.99)
+        assert_refused(lambda f=frame, t=task: pt.sources.logs(f, t), "Estimated rewards", "void the guarantee")
+        with pytest.warns(pt.AssumptionWarning):
+            log = pt.sources.logs(frame, task, columns={"reward": None})
+        threshold = pt.value(pt.Task(truth, task.policy, task.initial, task.discount), kernel)
+        verdict = pt.assess(task, log, threshold=threshold)
+        answered += verdict.answer is not None
+        assert not verdict.certified
+    assert answered >= 5
+
+
 def selected_data(selected):
     two = pt.instances.paper(2)
     rng = np.random.default_rng(0)
@@ -643,6 +719,33 @@ def test_answers_from_selected_data_are_not_certified(selected):
         assert pt.value_interval(task, data).certified is not selected
     assert pt.value_interval(task, transitions, method=pt.TDBetting()).certified is not selected
     assert pt.value_interval(task, transitions, method=pt.PTST()).certified is not selected
+
+
+def test_answers_from_data_with_other_rewards_are_not_certified():
+    """Not even one that needs no data: it follows from the rewards."""
+    task, counts, transitions = selected_data(False)
+    counts += pt.Counts(2, 2, other_rewards=True)
+    for data in (counts, replace(transitions, other_rewards=True)):
+        for threshold in (0.0, -1e6):
+            verdict = pt.assess(task, data, threshold=threshold)
+            assert (verdict.answer, verdict.certified) == ("above", False)
+            assert "the rewards in the data differ from the task's: no guarantee holds" in str(verdict)
+            assert json.loads(verdict.to_json())["other_rewards"] is True
+        assert not pt.value_interval(task, data).certified
+        alike = pt.Task(np.ones((2, 2)), task.policy, task.initial, task.discount)
+        assert not pt.value_interval(alike, data).certified
+
+
+@pytest.mark.parametrize("flag", ["selected", "other_rewards"])
+def test_flags_of_counts_are_kept(tmp_path, flag):
+    flawed, clean = pt.Counts(2, 2, **{flag: True}), pt.Counts(2, 2)
+    flawed.save(tmp_path / "counts.npz")
+    for counts in (flawed.copy(), clean + flawed, flawed + clean, pt.Counts.load(tmp_path / "counts.npz")):
+        assert getattr(counts, flag)
+        assert len(counts.flaws) == 1
+    assert not (clean + clean).flaws
+    nothing = np.zeros(0, dtype=int)
+    assert pt.Transitions(nothing, nothing, nothing, **{flag: True}).counts(TASK, 0).flaws == flawed.flaws
 
 
 def test_the_flag_goes_where_the_counts_go(tmp_path):

@@ -299,13 +299,15 @@ def test_a_verdict_without_proof_says_so_at_once(by_ball):
     assert "For this answer to be wrong, all of these, and more, would have to be true at once." in page.text
 
 
-def test_data_selected_by_outcome_have_no_guarantee(by_ball, tmp_path):
-    counts = Counts(2, 2, selected=True)
+@pytest.mark.parametrize("flag", ["selected", "other_rewards"])
+def test_flawed_data_have_no_guarantee(by_ball, flag):
+    counts = Counts(2, 2, **{flag: True})
     counts.record([0, 1], [0, 1], [1, 0])
     verdict = replace(by_ball, counts=counts)
     for found in (verdict, from_data(json.loads(verdict.to_json()))):
         page = check(report.render(found))
         assert "no guarantee" in page.text
+        assert counts.flaws[0] in page.text
         assert "delta bounds nothing here" in page.text
         assert "with a probability of error of at most" not in page.text
         assert "rests on a proof" not in page.text

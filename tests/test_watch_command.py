@@ -187,6 +187,29 @@ def test_counts_and_rewards(example):
         assert len(Parser(task).transitions([GOOD.strip().replace("}", f', "count": {text}}}').encode()])) == 1
 
 
+@pytest.mark.parametrize("differ", [False, True])
+def test_rewards_that_are_left_alone_cost_the_certificate_where_they_differ(
+    example, tmp_path, monkeypatch, capsys, differ
+):
+    path, task, data, rows = example
+    rewards = task.rewards[data.s, data.a] + 0.5 * differ
+    lines = [json.dumps({**row, "reward": reward}) for row, reward in zip(rows, rewards, strict=True)]
+    text, page = "\n".join(lines) + "\n", tmp_path / "report.html"
+    code, _, err = run([path, "--threshold", "0"], text, monkeypatch, capsys)
+    assert code == (2 if differ else 0)
+    assert ("Estimated rewards, such as means of this column, void the guarantee" in err) is differ
+    assert ("--column reward=" in err) is differ
+    arguments = [path, "--threshold", "0", "--column", "reward="]
+    code, out, _ = run([*arguments, "--html", page], text, monkeypatch, capsys)
+    assert code == 0
+    for told in (out, page.read_text()):
+        assert ("the rewards in the data differ from the task&#39;s" in told.replace("'", "&#39;")) is differ
+    assert ("(certified)" in out) is not differ
+    found = json.loads(run([*arguments, "--json"], text, monkeypatch, capsys)[1])
+    assert (found["certified"], found["other_rewards"]) == (not differ, differ)
+    assert run([*arguments, "--require-certified"], text, monkeypatch, capsys)[0] == (3 if differ else 0)
+
+
 def test_sums_are_refused(example):
     """A line that stands for several transitions does not say in which order they came."""
     with pytest.raises(pt.InputError, match=r"line 1: count is 3; .* one line for each transition"):

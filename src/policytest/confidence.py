@@ -135,14 +135,14 @@ def value_interval(
         raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), or None for the best of both")
     low, high = value_range(task)
     if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
-        return Interval(low, high, certified=True)
+        return Interval(low, high, certified=not data.other_rewards)
     if isinstance(data, Counts):
         if isinstance(method, TDBetting):
             raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
         return _from_ball(task, data, level, method or PTST())
     source = recorded_data(task, data)
     if isinstance(method, TDBetting):
-        return replace(_from_bets(task, source, level, method), certified=not data.selected)
+        return replace(_from_bets(task, source, level, method), certified=not data.flaws)
     counts = data.counts(task, len(data))
     if isinstance(method, PTST):
         return _from_ball(task, counts, level, method)
@@ -155,7 +155,7 @@ def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interv
     run = method.replay(task, _middle(task), Recorded(NOTHING, NOTHING))
     run.tally.load(counts)
     found = ball_interval(run, level)
-    return replace(found, certified=found.certified and not counts.selected)
+    return replace(found, certified=found.certified and not counts.flaws)
 
 
 def ball_interval(run: KLRun, level: float, solver: Any = None) -> Interval:

@@ -37,6 +37,7 @@ TOTAL_LIMIT = 2**62  # transitions stay below, so that no sum of counts overflow
 PENDING = 2**20  # so many transitions may wait for a sparse table, or as many as it has entries
 FORMAT, VERSION = "policytest-counts", 1
 _COUNT_RULE = "counts are whole numbers, at least 0 and below 2**62"
+OTHER_REWARDS = "the rewards in the data differ from the task's"
 Content = TypeVar("Content")
 _SCALARS = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}  # bool is not among them
 
@@ -56,6 +57,8 @@ class Counts:
     selected
         Whether transitions were left out because of their outcome x. Then no guarantee holds, and no answer from these
         counts, nor from a sum with them, is certified.
+    other_rewards
+        Whether the data report other rewards than the task for which they were counted. Then no answer is certified.
 
     Counts add up (``a + b``, ``a += b``) and are equal when they hold the same transitions, in whichever form.
 
@@ -70,7 +73,9 @@ class Counts:
 
     _table: Any  # dense: N, flat; sparse: the CSR array of all but the waiting transitions
 
-    def __init__(self, n_states: int, n_actions: int, sparse: bool = False, selected: bool = False) -> None:
+    def __init__(
+        self, n_states: int, n_actions: int, sparse: bool = False, selected: bool = False, other_rewards: bool = False
+    ) -> None:
         """No transitions yet."""
         self._S = S = _checks.whole_number("n_states", n_states)
         self._A = A = _checks.whole_number("n_actions", n_actions)
@@ -79,7 +84,7 @@ class Counts:
             raise InputError(f"a table of {S} x {A} x {S} counts is too large to be dense; pass sparse=True")
         if S * A > TABLE_LIMIT:
             raise InputError(f"{S} states with {A} actions are {S * A:,} pairs, more than {TABLE_LIMIT:,}; merge some")
-        self._sparse, self._selected = bool(sparse), bool(selected)
+        self._sparse, self._selected, self._other_rewards = bool(sparse), bool(selected), bool(other_rewards)
         self._total = 0
         self._visits: IntArray = np.zeros(S * A, dtype=np.int64)
         self._loose: dict[int, int] = {}  # waiting single records
@@ -135,6 +140,16 @@ class Counts:
         return self._selected
 
     @property
+    def other_rewards(self) -> bool:
+        """Whether the data report other rewards than the task; such counts support no certified answer."""
+        return self._other_rewards
+
+    @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no answer from these counts is certified, in words; empty where nothing is wrong with them."""
+        return flaws(self._selected, self._other_rewards)
+
+    @property
     def total(self) -> int:
         """The number of transitions, sum N[s,a,x]."""
         return self._total
@@ -187,6 +202,7 @@ class Counts:
         self._same_shape("other", other)
         self._add(*other._entries())
         self._selected |= other._selected
+        self._other_rewards |= other._other_rewards
 
     def kernel(self, task: Task | None = None) -> Kernel:
         """The empirical kernel N[s,a,x] / n[s,a], in the form of `N`.
@@ -221,7 +237,8 @@ class Counts:
         """All that a file of counts holds."""
         keys, counts = self._entries()
         about = {"format": FORMAT, "version": VERSION, "shape": np.array([self._S, self._A]), "sparse": self._sparse}
-        return {**about, "selected": self._selected, "keys": keys, "counts": counts}
+        about |= {"selected": self._selected, "other_rewards": self._other_rewards}
+        return {**about, "keys": keys, "counts": counts}
 
     @classmethod
     def _from_file(cls, file: Any) -> Counts:
@@ -233,8 +250,8 @@ class Counts:
                 f"it is in version {version} of the format, this reads version {VERSION}; update policytest"
             )
         S, A = file["shape"].tolist()
-        selected = bool(file["selected"]) if "selected" in file else False
-        counts = cls(S, A, sparse=bool(file["sparse"]), selected=selected)
+        flags = {name: bool(file[name]) for name in ("selected", "other_rewards") if name in file}
+        counts = cls(S, A, sparse=bool(file["sparse"]), **flags)
         keys = _whole("keys", file["keys"], S * A * S, f"places are 0 to {S * A * S - 1}; save the counts again")
         entries = _whole("counts", file["counts"], TOTAL_LIMIT, f"{_COUNT_RULE}; save the counts again")
         if keys.ndim != 1 or keys.shape != entries.shape or (keys[1:] <= keys[:-1]).any():
@@ -356,6 +373,12 @@ class Counts:
         entries = np.concatenate([counts / self._visits[seen // S], laws, np.ones(barren.size)])
         order = np.argsort(keys, kind="stable")
         return _csr(keys[order], entries[order], S, A)
+
+
+def flaws(selected: bool, other_rewards: bool) -> tuple[str, ...]:
+    """What these flags of data mean, in words."""
+    found = {"the data were selected by their outcomes": selected, OTHER_REWARDS: other_rewards}
+    return tuple(words for words, holds in found.items() if holds)
 
 
 def read_counts(path: str | os.PathLike[str], read: Callable[[Any], Content]) -> Content:

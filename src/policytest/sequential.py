@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from policytest._checks import FloatArray, InputError, IntArray
 from policytest.betting import BettingRun
 from policytest.boundaries import check_delta
 from policytest.combined import Combined
-from policytest.counts import Counts
+from policytest.counts import Counts, flaws
 from policytest.method import Method, Run, is_certified
 from policytest.ptst import PTST
 from policytest.source import NOTHING, Recorded
@@ -177,13 +177,15 @@ def stopping_times(
 class Transitions:
     """Observed transitions (s, a, x), in the order in which they were observed; three integer arrays of one length.
 
-    ``selected``: some were left out because of their outcome x, so that no answer from the others is certified.
+    ``selected``: some were left out because of their outcome x; ``other_rewards``: the data report other rewards than
+    the task. With either, no answer is certified.
     """
 
     s: Any
     a: Any
     x: Any
     selected: bool = False
+    other_rewards: bool = False
 
     def __post_init__(self) -> None:
         for name in ("s", "a", "x"):
@@ -197,9 +199,16 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.s)
 
+    @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no answer from these transitions is certified, in words; empty where nothing is wrong with them."""
+        return flaws(self.selected, self.other_rewards)
+
     def counts(self, task: Task, first: int) -> Counts:
         """The counts of the first so many of them."""
-        counts = Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support), selected=self.selected)
+        counts = Counts(
+            task.n_states, task.n_actions, _checks.is_sparse(task.support), self.selected, self.other_rewards
+        )
         counts.record(self.s[:first], self.a[:first], self.x[:first])
         return counts
 
@@ -229,7 +238,8 @@ def assess(
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
     known = _known_answer(task, threshold, delta)
     if known is not None:
-        return known
+        nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(task, 0)
+        return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
     default = PTST() if isinstance(data, Counts) else None
     run = _method(default if method is None else method).replay(task, threshold, recorded(task, data))
     if isinstance(data, Counts):
@@ -398,7 +408,7 @@ def _verdict(
         delta=delta,
         answer=run.answer,
         samples=run.samples if samples is None else samples,
-        certified=is_certified(run, required) and not (counts is not None and counts.selected),
+        certified=is_certified(run, required) and not (counts is not None and counts.flaws),
         evidence=found.evidence,
         estimate=run.estimate,
         interval=run.interval(level),

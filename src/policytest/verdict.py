@@ -248,8 +248,8 @@ class Verdict(Shown):
     def _proof(self) -> str:
         if not self.answer:
             return ""
-        if self.counts.selected:
-            return "the data were selected by their outcomes: no guarantee holds"
+        if self.counts.flaws:
+            return f"{'; '.join(self.counts.flaws)}: no guarantee holds"
         return "proved" if self.certified else "rests on a local optimum, which is not proved to be the global one"
 
     def _zone(self) -> str:
@@ -330,6 +330,7 @@ class Verdict(Shown):
             "method": self.method,
             "about": self.about,
             "selected": self.counts.selected,
+            "other_rewards": self.counts.other_rewards,
             "indifference": self.indifference,
             "refuted": self.refuted,
             "dimension": self.dimension,

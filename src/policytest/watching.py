@@ -8,6 +8,7 @@ Looking all the time costs nothing: the guarantee holds at every moment at once.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,12 @@ class Watch:
         self._pending: list[Recorded] = []
         self.size = 0
 
-    def add(self, s: Any, a: Any, x: Any) -> Verdict | None:
-        """Transitions that were observed next, in their order; the verdict, once there is one."""
-        part = Transitions(s, a, x)
+    def add(self, s: Any, a: Any, x: Any, other_rewards: bool = False) -> Verdict | None:
+        """Transitions that were observed next, in their order; the verdict, once there is one.
+
+        ``other_rewards``: they report other rewards than the task, so that no answer is certified.
+        """
+        part = Transitions(s, a, x, other_rewards=other_rewards)
         rows = recorded(self.task, part)
         if self.found is not None or not len(part):
             return self.found
@@ -85,14 +89,14 @@ class Watch:
     def _assessed(self, first: int) -> Verdict:
         data = self.transitions()
         return assess(
-            self.task, Transitions(data.s[:first], data.a[:first], data.x[:first]),
+            self.task, replace(data, s=data.s[:first], a=data.a[:first], x=data.x[:first]),
             self.threshold, self.delta, self.method,
         )  # fmt: skip
 
     def transitions(self) -> Transitions:
         """All that were added."""
         s, a, x = (np.concatenate([NOTHING, *(getattr(part, name) for part in self._parts)]) for name in "sax")
-        self._parts = [Transitions(s, a, x)]
+        self._parts = [Transitions(s, a, x, other_rewards=any(part.other_rewards for part in self._parts))]
         return self._parts[0]
 
     def verdict(self) -> Verdict:

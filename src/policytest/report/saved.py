@@ -13,6 +13,7 @@ import numpy as np
 
 from policytest._checks import InputError
 from policytest.confidence import Estimate
+from policytest.counts import flaws
 from policytest.lower_bound import Allocation
 from policytest.planning import Plan, Sensitivity
 from policytest.selection import Selection
@@ -23,10 +24,16 @@ SCHEMA = 1
 
 
 class Visits(NamedTuple):
-    """What a saved result keeps of its counts: [S,A] how often each pair was drawn, and whether by outcome."""
+    """What a saved result keeps of its counts: [S,A] how often each pair was drawn, and what is wrong with the data."""
 
     visits: Any
     selected: bool = False
+    other_rewards: bool = False
+
+    @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no answer is certified, in words."""
+        return flaws(self.selected, self.other_rewards)
 
 
 class Words(NamedTuple):
@@ -181,7 +188,7 @@ def _selection(data: Mapping[str, Any]) -> Selection:
 
 def _visits(data: Mapping[str, Any]) -> Any:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
-    return Visits(table, _truth(data, "selected") if "selected" in data else False)
+    return Visits(table, *(_truth(data, name) if name in data else False for name in ("selected", "other_rewards")))
 
 
 def _pair(data: Mapping[str, Any], key: str) -> tuple[float, float]:

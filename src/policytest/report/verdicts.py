@@ -101,16 +101,16 @@ def _lead(verdict: Verdict, samples: str) -> str:
         )
     if verdict.samples == 0:
         return "This follows from the rewards alone, whatever the transitions are: no data were used."
-    if verdict.counts.selected:
-        return f"Answered after {samples}, which were selected by their outcomes: delta bounds nothing here."
+    if verdict.counts.flaws:
+        return f"Answered after {samples}, but {'; '.join(verdict.counts.flaws)}: delta bounds nothing here."
     return f"Answered after {samples}, with a probability of error of at most {probability(verdict.delta)}."
 
 
 def _proof(verdict: Verdict) -> tuple[str, str]:
     if verdict.answer is None:
         return "", ""
-    if verdict.counts.selected:
-        return "no guarantee", "The data were selected by their outcomes: no probability of error can be stated."
+    if verdict.counts.flaws:
+        return "no guarantee", f"{_flaws(verdict)}: no probability of error can be stated."
     if verdict.certified:
         return "certified", "The answer rests on a proof, not on how well a search went."
     return (
@@ -118,6 +118,12 @@ def _proof(verdict: Verdict) -> tuple[str, str]:
         "The answer rests on the best that a local search found. Something the search missed could overturn it, and "
         "the stated probability of error holds only if nothing was missed.",
     )
+
+
+def _flaws(verdict: Verdict) -> str:
+    """What is wrong with the data, as the beginning of a sentence."""
+    words = "; ".join(verdict.counts.flaws)
+    return words[:1].upper() + words[1:]
 
 
 def _facts(verdict: Verdict, samples: str) -> tuple[Fact, ...]:
@@ -148,10 +154,9 @@ def _facts(verdict: Verdict, samples: str) -> tuple[Fact, ...]:
 
 def _warnings(verdict: Verdict, suppress_below: int) -> tuple[str, ...]:
     found = []
-    if verdict.counts.selected:
-        found.append(
-            "The data were selected by their outcomes. Whatever is said here may be wrong: use all of the data."
-        )
+    if verdict.counts.flaws:
+        use = "all of the data" if verdict.counts.selected else "rewards that are known, not estimated"
+        found.append(f"{_flaws(verdict)}. Whatever is said here may be wrong: use {use}.")
     elif verdict.answer and not verdict.certified:
         found.append("Not certified. A method that proves its answer, Combined() or PTST(), gives one that is.")
     missed = _unsampled(verdict)
@@ -226,8 +231,8 @@ def _guarantee(verdict: Verdict) -> tuple[str, ...]:
             f"To answer “within” where the value is {number(verdict.indifference)} or more away is wrong, too: all "
             f"wrong answers together have a probability of at most {delta}."
         )
-    if verdict.counts.selected:
-        lines.append("None of this holds for data that were selected by their outcomes, as these were.")
+    if verdict.counts.flaws:
+        lines.append(f"None of this holds here: {'; '.join(verdict.counts.flaws)}.")
     elif verdict.answer and not verdict.certified:
         lines.append("For this answer it is stated under the condition that the local search missed nothing.")
     if verdict.certificate is not None:

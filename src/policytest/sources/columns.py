@@ -1,7 +1,9 @@
 """Which column of a table plays which part.
 
 `s`, `a` and `s_next` must be there; `count`, `order`, `episode` and `reward` are used where they are. A mapping
-``columns={"s": "state"}`` gives other names, and ``columns={"reward": None}`` leaves a column alone.
+``columns={"s": "state"}`` gives other names, and ``columns={"reward": None}`` leaves a column alone. A column reward
+that is left alone is still compared with the task's rewards, under the name `IGNORED`: where they differ, nothing is
+refused, but no answer from the data is certified.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from policytest._display import plain
 LABELS = ("s", "a", "s_next")
 OPTIONAL = ("count", "order", "episode", "reward")
 ROLES = LABELS + OPTIONAL
+IGNORED = "ignored_reward"
 _OFTEN = {
     "s": ("state", "obs", "observation", "s_t", "from", "source"),
     "a": ("action", "act", "a_t", "treatment"),
@@ -63,6 +66,8 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
         if list(there).count(name) > 1:
             raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
         found[role] = name
+    if columns.get("reward", "") is None and list(there).count("reward") == 1 and "reward" not in found.values():
+        found[IGNORED] = "reward"
     return found
 
 

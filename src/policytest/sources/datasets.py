@@ -49,7 +49,7 @@ from policytest.sources.log import Log, lookups, taken_pairs
 from policytest.sources.paths import File
 from policytest.sources.policies import Places, policy_table
 from policytest.sources.stepping import Layout, given_initial, given_rewards, given_terminal
-from policytest.sources.tallied import new_counts
+from policytest.sources.tallied import ROUNDING, new_counts
 from policytest.task import Task
 
 SETTINGS = ("policy", "discount", "rewards", "initial", "terminal", "states", "actions")
@@ -136,8 +136,9 @@ def minari(
     bins, action_bins
         For observations or actions that are not Discrete: what `policytest.sources.discretise` made.
     check_rewards, reward_tolerance
-        Whether the rewards in the data are compared with the task's, and how far they may be from them, in absolute or
-        relative terms (environments often pay in single precision).
+        Whether to refuse data whose rewards are not the task's, and how far they may be from them, in absolute or
+        relative terms (environments often pay in single precision). If they differ and are not refused, no answer from
+        the data is certified.
     """
     settings = dict(zip(SETTINGS, (policy, discount, rewards, initial, terminal, states, actions), strict=True))
     tolerance = _checks.real_number("reward_tolerance", reward_tolerance)
@@ -153,7 +154,8 @@ def minari(
     _check_support(made, steps, x)
     if check_rewards:
         _check_rewards(made, at, layout, steps, tolerance)
-    return _log(source, name, made, layout, steps, x)
+    other = _other_rewards(made, layout, steps, name)
+    return _log(source, name, made, layout, steps, x, other)
 
 
 # ---------------------------------------------------------------- the task
@@ -274,10 +276,7 @@ def _check_rewards(task: Task, at: Places, layout: Layout | None, steps: Steps, 
     start = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
     paid = steps.reward[order]
     least, largest = np.minimum.reduceat(paid, start), np.maximum.reduceat(paid, start)
-    if layout is None:
-        expected = _rewards(task, s * task.n_actions + a, x)
-    else:
-        expected = layout.rewards[s, a] if layout.rewards.ndim == 2 else layout.rewards[s, a, x]
+    expected = _expected(task, layout, s, a, x)
     room = tolerance * np.maximum(1.0, np.abs(expected))
     matters = task.policy[s, a] > 0
     varied = matters & (largest - least > 2 * room)
@@ -286,23 +285,48 @@ def _check_rewards(task: Task, at: Places, layout: Layout | None, steps: Steps, 
         return
     i = int(np.argmax(varied if varied.any() else off))
     place = f"(s={at.state(int(s[i]))!r}, a={at.action(int(a[i]))!r}, x={at.state(int(x[i]))!r})"
-    remedy = "or pass check_rewards=False to go by the task's rewards alone"
+    remedy = (
+        "Estimated rewards, such as means of these, void the guarantee; with check_rewards=False no answer is certified"
+    )
     if varied[i]:
         raise InputError(
             f"the rewards in the dataset run from {least[i]:.9g} to {largest[i]:.9g} at {place}; they must be a "
-            f"function of (s, a, next state): split the states by what they depend on, {remedy}"
+            f"function of (s, a, next state): split the states by what they depend on. {remedy}"
         )
     other = least[i] if abs(least[i] - expected[i]) > room[i] else largest[i]
     raise InputError(
-        f"the reward in the dataset is {other:.9g} at {place}, the task has {expected[i]:.9g} there; mend one of them, "
-        f"{remedy}"
+        f"the reward in the dataset is {other:.9g} at {place}, the task has {expected[i]:.9g} there; correct one of "
+        f"them. {remedy}"
     )
+
+
+def _expected(task: Task, layout: Layout | None, s: IntArray, a: IntArray, x: IntArray) -> FloatArray:
+    """The task's rewards of transitions of the environment."""
+    if layout is None:
+        return _rewards(task, s * task.n_actions + a, x)
+    return layout.rewards[s, a] if layout.rewards.ndim == 2 else layout.rewards[s, a, x]
+
+
+def _other_rewards(task: Task, layout: Layout | None, steps: Steps, name: str) -> bool:
+    """Whether the dataset pays other rewards than the task, beyond rounding, where the policy goes; warns if so."""
+    expected = _expected(task, layout, steps.s, steps.a, steps.x)
+    close = np.abs(steps.reward - expected) <= ROUNDING * np.maximum(1.0, np.abs(expected))
+    if not (~close & (task.policy[steps.s, steps.a] > 0)).any():
+        return False
+    warnings.warn(
+        f"the rewards in the dataset {name} differ from the task's: no answer from it is certified",
+        AssumptionWarning,
+        stacklevel=3,
+    )
+    return True
 
 
 # ---------------------------------------------------------------- the log
 
 
-def _log(source: Any, name: str, task: Task, layout: Layout | None, steps: Steps, x: IntArray) -> Dataset:
+def _log(
+    source: Any, name: str, task: Task, layout: Layout | None, steps: Steps, x: IntArray, other_rewards: bool
+) -> Dataset:
     s, a, episode = steps.s, steps.a, steps.episode
     if layout is not None and layout.start >= 0:  # each episode first tells where it begins
         at = np.flatnonzero(steps.first)
@@ -310,8 +334,8 @@ def _log(source: Any, name: str, task: Task, layout: Layout | None, steps: Steps
         episode = np.insert(episode, at, episode[at])
         s, a = np.insert(s, at, layout.start), np.insert(a, at, 0)
     selected = _is_selection(source, name)
-    recorded = Transitions(s, a, x, selected=selected)
-    counts = new_counts(task, selected)
+    recorded = Transitions(s, a, x, selected, other_rewards)
+    counts = new_counts(task, selected, other_rewards)
     counts.record(s, a, x)
     taken = taken_pairs(task)
     ends = np.append(np.flatnonzero(steps.first)[1:] - 1, len(steps.s) - 1)

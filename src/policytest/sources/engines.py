@@ -28,7 +28,7 @@ from policytest import _checks
 from policytest._checks import InputError
 from policytest._display import plain
 from policytest.sources import paths, readers
-from policytest.sources.columns import LABELS, ROLES, check_mapping, resolve
+from policytest.sources.columns import IGNORED, LABELS, OPTIONAL, ROLES, check_mapping, resolve
 from policytest.sources.labels import Lookup, whole
 
 GROUP_LIMIT = 50_000_000  # groups that are fetched
@@ -65,7 +65,7 @@ def open_frame(data: Any, columns: Any = None) -> Frame:
             connection = readers.connect()
             relation, form, files = readers.relation(connection, found, mapping)
             table = narwhals.from_native(relation)
-            roles = tuple(role for role in ROLES if role in relation.columns)
+            roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
             return _checked(Frame(table, roles, form, "DuckDB", files, connection))
         native, connection = _scannable(data)
         try:
@@ -164,6 +164,9 @@ def prepared(frame: Frame) -> Any:
     added = []
     for role in frame.roles[len(LABELS) :]:
         column = narwhals.col(role)
+        if role == IGNORED:
+            added += _extremes(column, kinds[role].is_numeric())
+            continue
         wrong = column.is_null()
         if kinds[role].is_float():
             wrong = wrong | column.is_nan()
@@ -184,6 +187,15 @@ def prepared(frame: Frame) -> Any:
     return frame.table.with_columns(*added)
 
 
+def _extremes(reward: Any, numeric: bool) -> list[Any]:
+    """Two columns, whose least and largest entries are those of a reward that may be missing; inf: not a number."""
+    nw = _checks.needs("narwhals", "data")
+    number = reward.cast(nw.Float64) if numeric else nw.lit(np.inf)
+    found = nw.when(number.is_finite()).then(number).otherwise(nw.lit(np.inf))
+    missing = {"ignored_least": np.inf, "ignored_largest": -np.inf}
+    return [nw.when(~reward.is_null()).then(found).otherwise(nw.lit(end)).alias(name) for name, end in missing.items()]
+
+
 def tallied(frame: Frame) -> Any:
     """The one group-by: for each (s, a, s_next) rows, transitions, the least and largest reward, and flags."""
     narwhals = _checks.needs("narwhals", "data")
@@ -197,7 +209,9 @@ def tallied(frame: Frame) -> Any:
     if "reward" in frame.roles:
         reward = narwhals.col("reward")
         wanted += [reward.min().alias("least"), reward.max().alias("largest")]
-    wanted += [narwhals.col(f"bad_{role}").sum().alias(f"bad_{role}") for role in frame.roles[len(LABELS) :]]
+    if IGNORED in frame.roles:
+        wanted += [narwhals.col("ignored_least").min(), narwhals.col("ignored_largest").max()]
+    wanted += [narwhals.col(f"bad_{role}").sum().alias(f"bad_{role}") for role in OPTIONAL if role in frame.roles]
     return table.group_by(*LABELS).agg(*wanted)
 
 

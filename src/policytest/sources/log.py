@@ -76,6 +76,11 @@ class Log(Shown):
         """Whether rows were left out because of their outcome; then no answer from these counts is certified."""
         return self.counts.selected
 
+    @property
+    def other_rewards(self) -> bool:
+        """Whether the rows report other rewards than the task; then no answer from these counts is certified."""
+        return self.counts.other_rewards
+
     def transitions(self, by_episode: bool = False) -> Transitions:
         """The transitions in the order in which they were observed, for methods that need it.
 
@@ -252,7 +257,7 @@ def _in_order(log: Log, by_episode: bool) -> Transitions:
             times = np.where(np.min(columns, axis=0) >= 0, whole(batch["weight"]), 0)
             parts.append(tuple(np.repeat(column, times) for column in columns))
     s, a, x = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Transitions(s, a, x, selected=log.selected)
+    return Transitions(s, a, x, log.selected, log.other_rewards)
 
 
 # ---------------------------------------------------------------- on show
@@ -304,7 +309,10 @@ def _summary(log: Log) -> Table:
             log.selected,
         ),
     ]
+    if log.other_rewards:
+        rows.append(Row("other rewards", "yes", "than the task's: no guarantee holds", "other_rewards", True))
     total = log._number(counts.total)
     source = f"from {plural(len(log.files), 'file')}" if log.files else "from a table"
     warning = ", selected by their outcome: not certified" if log.selected else ""
+    warning += ", with other rewards than the task's: not certified" if log.other_rewards else ""
     return Table(f"{total} transition{'' if counts.total == 1 else 's'} {source}{warning}", tuple(rows))

@@ -26,7 +26,7 @@ from typing import Any
 from policytest import _checks
 from policytest._checks import InputError
 from policytest._display import plain
-from policytest.sources.columns import LABELS, OPTIONAL, resolve
+from policytest.sources.columns import IGNORED, LABELS, OPTIONAL, resolve
 from policytest.sources.paths import File, compressed, kind_of, provenance
 
 MEMORY, THREADS = 150, 8  # megabytes of working memory for each of DuckDB's threads, and how many at most
@@ -92,6 +92,8 @@ def _from_text(role: str, text: str, order: str) -> list[str]:
     if role == "episode":
         return [f"{text} AS episode", f"TRY_CAST(trim({text}) AS DOUBLE) AS episode_number"]
     kept, text = f"{text} AS {role}_text", f"trim({text})"  # a bare column would be cast as it is read, and fail
+    if role == IGNORED:  # inf: not a number
+        return [f"CASE WHEN {text} <> '' THEN coalesce(TRY_CAST({text} AS DOUBLE), 'inf') END AS {role}"]
     if role == "reward":
         return [f"TRY_CAST({text} AS DOUBLE) AS reward", kept]
     if role == "order" and order != "BIGINT":
@@ -144,6 +146,8 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | Non
             f"hive_partitioning = false, columns = {{{cells}}})"
         )
         texts = {role: f"c{layout.names.index(name)}" for role, name in parts.items()}
+        if any(IGNORED in others for _, others in found):
+            texts.setdefault(IGNORED, "CAST(NULL AS VARCHAR)")
         if "order" in texts and not order:
             order = _order_type(connection, source, texts["order"])
         chosen = [item for role, text in texts.items() for item in _from_text(role, text, order)]
@@ -273,6 +277,8 @@ def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str |
         parts = resolve(columns, list(described), str(path))
         found.append((str(path), parts))
         for role, name in parts.items():
+            if role == IGNORED:
+                continue
             group = _type_group(described[name])
             first = kinds.setdefault(role, (group, described[name], str(path)))
             if first[0] != group:
@@ -282,8 +288,10 @@ def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str |
                 )
         empty.append(not connection.sql(f"SELECT 1 FROM {source} LIMIT 1").fetchall())
     _same_parts(found)
-    chosen = ", ".join(f"{_name(name)} AS {_name(role)}" for role, name in found[0][1].items())
-    return f"SELECT {chosen} FROM read_parquet({_listed(paths)}, union_by_name = true, {folders})", empty
+    chosen = [f"{_name(name)} AS {_name(role)}" for role, name in found[0][1].items() if role != IGNORED]
+    if any(IGNORED in parts for _, parts in found):
+        chosen += _from_text(IGNORED, "CAST(reward AS VARCHAR)", "")
+    return f"SELECT {', '.join(chosen)} FROM read_parquet({_listed(paths)}, union_by_name = true, {folders})", empty
 
 
 def _described(connection: Any, source: str) -> dict[str, str]:

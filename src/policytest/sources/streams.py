@@ -23,8 +23,9 @@ import numpy as np
 from policytest._checks import InputError, is_sparse
 from policytest._display import plain
 from policytest.sequential import Transitions
-from policytest.sources.columns import LABELS, check_mapping, resolve
+from policytest.sources.columns import IGNORED, LABELS, check_mapping, resolve
 from policytest.sources.labels import MISSING, UNKNOWN, Lookup
+from policytest.sources.tallied import ROUNDING, UNPROVED
 from policytest.task import Task
 
 CHUNK = 1 << 16
@@ -103,6 +104,8 @@ class Parser:
         Other names for s, a, s_next, count and reward.
     skip
         Of "s" and "a": leave rows out whose label there is missing or unknown; they are counted in ``left_out``.
+
+    ``other_rewards`` says of a column reward that is left alone whether it differs from the task's rewards so far.
     """
 
     def __init__(
@@ -119,7 +122,7 @@ class Parser:
         for part in skip:
             if part not in ("s", "a"):
                 raise InputError(f"skip has {part!r}; rows of a growing log may be left out for their s or a, no more")
-        self.skip, self.line, self.left_out = frozenset(skip), 0, 0
+        self.skip, self.line, self.left_out, self.other_rewards = frozenset(skip), 0, 0, False
         self._header: list[str] | None = None
         self._form = ""
         self._known: dict[tuple[str, str], int] = {}
@@ -135,7 +138,7 @@ class Parser:
                 found.append(entry)
         table = np.array(found, dtype=np.int64).reshape(-1, 4)
         s, a, x = (np.repeat(table[:, column], table[:, 3]) for column in range(3))
-        return Transitions(s, a, x)
+        return Transitions(s, a, x, other_rewards=self.other_rewards)
 
     def _text(self, line: bytes) -> str:
         try:
@@ -199,6 +202,7 @@ class Parser:
                 remedy = f"; --skip {part} leaves such rows out" if part != "s_next" else ""
                 raise self._wrong(f"{part} {what}{remedy or '; mend the task or the log'}")
         self._check_reward(index, row.get("reward"))
+        self._note_reward(index, row.get(IGNORED))
         return index["s"], index["a"], index["s_next"], self._copies(row.get("count", 1))
 
     def _index(self, part: str, label: Any) -> int:
@@ -227,6 +231,21 @@ class Parser:
     def _check_reward(self, index: dict[str, int], reward: Any) -> None:
         if reward is None:
             return
+        expected, off = self._reward(index, reward)
+        if not off <= self.tolerance * max(1.0, abs(expected)):
+            raise self._wrong(
+                f"the reward is {plain(repr(reward))[:80]}, but the task says {expected!r} there; correct one of them. "
+                f"{UNPROVED}"
+            )
+
+    def _note_reward(self, index: dict[str, int], reward: Any) -> None:
+        """Whether a reward that is left alone is the task's, where the policy goes."""
+        if reward not in (None, "") and self.task.policy[index["s"], index["a"]] > 0:
+            expected, off = self._reward(index, reward)
+            self.other_rewards |= not off <= ROUNDING * max(1.0, abs(expected))
+
+    def _reward(self, index: dict[str, int], reward: Any) -> tuple[float, float]:
+        """The task's reward of a transition, and how far another one is from it; NaN where that is no number."""
         s, a, x = (index[part] for part in LABELS)
         rewards, A = self.task.rewards, self.task.n_actions
         expected = float(
@@ -236,7 +255,4 @@ class Parser:
             seen = float(reward)
         except (TypeError, ValueError, OverflowError):
             seen = np.nan
-        if not abs(seen - expected) <= self.tolerance * max(1.0, abs(expected)):
-            raise self._wrong(
-                f"the reward is {plain(repr(reward))[:80]}, but the task says {expected!r} there; mend one of them"
-            )
+        return expected, abs(seen - expected)

@@ -99,9 +99,15 @@ def logs(
             AssumptionWarning,
             stacklevel=2,
         )
+    if found.other_reward:
+        warnings.warn(
+            f"the column reward is {found.other_reward}: no answer from these counts is certified",
+            AssumptionWarning,
+            stacklevel=2,
+        )
     counts = found.counts
     counts.merge(earlier.counts)
-    counts.merge(_nothing(task, selected))
+    counts.merge(_nothing(task, selected, bool(found.other_reward)))
     return Log(
         counts, found.rows + earlier.rows, found.used + earlier.used, joined(earlier.left_out + found.left_out()),
         found.idle + earlier.idle, earlier.files + frame.files, states, actions, taken_pairs(task),
@@ -120,9 +126,9 @@ def _skip(skip: Any) -> tuple[str, ...]:
     return leave
 
 
-def _nothing(task: Task, selected: bool = False) -> Counts:
+def _nothing(task: Task, selected: bool = False, other_rewards: bool = False) -> Counts:
     """No transitions, in the form that takes no room."""
-    return Counts(task.n_states, task.n_actions, sparse=True, selected=selected)
+    return Counts(task.n_states, task.n_actions, sparse=True, selected=selected, other_rewards=other_rewards)
 
 
 def _earlier(add_to: Any, task: Task, states: Lookup, actions: Lookup) -> Log:

@@ -13,21 +13,26 @@ from policytest._display import plural
 from policytest._rows import entry_keys
 from policytest.counts import Counts
 from policytest.sources import engines
-from policytest.sources.columns import LABELS
+from policytest.sources.columns import LABELS, OPTIONAL
 from policytest.sources.engines import Frame
 from policytest.sources.labels import MISSING, Lookup, distinct, numbers, whole
 from policytest.sources.log import EXAMPLES, LeftOut, short, taken_pairs
 from policytest.task import Task
 
+ROUNDING = 1e-6  # differences of rewards, absolute or relative, that may come from single precision
+UNPROVED = (
+    "Estimated rewards, such as means of this column, void the guarantee; if the column is left alone, with "
+    'columns={"reward": None}, no answer is certified'
+)
 DENSE_LIMIT = 20_000_000  # entries of a dense table of counts; above that it is sparse
 _DISTINCT = 10_000  # unknown labels that are told apart
 
 
-def new_counts(task: Task, selected: bool = False) -> Counts:
+def new_counts(task: Task, selected: bool = False, other_rewards: bool = False) -> Counts:
     """No transitions yet, in the form that suits the task."""
     S, A = task.n_states, task.n_actions
     sparse = _checks.is_sparse(task.support) or S * A * S > DENSE_LIMIT
-    return Counts(S, A, sparse=sparse, selected=selected)
+    return Counts(S, A, sparse, selected, other_rewards)
 
 
 def most_frequent(labels: dict[str, int]) -> tuple[tuple[str, int], ...]:
@@ -46,8 +51,8 @@ class Tally:
         self.missing = dict.fromkeys(LABELS, 0)
         self.unknown = dict.fromkeys(LABELS, 0)
         self.labels: dict[str, dict[str, int]] = {role: {} for role in LABELS}
-        self.bad = dict.fromkeys(frame.roles[len(LABELS) :], 0)
-        self.selected = False
+        self.bad = {role: 0 for role in OPTIONAL if role in frame.roles}
+        self.selected, self.other_reward = False, ""
         self._allowed = None if task.support is None else _keys(task.support)
 
     def add(self, batch: dict[str, Any]) -> None:
@@ -76,6 +81,9 @@ class Tally:
         self._check_support(pair, x, times)
         if "least" in batch:
             self._check_reward(pair, x, numbers(batch["least"])[well], numbers(batch["largest"])[well])
+        if "ignored_least" in batch:
+            ends = (numbers(batch[name])[well] for name in ("ignored_least", "ignored_largest"))
+            self._note_rewards(pair, x, *ends)
         self.used += int(rows[well].sum())
         self.idle += int(rows[well][~self.taken[pair]].sum())
         self.counts.record(s, a, x, times)
@@ -115,16 +123,28 @@ class Tally:
             raise InputError(
                 f"the column reward runs from {least[at]:.9g} to {largest[at]:.9g} at "
                 f"{self.task.place(pair[at], x[at])}; it must be a function of (s, a, s_next): split the states by "
-                'what it depends on, or leave it alone with columns={"reward": None}'
+                f"what it depends on. {UNPROVED}"
             )
         off = matters & (np.maximum(expected - least, largest - expected) > room)
         if off.any():
             at = int(np.argmax(off))
             raise InputError(
                 f"the column reward is {least[at]:.9g} at {self.task.place(pair[at], x[at])}, the task has "
-                f"{expected[at]:.9g} there; mend one of them (reward_tolerance=1e-6 for single precision), or leave it "
-                'alone with columns={"reward": None}'
+                f"{expected[at]:.9g} there; correct one of them (reward_tolerance=1e-6 for single precision). "
+                f"{UNPROVED}"
             )
+        self._note_rewards(pair, x, least, largest)
+
+    def _note_rewards(self, pair: IntArray, x: IntArray, least: FloatArray, largest: FloatArray) -> None:
+        """Remember one reward that is not the task's, beyond rounding, of pairs that the policy takes."""
+        expected = _rewards(self.task, pair, x)
+        room = ROUNDING * np.maximum(1.0, np.abs(expected))
+        off = (self.task.policy.ravel()[pair] > 0) & (np.maximum(expected - least, largest - expected) > room)
+        if off.any() and not self.other_reward:
+            at = int(np.argmax(off))
+            seen = least[at] if expected[at] - least[at] > room[at] else largest[at]
+            seen = f"{seen:.9g}" if np.isfinite(seen) else "no number"
+            self.other_reward = f"{seen} at {self.task.place(pair[at], x[at])}, the task has {expected[at]:.9g} there"
 
     def check(self, leave: Sequence[str], empty_too: bool) -> None:
         """Refuse what cannot be counted, unless it is to be left out."""

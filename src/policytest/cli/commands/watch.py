@@ -75,7 +75,7 @@ def watch(
             for arrived in () if found else lines(log, follow, idle=idle):
                 new = parser.transitions(arrived)
                 room = len(new) if max_samples is None else max_samples - test.size
-                found = test.add(new.s[:room], new.a[:room], new.x[:room])
+                found = test.add(new.s[:room], new.a[:room], new.x[:room], new.other_rewards)
                 if found is not None or (max_samples is not None and test.size >= max_samples):
                     break
                 if not quiet and test.size and time.monotonic() >= due:
