@@ -6,6 +6,7 @@ import json
 import math
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -195,6 +196,39 @@ def test_an_environment_is_wrapped(grid):
         grid.wrap("MountainCar-v0")
     merged = made(function=lambda observation: int(observation) // 4, count=4).wrap(gym.make("FrozenLake-v1"))
     assert merged.reset(seed=0)[0] == 0
+
+
+STEPPED = {
+    "MountainCar-v0": (lambda s, a, x: -1.0, -1.5, "what follows depends on the cell and the action alone"),
+    "FrozenLake-v1": (lambda s, a, x: float(x == 15), 0.4, "what follows depends on the observation and the action"),
+}
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_what_a_stepped_environment_rests_on_is_told_with_every_answer(grid, name):
+    """In the verdict, in JSON and in the report; a run does not go on without it."""
+    gym = pytest.importorskip("gymnasium")
+    env, (rewards, threshold, words) = gym.make(name), STEPPED[name]
+    env = grid.wrap(env) if name == "MountainCar-v0" else env
+    found = pt.sources.gymnasium(env, "uniform", 0.5, table=False, rewards=rewards)
+    assert len(found.task.assumptions) == 1
+    verdict = pt.decide(found.task, found.simulator, threshold=threshold)
+    assert (verdict.answer, verdict.certified) == ("below", True)
+    assert f"proved, if {words}" in str(verdict)
+    assert words in json.loads(verdict.to_json())["assumptions"][0]
+    page = pt.report.render(verdict)
+    assert f"search went, if {words}" in page
+    assert f"W{words[1:]}" in page
+    part = pt.decide(found.task, found.simulator, threshold=threshold, max_samples=1)
+    with pytest.raises(pt.InputError, match="resume: that run had another task"):
+        pt.decide(replace(found.task, assumptions=()), found.simulator, threshold=threshold, resume=part)
+
+
+def test_bins_from_a_sample_rest_on_its_being_another_one():
+    sampled, function = made(sample=[0.0, 1.0, 2.0], bins=2), made(function=int, count=2)
+    assert "the sample that the edges of the cells come from is not part of the data" in sampled.assumptions
+    for bins in (sampled, function, made([0.0, 1.0])):
+        assert bins.assumptions[0] == module.CELLS_ARE_MARKOV
 
 
 def test_bins_are_not_markov_and_the_diagnosis_says_so():

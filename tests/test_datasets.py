@@ -172,6 +172,7 @@ def test_continuous_observations_need_bins():
     with pytest.warns(pt.AssumptionWarning, match="differ from the task's"):
         made = minari(source, policy="uniform", rewards=np.zeros((3, 2)), discount=0.5, bins=bins, check_rewards=False)
     assert "place [0.5, 1.5)" in made.task.states
+    assert made.task.assumptions == found.task.assumptions == bins.assumptions
     with pytest.raises(pt.InputError, match="bins is a list, expected a Bins"):
         minari(source, corridor(), bins=[0.0, 1.0])
     moves = dataset(
@@ -184,6 +185,7 @@ def test_continuous_observations_need_bins():
     no_end = np.full((3, 2), 0.5), np.zeros((3, 2))
     signs = minari(moves, policy=no_end[0], rewards=no_end[1], discount=0.5, initial=0, action_bins=sides)
     assert signs.transitions().a.tolist() == [1]
+    assert signs.task.assumptions == ("all actions in a cell have the same effect",)
 
 
 # ---------------------------------------------------------------- what does not fit

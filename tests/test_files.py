@@ -50,6 +50,7 @@ def assert_round_trip(path, task, kernel, threshold=None):
         assert_same(getattr(model.task, name), getattr(task, name))
     assert model.task.discount == task.discount
     assert (model.task.states, model.task.actions) == (task.states, task.actions)
+    assert model.task.assumptions == task.assumptions
     assert_same(model.kernel, kernel)
     assert model.threshold == threshold
 
@@ -91,7 +92,10 @@ def test_every_float_is_read_back_exactly(tmp_path_factory, rewards, suffix):
 def test_names_of_many_kinds(tmp_path, suffix):
     last = None if suffix != "toml" else "\x7f\u2028 \U0001f600"
     states = ["a\x00b", 3, (1, ("deep", 2.5)), 'quoté "x" \\ \n', last, np.int64(7)]
-    task = Task(np.ones((6, 1)), np.ones((6, 1)), np.full(6, 1 / 6), 0.5, states=states, actions=["go"])
+    rests_on = ["the cells are Markov", 'all is "well"']
+    task = Task(
+        np.ones((6, 1)), np.ones((6, 1)), np.full(6, 1 / 6), 0.5, states=states, actions=["go"], assumptions=rests_on
+    )
     assert_round_trip(tmp_path / f"model.{suffix}", task, None)
 
 

@@ -30,7 +30,7 @@ from policytest.plots import Trace
 from policytest.ptst import PTST
 from policytest.report.saved import from_data
 from policytest.report.verdicts import verdict_story
-from policytest.selection import Selection
+from policytest.selection import Selection, identify
 from policytest.sequential import decide
 from policytest.simulators import TabularSimulator
 from policytest.task import Task
@@ -427,6 +427,46 @@ def test_a_saved_result_says_the_same(kind, traced, by_ball, compared, tmp_path)
     assert len(second.all("svg")) >= len(first.all("svg")) - 1
 
 
+def named(task=TWO.task):
+    return replace(task, states=("calm sea", "storm"), actions=("<wait>", "sail"), assumptions=("the sea is Markov",))
+
+
+NAMED = {
+    "verdict": (lambda: decide(named(), SIM, threshold=0.0, method=PTST()), "search went, if the sea is Markov."),
+    "estimate": (lambda: evaluate(named(), SIM, 0.3), "rest on proofs, if the sea is Markov."),
+    "plan": (lambda: a_plan(task=named()), "that of (s=0 'calm sea', a=0 '<wait>')."),
+    "selection": (
+        lambda: identify(
+            TWO.task.rewards, TWO.task.initial, TWO.task.discount, SIM, states=named().states, actions=named().actions,
+            assumptions=named().assumptions,
+        ),
+        "The answer rests on a proof, if the sea is Markov.",
+    ),
+    "comparison": (
+        lambda: compare(replace(named(), assumptions=()), replace(named(), policy=TWO.alternative_policy), SIM),
+        "search went, if the sea is Markov.",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_a_saved_result_keeps_names_and_assumptions(kind, tmp_path):
+    """In words, in JSON, in the report, and in that of ``policytest report``."""
+    make, words = NAMED[kind]
+    result, file = make(), tmp_path / "result.json"
+    file.write_text(result.to_json(), encoding="utf-8")
+    data = json.loads(file.read_text())
+    assert (data["states"], data["actions"]) == (["calm sea", "storm"], ["<wait>", "sail"])
+    assert data["assumptions"] == ["the sea is Markov"]
+    assert main(["report", str(file), "--out", str(tmp_path / "page.html")]) == 0
+    for page in map(check, (report.render(result), (tmp_path / "page.html").read_text(encoding="utf-8"))):
+        for part in (words, "The sea is Markov.", "storm"):
+            assert part in page.text
+        assert ("(s=0 'calm sea', a=1 'sail', x=" in page.text) is (kind == "verdict")
+    for found in (result, report.read(file)):
+        assert ("proved, if the sea is Markov" in str(found)) is (kind != "plan")
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [
@@ -452,6 +492,10 @@ def test_documents_that_are_no_results(document, words):
         ({"interval": [1.0]}, "does not describe a result"),
         ({"evidence": None}, "does not describe a result"),
         ({"samples": "many"}, "does not describe a result"),
+        ({"states": ["one"]}, "states is not a list of 2 names"),
+        ({"actions": "ab"}, "actions is not a list of 2 names"),
+        ({"assumptions": "none"}, "assumptions is 'none'"),
+        ({"visits": [], "states": []}, "changes has the index"),
     ],
 )
 def test_a_damaged_verdict_is_refused(by_ball, change, words):

@@ -581,13 +581,23 @@ def test_elimination_in_the_envelope_agrees_with_scipy(gamma):
 def test_a_task_survives_pickling_and_copying_unchanged():
     """Same values, still read-only, and the same bytes whether or not it was used before."""
     instance = instances.random(1, 12, 2, successors=3)
+    instance = dataclasses.replace(
+        instance, task=dataclasses.replace(instance.task, assumptions=["the cells are Markov"])
+    )
     fresh = pickle.dumps(instance.task)
     expected = value(instance.task, instance.kernel)
     assert pickle.dumps(instance.task) == fresh
     for twin in (pickle.loads(fresh), copy.deepcopy(instance.task)):
         assert value(twin, instance.kernel) == expected
+        assert twin.assumptions == twin.centred(1.0).assumptions == ("the cells are Markov",)
         with pytest.raises(ValueError, match="read-only"):
             twin.rewards[0, 0] = 100.0
+
+
+@pytest.mark.parametrize("wrong", ["the cells are Markov", [1], None, 3])
+def test_assumptions_are_sentences(wrong):
+    with pytest.raises(ValueError, match=r"assumptions is .*; pass a list of sentences"):
+        Task([[1.0]], [[1.0]], [1.0], 0.5, assumptions=wrong)
 
 
 def test_rows_are_asked_to_sum_to_one_more_exactly_as_the_discount_nears_one():

@@ -79,6 +79,8 @@ def compare(
     _, margin, level = _question(task_a, _checks.real_number("margin", margin), delta)
     _checks.instance("task_b", task_b, Task)
     check_alike(task_a, task_b)
+    rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
+    task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
     check_method(method, zone := _zone(indifference))
     limit = sampling_limit(max_samples)
     known = known_difference(task_a, task_b)

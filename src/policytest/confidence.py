@@ -34,7 +34,7 @@ from policytest.ptst import Run as KLRun
 from policytest.sequential import UNLIMITED, Transitions, interruptions, sampling_limit
 from policytest.sequential import recorded as recorded_data
 from policytest.source import NOTHING, Recorded
-from policytest.task import Task, value_range, value_range_error
+from policytest.task import Names, Task, about_task, given, value_range, value_range_error
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
 
@@ -83,6 +83,7 @@ class Estimate(Shown):
     reached: bool
     method: str
     counts: Counts = field(repr=False)
+    task: Task | Names = field(default=Names(None, None), repr=False)
 
     @cached_property
     def summary(self) -> Table:
@@ -102,15 +103,20 @@ class Estimate(Shown):
             ),
             Row("delta", probability(self.delta), "probability that it misses, at most", "delta", self.delta),
             Row("samples", number(self.samples), "", "samples", self.samples),
-            Row("certified", "yes" if self.certified else "no", "", "certified", self.certified),
+            Row("certified", *self._proof(), "certified", self.certified),
         )
         title = f"The value is {number(self.value)}, give or take {number(half)}"
         return Table(title if self.reached else f"{title}: the wanted precision is not reached", rows)
 
+    def _proof(self) -> tuple[str, str]:
+        if not self.certified:
+            return "no", ""
+        return "yes", f"proved{given(self.task.assumptions)}"
+
     def to_json(self) -> str:
         """One JSON document, with "schema": 1."""
         extra = {"method": self.method, "reached": self.reached, "visits": self.counts.visits}
-        return to_json({"schema": 1, **self.summary.data(), **extra})
+        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.task)})
 
 
 def value_interval(
@@ -224,7 +230,7 @@ def evaluate(
         nothing = Counts(task.n_states, task.n_actions, sparse=_checks.is_sparse(task.support))
         return Estimate(
             0.5 * (low + high), best.lower, best.upper, 0, True, epsilon, delta,
-            best.width <= 2 * epsilon, method.describe(), nothing,
+            best.width <= 2 * epsilon, method.describe(), nothing, task,
         )  # fmt: skip
     run: Any = method.start(task, sim, _middle(task), rng)
     if isinstance(run, BettingRun):
@@ -232,7 +238,7 @@ def evaluate(
     best = _narrowed(run, best, (level, limit, epsilon), progress)
     return Estimate(
         0.5 * (best.lower + best.upper), best.lower, best.upper, run.samples, best.certified, epsilon, delta,
-        best.width <= 2 * epsilon, method.describe(), run.counts(),
+        best.width <= 2 * epsilon, method.describe(), run.counts(), task,
     )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ from policytest.needed import (
 from policytest.prospects import MANY_ENTRIES, any_unknown, best_allocation, entries, explored, fast_solver
 from policytest.ptst import PTST
 from policytest.source import generator
-from policytest.task import Task, value
+from policytest.task import Task, about_task, value
 from policytest.verdict import Verdict
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
@@ -185,7 +185,7 @@ class Plan(Shown):
             },
             "notes": list(self.notes),
         }
-        return to_json({"schema": 1, **self.summary.data(), **extra})
+        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.task)})
 
 
 def plan(

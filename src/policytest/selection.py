@@ -40,12 +40,13 @@ def identify(
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     progress: Callable[[SelectionCheck], None] | None = None,
+    assumptions: Sequence[str] = (),
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
 
     Parameters
     ----------
-    rewards, initial, discount, support, states, actions
+    rewards, initial, discount, support, states, actions, assumptions
         As in `Task`.
     sim
         The simulator: `draw(states, actions, rng)`.
@@ -71,10 +72,11 @@ def identify(
     >>> found.index, found.certified
     (1, True)
     """
-    delta, limit, names = check_delta(delta), sampling_limit(max_samples), (states, actions)
+    delta, limit = check_delta(delta), sampling_limit(max_samples)
+    names: dict[str, Any] = {"states": states, "actions": actions, "assumptions": assumptions}
     check_method(method, policies)
     if policies is None:
-        task = task_of_all_pairs(rewards, initial, discount, support, *names)
+        task = task_of_all_pairs(rewards, initial, discount, support, **names)
     else:
         tasks = tasks_of(rewards, policies, initial, discount, support, names)
         task = tasks[0]
@@ -87,8 +89,7 @@ def identify(
     else:
         search = Tournament(tasks, sim, delta, rng)
     found = _carried_out(search, limit, progress)
-    labels: Any = {"states": task.states, "actions": task.actions}
-    return replace(found, **labels)
+    return replace(found, **{name: getattr(task, name) for name in names})
 
 
 def check_method(method: Any, policies: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,8 @@ from policytest._rows import Rows
 from policytest.coupling import reached
 from policytest.task import Task, extreme_state_values
 
-Names = Sequence[Hashable] | None
 
-
-def task_of_all_pairs(
-    rewards: Any, initial: Any, discount: float, support: Any, states: Names = None, actions: Names = None
-) -> Task:
+def task_of_all_pairs(rewards: Any, initial: Any, discount: float, support: Any, **names: Any) -> Task:
     """The task of the policy that takes every action alike: its rows are all pairs."""
     S = len(_checks.real_array("initial", initial, (None,)))
     if _checks.is_sparse(rewards):
@@ -31,7 +26,7 @@ def task_of_all_pairs(
         A = array.shape[1]
     if S == 0 or A == 0:
         raise InputError(f"rewards and initial have {S} states and {A} actions; at least one of each is needed")
-    return Task(rewards, np.full((S, A), 1.0 / A), initial, discount, support, states, actions)
+    return Task(rewards, np.full((S, A), 1.0 / A), initial, discount, support, **names)
 
 
 def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support: Any, names: Any) -> list[Task]:
@@ -47,7 +42,7 @@ def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support
     tasks = []
     for index, policy in enumerate(listed):
         try:
-            tasks.append(Task(rewards, policy, initial, discount, support, *names))
+            tasks.append(Task(rewards, policy, initial, discount, support, **names))
         except InputError as error:
             raise InputError(f"policies[{index}]: {error}") from None
         _checks.check_shape(f"policies[{index}]", tasks[-1].policy.shape, tasks[0].policy.shape)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from policytest._checks import FloatArray
 from policytest._display import Row, Shown, Table, number, plain, probability, to_json
 from policytest.counts import Counts
+from policytest.task import Names, about_task, given
 
 MOST_SHOWN = 20  # states whose actions are shown
 USED_UP = "all samples that were allowed are used"
@@ -50,6 +51,7 @@ class Selection(Shown):
     method: str = ""
     states: tuple[Hashable, ...] | None = None
     actions: tuple[Hashable, ...] | None = None
+    assumptions: tuple[str, ...] = ()
 
     @cached_property
     def summary(self) -> Table:
@@ -58,7 +60,6 @@ class Selection(Shown):
         what = "rivals that are out" if among else "deviations that do not pay"
         title = f"Policy {self.index} is the best" if among else "This policy is optimal"
         proof = "certified" if self.certified else "not certified"
-        unproved = "rests on a local optimum, which is not proved to be the global one" if self.answered else ""
         rows = (
             Row(
                 "policy" if among else "action in each state",
@@ -67,12 +68,22 @@ class Selection(Shown):
                 "policy",
                 self.policy,
             ),
-            Row("certified", *(("yes", "proved") if self.certified else ("no", unproved)), "certified", self.certified),
+            Row("certified", *self._proof(), "certified", self.certified),
             Row("samples", number(self.samples), "", "samples", self.samples),
             Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
             Row(what, f"{self.settled} of {self.questions}", "", "settled", [self.settled, self.questions]),
         )
         return Table(f"{title} ({proof})" if self.answered else f"Undecided: {self.reason}", rows)
+
+    def _proof(self) -> tuple[str, str]:
+        if self.certified:
+            return "yes", f"proved{given(self.assumptions)}"
+        return "no", "rests on a local optimum, which is not proved to be the global one" if self.answered else ""
+
+    @property
+    def names(self) -> Names:
+        """Of states and actions, with the assumptions."""
+        return Names(self.states, self.actions, self.assumptions)
 
     def _actions(self) -> str:
         """The action of each state, with names where there are some."""
@@ -92,10 +103,7 @@ class Selection(Shown):
             "values": self.values,
         }
         extra.update(method=self.method)
-        for name in ("states", "actions"):
-            given = getattr(self, name)
-            extra[name] = None if given is None else [str(label) for label in given]
-        return to_json({"schema": 1, **self.summary.data(), **extra})
+        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.names)})
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ everywhere). The occupancy d is *unnormalised*: it sums to 1/(1-gamma), the pape
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -57,6 +57,9 @@ class Task:
     terminal
         States, by name or index, in which an episode ends: they are followed by themselves, for good, at reward 0. The
         rows of such states are known, and need not be in any log.
+    assumptions
+        What the model rests on beyond what is said here, as sentences that can follow "if", such as "the cells are
+        Markov". They change no number; every result repeats them: "proved, if the cells are Markov".
 
     >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
     >>> value_range(task)
@@ -72,6 +75,7 @@ class Task:
     actions: Sequence[Hashable] | None = None
     normalise: InitVar[bool] = False
     terminal: InitVar[Sequence[Hashable] | None] = None
+    assumptions: Sequence[str] = ()
 
     def __post_init__(self, normalise: bool, terminal: Sequence[Hashable] | None) -> None:
         def put(name: str, value: Any) -> None:
@@ -88,6 +92,7 @@ class Task:
         put("discount", _discount(self.discount))
         put("states", _checks.names("states", self.states, S))
         put("actions", _checks.names("actions", self.actions, A))
+        put("assumptions", _assumptions(self.assumptions))
         put("support", _support(self.support, self))
         ends = _terminal(terminal, self)
         if len(ends):
@@ -223,11 +228,7 @@ class Task:
 
     def place(self, pair: int, successor: int | None = None) -> str:
         """A state-action pair (and successor) in words, with names where the task has them."""
-        s, a = divmod(int(pair), self.n_actions)
-        words = [f"s={_label(s, self.states)}", f"a={_label(a, self.actions)}"]
-        if successor is not None:
-            words.append(f"x={_label(successor, self.states)}")
-        return f"({', '.join(words)})"
+        return Names(self.states, self.actions).place(*divmod(int(pair), self.n_actions), successor)
 
     def check_kernel(self, name: str, kernel: Any) -> Kernel:
         """A kernel in one of the two forms, every row with pi > 0 a probability vector."""
@@ -262,6 +263,37 @@ class Task:
         else:
             rows = self._rows
         return rows, rows.gather(name, kernel, self.n_states, self.place), is_open
+
+
+class Names(NamedTuple):
+    """What a saved result keeps of its task: the names of states and actions, and the assumptions."""
+
+    states: Sequence[Hashable] | None
+    actions: Sequence[Hashable] | None
+    assumptions: tuple[str, ...] = ()
+
+    def place(self, s: int, a: int, x: int | None = None) -> str:
+        """A state, an action (and a next state) in words, with names where there are some."""
+        words = [f"s={_label(s, self.states)}", f"a={_label(a, self.actions)}"]
+        if x is not None:
+            words.append(f"x={_label(x, self.states)}")
+        return f"({', '.join(words)})"
+
+
+def about_task(task: Task | Names) -> dict[str, Any]:
+    """What the JSON of a result says of its task; `Names` is made of it."""
+    labels = {"states": task.states, "actions": task.actions}
+    names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}
+    return {**names, "assumptions": list(task.assumptions)}
+
+
+def given(assumptions: Sequence[str]) -> str:
+    """The end of a sentence that says what is proved.
+
+    >>> "proved" + given(()), "proved" + given(["the cells are Markov"])
+    ('proved', 'proved, if the cells are Markov')
+    """
+    return f", if {' and '.join(assumptions)}" if assumptions else ""
 
 
 def value(task: Task, q: Kernel) -> float:
@@ -394,6 +426,12 @@ def _check_ends(ends: IntArray, task: Task) -> None:
                 f"terminal: rewards at (s={s}, a={a}) are {earned[a]:g}, but nothing is earned after the end; put "
                 "what the end earns on the transition that leads there, or leave the state out of terminal"
             )
+
+
+def _assumptions(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(one, str) for one in given):
+        raise InputError(f'assumptions is {given!r}; pass a list of sentences, such as ["the cells are Markov"]')
+    return tuple(given)
 
 
 def _discount(discount: Any) -> float:

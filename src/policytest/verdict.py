@@ -21,7 +21,7 @@ from policytest.kl import kl_rows
 from policytest.needed import CHANCE, MAX_SAMPLES, Needed, further
 from policytest.prospects import entries
 from policytest.ptst import PTST
-from policytest.task import Task
+from policytest.task import Task, about_task, given
 
 ALONE = ": this follows from the rewards alone, no data were used"
 SMALLEST_CHANGE = 5e-4  # of a probability that is worth a line
@@ -250,7 +250,9 @@ class Verdict(Shown):
             return ""
         if self.counts.flaws:
             return f"{'; '.join(self.counts.flaws)}: no guarantee holds"
-        return "proved" if self.certified else "rests on a local optimum, which is not proved to be the global one"
+        if not self.certified:
+            return "rests on a local optimum, which is not proved to be the global one"
+        return f"proved{given(self.task.assumptions)}"
 
     def _zone(self) -> str:
         return f"give or take {number(self.indifference)}" if self.indifference else ""
@@ -258,7 +260,7 @@ class Verdict(Shown):
     def _estimated(self) -> tuple[str, str]:
         """The estimate, and what it rests on."""
         if self.samples:
-            alone = self.about == "value" and self.task is not None  # a saved verdict has no task
+            alone = self.about == "value" and isinstance(self.task, Task)  # a saved verdict has names only
             unseen = len(unseen_pairs(self.task, self.counts)) if alone else 0
             return number(self.estimate), f"a guess in {plural(unseen, 'pair')} without a sample" if unseen else ""
         low, high = self.interval
@@ -343,7 +345,7 @@ class Verdict(Shown):
                 for c in self.changes
             ],
         }
-        return to_json({"schema": 1, **self.summary.data(), **extra})
+        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.task)})
 
 
 def bound_in_words(bound: float) -> str:

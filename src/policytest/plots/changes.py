@@ -43,7 +43,7 @@ def witness(verdict: Verdict, ax: Any = None, top: int = TOP, suppress_below: in
 def top_changes(verdict: Verdict, top: int = TOP, suppress_below: int = 0) -> tuple[Change, ...]:
     """The changes worth showing, the most costly rows first."""
     found = verdict.changes if verdict.answer != "within" else ()  # there are two other sides then
-    if verdict.task is not None and verdict.witness is not None and top > len(found) > 0:
+    if verdict.witness is not None and top > len(found) > 0:
         found = _changes(verdict.task, verdict.counts, verdict.witness, top)
     seen = [change for change in found if _may_be_shown(change, suppress_below)]
     return tuple(seen[:top])
@@ -57,6 +57,5 @@ def _may_be_shown(change: Change, below: int) -> bool:
 
 def transition(task: Any, change: Change, longest: int = 12) -> str:
     """The transition in words, with names where the task has them."""
-    states, actions = (task.states, task.actions) if task is not None else (None, None)
-    s, a = _style.name(change.state, states, longest), _style.name(change.action, actions, longest)
-    return f"{s}, {a} → {_style.name(change.successor, states, longest)}"
+    s, a = _style.name(change.state, task.states, longest), _style.name(change.action, task.actions, longest)
+    return f"{s}, {a} → {_style.name(change.successor, task.states, longest)}"

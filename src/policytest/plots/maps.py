@@ -12,7 +12,7 @@ import numpy as np
 
 from policytest._checks import FloatArray, InputError, instance, real_array
 from policytest.plots import _style
-from policytest.task import Task
+from policytest.task import Names, Task
 from policytest.task import occupancy as occupancy_of
 
 MOST_ROWS, MOST_COLUMNS, MOST_WRITTEN, MOST_BLOCKS = 16, 10, 120, 40
@@ -20,7 +20,7 @@ MOST_ROWS, MOST_COLUMNS, MOST_WRITTEN, MOST_BLOCKS = 16, 10, 120, 40
 
 def allocation(
     weights_or_counts: Any,
-    task: Task | None = None,
+    task: Task | Names | None = None,
     ax: Any = None,
     shape: tuple[int, int] | None = None,
     suppress_below: int = 0,
@@ -35,7 +35,7 @@ def allocation(
     table = real_array("weights_or_counts", found, (None, None))
     if (table < 0).any():
         raise InputError("weights_or_counts has negative entries; pass shares or numbers of samples")
-    if task is not None:
+    if task is not None and not isinstance(task, Names):
         instance("task", task, Task)
         if table.shape != task.policy.shape:
             raise InputError(f"weights_or_counts has shape {table.shape}, expected {task.policy.shape} as in task")
@@ -71,7 +71,9 @@ class _Cells(NamedTuple):
     left_out: int
 
 
-def _draw(table: FloatArray, task: Task | None, ax: Any, shape: Any, words: str, whole: bool, hidden: Any) -> Any:
+def _draw(
+    table: FloatArray, task: Task | Names | None, ax: Any, shape: Any, words: str, whole: bool, hidden: Any
+) -> Any:
     is_grid = shape is not None
     cells = _grid(table, hidden, shape) if is_grid else _largest(table, hidden, task)
     rows, columns = cells.values.shape
@@ -125,7 +127,7 @@ def _share(x: float) -> str:
     return "0" if x == 0 else f"{x:.1%}" if x >= 0.001 else "<0.1%"
 
 
-def _largest(table: FloatArray, hidden: Any, task: Task | None) -> _Cells:
+def _largest(table: FloatArray, hidden: Any, task: Task | Names | None) -> _Cells:
     """The rows and columns with the largest sums, in their order, and the others summed."""
     states, actions = (task.states, task.actions) if task is not None else (None, None)
     values, secret, rows = _cut(table, hidden, MOST_ROWS, states, "state")

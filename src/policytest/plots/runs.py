@@ -133,7 +133,8 @@ def selection(found: Any, ax: Any = None, top: int = 20) -> Any:
         ax.plot(
             values[chosen][best], rows[best], "D", color=GREEN, markersize=8, linestyle="none", label="the one chosen"
         )
-    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {i}" for i in chosen])
+    names = None if among else found.states
+    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {_style.name(int(i), names)}" for i in chosen])
     ax.invert_yaxis()
     rest = len(values) - len(chosen)
     _style.labels(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))

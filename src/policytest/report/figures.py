@@ -18,6 +18,7 @@ from policytest.plots.changes import top_changes, transition
 from policytest.plots.studies import rows_of
 from policytest.report.svg import inline
 from policytest.selection import Selection
+from policytest.task import Names
 from policytest.verdict import Verdict
 
 FEWEST_POINTS = 3  # of a course that is worth a picture
@@ -131,7 +132,7 @@ def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> l
     ]
     if trace is not None and np.isfinite(trace.intervals).all(axis=1).sum() >= FEWEST_POINTS:
         shown.append(_narrowing(trace, None, "value"))
-    return shown + _samples(found.counts, None, suppress_below)
+    return shown + _samples(found.counts, found.task, suppress_below)
 
 
 def _of_plan(found: Plan) -> list[Figure]:
@@ -148,13 +149,14 @@ def _of_plan(found: Plan) -> list[Figure]:
         )
     weights = np.asarray(getattr(found.allocation, "weights", ()))
     if weights.ndim == 2 and weights.size:
-        s, a = np.unravel_index(int(weights.argmax()), weights.shape)
+        s, a = (int(index) for index in np.unravel_index(int(weights.argmax()), weights.shape))
+        place = Names(found.task.states, found.task.actions).place(s, a)
         shown.append(
             Figure(
                 "allocation",
                 "Where samples should go",
                 "The best allocation at the guess: the share of samples of each pair.",
-                f"The largest share, {weights.max():.1%}, is that of state {s} and action {a}.",
+                f"The largest share, {weights.max():.1%}, is that of {place}.",
                 lambda: plots.allocation(weights, found.task),
             )
         )
@@ -174,7 +176,7 @@ def _of_selection(found: Selection, suppress_below: int) -> list[Figure]:
                 lambda: plots.selection(found),
             )
         )
-    return shown + (_samples(found.counts, None, suppress_below) if found.counts is not None else [])
+    return shown + (_samples(found.counts, found.names, suppress_below) if found.counts is not None else [])
 
 
 def _of_study(study: Any) -> list[Figure]:

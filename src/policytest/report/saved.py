@@ -17,6 +17,7 @@ from policytest.counts import flaws
 from policytest.lower_bound import Allocation
 from policytest.planning import Plan, Sensitivity
 from policytest.selection import Selection
+from policytest.task import Names
 from policytest.verdict import Change, Verdict
 from policytest.worst_case import Status
 
@@ -89,9 +90,9 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
     if answer not in ("above", "below", "within", None):
         raise InputError(f'answer is {answer!r}; it is "above", "below", "within" or null')
     refuted = data.get("refuted")
-    nothing: Any = None
+    names: Any = _names(data)
     verdict = Verdict(
-        task=nothing,
+        task=names,
         threshold=float(data["threshold"]),
         delta=_delta(data),
         answer=answer,
@@ -114,15 +115,18 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
         indifference=float(data.get("indifference", 0.0)),
         refuted=None if refuted is None else _pair(data, "refuted"),
     )
-    changes = tuple(_change(change, verdict.counts.visits) for change in data.get("changes", ()))
+    changes = tuple(_change(change, verdict.counts.visits, names) for change in data.get("changes", ()))
     more = data.get("still_needed")
     verdict.__dict__["changes"] = changes  # where a cached property keeps what it found
     verdict.__dict__["_more"] = Words(str(more["words"])) if isinstance(more, Mapping) and "words" in more else None
     return verdict
 
 
-def _change(data: Mapping[str, Any], visits: Any) -> Change:
+def _change(data: Mapping[str, Any], visits: Any, names: Names) -> Change:
     s, a, x = (int(data[key]) for key in ("state", "action", "next"))
+    for index, labels in ((s, names.states), (a, names.actions), (x, names.states)):
+        if labels is not None and not 0 <= index < len(labels):
+            raise InputError(f"changes has the index {index}, where there are {len(labels)} names")
     times = int(visits[s, a]) if visits.ndim == 2 and 0 <= s < visits.shape[0] and 0 <= a < visits.shape[1] else 0
     return Change(s, a, x, float(data["observed"]), float(data["needed"]), times, str(data.get("words", "")))
 
@@ -140,6 +144,7 @@ def _estimate(data: Mapping[str, Any]) -> Estimate:
         reached=_truth(data, "reached"),
         method=str(data.get("method", "")),
         counts=_visits(data),
+        task=_names(data),
     )
 
 
@@ -147,9 +152,9 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     about, low, high = dict(data["sensitivity"]), *_pair(data, "time")
     known = {field.name for field in fields(Sensitivity)} - {"words", "values"}
     rest = {name: float(number) for name, number in about.items() if name in known}
-    given, nothing = data["allocation"], None
+    given, weights = data["allocation"], np.asarray(data["allocation"], dtype=float)
     return Plan(
-        task=cast(Any, nothing),
+        task=cast(Any, _names(data, weights.shape)),
         threshold=float(data["threshold"]),
         delta=_delta(data),
         value=float(data["value"]),
@@ -157,7 +162,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
         bound=float(data["bound"]),
         allocation=None
         if given is None
-        else Allocation(np.asarray(given, dtype=float), high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
+        else Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
         saving=float(data["saving"]),
         samples={str(name): (float(a), float(b), float(c)) for name, (a, b, c) in data["samples"].items()},
         methods={},
@@ -170,9 +175,9 @@ def _plan(data: Mapping[str, Any]) -> Plan:
 
 def _selection(data: Mapping[str, Any]) -> Selection:
     settled, questions = data["settled"]
-    nothing: Any = None
+    nothing, policy = cast(Any, None), np.asarray(data["policy"], dtype=float)
     return Selection(
-        policy=np.asarray(data["policy"], dtype=float),
+        policy=policy,
         index=None if data["index"] is None else int(data["index"]),
         samples=int(data["samples"]),
         certified=_truth(data, "certified"),
@@ -183,7 +188,23 @@ def _selection(data: Mapping[str, Any]) -> Selection:
         questions=int(questions),
         counts=nothing,
         reason=str(data.get("reason", "")),
+        **_names(data, policy.shape)._asdict(),
     )
+
+
+def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Names:
+    """The names of states and actions, one for each row and column of its table, and the assumptions."""
+    shape = np.shape(data.get("visits", ())) if shape is None else shape
+    found: list[tuple[str, ...] | None] = []
+    for axis, key in enumerate(("states", "actions")):
+        labels = data.get(key)
+        if labels is not None and (not isinstance(labels, list) or (len(shape) == 2 and len(labels) != shape[axis])):
+            raise InputError(f"{key} is not a list of {shape[axis] if len(shape) == 2 else ''} names")
+        found.append(None if labels is None else tuple(map(str, labels)))
+    assumptions = data.get("assumptions", [])
+    if not isinstance(assumptions, list):
+        raise InputError(f"assumptions is {assumptions!r}; it is a list of sentences")
+    return Names(found[0], found[1], tuple(map(str, assumptions)))
 
 
 def _visits(data: Mapping[str, Any]) -> Any:

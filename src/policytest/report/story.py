@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from policytest._display import Row, number, plural, probability
+from policytest.task import Names, Task
 
 YES, NO, OPEN = "yes", "no", "open"
 
@@ -67,6 +68,11 @@ MARKOV = (
     "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
 )
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
+
+
+def own_assumptions(task: Task | Names) -> tuple[str, ...]:
+    """The assumptions of a task as sentences of their own."""
+    return tuple(f"{words[:1].upper()}{words[1:]}." for words in task.assumptions)
 
 
 # ---------------------------------------------------------------- small words

@@ -16,10 +16,12 @@ from policytest.report.story import (
     Story,
     four_digits,
     how_many,
+    own_assumptions,
     safe_rows,
     sure,
     three_digits,
 )
+from policytest.task import Names, Task, given
 from policytest.verdict import Change, Verdict, bound_in_words
 
 
@@ -50,15 +52,13 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         rows=safe_rows(verdict.summary.rows, suppress_below),
         notes=_notes(verdict),
         guarantee=_guarantee(verdict),
-        assumptions=(*MARKOV, DRAWS),
+        assumptions=(*MARKOV, DRAWS, *own_assumptions(verdict.task)),
         recipe=_recipe(verdict),
     )
 
 
 def _place(verdict: Verdict, change: Change) -> str:
-    if verdict.task is None:
-        return f"(s={change.state}, a={change.action}, x={change.successor})"
-    return verdict.task.place(change.state * verdict.task.n_actions + change.action, change.successor)
+    return Names(verdict.task.states, verdict.task.actions).place(change.state, change.action, change.successor)
 
 
 def _about_changes(verdict: Verdict) -> tuple[str, str]:
@@ -112,7 +112,10 @@ def _proof(verdict: Verdict) -> tuple[str, str]:
     if verdict.counts.flaws:
         return "no guarantee", f"{_flaws(verdict)}: no probability of error can be stated."
     if verdict.certified:
-        return "certified", "The answer rests on a proof, not on how well a search went."
+        return (
+            "certified",
+            f"The answer rests on a proof, not on how well a search went{given(verdict.task.assumptions)}.",
+        )
     return (
         "not certified",
         "The answer rests on the best that a local search found. Something the search missed could overturn it, and "
@@ -181,7 +184,7 @@ def _notes(verdict: Verdict) -> tuple[str, ...]:
 
 def _unsampled(verdict: Verdict) -> int:
     visits = np.asarray(verdict.counts.visits)
-    if verdict.task is None or visits.shape != verdict.task.policy.shape:
+    if not isinstance(verdict.task, Task) or visits.shape != verdict.task.policy.shape:
         return 0
     return int(((visits == 0) & (verdict.task.policy > 0) & ~verdict.task.known_rows).sum())
 

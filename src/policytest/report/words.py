@@ -22,12 +22,14 @@ from policytest.report.story import (
     Story,
     four_digits,
     how_many,
+    own_assumptions,
     rounded,
     safe_rows,
     sure,
 )
 from policytest.report.verdicts import verdict_story
 from policytest.selection import Selection
+from policytest.task import given
 from policytest.verdict import Verdict
 
 MOST_MEANS = 60
@@ -58,7 +60,7 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
     half, samples = 0.5 * (found.upper - found.lower), how_many(found.samples, suppress_below)
     likely = sure(found.delta)
     proof = (
-        "Both ends of the interval rest on proofs."
+        f"Both ends of the interval rest on proofs{given(found.task.assumptions)}."
         if found.certified
         else "An end of the interval rests on a local search, which may have missed something further out."
     )
@@ -86,7 +88,7 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
             f"With probability at least {likely} the interval contains the value at every moment of the run at once: "
             "it may be looked at as often as one likes. It is a statement about the procedure, over repetitions.",
         ),
-        assumptions=(*MARKOV, DRAWS),
+        assumptions=(*MARKOV, DRAWS, *own_assumptions(found.task)),
         recipe=(
             "import policytest as pt",
             "",
@@ -135,7 +137,11 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         tables=(Grid("Methods", ("method", "mean samples", "from", "to"), rows),) if rows else (),
         rows=tuple(found.summary.rows),
         notes=(*(note for note in found.notes if note not in beware), found.sensitivity.words),
-        assumptions=(*MARKOV, "The guess of the transitions is right, or as uncertain as its pilot data say."),
+        assumptions=(
+            *MARKOV,
+            "The guess of the transitions is right, or as uncertain as its pilot data say.",
+            *own_assumptions(found.task),
+        ),
         recipe=(
             "import policytest as pt",
             "",
@@ -170,7 +176,8 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
          f"After {samples}, {found.settled} of {found.questions} {what} ({found.reason})."),
         YES if found.answered else OPEN,
         ("certified" if found.certified else "not certified") if found.answered else "",
-        ("The answer rests on a proof." if found.certified else "The answer is not proved.") if found.answered else "",
+        (f"The answer rests on a proof{given(found.assumptions)}." if found.certified else "The answer is not proved.")
+        if found.answered else "",
         (
             Fact("Settled", f"{found.settled} of {found.questions}", what),
             Fact("Samples", samples.split()[0] if samples[0].isdigit() else samples),
@@ -185,7 +192,10 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
             f"The probability of ever returning a policy that is not the best, or as good, is at most {delta}, however "
             "long the search takes.",
         ),
-        assumptions=(*MARKOV[:1], "Rewards, initial distribution and discount are the ones given.", DRAWS),
+        assumptions=(
+            *MARKOV[:1], "Rewards, initial distribution and discount are the ones given.", DRAWS,
+            *own_assumptions(found.names),
+        ),
         recipe=(
             "import policytest as pt",
             "",

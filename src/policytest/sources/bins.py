@@ -33,6 +33,9 @@ NOT_MARKOV = (
     "states that are bins of continuous ones are generally not Markov: delta then bounds the error about the Markov "
     "model of the bins only, whose value may differ from that of the real process"
 )
+CELLS_ARE_MARKOV = "what follows depends on the cell and the action alone (states are cells of continuous ones)"
+OTHER_SAMPLE = "the sample that the edges of the cells come from is not part of the data"
+SAME_EFFECT = "all actions in a cell have the same effect"
 HINDSIGHT = "; the sample that the edges come from must not be part of the data that are tested"
 
 
@@ -48,6 +51,8 @@ class Bins(Shown):
         Of the dimensions.
     outside
         "edge": what lies outside the edges belongs to the cell next to it. "refuse": it is an error.
+    assumptions
+        What a result about the cells rests on, for `Task(..., assumptions=bins.assumptions)`.
     """
 
     edges: tuple[FloatArray, ...]
@@ -56,6 +61,7 @@ class Bins(Shown):
     function: Callable[[Any], Any] | None = field(default=None, repr=False)
     count: int = 0
     labels: tuple[Hashable, ...] | None = field(default=None, repr=False)
+    assumptions: tuple[str, ...] = (CELLS_ARE_MARKOV,)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -195,7 +201,10 @@ class Bins(Shown):
         return nw.when(good).then(index.cast(nw.Int64))
 
     def wrap(self, env: Any) -> Any:
-        """The environment with the cells as Discrete observations; pass ``states=bins.states`` on for their names."""
+        """The environment with the cells as Discrete observations; pass ``states=bins.states`` on for their names.
+
+        `policytest.sources.gymnasium` gives its task the assumptions of the bins.
+        """
         gym = _checks.needs("gymnasium", "gym")
         if not isinstance(env, gym.Env):
             raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment")
@@ -276,7 +285,8 @@ def discretise(
         made = Bins((), (), outside, function, cells, _checks.names("states", states, cells))
     else:
         checked = _edges(edges) if sample is None else _from_sample(sample, bins, how)
-        made = Bins(checked, _dimension_names(names, len(checked)), outside)
+        rests_on = (CELLS_ARE_MARKOV,) if sample is None else (CELLS_ARE_MARKOV, OTHER_SAMPLE)
+        made = Bins(checked, _dimension_names(names, len(checked)), outside, assumptions=rests_on)
     if made.n_states > CELL_LIMIT:
         raise InputError(
             f"the bins make {made.n_states:,} cells, more than {CELL_LIMIT:,}; take fewer in each dimension"

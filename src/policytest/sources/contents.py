@@ -12,6 +12,7 @@ The keys are the same in every format:
 | states, actions | names: strings, numbers, or lists of them (read as tuples) | optional |
 | terminal | states in which an episode ends, by name or index | optional |
 | kernel | p[s,a,x], to sample from | optional |
+| assumptions | what the model rests on, as sentences that can follow "if": see `Task` | optional |
 | threshold | R, the bar the value is compared with | optional |
 | normalise | true: rescale the rows of policy, initial and kernel to sum to 1 (rounded tables) | optional |
 
@@ -38,8 +39,9 @@ from policytest.sources.policies import Places, policy_table
 from policytest.task import Task
 
 REQUIRED = ("rewards", "policy", "initial", "discount")
-OPTIONAL = ("support", "states", "actions", "terminal", "kernel", "threshold", "normalise")
+OPTIONAL = ("support", "states", "actions", "terminal", "kernel", "threshold", "normalise", "assumptions")
 NAMES = ("states", "actions")
+LISTS = (*NAMES, "terminal", "assumptions")
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
 
@@ -58,7 +60,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     content = {key: value for key, value in content.items() if value is not None}
     check_keys(content)
     normalise = _flag(content.pop("normalise", False))
-    content |= {name: names_of(name, content[name]) for name in (*NAMES, "terminal") if name in content}
+    content |= {name: names_of(name, content[name]) for name in LISTS if name in content}
     content = {key: _array(key, value) for key, value in content.items()}
     content = resolved(content, offer, normalise)
     kernel, threshold = content.pop("kernel", None), content.pop("threshold", None)
@@ -80,6 +82,7 @@ def storable(task: Task, kernel: Kernel | None, threshold: float | None) -> dict
     """A task as keys and values that any format can hold."""
     content = {name: getattr(task, name) for name in (*REQUIRED, "support")}
     content |= {name: storable_names(name, getattr(task, name)) for name in NAMES}
+    content["assumptions"] = list(task.assumptions) or None
     content["kernel"] = None if kernel is None else consistent(task, kernel)
     content["threshold"] = None if threshold is None else _checks.real_number("threshold", threshold)
     return {key: value for key, value in content.items() if value is not None}
@@ -113,12 +116,7 @@ def _flag(value: Any) -> bool:
 
 def _array(key: str, value: Any) -> Any:
     """Lists of numbers as arrays; text among them is refused, where NumPy would read it as numbers."""
-    if (
-        key in (*NAMES, "terminal")
-        or isinstance(value, str | np.ndarray)
-        or _checks.is_sparse(value)
-        or named.by_names(value)
-    ):
+    if key in LISTS or isinstance(value, str | np.ndarray) or _checks.is_sparse(value) or named.by_names(value):
         if key in ("discount", "threshold") and isinstance(value, str):
             raise InputError(f"{key} is {value!r}, which is text; write a number without quotes")
         return value

@@ -29,7 +29,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,7 +42,7 @@ from policytest.dependence import grouped
 from policytest.diagnosis import Diagnosis
 from policytest.diagnostics import PERIODS, diagnose
 from policytest.sequential import Transitions
-from policytest.sources.bins import Bins
+from policytest.sources.bins import SAME_EFFECT, Bins
 from policytest.sources.environments import Environment
 from policytest.sources.episodes import Steps, numbers, open_dataset, read
 from policytest.sources.log import Log, lookups, taken_pairs
@@ -147,6 +147,9 @@ def minari(
     observations = numbers(source, "observation_space", bins, "bins")
     codes = numbers(source, "action_space", action_bins, "action_bins")
     at, made, layout = _task(task, settings, observations, codes, bins)
+    rests_on = (*(bins.assumptions if bins else ()), *((SAME_EFFECT,) if action_bins else ()))
+    if rests_on:
+        made = replace(made, assumptions=tuple(dict.fromkeys((*made.assumptions, *rests_on))))
     steps = read(source, observations, codes, bins, action_bins)
     if not len(steps.s):
         raise InputError(f"dataset {name} has no steps; there is nothing to count")

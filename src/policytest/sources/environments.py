@@ -31,9 +31,17 @@ from policytest import _checks
 from policytest._checks import FloatArray, InputError, Kernel
 from policytest._display import Row, Shown, Table, number, plural
 from policytest.simulators import TabularSimulator
+from policytest.sources.bins import Bins
 from policytest.sources.policies import Places, discrete, policy_table
 from policytest.sources.policy_files import load_policy
-from policytest.sources.stepping import Layout, Stepping, given_initial, given_rewards, given_terminal
+from policytest.sources.stepping import (
+    OBSERVATIONS_ARE_MARKOV,
+    Layout,
+    Stepping,
+    given_initial,
+    given_rewards,
+    given_terminal,
+)
 from policytest.sources.tabulated import read_table, rules
 from policytest.task import Task, value
 
@@ -344,7 +352,9 @@ def _stepped(
     layout = Layout(at, given_rewards(rewards, at), ends, None if initial is None else given_initial(initial, at))
     free = () if ends is None else np.flatnonzero(ends)
     pi = policy_table(policy, at, free=free)
-    task = layout.task(at, pi, discount)
+    cells = [layer.bins for layer in _wrappers(env) if isinstance(getattr(layer, "bins", None), Bins)]
+    rests_on = tuple(one for bins in cells for one in bins.assumptions) or (OBSERVATIONS_ARE_MARKOV,)
+    task = layout.task(at, pi, discount, rests_on)
     if layout.start >= 0:
         notes.append('Where episodes start is unknown: a state "start" was added, and rewards are divided by discount.')
     if layout.endings:

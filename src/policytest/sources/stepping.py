@@ -25,7 +25,7 @@ known. A *truncated* episode has not ended: its last transition counts as any ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from policytest.sources.tabulated import FULL_LIMIT, close, differs, full_suppor
 from policytest.task import Task
 
 FUNCTION_LIMIT = 5_000_000  # calls of a function of (s, a, next state)
+OBSERVATIONS_ARE_MARKOV = "what follows depends on the observation and the action alone"
 LONGEST_WAY = 1_000_000  # steps, or resets, to a state that is asked for
 
 
@@ -168,7 +169,7 @@ class Layout:
             raise InputError(f"the step {place} {what} {at.state(x)!r}; correct terminal, or leave it out")
         return x
 
-    def task(self, at: Places, policy: FloatArray, discount: float) -> Task:
+    def task(self, at: Places, policy: FloatArray, discount: float, assumptions: Sequence[str] = ()) -> Task:
         """The task that is tested."""
         S, A, size = self.S, at.n_actions, self.size
         if size * A * size > FULL_LIMIT:
@@ -200,6 +201,7 @@ class Layout:
             support=None if plain else self._support(absorbing, A),
             states=self._names(at),
             actions=at.actions if at.actions is not None else at.codes if at.code(0) else None,
+            assumptions=assumptions,
         )
 
     def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray:

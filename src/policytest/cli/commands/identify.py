@@ -82,6 +82,7 @@ def identify(
             method=_method(method, boundary, prior, allocation, problem),
             states=task.states,
             actions=task.actions,
+            assumptions=task.assumptions,
             progress=shown,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
