@@ -15,6 +15,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pytest
 import typer
@@ -24,7 +25,7 @@ from policytest import instances
 from policytest._checks import AssumptionWarning, InputError
 from policytest._display import Row, Table
 from policytest.boundaries import MixtureBoundary, PaperBoundary
-from policytest.cli import main
+from policytest.cli import app, main
 from policytest.cli.exit_codes import Code, exit_code, read_or_not, say
 from policytest.cli.progress import COMPILING, Bar, Interval, Lines, Progress, Silent, progress
 from policytest.cli.results import fingerprint
@@ -535,31 +536,26 @@ def test_a_broken_stream_never_stops_the_run():
             shown(check(samples))
 
 
-def test_whoever_waits_is_told_why():
-    stream = io.StringIO()
-    with Progress(Lines(stream), patience=0.0) as shown:
-        shown(check(0))
-        shown._waiting.join(timeout=60)
-        shown(check(1))
-    assert stream.getvalue() == COMPILING + "\n"
+@pytest.mark.parametrize(("options", "fresh", "told"), [([], 2, 1), (["--quiet"], 2, 0), ([], 0, 0)])
+def test_compiling_is_told_once_by_every_command(monkeypatch, capsys, options, fresh, told):
+    """And only where there is something to compile. The first `assess` used to be silent for a minute."""
 
+    def compiles(*_):
+        for _ in range(fresh):
+            assert numba.njit(lambda x: x + 1)(1) == 2
+        raise InputError("that is all")
 
-def test_whoever_does_not_wait_is_not():
-    stream = io.StringIO()
-    with Progress(Lines(stream), patience=3600.0) as shown:
-        waiting = shown._waiting
-        shown(check(0))
-        shown(check(1))
-        waiting.join(timeout=60)
-        assert not waiting.is_alive()
-    assert stream.getvalue() == ""
+    monkeypatch.setattr("policytest.cli.commands.assess.find_model", compiles)
+    assert main(["assess", "task.toml", "log.csv", *options]) == 2
+    assert capsys.readouterr().err == told * f"{COMPILING}\n" + "error: that is all\n"
+    assert all(hasattr(command.callback, "__wrapped__") for command in app.registered_commands)
 
 
 def test_the_notice_on_a_terminal(terminal):
     bar = live(terminal, Clock())
     bar.notice(COMPILING)
     bar.close()
-    assert "compiling once" in terminal.getvalue()
+    assert COMPILING in terminal.getvalue()
 
 
 # ---------------------------------------------------------------- streams
@@ -617,7 +613,7 @@ def test_the_answer_survives_a_closed_pipe():
 def test_help_loads_nothing_heavy(argv):
     code = f"""
         import sys
-        from policytest.cli import main
+        from policytest.cli import app, main
         code = main({argv!r})
         heavy = [name for name in ("numpy", "scipy", "numba", "policytest.task") if name in sys.modules]
         sys.exit(99 if heavy else code)
@@ -704,7 +700,7 @@ def test_a_crash_exits_with_4():
     code = """
         import sys
         import policytest.sequential
-        from policytest.cli import main
+        from policytest.cli import app, main
 
         def decide(*_, **__):
             return 1 / 0

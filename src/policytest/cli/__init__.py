@@ -10,10 +10,12 @@ and the rest of the package are imported inside the functions, so that ``--help`
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -32,14 +34,27 @@ from policytest.cli.commands.warmup import warmup
 from policytest.cli.commands.watch import watch
 from policytest.cli.exit_codes import debugging, exit_code, say
 from policytest.cli.options import Debug
+from policytest.cli.progress import compiling_told
 from policytest.cli.results import arguments
 
 COMMANDS = (decide, assess, watch, evaluate, compare, plan, identify, study, report, init, demo, selftest, warmup)
 """In the order in which ``--help`` lists them."""
 
+
+def _telling(command: Callable[..., int]) -> Callable[..., int]:
+    """The command, which says so where it has to compile."""
+
+    @functools.wraps(command)
+    def run(**options: Any) -> int:
+        with compiling_told(options.get("quiet", False)):
+            return command(**options)
+
+    return run
+
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(_telling(command))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,16 +8,15 @@ terminal, a pipe nobody reads) silences the display and never stops the run.
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
 from policytest._display import nats, number
+from policytest.cli.exit_codes import complain
 
-COMPILING = "working; a first run is compiling once (about half a minute), later ones start at once"
-PATIENCE = 2.0
-"""Seconds without a first check after which the user is told why."""
+COMPILING = "compiling, once: it takes up to a minute, and later runs start at once"
 REFRESH = 0.25
 """Seconds between two updates of the live line, at least."""
 FIRST_INTERVAL = 1.0
@@ -28,6 +27,29 @@ WIDE = 110
 """Columns that the whole live line takes; on a narrower terminal it is shorter."""
 FIRST_LINE = 1000
 """The first plain line is shown after this many samples, and then each time they have doubled."""
+
+
+@contextmanager
+def compiling_told(quiet: bool) -> Iterator[None]:
+    """Say, once, when code has to be compiled that is not in the cache on disk."""
+    if quiet:
+        yield
+        return
+    from numba.core.event import Listener, install_listener
+
+    class Told(Listener):
+        told = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.told:
+                self.told = True
+                complain(COMPILING)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with install_listener("numba:compile", Told()):
+        yield
 
 
 class Check(Protocol):
@@ -81,15 +103,11 @@ class Display(Protocol):
 class Progress:
     """Shows the checks it is called with. ``with Progress(display) as progress: decide(..., progress=progress)``."""
 
-    def __init__(self, display: Display, patience: float = PATIENCE) -> None:
+    def __init__(self, display: Display) -> None:
         self._display = display
         self._begun = self._broken = False
-        self._waiting: threading.Timer | None = threading.Timer(patience, self._guard, (display.notice, COMPILING))
-        self._waiting.daemon = True
 
     def __enter__(self) -> Progress:
-        if self._waiting is not None:
-            self._waiting.start()
         return self
 
     def __call__(self, check: Check) -> None:
@@ -97,27 +115,18 @@ class Progress:
         if not self._begun:
             self._begun = True
             return
-        self._stop_waiting()
         self._guard(self._display.show, check)
 
     def tell(self, samples: int, words: str) -> None:
         """Show words about so many samples, where there is no check."""
-        self._stop_waiting()
         self._guard(self._display.tell, samples, words)
 
     def notice(self, words: str) -> None:
         """Show a message, now."""
-        self._stop_waiting()
         self._guard(self._display.notice, words)
 
     def __exit__(self, *_: object) -> None:
-        self._stop_waiting()
         self._guard(self._display.close)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
 
     def _guard(self, show: Callable[..., None], *arguments: Any) -> None:
         if not self._broken:

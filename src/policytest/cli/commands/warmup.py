@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 
-from policytest.cli.exit_codes import DONE, complain, say
+from policytest.cli.exit_codes import DONE, say
 from policytest.cli.options import Debug
-from policytest.cli.progress import COMPILING
 
 
 def warmup(debug: Debug = False) -> int:
     """Compile everything the test needs, so that later runs start at once."""
     from policytest.cli.warmup import small_runs
 
-    complain(COMPILING)
     begun = time.monotonic()
     small_runs()
     say(f"Ready after {time.monotonic() - begun:.1f} seconds.")
