@@ -447,6 +447,21 @@ def test_stopping_times():
     assert [list(found.get_xdata()) for found in ax.lines if found.get_markerfacecolor() == "none"] == [[0.001]]
 
 
+def test_a_legend_stays_small():
+    """Methods and instances are named once each, not pair by pair; nothing is cut off, and the axes keep their place."""
+    many = [
+        {**row, "instance": f"a task, the {place}th", "method": f"method {row['method']}, of four long words, or five"}
+        for place in range(4)
+        for row in rows()
+    ]
+    for given, entries in ((many, 2 + 4 + 1), ([row for row in many if "0th" in row["instance"]], 3)):
+        ax = drawn(plots.stopping_times(given, lower_bound=12.0))
+        legend, figure = ax.get_legend(), ax.figure
+        assert len(legend.get_texts()) == entries
+        assert legend.get_window_extent().x1 <= figure.bbox.x1
+        assert ax.get_window_extent().height > 0.5 * figure.bbox.height
+
+
 def test_the_bound_of_a_study_is_its_best_one():
     given = [{**row, "best_bound": 10.0 / row["delta"], "uniform_bound": 1e9} for row in rows()]
     bound = line(drawn(plots.stopping_times(given)), "lower bound")

@@ -240,6 +240,9 @@ def test_a_study():
     study = SimpleNamespace(table=rows, means=means, title="A study", summary=None, notes=("Noted.",))
     page = check(report.render(study))
     assert len(page.all("svg")) == 2
+    several = [{**row, "instance": name} for name in ("one", "two", NASTY) for row in rows]
+    study_of_three = SimpleNamespace(table=several, means=means, title="", summary=None)
+    assert len(check(report.render(study_of_three)).all("svg")) == 3 + 1  # one for each instance, and all together
     for words in ("6 runs of 2 methods on 1 instance.", "4 wrong answers", "A study", "Noted.", "0.58"):
         assert words in page.text
 

@@ -29,12 +29,15 @@ SERIES = (
 )
 WIDTH, HEIGHT = 4.8, 3.2  # inches: at this width the letters stay readable on a telephone
 LONGEST = 22  # letters of a name
+LINE = 0.18  # inches that a line of a legend takes
+OWN = "policytest"  # the label of figures that are made here, and may be made larger
 
 
 def axes(ax: Any = None, height: float = HEIGHT) -> Any:
     """The given axes, or new ones in a figure of their own."""
     if ax is None:
         figure = needs("matplotlib.figure", "report").Figure(figsize=(WIDTH, height), layout="constrained")
+        figure.set_label(OWN)
         ax = figure.add_subplot()
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -53,13 +56,23 @@ def labels(ax: Any, x: str = "", y: str = "", title: str = "") -> None:
         ax.set_title(title, color=INK, fontsize=10, loc="left")
 
 
-def legend(ax: Any, columns: int = 2) -> None:
-    """Above the axes, where it covers nothing; none where there is nothing to tell apart."""
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend(
+def legend(ax: Any, columns: int = 2, handles: Sequence[Any] = ()) -> None:
+    """Above the axes, where it covers nothing; none where there is nothing to tell apart.
+
+    It has as many columns, up to ``columns``, as there is room for; a figure that is made here grows with its lines.
+    ``handles`` are shown instead of the labelled artists.
+    """
+    shown = list(handles) or ax.get_legend_handles_labels()[0]
+    if not shown:
+        return
+    figure = ax.figure
+    room = 1.1 * ax.get_position().width * figure.bbox.width
+    for ncols in range(columns, 0, -1):
+        made = ax.legend(
+            handles=shown,
             loc="lower left",
             bbox_to_anchor=(-0.02, 1.0),
-            ncols=columns,
+            ncols=ncols,
             frameon=False,
             fontsize=8.5,
             labelcolor=INK,
@@ -67,6 +80,10 @@ def legend(ax: Any, columns: int = 2) -> None:
             handlelength=2.6,
             columnspacing=1.2,
         )
+        if made.get_window_extent().width <= room:
+            break
+    if figure.get_label() == OWN:
+        figure.set_figheight(figure.get_figheight() + LINE * max(-(-len(shown) // ncols) - 2, 0))
 
 
 def nothing(ax: Any, words: str) -> Any:

@@ -133,7 +133,7 @@ def selection(found: Any, ax: Any = None, top: int = 20) -> Any:
         ax.plot(
             values[chosen][best], rows[best], "D", color=GREEN, markersize=8, linestyle="none", label="the one chosen"
         )
-    names = None if among else found.states
+    names = None if among else getattr(found, "states", None)
     ax.set_yticks(rows, [f"{'policy' if among else 'state'} {_style.name(int(i), names)}" for i in chosen])
     ax.invert_yaxis()
     rest = len(values) - len(chosen)

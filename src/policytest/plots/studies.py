@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from policytest._checks import InputError
+from policytest._checks import InputError, needs
 from policytest.plots import _style
-from policytest.plots._style import FAINT, INK
+from policytest.plots._style import FAINT, INK, MUTED
 
 Row = dict[str, Any]
+BOUND = "lower bound"
 BOUNDS = ("best_bound", "lower_bound", "uniform_bound")
 """Columns with the samples that no test can do without: whatever its allocation, or with that of the table."""
 
@@ -83,12 +84,28 @@ def stopping_times(table: Any, ax: Any = None, lower_bound: Any = None) -> Any:
     _style.sparse_log(ax.yaxis)
     ax.grid(color=FAINT, linewidth=0.5)
     _style.labels(ax, "delta, the probability of error", "samples (mean ± s.e.)")
-    _style.legend(ax)
+    _style.legend(ax, handles=_apart(ax, methods, instances) if many else ())
     return ax
 
 
+def _apart(ax: Any, methods: list[Any], instances: list[Any]) -> list[Any]:
+    """The colours of the methods and the styles of the instances, each once: not a line for each of their pairs."""
+    line = needs("matplotlib.lines", "report").Line2D
+    series = _style.SERIES
+    found = []
+    for at, method in enumerate(methods):
+        color, _, marker = series[at % len(series)]
+        found.append(line([], [], color=color, marker=marker, markersize=5.5, label=_style.short(str(method), 34)))
+    for at, name in enumerate(instances):
+        style = series[at % len(series)][1]
+        found.append(line([], [], color=MUTED, linestyle=style, label=_style.short(str(name), 34)))
+    if any(str(one.get_label()).startswith(BOUND) for one in ax.lines):
+        found.append(line([], [], color=INK, linewidth=1.0, label=BOUND))
+    return found
+
+
 def _bounds(ax: Any, rows: list[Row], lower_bound: Any, many: bool) -> None:
-    """T* log(1/delta) for each instance, as far as it is known."""
+    """T* log(1/delta) for each instance, as far as it is known; of several, in the line style of each."""
     for index, (key, mine) in enumerate(_grouped(rows, "instance").items()):
         deltas = np.unique([float(row["delta"]) for row in mine])
         time = lower_bound.get(key[0]) if isinstance(lower_bound, Mapping) else lower_bound
@@ -101,9 +118,9 @@ def _bounds(ax: Any, rows: list[Row], lower_bound: Any, many: bool) -> None:
             bound = np.array([_mean(mine, column, delta) for delta in deltas])
         use = np.isfinite(bound) & (bound > 0)
         if use.any():
-            style = (":", (0, (1, 3)), (0, (3, 4)))[index % 3]
-            name = f"lower bound, {_style.short(str(key[0]))}" if many else "lower bound"
-            ax.plot(deltas[use], bound[use], color=INK, linestyle=style, linewidth=1.4, label=name)
+            style = _style.SERIES[index % len(_style.SERIES)][1] if many else ":"
+            name = f"{BOUND}, {_style.short(str(key[0]))}" if many else BOUND
+            ax.plot(deltas[use], bound[use], color=INK, linestyle=style, linewidth=1.0 if many else 1.4, label=name)
 
 
 def sample_efficiency(table: Any, ax: Any = None, delta: float | None = None) -> Any:

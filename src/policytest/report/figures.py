@@ -22,6 +22,7 @@ from policytest.task import Names
 from policytest.verdict import Verdict
 
 FEWEST_POINTS = 3  # of a course that is worth a picture
+MOST_PANELS = 8  # instances of a study with a picture of their own
 
 
 @dataclass(frozen=True)
@@ -192,17 +193,21 @@ def _of_study(study: Any) -> list[Figure]:
         )
     ]
     if several:
-        shown.insert(
-            0,
-            Figure(
-                "stopping",
-                "Samples against delta",
-                "Mean over the runs, with standard errors; the lower bound is what no test can do without.",
-                "The same numbers are in the table below.",
-                lambda: plots.stopping_times(rows),
-            ),
-        )
+        names = list(dict.fromkeys(row.get("instance") for row in rows))
+        shown = [_against_delta(rows, name, at, len(names)) for at, name in enumerate(names[:MOST_PANELS])] + shown
     return shown if rows else []
+
+
+def _against_delta(rows: list[Any], name: Any, at: int, of: int) -> Figure:
+    """The samples of one instance against delta: a picture for each, so that lines and legend stay few."""
+    own = [row for row in rows if row.get("instance") == name]
+    return Figure(
+        f"stopping-{at}",
+        "Samples against delta" + (f": {name}" if of > 1 else ""),
+        "Mean over the runs, with standard errors; the lower bound is what no test can do without.",
+        "The same numbers are in the table below.",
+        lambda: plots.stopping_times(own),
+    )
 
 
 def _samples(counts: Any, task: Any, suppress_below: int) -> list[Figure]:
