@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 from types import SimpleNamespace
 
@@ -414,6 +415,16 @@ def test_selection():
     drawn(plots.selection(SimpleNamespace(values=[], index=None)))
 
 
+def test_a_notebook_shows_the_picture():
+    """By what IPython asks objects for; not where the user's own figure is drawn on."""
+    ax = plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1))
+    assert "<svg" in ax._repr_svg_()
+    assert ax._repr_svg_() == ax.figure._repr_svg_() == pickle.loads(pickle.dumps(ax))._repr_svg_()
+    mine = Figure().add_subplot()
+    assert plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1), mine) is mine
+    assert not hasattr(mine, "_repr_svg_")
+
+
 # ---------------------------------------------------------------- studies
 
 
@@ -448,7 +459,7 @@ def test_stopping_times():
 
 
 def test_a_legend_stays_small():
-    """Methods and instances are named once each, not pair by pair; nothing is cut off, and the axes keep their place."""
+    """Methods and instances are named once each, not pair by pair; nothing is cut off, and the axes keep their room."""
     many = [
         {**row, "instance": f"a task, the {place}th", "method": f"method {row['method']}, of four long words, or five"}
         for place in range(4)

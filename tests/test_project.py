@@ -62,6 +62,7 @@ LAYERS = [
     ["baselines_identification"],
     ["confidence", "comparison", "guesses", "diagnostics"],
     ["planning", "selection", "watching"],
+    ["plots._shown"],
     ["plots._style"],
     ["plots.trace", "plots.maps", "plots.changes", "plots.plans", "plots.studies"],
     ["plots.runs"],

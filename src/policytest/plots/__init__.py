@@ -3,7 +3,8 @@
     ax = plots.evidence(trace)
     ax.figure.savefig("evidence.pdf")
 
-No pyplot, no screen, nothing global. Colours are told apart by the colour-blind, and lines by their style as well.
+In a notebook the last line of a cell shows the picture. No pyplot, no screen, nothing global. Colours are told apart by
+the colour-blind, and lines by their style as well.
 Needs matplotlib: pip install 'policytest[report]'.
 """
 

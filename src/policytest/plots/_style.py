@@ -30,15 +30,16 @@ SERIES = (
 WIDTH, HEIGHT = 4.8, 3.2  # inches: at this width the letters stay readable on a telephone
 LONGEST = 22  # letters of a name
 LINE = 0.18  # inches that a line of a legend takes
-OWN = "policytest"  # the label of figures that are made here, and may be made larger
 
 
 def axes(ax: Any = None, height: float = HEIGHT) -> Any:
     """The given axes, or new ones in a figure of their own."""
     if ax is None:
-        figure = needs("matplotlib.figure", "report").Figure(figsize=(WIDTH, height), layout="constrained")
-        figure.set_label(OWN)
-        ax = figure.add_subplot()
+        needs("matplotlib.figure", "report")
+        from policytest.plots._shown import ShownAxes, ShownFigure
+
+        figure = ShownFigure(figsize=(WIDTH, height), layout="constrained")
+        ax = figure.add_subplot(axes_class=ShownAxes)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -82,7 +83,7 @@ def legend(ax: Any, columns: int = 2, handles: Sequence[Any] = ()) -> None:
         )
         if made.get_window_extent().width <= room:
             break
-    if figure.get_label() == OWN:
+    if hasattr(figure, "_repr_svg_"):  # made here
         figure.set_figheight(figure.get_figheight() + LINE * max(-(-len(shown) // ncols) - 2, 0))
 
 
