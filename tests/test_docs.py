@@ -131,11 +131,13 @@ def served(site):
 
 
 @pytest.mark.skipif(browser.find() is None, reason="there is no browser")
-def test_in_a_browser_the_search_finds_and_nothing_is_asked_of_others(served, tmp_path):
+@pytest.mark.parametrize("way", ["served", "as files"])
+def test_in_a_browser_the_search_finds_and_nothing_is_asked_of_others(site, served, tmp_path, way):
+    home = served if way == "served" else site.as_uri()
     page = browser.Browser(tmp_path / "profile")
     try:
         page.events.clear()
-        page("Page.navigate", url=f"{served}/guarantees.html?q=martingale")
+        page("Page.navigate", url=f"{home}/guarantees.html?q=martingale")
         found, until = 0, time.monotonic() + browser.PATIENCE
         while not found and time.monotonic() < until:
             found = page.ask("document.querySelectorAll('.md-search-result__item').length")
@@ -143,7 +145,24 @@ def test_in_a_browser_the_search_finds_and_nothing_is_asked_of_others(served, tm
         assert found, "the search finds nothing"
         asked = [event["request"]["url"] for event in page.of_kind("Network.requestWillBeSent")]
         assert len(asked) > 3
-        assert not [url for url in asked if not url.startswith((served, "data:", "blob:"))]
+        assert not [url for url in asked if not url.startswith((home, "data:", "blob:"))]
+    finally:
+        page.close()
+
+
+@pytest.mark.skipif(browser.find() is None, reason="there is no browser")
+def test_in_a_browser_no_line_of_a_console_is_cut_off(site, tmp_path):
+    """Long lines are wrapped, also on a telephone; and copied without further line breaks."""
+    page = browser.Browser(tmp_path / "profile")
+    try:
+        consoles = "[...document.querySelectorAll('.language-console code')]"
+        for width in (400, 1400):
+            page.open(site / "tutorial.html", width, 900)
+            hidden = page.ask(f"{consoles}.map(e => e.scrollWidth - e.clientWidth)")
+            assert len(hidden) > 3
+            assert set(hidden) == {0}
+        first = page.ask(f"{consoles}[0].setAttribute('data-md-copying', ''), {consoles}[0].innerText")
+        assert first.startswith("$ policytest init shop\nshop/task.toml\n")
     finally:
         page.close()
 
