@@ -366,6 +366,7 @@ def test_the_readmes_five_commands_answer_about_a_csv(tmp_path, monkeypatch, cap
     body = next(body for body in blocks(TEXTS["README.md"], "console") if "your.csv" in body)
     lines = body.replace("\\\n", " ").strip().splitlines()
     assert len(lines) <= 5
+    assert lines[0] == "pip install '.[data,report]'"  # from a clone: that works whether or not it is published
     (task,) = blocks(TEXTS["README.md"], "toml")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "task.toml").write_text(task, encoding="utf-8")

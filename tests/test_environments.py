@@ -360,7 +360,7 @@ def test_wrappers_that_may_change_the_rules_are_not_ignored():
 
 def test_without_gymnasium_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gymnasium", None)
-    with pytest.raises(InputError, match=r"pip install 'policytest\[gym\]'"):
+    with pytest.raises(InputError, match=r"run pip install 'gymnasium>=1\.0'$"):
         gymnasium("FrozenLake-v1", "uniform", 0.9)
 
 

@@ -530,5 +530,5 @@ def test_no_figure_is_left_behind(traced):
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"pip install 'policytest\[report\]'"):
+    with pytest.raises(InputError, match=r"run pip install 'jinja2>=3\.1' 'matplotlib>=3\.8'"):
         plots.evidence([])

@@ -10,7 +10,10 @@ from __future__ import annotations
 import importlib
 import math
 import operator
+import re
+import shlex
 from collections.abc import Callable, Hashable, Sequence
+from importlib import metadata
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -231,5 +234,16 @@ def needs(package: str, extra: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise InputError(
-            f"this needs {package.split('.')[0]}, which is not installed; run pip install 'policytest[{extra}]'"
+            f"this needs {package.split('.')[0]}, which is not installed; run {installation(extra)}"
         ) from error
+
+
+def installation(extra: str) -> str:
+    """The command that installs what an extra of this package needs, wherever the package itself came from.
+
+    >>> installation("gym")
+    "pip install 'gymnasium>=1.0'"
+    """
+    wanted = [line.partition(";") for line in metadata.requires("policytest") or ()]
+    named = sorted(text.strip() for text, _, marker in wanted if re.search(rf"extra == ['\"]{extra}['\"]", marker))
+    return shlex.join(["pip", "install", *named])

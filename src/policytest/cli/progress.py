@@ -16,7 +16,7 @@ from typing import Any, Protocol, TextIO
 from policytest._display import nats, number
 from policytest.cli.exit_codes import complain
 
-COMPILING = "compiling, once: it takes up to a minute, and later runs start at once"
+COMPILING = "compiling what this command needs, once: up to a minute; later runs start at once"
 REFRESH = 0.25
 """Seconds between two updates of the live line, at least."""
 FIRST_INTERVAL = 1.0

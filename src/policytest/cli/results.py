@@ -51,7 +51,9 @@ def write_report(
     paragraphs = (about,) if isinstance(about, str) else tuple(about)
     if not can_report():
         write(file, page(title, *map(paragraph, paragraphs), found.summary.html()))
-        complain(f"{file} is a plain page; pip install 'policytest[report]' gives it pictures")
+        from policytest._checks import installation
+
+        complain(f"{file} is a plain page; {installation('report')} gives it pictures")
         return
     from policytest.report import render
 

@@ -5,7 +5,7 @@
 
 In a notebook the last line of a cell shows the picture. No pyplot, no screen, nothing global. Colours are told apart by
 the colour-blind, and lines by their style as well.
-Needs matplotlib: pip install 'policytest[report]'.
+Needs matplotlib.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 The file is complete in itself: it loads nothing, runs no script, and opens offline; the same result gives the same
 file.
-Needs matplotlib and jinja2: pip install 'policytest[report]'.
+Needs matplotlib and jinja2.
 """
 
 from __future__ import annotations

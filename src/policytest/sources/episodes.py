@@ -41,7 +41,7 @@ def open_dataset(dataset: Any) -> Any:
         ) from None
     except ImportError as error:
         raise InputError(
-            f"dataset {dataset!r} cannot be read ({error}); run pip install 'policytest[minari]'"
+            f"dataset {dataset!r} cannot be read ({error}); run {_checks.installation('minari')}"
         ) from error
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
