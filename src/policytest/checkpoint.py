@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from policytest._checks import InputError, is_sparse
-from policytest._files import array_headers, write_arrays
+from policytest._files import read_arrays, write_arrays
 from policytest.task import Task
 
 FORMAT = "policytest-run-1"
@@ -31,15 +29,11 @@ def write(path: str | os.PathLike[str], snapshot: dict[str, Any]) -> None:
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a snapshot; a file that is missing, damaged or of another kind is refused."""
     try:
-        raw = Path(path).read_bytes()
+        content = read_arrays(path)
     except FileNotFoundError:
         raise InputError(f"resume: there is no file {path}; pass checkpoint={str(path)!r} to start one") from None
     except OSError as error:
-        raise InputError(f"resume: {path} cannot be read ({error.strerror})") from None
-    try:
-        array_headers(io.BytesIO(raw))
-        with np.load(io.BytesIO(raw), allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files}
+        raise InputError(f"resume: {path} cannot be read ({error.strerror or error}); choose another file") from None
     except Exception:  # whatever a damaged archive makes its reader do
         raise InputError(f"resume: {path} is damaged or not a checkpoint; start again without it") from None
     if not isinstance(content.get("format"), np.ndarray) or str(content.pop("format")) != FORMAT:

@@ -27,7 +27,7 @@ from scipy.sparse import coo_array, csr_array
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray
 from policytest._display import plural
-from policytest._files import array_headers, not_too_large, write_arrays
+from policytest._files import ARCHIVE_LIMIT, FREE, array_headers, not_too_large, opened, write_arrays
 from policytest._rows import entry_keys
 from policytest.task import Task
 
@@ -384,15 +384,19 @@ def flaws(selected: bool, other_rewards: bool) -> tuple[str, ...]:
 def read_counts(path: str | os.PathLike[str], read: Callable[[Any], Content]) -> Content:
     """What `read` makes of the arrays in a file of counts; any damage is an `InputError`."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            not_too_large(archive)
-            if damaged := archive.testzip():
-                raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
-        array_headers(path)
-        with np.load(path, allow_pickle=False) as file:
-            return read(file)
+        with opened(path, ARCHIVE_LIMIT + FREE) as raw:
+            with zipfile.ZipFile(raw) as archive:
+                not_too_large(archive)
+                if damaged := archive.testzip():
+                    raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
+            array_headers(raw)
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                return read(file)
     except FileNotFoundError:
         raise InputError(f"path is {str(path)!r}, but there is no such file; pass the path given to save") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
     except InputError as error:
         raise InputError(f"{path} holds no counts that can be used: {error}") from None
     except Exception as error:  # zipfile, zlib and NumPy have a dozen kinds for a file that makes no sense

@@ -21,8 +21,8 @@ from policytest.task import Task, value, value_range
 
 DENSE_LIMIT = 4_000_000
 """Up to this many entries S*A*S, kernels with a declared support are dense."""
-FULL_ROWS_LIMIT = 50_000_000
-"""The most entries of a random kernel whose rows have every state as a successor."""
+ENTRIES_LIMIT = 50_000_000
+"""The most entries of a kernel, listed or dense."""
 SMALLEST_REWARD, LARGEST_REWARD = -0.7, 1.0
 LEAST_SHARE = 0.1
 """The share of each random policy and initial distribution that is spread evenly, so that none has tiny entries."""
@@ -102,6 +102,13 @@ def random(seed: int, S: int, A: int, successors: int | None = None, discount: f
     True
     """
     S, A = _count("S", S), _count("A", A)
+    k = S if successors is None else _count("successors", successors, most=S)
+    if S * A * k > ENTRIES_LIMIT:
+        remedy = "pass successors=k, for rows with k successors each" if successors is None else "make them fewer"
+        raise InputError(
+            f"S is {S:,}, A is {A:,}, and rows have {k:,} successors: the kernel would have {S * A * k:,} entries; "
+            f"{remedy}, at most {ENTRIES_LIMIT:,} in all"
+        )
     rng = np.random.default_rng(seed)
     known = {
         "rewards": _random_rewards(rng, S, A),
@@ -110,13 +117,7 @@ def random(seed: int, S: int, A: int, successors: int | None = None, discount: f
         "discount": discount,
     }
     if successors is None:
-        if S * A * S > FULL_ROWS_LIMIT:
-            raise InputError(
-                f"successors is None, so the kernel would have S*A*S = {S * A * S:,} entries; "
-                "pass successors=k for rows with k successors each, kept sparse"
-            )
         return Instance(Task(**known), rng.dirichlet(np.ones(S), size=(S, A)))
-    k = _count("successors", successors, most=S)
     chosen = _distinct(rng, S * A, k, S)
     masses = rng.dirichlet(np.ones(k), size=S * A)
     kernel, support = _from_lists(chosen, masses, S, A)
@@ -155,6 +156,8 @@ def grid_world(width: int, height: int, slip: float = 0.1, discount: float = 0.9
     if not 0.0 <= slip <= 1.0:
         raise InputError(f"slip is {slip}; it is a probability and must lie in [0, 1]")
     S, A = width * height, len(ACTIONS)
+    if 3 * S * A > ENTRIES_LIMIT:
+        raise InputError(f"width is {width:,} and height {height:,}, which are {S:,} cells; make it smaller")
     x, y = np.arange(S) % width, np.arange(S) // width
     landing = _landing_cells(x, y, width, height)
     sides = np.arange(A)
@@ -250,6 +253,8 @@ def _count(name: str, value: Any, most: int | None = None) -> int:
     number = whole_number(name, value)
     if number < 1:
         raise InputError(f"{name} is {number}; it must be at least 1")
+    if number > ENTRIES_LIMIT:
+        raise InputError(f"{name} is {number}; it must be at most {ENTRIES_LIMIT:,}")
     if most is not None and number > most:
         raise InputError(f"{name} is {number}, more than there are states; it must be at most {most}")
     return number

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from policytest._checks import InputError
+from policytest._files import read_file
 from policytest.confidence import Estimate
 from policytest.counts import flaws
 from policytest.lower_bound import Allocation
@@ -46,9 +46,9 @@ class Words(NamedTuple):
 def read(path: str | os.PathLike[str]) -> Any:
     """The result that a file holds, as `to_json` wrote it."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_file(path).decode("utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a JSON document (it is not text)") from None
     return parse(text, str(path))

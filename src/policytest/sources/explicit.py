@@ -21,9 +21,12 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray
+from policytest._files import read_file
 from policytest.sources.named import Axes, Axis, Offer, assembled, repeated
 from policytest.task import DENSE_REWARD_LIMIT
 
+LISTING_LIMIT = 2**30
+"""The most bytes of a file that lists transitions."""
 PAIRS_LIMIT = 50_000_000
 """The most pairs of a state and an action."""
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
@@ -34,7 +37,7 @@ _INDEX = re.compile(r"\d{1,15}", re.ASCII)
 def text_lines(path: Path) -> list[str]:
     """The lines of a text file."""
     try:
-        return path.read_bytes().decode("utf-8-sig").splitlines()
+        return read_file(path, LISTING_LIMIT).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
 

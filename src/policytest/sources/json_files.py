@@ -10,13 +10,14 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import InputError
+from policytest._files import read_file
 from policytest.sources.contents import PARTS
 
 
 def read(path: Path) -> Any:
     """What a JSON file holds; keys that are there twice are refused."""
     try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_no_repeats)
+        return json.loads(read_file(path).decode("utf-8-sig"), object_pairs_hook=_no_repeats)
     except json.JSONDecodeError as error:
         raise InputError(
             f"line {error.lineno}, column {error.colno}: {error.msg}; this is not JSON, mend it there"

@@ -14,7 +14,7 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import InputError
-from policytest._files import array_headers
+from policytest._files import ARCHIVE_LIMIT, FREE, opened, read_arrays
 from policytest.sources.contents import NAMES, PARTS, REQUIRED, TABLES, check_keys, csr
 
 TEXTS = (*NAMES, "assumptions")
@@ -24,23 +24,17 @@ NAMES_LIMIT = 2**28
 
 def read(path: Path, required: tuple[str, ...] = REQUIRED) -> dict[str, Any]:
     """The arrays of an NPZ file by their keys, once their headers make sense."""
-    with path.open("rb") as file:
-        if file.read(2) != b"PK":
-            raise InputError("this is not an NPZ file (a ZIP of arrays); write it with save_model or numpy.savez")
-        file.seek(0)
-        try:
-            headers = array_headers(file)
-            _check_headers(headers, required)
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {key: archive[key] for key in archive.files}
-        except InputError:
-            raise
-        except Exception as error:  # whatever a damaged archive provokes: ValueError, BadZipFile, zlib.error, ...
-            raise InputError(
-                f"the arrays cannot be read ({error}); write the file again, without pickled objects"
-            ) from None
-    return _assembled(arrays)
+    try:
+        with opened(path, ARCHIVE_LIMIT + FREE) as file:
+            if file.read(2) != b"PK":
+                raise InputError("this is not an NPZ file (a ZIP of arrays); write it with save_model or numpy.savez")
+        return _assembled(read_arrays(path, lambda headers: _check_headers(headers, required)))
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # whatever a damaged archive provokes: ValueError, BadZipFile, zlib.error, ...
+        raise InputError(
+            f"the arrays cannot be read ({error}); write the file again, without pickled objects"
+        ) from None
 
 
 def _check_headers(headers: dict[str, Any], required: tuple[str, ...]) -> None:
@@ -97,5 +91,9 @@ def as_bytes(content: dict[str, Any]) -> bytes:
         else:
             arrays[key] = np.array(json.dumps(value)) if key in TEXTS else np.asarray(value)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
+    small = (
+        sum(array.nbytes for array in arrays.values()) <= FREE
+    )  # what is larger is read back only if it was not packed
+    save: Any = np.savez_compressed if small else np.savez
+    save(buffer, **arrays)
     return buffer.getvalue()

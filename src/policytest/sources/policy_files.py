@@ -23,7 +23,7 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError
-from policytest._files import array_header, write_file
+from policytest._files import ARCHIVE_LIMIT, array_header, opened, read_file, write_file
 from policytest.sources import json_files, npz_files, toml_files
 from policytest.sources.contents import NAMES, policy, storable_names
 from policytest.sources.named import Axes, Axis, Offer, as_name
@@ -114,7 +114,7 @@ def _content(path: Path, suffix: str) -> Any:
     if suffix == ".npz":
         return npz_files.read(path, ("policy",))
     try:
-        with path.open("rb") as file:
+        with opened(path, ARCHIVE_LIMIT) as file:
             array_header("policy", file, path.stat().st_size)
             file.seek(0)
             return np.load(file, allow_pickle=False)
@@ -166,7 +166,7 @@ def _own_axis(name: str, labels: Any, axis: Axis) -> Axis:
 
 def _read_csv(path: Path, axes: Axes) -> dict[Any, dict[Any, float]]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
     try:

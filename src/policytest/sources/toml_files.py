@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from policytest._checks import InputError
+from policytest._files import read_file
 from policytest.sources.json_files import listed
 
+DEPTH = 100
+"""The most parts of a dotted key: reading one takes Python's parser time quadratic in them."""
+_DEEP = re.compile(
+    r"""(?<![^\s\[{,])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % DEPTH  # noqa: UP031
+)
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def read(path: Path) -> dict[str, Any]:
     """What a TOML file holds."""
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        text = read_file(path).decode("utf-8-sig")
+        if deep := _DEEP.search(text):
+            line = text.count("\n", 0, deep.start()) + 1
+            raise InputError(f"line {line}: a key has more than {DEPTH} parts; a table has at most three levels")
+        return tomllib.loads(text)
+    except InputError:
+        raise
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{error}; this is not TOML, mend it there") from None
     except UnicodeDecodeError as error:

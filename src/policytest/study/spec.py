@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -25,6 +24,7 @@ from policytest.instances import Instance
 from policytest.ptst import PTST
 from policytest.sampling import Adaptive, Forward, Optimal
 from policytest.sequential import sampling_limit
+from policytest.sources import toml_files
 from policytest.sources.files import Model, load_model
 from policytest.study.cells import Problem, Sweep, Trial, check_deltas, check_name, check_seeds
 from policytest.worst_case.certified import Certified
@@ -71,16 +71,11 @@ def read(path: str | PathLike[str]) -> Sweep:
     """The sweep that a TOML file describes; files it names are sought beside it."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        content = toml_files.read(path)
+        content.setdefault("title", path.stem)
+        return sweep(content, folder=path.parent)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: this is not TOML ({error}); mend it there") from None
-    content.setdefault("title", path.stem)
-    try:
-        return sweep(content, folder=path.parent)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 

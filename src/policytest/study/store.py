@@ -23,12 +23,15 @@ from typing import Any
 
 from policytest._checks import InputError
 from policytest._display import to_json
-from policytest._files import write_file
+from policytest._files import TEXT_LIMIT, opened, read_file, write_file
 from policytest.study.cells import Cell, Sweep
 from policytest.study.table import Study, csv_bytes
 
 FORMAT = "policytest-study-1"
 HEADER, JOURNAL = "study.json", "cells.jsonl"
+JOURNAL_LIMIT = 4 * TEXT_LIMIT
+BEGINNING = b'{"cell": ['
+"""Of each record."""
 RESULTS = ("table.csv", "table.parquet", "seconds.csv", "summary.json")
 Record = dict[str, Any]
 
@@ -94,6 +97,9 @@ class Store:
             raise InputError(f"{folder} is a file; pass the name of a folder") from None
         except OSError as error:
             raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
+        for name in (HEADER, JOURNAL, *RESULTS):
+            if (folder / name).is_symlink():
+                raise InputError(f"{folder / name} is a link, and what it leads to would be changed; remove it")
         header = folder / HEADER
         if header.exists():
             _compare(folder, _parsed_header(header), mine)
@@ -108,9 +114,6 @@ class Store:
         journal.seek(0)
         content = journal.read()
         whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            journal.truncate(whole)
-        journal.seek(0, os.SEEK_END)
         found: dict[Cell, Record] = {}
         for number, line in enumerate(content[:whole].splitlines(), start=1):
             try:
@@ -127,6 +130,11 @@ class Store:
                 ) from None
             if cell in self.sweep.cells and "error" not in record:
                 found[cell] = record
+        rest = content[whole:]
+        if not (rest.startswith(BEGINNING) or BEGINNING.startswith(rest)):
+            raise InputError(f"{path} ends with what is no record; remove that, or choose a new folder")
+        journal.truncate(whole)  # only now: what is refused is left as it is
+        journal.seek(0, os.SEEK_END)
         return found
 
 
@@ -145,7 +153,7 @@ def describe(sweep: Sweep) -> dict[str, Any]:
 
 def _parsed_header(path: Path) -> dict[str, Any]:
     try:
-        header = json.loads(path.read_bytes())
+        header = json.loads(read_file(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); choose a new folder") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -172,9 +180,11 @@ def _compare(folder: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None
 
 def _opened(path: Path) -> Any:
     try:
+        if os.path.lexists(path):
+            opened(path, JOURNAL_LIMIT).close()
         return path.open("a+b")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another folder") from None
+        raise InputError(f"{path}: cannot be written ({error.strerror or error}); choose another folder") from None
 
 
 def _lock(file: Any, folder: Path) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from policytest import _checks
 from policytest._checks import FloatArray, InputError
 from policytest._display import Shown, plural, to_json
-from policytest._files import write_file
+from policytest._files import TEXT_LIMIT, read_file, write_file
 from policytest.study.grid import Block, Grid, Line
 
 COLUMNS: dict[str, type] = {
@@ -44,7 +44,10 @@ COLUMNS: dict[str, type] = {
     "best_bound": float,
 }
 """The columns of the table, with their types; ``answer`` and ``correct`` are empty where there is no answer."""
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a formula begins with in a spreadsheet; the last four are the full-width forms of the first."""
 MAY_BE_EMPTY = ("answer", "correct")
+TABLE_LIMIT = 4 * TEXT_LIMIT
 MOST_SHOWN = 5  # deltas in the printed summary
 
 
@@ -214,13 +217,19 @@ def csv_bytes(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> byte
 def _csv_cell(value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, str):
+        return f"'{value}" if _is_formula(value) else value
     return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a spreadsheet computes this cell, apart from apostrophes at its beginning, which mark text there."""
+    return text.lstrip("'").startswith(FORMULAS)
 
 
 def _read_csv(path: Path) -> list[dict[str, Any]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = list(csv.reader(file))
+        lines = list(csv.reader(io.StringIO(read_file(path, TABLE_LIMIT).decode("utf-8"), newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read ({error}); run the study again") from None
     if not lines or lines[0] != list(COLUMNS):
@@ -235,6 +244,7 @@ def _parsed(path: Path, number: int, line: list[str]) -> dict[str, Any]:
             if text == "" and name in MAY_BE_EMPTY:
                 row[name] = None
             else:
+                text = text[1:] if kind is str and text.startswith("'") and _is_formula(text) else text
                 row[name] = {"true": True, "false": False}[text] if kind is bool else kind(text)
     except (ValueError, KeyError) as error:
         raise InputError(f"{path}, line {number}: {error} does not fit; run the study again") from None

@@ -24,18 +24,16 @@ smallest value is at an end of the box.
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from policytest._checks import FloatArray, InputError, IntArray, Kernel
-from policytest._files import write_arrays
+from policytest._files import read_arrays, write_arrays
 from policytest._kernels import CHORD, PERSPECTIVE
 from policytest._rows import Rows
 from policytest.task import Task
@@ -108,20 +106,22 @@ class Certificate:
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read what `save` wrote. Reading proves nothing; `verify` does."""
         try:
-            with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
-                if str(file["format"]) != FORMAT:
-                    raise ValueError("another format")
-                rows = Rows(**{name: file[f"rows_{name}"] for name in Rows._fields})
-                duals = iter(zip(file["kinds"].astype(np.int64), file["thetas"], strict=True))
-                steps = []
-                for (action, state), bound in zip(file["actions"], file["bounds"], strict=True):
-                    kind, theta = (np.zeros(0, dtype=np.int64), np.zeros(0)) if action == SPLIT else next(duals)
-                    steps.append(Step(int(action), int(state), kind, theta, float(bound)))
-                discount, threshold, sign, level, unit = (float(number) for number in file["numbers"])
-                parts = file["initial"], file["counts"], file["visits"]
-                return cls(rows, discount, *parts, threshold, sign, level, unit, tuple(steps))
+            file = read_arrays(path)
+            if str(file["format"]) != FORMAT:
+                raise ValueError("another format")
+            rows = Rows(**{name: file[f"rows_{name}"] for name in Rows._fields})
+            duals = iter(zip(file["kinds"].astype(np.int64), file["thetas"], strict=True))
+            steps = []
+            for (action, state), bound in zip(file["actions"], file["bounds"], strict=True):
+                kind, theta = (np.zeros(0, dtype=np.int64), np.zeros(0)) if action == SPLIT else next(duals)
+                steps.append(Step(int(action), int(state), kind, theta, float(bound)))
+            discount, threshold, sign, level, unit = (float(number) for number in file["numbers"])
+            parts = file["initial"], file["counts"], file["visits"]
+            return cls(rows, discount, *parts, threshold, sign, level, unit, tuple(steps))
         except FileNotFoundError:
             raise InputError(f"{path}: there is no such file") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
         except Exception as error:  # whatever a damaged archive makes its reader do
             raise InputError(f"{path} is damaged or not a certificate ({type(error).__name__})") from None
 
