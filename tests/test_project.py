@@ -35,7 +35,8 @@ LAYERED = [name for name in MODULES if name]
 # ---------------------------------------------------------------- imports point one way
 
 LAYERS = [
-    ["_checks", "_display"],
+    ["_display"],
+    ["_checks"],
     ["_rows", "_files"],
     ["_kernels"],
     ["task"],

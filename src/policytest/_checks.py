@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from policytest._display import short
+
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -35,11 +37,29 @@ TABLE_LIMIT = 500_000_000
 
 
 class InputError(ValueError):
-    """Bad input. The message names the argument, the place, the value and the remedy."""
+    """Bad input. The message names the argument, the place, the value and the remedy; a long value is cut."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(short(str(message)))
+
+
+class PrecisionError(InputError, ArithmeticError):
+    """A task whose values cannot be computed in double precision."""
 
 
 class AssumptionWarning(UserWarning):
     """An assumption fails; the message names the guarantee that is lost with it."""
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C: compiled code and DuckDB turn a KeyboardInterrupt into errors of their own."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "InterruptException":
+            return True
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> FloatArray:

@@ -133,7 +133,19 @@ def plain(text: str) -> str:
     >>> plain("two\nlines \x1b[2J")
     'two lines \\x1b[2J'
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else " " if c.isspace() else c.encode("unicode_escape").decode() for c in text)
+
+
+def short(text: str, most: int = 480) -> str:
+    """At most this many characters of a message: its beginning, which names the place, and its end, the remedy.
+
+    >>> short("policy.csv: the columns are " + 1000 * "x" + "; expected state, action", 70)
+    'policy.csv: the columns are xxxxxxxxxxxxxxxx ... xpected state, action'
+    """
+    end = (most - 5) // 3
+    return text if len(text) <= most else f"{text[: most - 5 - end]} ... {text[-end:]}"
 
 
 # ---------------------------------------------------------------- JSON

@@ -324,6 +324,8 @@ def sampling_limit(max_samples: int | None) -> int:
     limit = _checks.whole_number("max_samples", max_samples)
     if limit < 0:
         raise InputError(f"max_samples is {limit}; it cannot be negative")
+    if limit > UNLIMITED:
+        raise InputError("max_samples is above 2**62; leave it out for no limit")
     return limit
 
 

@@ -365,7 +365,10 @@ def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:
 def check_error(error: float) -> None:
     """Refuse to go on with values whose relative error may exceed `VALUE_ERROR_LIMIT`."""
     if not error <= VALUE_ERROR_LIMIT:
-        raise ArithmeticError(f"the linear solver stopped at a relative error of {error:.2g}; no value is returned")
+        raise _checks.PrecisionError(
+            f"the linear solver stopped at a relative error of {error:.2g}; no value is returned: use a discount "
+            "further from 1, or rewards and probabilities of more similar sizes"
+        )
 
 
 def _terminal(given: Any, task: Task) -> IntArray:

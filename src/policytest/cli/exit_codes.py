@@ -7,6 +7,7 @@ would turn into a 1 (a crash, output that nobody reads) and what a simulator mig
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from typing import Any, TextIO
 
 import typer
 
-from policytest._display import plain
+from policytest._display import plain, short
 
 
 class Code(IntEnum):
@@ -59,21 +60,26 @@ def _ending(error: BaseException) -> int:
     if isinstance(error, typer.Exit):
         return DONE if error.exit_code == 0 else Code.USAGE
     if debugging.get():
-        complain("".join(traceback.format_exception(error)).rstrip())
+        _to_stderr("".join(traceback.format_exception(error)).rstrip())
     if _is_broken_pipe(error):
         discard(sys.stdout)
         complain("interrupted: a pipe broke before there was an answer")
         return Code.UNDECIDED
-    if isinstance(error, KeyboardInterrupt | typer.Abort):
+    if isinstance(error, typer.Abort) or _interrupted(error):
         complain("interrupted")
         return Code.UNDECIDED
-    if (message := _input_error(error)) is not None:
-        complain(f"error: {plain(message)}")
+    if (message := _input_error(error) or _surroundings(error)) is not None:
+        complain(f"error: {message}")
         return Code.USAGE
     hint = "" if debugging.get() else " (--debug shows where)"
     blame = "the simulator failed" if _from_simulator(error) else "internal error"
-    complain(f"{blame}: {type(error).__name__}: {plain(str(error))}{hint}")
+    complain(f"{blame}: {type(error).__name__}: {short(str(error))}{hint}")
     return Code.INTERNAL
+
+
+def _interrupted(error: BaseException) -> bool:
+    checks = sys.modules.get("policytest._checks")
+    return isinstance(error, KeyboardInterrupt) if checks is None else checks.interrupted(error)
 
 
 def _from_simulator(error: BaseException) -> bool:
@@ -95,6 +101,22 @@ def _input_error(error: Any) -> str | None:
         return None
     context = getattr(error, "ctx", None)
     return f"{error.format_message()} (see {context.command_path if context else 'policytest'} --help)"
+
+
+def _surroundings(error: BaseException) -> str | None:
+    """What is wrong around the command rather than in it: a working folder that is gone, a full standard output."""
+    if not isinstance(error, OSError):
+        return None
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working folder is gone; change to a folder that exists"
+    if _from_simulator(error):
+        return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) and error.filename is None:
+        discard(sys.stdout)
+        return f"standard output cannot be written ({error.strerror}); free some space, or send it elsewhere"
+    return None
 
 
 _IN_PYTHON = (
@@ -123,12 +145,18 @@ def as_options(message: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print on stdout, now. Raises BrokenPipeError if nobody reads it."""
+    """Print lines on stdout, now, nothing in which steers the terminal. Raises BrokenPipeError if nobody reads it."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    text = "\n".join(map(plain, text.split("\n")))
     print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def complain(text: str) -> None:
+    """Print one line on stderr, below 500 characters, nothing in which steers the terminal."""
+    _to_stderr(short(plain(text), 499))
+
+
+def _to_stderr(text: str) -> None:
     """Print on stderr; if nobody reads that, so be it."""
     try:
         print(text, file=sys.stderr, flush=True)
@@ -164,4 +192,4 @@ def discard(stream: TextIO | None) -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    complain(f"warning: {plain(str(message))}")
+    complain(f"warning: {message}")

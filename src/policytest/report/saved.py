@@ -22,6 +22,8 @@ from policytest.verdict import Change, Verdict
 from policytest.worst_case import Status
 
 SCHEMA = 1
+LARGEST = 1e300
+"""Numbers that are drawn stay below, so that their differences do not overflow."""
 
 
 class Visits(NamedTuple):
@@ -100,7 +102,7 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
         certified=_truth(data, "certified"),
         evidence=_pair(data, "evidence"),
         estimate=float(data["estimate"]),
-        interval=_pair(data, "interval"),
+        interval=_interval(data),
         witness=None,
         lower_bound=float(data.get("lower_bound", "nan")),
         solves=int(data.get("solves", 0)),
@@ -112,7 +114,7 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
         about=str(data.get("about", "value")),
         dimension=None if data.get("dimension") is None else float(data["dimension"]),
         proved=None if data.get("proved") is None else _pair(data, "proved"),
-        indifference=float(data.get("indifference", 0.0)),
+        indifference=_zone(data),
         refuted=None if refuted is None else _pair(data, "refuted"),
     )
     changes = tuple(_change(change, verdict.counts.visits, names) for change in data.get("changes", ()))
@@ -128,11 +130,11 @@ def _change(data: Mapping[str, Any], visits: Any, names: Names) -> Change:
         if labels is not None and not 0 <= index < len(labels):
             raise InputError(f"changes has the index {index}, where there are {len(labels)} names")
     times = int(visits[s, a]) if visits.ndim == 2 and 0 <= s < visits.shape[0] and 0 <= a < visits.shape[1] else 0
-    return Change(s, a, x, float(data["observed"]), float(data["needed"]), times, str(data.get("words", "")))
+    return Change(s, a, x, _share(data, "observed"), _share(data, "needed"), times, str(data.get("words", "")))
 
 
 def _estimate(data: Mapping[str, Any]) -> Estimate:
-    lower, upper = _pair(data, "interval")
+    lower, upper = _interval(data)
     return Estimate(
         value=float(data["value"]),
         lower=lower,
@@ -175,14 +177,14 @@ def _plan(data: Mapping[str, Any]) -> Plan:
 
 def _selection(data: Mapping[str, Any]) -> Selection:
     settled, questions = data["settled"]
-    nothing, policy = cast(Any, None), np.asarray(data["policy"], dtype=float)
+    nothing, policy = cast(Any, None), _table(data, "policy")
     return Selection(
         policy=policy,
         index=None if data["index"] is None else int(data["index"]),
         samples=int(data["samples"]),
         certified=_truth(data, "certified"),
         answered=_truth(data, "answered"),
-        values=np.asarray(data["values"], dtype=float),
+        values=_table(data, "values", 1),
         delta=_delta(data),
         settled=int(settled),
         questions=int(questions),
@@ -210,6 +212,34 @@ def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Nam
 def _visits(data: Mapping[str, Any]) -> Any:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
     return Visits(table, *(_truth(data, name) if name in data else False for name in ("selected", "other_rewards")))
+
+
+def _table(data: Mapping[str, Any], key: str, axes: int = 2) -> Any:
+    table = np.asarray(data[key], dtype=float)
+    if table.ndim != axes or not table.size or not (np.abs(table) < LARGEST).all():
+        raise InputError(f"{key} has shape {table.shape}; it is a table of numbers with {axes} axes")
+    return table
+
+
+def _interval(data: Mapping[str, Any]) -> tuple[float, float]:
+    lower, upper = _pair(data, "interval")
+    if lower > upper or any(LARGEST <= abs(end) < np.inf for end in (lower, upper)):
+        raise InputError(f"interval is {[lower, upper]}; it has a lower and an upper end")
+    return lower, upper
+
+
+def _zone(data: Mapping[str, Any]) -> float:
+    zone = float(data.get("indifference", 0.0))
+    if not 0 <= zone < LARGEST:
+        raise InputError(f"indifference is {zone}; it is a distance, from 0 on")
+    return zone
+
+
+def _share(data: Mapping[str, Any], key: str) -> float:
+    share = float(data[key])
+    if not 0 <= share <= 1:
+        raise InputError(f"{key} is {share}; it is a probability, from 0 to 1")
+    return share
 
 
 def _pair(data: Mapping[str, Any], key: str) -> tuple[float, float]:

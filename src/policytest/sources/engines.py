@@ -128,7 +128,7 @@ def readable() -> Iterator[None]:
     except (InputError, ImportError, MemoryError):
         raise
     except Exception as error:
-        if type(error).__name__ == "InterruptException":
+        if _checks.interrupted(error):
             raise KeyboardInterrupt from None
         if type(error).__name__ == "OutOfMemoryException":
             raise InputError(

@@ -18,6 +18,7 @@ from typing import Any
 
 from policytest import _checks
 from policytest._checks import InputError
+from policytest._display import short
 from policytest.boundaries import information
 from policytest.lower_bound import characteristic_time, optimal_allocation
 from policytest.sequential import stopping_times
@@ -173,7 +174,9 @@ def run_cell(trial: Trial, seed: int, deltas: tuple[float, ...]) -> Record:
             trial.max_samples,
         )
     except Exception as error:
-        return {**record, "error": f"{type(error).__name__}: {error}"}
+        if _checks.interrupted(error):
+            raise KeyboardInterrupt from None
+        return {**record, "error": short(f"{type(error).__name__}: {error}")}
     return {
         **record,
         "samples": found.samples.tolist(),
@@ -195,8 +198,11 @@ def compile_first(plan: Sweep) -> None:
             seen.add(key)
             few = 4 * task.n_states * task.n_actions
             few = few if trial.max_samples is None else min(few, trial.max_samples)
-            with contextlib.suppress(Exception):  # the cell itself will say what is wrong
+            try:
                 stopping_times(task, TabularSimulator(kernel), trial.problem.threshold, [0.5], trial.method, 0, few)
+            except Exception as error:  # the cell itself will say what is wrong
+                if _checks.interrupted(error):
+                    raise KeyboardInterrupt from None
 
 
 def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:

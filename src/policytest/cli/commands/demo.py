@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policytest._display import number, probability
+from policytest._display import number, plain, probability
 from policytest.cli.commands.decide import run_decide
 from policytest.cli.exit_codes import DONE, Code, complain, say
 from policytest.cli.inputs import check_place, find_model, find_simulator
@@ -47,7 +47,7 @@ def demo(
     bound = _lower_bound(problem, delta)
     say(f"{verdict.summary.text()}\n\n{bound}")
     write_report(html, verdict, "Is this policy good enough?", (*question, bound), trace)
-    say(f"The same as a web page: {html}")
+    say(plain(f"The same as a web page: {html}"))
     if verdict.answer is None:
         complain(how_to_go_on(verdict, None))
         return Code.UNDECIDED

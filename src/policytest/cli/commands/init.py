@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from policytest._display import plain
 from policytest.cli.exit_codes import DONE, say
 from policytest.cli.options import Debug, Seed
 
@@ -24,7 +25,7 @@ def init(
     from policytest.starter import NEXT, write_starter
 
     for file in write_starter(folder, seed):
-        say(str(file))
+        say(plain(str(file)))
     shown = str(folder) if not str(folder).startswith("-") else f"./{folder}"
     say(f"\nNow try:\n{NEXT.format(folder=shlex.quote(shown))}".rstrip())
     return DONE

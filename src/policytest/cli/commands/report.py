@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from policytest._display import plain
 from policytest.cli.exit_codes import DONE, say
 from policytest.cli.inputs import check_place
 from policytest.cli.options import Debug
@@ -38,5 +39,5 @@ def report(
     else:
         found, source = read(result), fingerprint(result)
     write(found, out, title=title, provenance={"result": source}, suppress_below=suppress_below)
-    say(f"The report is in {out}")
+    say(plain(f"The report is in {out}"))
     return DONE

@@ -13,7 +13,7 @@ from policytest.cli.results import quiet_stdout, show
 
 
 def selftest(
-    runs: Annotated[int, typer.Option(min=100, help="Runs for each error frequency.")] = 300,
+    runs: Annotated[int, typer.Option(min=100, max=1_000_000, help="Runs for each error frequency.")] = 300,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
