@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-spark lint docs bench calibrate clean
+.PHONY: demo test test-spark lint docs bench calibrate fuzz clean
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -66,6 +66,10 @@ bench: $(STAMP)
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/interval_coverage.py
+
+# Damaged files, odd options and arrays, for ten minutes: nothing may crash, hang, or change a file that it refuses.
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzzing.py --minutes 10 --seed $$(date +%s)
 
 clean:
 	rm -rf $(VENV) $(VENV)-spark site .pytest_cache .mypy_cache .ruff_cache .hypothesis

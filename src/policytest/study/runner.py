@@ -74,6 +74,8 @@ def run(
     if _checks.whole_number("jobs", jobs) < 1:
         raise InputError(f"jobs is {jobs}; at least one is needed")
     with contextlib.ExitStack() as stack:
+        if cluster is not None:  # before the store: a cluster that is not there must leave no files
+            stack.enter_context(_connected(cluster))
         kept = None if store is None else stack.enter_context(Store(store, plan))
         records: dict[Cell, Record] = {} if kept is None else dict(kept.records)
         todo = {cell: trial for cell, trial in plan.cells.items() if cell not in records}
@@ -145,7 +147,6 @@ def _results(plan: Sweep, todo: dict[Cell, Trial], jobs: int, cluster: Any) -> G
             stack.enter_context(_one_blas_thread())
         else:
             settings = {"n_jobs": -1}
-            stack.enter_context(_connected(cluster))
             stack.enter_context(joblib.parallel_config(backend="dask"))
         parallel = joblib.Parallel(**settings, batch_size=1, return_as="generator_unordered")
         found = parallel(joblib.delayed(run_cell)(*call) for call in calls)
