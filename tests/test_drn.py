@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +17,9 @@ from scipy import sparse
 import policytest as pt
 from policytest import _checks, instances
 from policytest._checks import InputError
+from policytest.cli import main
 from policytest.sources import load_model, save_model
-from policytest.task import Task
+from policytest.task import Task, value
 
 ROBOT = """// A robot on six fields; three reward models, choices by name
 @type: MDP
@@ -183,7 +188,8 @@ def test_what_no_side_file_said(tmp_path):
         load_model(path)
     with pytest.raises(InputError, match=r"discount must be known.*pass discount="):
         load_model(path, policy="uniform")
-    assert_refused(written(tmp_path, PLAIN.replace("r\n", "\n", 1)), "rewards must be known")
+    without = re.sub(r" \[.\]", "", PLAIN.replace("r\n", "\n", 1))
+    assert_refused(written(tmp_path, without), "rewards must be known")
     assert load_model(path, rewards=np.ones((2, 2)), **SETTINGS).task.rewards.tolist() == [[1, 1], [1, 1]]
 
 
@@ -263,8 +269,80 @@ def test_refused(tmp_path, name):
 
 def test_reward_models(tmp_path):
     path = written(tmp_path, ROBOT)
-    assert_refused(path, "reward models steps, fuel, time", "rewards='steps'")
-    assert_refused(path, "rewards is 'money'", "steps, fuel, time", rewards="money")
+    assert_refused(path, "reward models 'steps', 'fuel', 'time'", "rewards='steps'")
+    assert_refused(path, "rewards is 'money'", "'steps', 'fuel', 'time'", rewards="money")
+
+
+STORM = Path(__file__).parent / "data" / "storm"
+"""Models that Storm exported, and Storm's values of them; made by the script there."""
+VALUES = json.loads((STORM / "values.json").read_text())
+
+
+def extreme_values(path, name):
+    """The least and the largest value of the deterministic policies, in a small model."""
+    model = load_model(path, rewards=name, policy="uniform", discount=0.95)
+    offered = [np.flatnonzero(row) for row in model.task.policy > 0]
+    policies = (np.eye(model.task.n_actions)[list(choice)] for choice in itertools.product(*offered))
+    values = [value(replace(model.task, policy=policy), model.kernel) for policy in policies]
+    return [min(values), max(values)]
+
+
+@pytest.mark.parametrize(("file", "digits"), [("{}.drn", 7), ("{}.exact.drn", 12)], ids=["double", "exact"])
+@pytest.mark.parametrize("model", sorted(set(VALUES) - {"coin"}))
+def test_models_that_storm_exported_have_its_values(model, file, digits):
+    """For every reward model, named or not, in whichever place Storm puts it; min and max over all policies."""
+    path = STORM / file.format(model)
+    for name, ends in VALUES[model].items():
+        np.testing.assert_allclose(extreme_values(path, name), ends, rtol=10.0**-digits)
+    if len(VALUES[model]) > 1:
+        assert_refused(path, "reward models", *(repr(name) for name in VALUES[model]))
+    else:
+        np.testing.assert_allclose(extreme_values(path, None), ends, rtol=10.0**-digits)
+
+
+def test_the_unnamed_reward_model_is_never_guessed(tmp_path):
+    """Columns and names must fit: a blank that an editor removed is noticed, unless it makes no difference."""
+    lone, beside = (STORM / f"{name}.drn" for name in ("weather", "walk"))
+    stripped = written(tmp_path, "\n".join(line.strip() for line in lone.read_text().splitlines()))
+    np.testing.assert_allclose(extreme_values(stripped, ""), VALUES["weather"][""], rtol=1e-7)
+    assert_refused(lone, "rewards is 'x'; the reward models of the file are ''", rewards="x")
+    text = beside.read_text().replace("cost  \n", "cost\n")
+    assert_refused(written(tmp_path, text), "line 14: 2 rewards, but @reward_models has 'cost'")
+    assert_refused(written(tmp_path, text.replace("cost\n", "cost cost \n")), "a name twice", "one blank")
+
+
+COMMANDS = (
+    "decide {} --threshold 1",
+    "plan {} --threshold 1",
+    "assess {} log.csv --threshold 1",
+    "watch {} log.csv --threshold 1",
+    "evaluate {} --epsilon 1",
+    "compare {} {}",
+    "identify {}",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_reads_a_model_has_the_options_that_its_messages_name(command, capsys):
+    ask = [*command.format(*[str(STORM / "walk.drn")] * 2).split(), "--discount", "0.95"]
+    assert main(ask) == 2
+    assert "say which with --rewards 'cost'" in capsys.readouterr().err
+    assert main([*ask, "--rewards", "", "--initial", "nowhere"]) == 2
+    assert "initial names the state 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "code"), [(["--rewards", ""], 0), (["--rewards", "cost"], 1)])
+def test_a_reward_model_on_the_command_line(options, code):
+    """The values are 1997 and 6.6."""
+    ask = ["decide", str(STORM / "walk.drn"), "--discount", "0.95", "--threshold", "20", "--quiet"]
+    assert main([*ask, *options]) == code
+    assert main([*ask, *options, "--initial", "4"]) == code
+
+
+def test_options_that_are_not_for_this_model(capsys):
+    for option, words in (("--rewards", "a reward model of a .drn or .tra file"), ("--initial", "is for task files")):
+        assert main(["decide", "paper-2", "--threshold", "0", option, "0"]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_rounded_numbers(tmp_path):

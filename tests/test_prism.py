@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import policytest as pt
 from policytest._checks import InputError
 from policytest.sources import load_model
+from policytest.task import value
 
 PRISM = {
     "robot.tra": """3 5 7
@@ -131,6 +135,25 @@ def test_chains(tmp_path):
         model = load_model(path, rewards=np.array([[1.0], [0.0]]), initial=[1, 0], discount=0.9)
         assert model.task.policy.tolist() == [[1], [1]]  # there is nothing to choose
         assert model.kernel.tolist() == [[[0.5, 0.5]], [[0, 1]]]
+
+
+def test_rewards_on_the_transitions_of_a_chain():
+    """Three columns, in both dialects; the value is Storm's."""
+    storm = Path(__file__).parent / "data" / "storm"
+    model = load_model(storm / "coin.tra", discount=0.95)
+    assert model.task.rewards[:, 0].tolist() == [[0, 1, 3], [12, 2, 2], [0.625, 0.5, 0.5]]
+    expected = json.loads((storm / "values.json").read_text())["coin"][""][0]
+    assert value(model.task, model.kernel) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_columns_of_rewards_are_those_of_the_model(tmp_path):
+    """PRISM's .trew of a chain has three columns too, and four are refused."""
+    chain = {"robot.tra": "2 3\n0 0 0.5\n0 1 0.5\n1 1 1\n", "robot.trew": "2 1\n0 1 5\n"}
+    model = load_model(written(tmp_path, chain), initial=0, discount=0.9)
+    assert model.task.rewards[:, 0].tolist() == [[0, 5], [0, 0]]
+    assert_refused(
+        written(tmp_path, chain | {"robot.trew": "2 2 1\n0 0 1 5\n"}), "robot.trew: the first line says 2 2 1"
+    )
 
 
 TRA = PRISM["robot.tra"]

@@ -17,9 +17,10 @@ r"""Storm's direct encoding, ``.drn``: a model as plain text.
     ...
 
 After the header, each state with its rewards (one for each reward model) and its labels, each of its choices with a
-name (or number) and rewards, each transition as ``target : probability``. Types MDP and DTMC are read;
-parameters, intervals, observations and rates are refused. The file carries no discount, policy or threshold; see
-`policytest.sources.files`.
+name (or number) and rewards, each transition as ``target : probability``. Storm writes one blank after the name of
+each reward model, and the name of an unnamed one is empty. So names are split at single blanks, and ``rewards=""``
+selects the unnamed model. Types MDP and DTMC are read; parameters, intervals, observations and rates are refused. The
+file carries no discount, policy or threshold; see `policytest.sources.files`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import numpy as np
 
 from policytest import _checks
 from policytest._checks import InputError, Kernel
+from policytest._display import plural
 from policytest.sources.explicit import Listing, index, number, text_lines
 from policytest.task import Task
 
@@ -47,8 +49,9 @@ def read(path: Path, reward_model: str | None = None) -> Listing:
     lines = text_lines(path)
     header, start = _header(lines)
     listing = Listing()
-    wanted = _reward_place(header.get("@reward_models", []), reward_model)
-    _body(lines, start, listing, wanted, header["@type"] == ["DTMC"])
+    rewards = _Rewards(header.get("@reward_models", []) or _one_unnamed(lines[start:]), reward_model)
+    listing.has_rewards = rewards.wanted is not None
+    _body(lines, start, listing, rewards, header["@type"] == ["DTMC"])
     for name, found in (("@nr_states", listing.n_states), ("@nr_choices", len(listing.choice_name))):
         if name in header and index(name, " ".join(header[name]), "number") != found:
             raise InputError(f"{name} says {' '.join(header[name])}, but there are {found}; the file may be cut short")
@@ -61,6 +64,9 @@ def _header(lines: list[str]) -> tuple[dict[str, list[str]], int]:
     section = ""
     for at, line in enumerate(lines):
         words = line.split()
+        if section == "@reward_models" and not (words and words[0].startswith(("@", "//"))):
+            header[section] += line.removesuffix(" ").split(" ") if line else []
+            continue
         if not words or words[0].startswith("//"):
             continue
         if words[0].startswith("@"):
@@ -95,37 +101,57 @@ def _check_header(header: dict[str, list[str]]) -> None:
         raise InputError(f"@value_type is {values}; only double and rational can be read")
 
 
-def _reward_place(names: list[str], wanted: str | None) -> int | None:
-    """Which of the reward models; None if there is none."""
-    if wanted is not None:
-        if wanted not in names:
-            raise InputError(f"rewards is {wanted!r}; the reward models of the file are {', '.join(names) or 'none'}")
-        return names.index(wanted)
-    if len(names) > 1:
-        raise InputError(f"it has the reward models {', '.join(names)}; say which with rewards={names[0]!r}")
-    return 0 if names else None
+class _Rewards:
+    """The reward models of a file, and the place of the wanted one among them; None if there are none."""
+
+    def __init__(self, names: list[str], wanted: str | None) -> None:
+        self.names, self.listed = names, ", ".join(repr(name) for name in names) or "none"
+        if len(set(names)) < len(names):
+            raise InputError(f"@reward_models has a name twice: {self.listed}; write one blank between two names")
+        if wanted is None and len(names) > 1:
+            raise InputError(
+                f"it has the reward models {self.listed}; say which with rewards={next(filter(None, names))!r}"
+            )
+        if wanted is not None and wanted not in names:
+            raise InputError(f"rewards is {wanted!r}; the reward models of the file are {self.listed}")
+        self.wanted = names.index(wanted) if wanted is not None else 0 if names else None
+
+    def reward(self, text: str | None, place: str) -> float:
+        """The wanted one of the numbers in brackets, of which there is one for each reward model."""
+        parts = text.split(",") if text and text.strip() else []
+        if parts and len(parts) != len(self.names):
+            raise InputError(
+                f"{place}: {plural(len(parts), 'reward')}, but @reward_models has {self.listed}; Storm writes one "
+                "blank after each name, also after the empty name of an unnamed model: export the model again"
+            )
+        return number(place, parts[self.wanted].strip()) if parts and self.wanted is not None else 0.0
 
 
-def _body(lines: list[str], start: int, listing: Listing, wanted: int | None, chain: bool) -> None:
+def _one_unnamed(body: list[str]) -> list[str]:
+    """The one unnamed reward model of a file in which an editor removed the blank, told by the first state."""
+    first = next((line for line in body if line.startswith("state ")), "")
+    return [""] if re.search(r"\[[^\],]+\]", first) else []
+
+
+def _body(lines: list[str], start: int, listing: Listing, rewards: _Rewards, chain: bool) -> None:
     state, choice, offered = -1, None, 0
-    listing.has_rewards = wanted is not None
     for at in range(start, len(lines)):
         line, place = lines[at].strip(), f"line {at + 1}"
         if not line or line.startswith("//"):
             continue
         if line.startswith("state "):
             state, choice, offered = state + 1, None, 0
-            _state(line[6:], place, state, listing, wanted)
+            _state(line[6:], place, state, listing, rewards)
         elif line.startswith("action "):
             if state < 0:
                 raise InputError(f"{place}: an action before the first state")
-            name, rewards, rest = _parts(line[7:], place)
+            name, numbers, rest = _parts(line[7:], place)
             if rest.strip():
                 raise InputError(f"{place}: {rest.strip()[:40]!r} after the action; expected name and [rewards]")
             is_number = name.isascii() and name.isdigit()
             k = index(place, name, "choice") if is_number else offered
             label = None if is_number or chain or name == NO_NAME else name
-            choice = listing.add_choice(state, k, label, _reward(rewards, wanted, place))
+            choice = listing.add_choice(state, k, label, rewards.reward(numbers, place))
             offered += 1
         else:
             if choice is None:
@@ -138,13 +164,13 @@ def _body(lines: list[str], start: int, listing: Listing, wanted: int | None, ch
     listing.n_states = state + 1
 
 
-def _state(text: str, place: str, expected: int, listing: Listing, wanted: int | None) -> None:
-    name, rewards, rest = _parts(text, place)
+def _state(text: str, place: str, expected: int, listing: Listing, rewards: _Rewards) -> None:
+    name, numbers, rest = _parts(text, place)
     if index(place, name, "state") != expected:
         raise InputError(f"{place}: state {name} where state {expected} is due; states come in order, none left out")
     if rest.lstrip().startswith(("!", "{")):
         raise InputError(f"{place}: rates (!) and observations ({{}}) cannot be read")
-    reward = _reward(rewards, wanted, place)
+    reward = rewards.reward(numbers, place)
     if reward:
         listing.state_reward[expected] = reward
     for quoted, plain in _LABEL.findall(rest):
@@ -156,13 +182,6 @@ def _parts(text: str, place: str) -> tuple[str, str | None, str]:
     if match is None:
         raise InputError(f"{place}: {text[:40]!r} cannot be read")
     return match[1], match[2], match[3]
-
-
-def _reward(text: str | None, wanted: int | None, place: str) -> float:
-    if text is None or wanted is None:
-        return 0.0
-    parts = text.split(",")
-    return number(place, parts[wanted].strip()) if wanted < len(parts) else 0.0
 
 
 # ---------------------------------------------------------------- writing

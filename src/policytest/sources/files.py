@@ -77,7 +77,7 @@ def load_model(
     policy
         An array, ``{state: action}``, ``{state: {action: probability}}``, "uniform", or the path of a policy file.
     rewards
-        For ``.drn`` and ``.tra``: which of several reward models. Or an array.
+        For ``.drn`` and ``.tra``: which of several reward models, "" for the unnamed one. Or an array.
     known_support
         The kernel's zeros are known to the test: only successors to which the kernel gives mass are possible.
     normalise
@@ -204,7 +204,9 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
     listing = drn.read(path, which) if suffix == ".drn" else prism.read(path, which)
     normalise = given.get("normalise", side.get("normalise", False)) is True
     content, offer = explicit.content(listing, side.get("actions"), _width(side.get("policy")), normalise)
-    side, given = ({k: v for k, v in part.items() if not (k == "rewards" and which)} for part in (side, given))
+    side, given = (
+        {k: v for k, v in part.items() if not (k == "rewards" and which is not None)} for part in (side, given)
+    )
     content |= side
     content |= _passed(given, content, offer)
     if "initial" not in content:
@@ -257,8 +259,9 @@ def _side(path: Path) -> dict[str, Any]:
 def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Model:
     missing = [key for key in REQUIRED if content.get(key) is None]
     if missing and offer is not None:
+        option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "
         raise InputError(
-            f"{', '.join(missing)} must be known, and a {suffix} file cannot say, or does not; pass {missing[0]}=... "
-            f"(--{missing[0]} on the command line), or write a side file that ends in {SIDES[0]}"
+            f"{', '.join(missing)} must be known, and a {suffix} file cannot say, or does not; {option}write a side "
+            f"file that ends in {SIDES[0]}"
         )
     return model(content, offer)

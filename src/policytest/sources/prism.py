@@ -12,9 +12,9 @@ In Storm's dialect, told by the first line ``mdp`` or ``dtmc`` of the ``.tra`` f
 declared between ``#DECLARATION`` and ``#END`` and follow as ``state label label``, and rewards are in
 ``.state.rew`` and ``.trans.rew``, without a first line.
 
-A header ``n m`` is a Markov chain, whose lines have no choice. Lines that begin with ``#`` are remarks. All companions
-are optional; the older endings ``.rews`` and ``.rewt`` are known too. PRISM numbers the files of several reward
-structures (``model1.srew``, ``model2.srew``): name the number.
+A header ``n m`` (Storm: ``dtmc``) is a Markov chain, whose lines have no choice, in ``.trew`` and ``.trans.rew`` too.
+Lines that begin with ``#`` are remarks. All companions are optional; the older endings ``.rews`` and ``.rewt`` are
+known too. PRISM numbers the files of several reward structures (``model1.srew``, ``model2.srew``): name the number.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _ROW_FORM = "this is the row form; export the plain one (PRISM: without -exportr
 def read(path: Path, reward_structure: str | None = None) -> Listing:
     """The model in a .tra file and its companions; of several reward structures the numbered one."""
     listing = Listing()
-    choices = _transitions(path, listing)
+    choices, chain = _transitions(path, listing)
     _companion(path, "", (".sta",), lambda file: _states(file, listing))
     _companion(path, "", (".lab",), lambda file: _labels(file, listing))
     which = reward_structure or ""
     found = [
         _companion(path, which, OF_STATES, lambda file: _state_rewards(file, listing)),
-        _companion(path, which, OF_TRANSITIONS, lambda file: _transition_rewards(file, listing, choices)),
+        _companion(path, which, OF_TRANSITIONS, lambda file: _transition_rewards(file, listing, choices, chain)),
     ]
     listing.has_rewards = any(found)
     if reward_structure is not None and not listing.has_rewards:
@@ -78,8 +78,8 @@ def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
 # ---------------------------------------------------------------- transitions
 
 
-def _transitions(path: Path, listing: Listing) -> dict[tuple[int, int], int]:
-    """Fill the listing; the place of each choice (state, number)."""
+def _transitions(path: Path, listing: Listing) -> tuple[dict[tuple[int, int], int], bool]:
+    """Fill the listing; the place of each choice (state, number), and whether it is a Markov chain."""
     rows = _rows(path)
     place, first = next(rows, ("line 1", []))
     declared: list[int] = []
@@ -105,7 +105,7 @@ def _transitions(path: Path, listing: Listing) -> dict[tuple[int, int], int]:
     listing.n_states = declared[0] if declared else largest + 1
     _check_declared(declared, listing, chain)
     check_states(listing)
-    return choices
+    return choices, chain
 
 
 def _transition(place: str, words: list[str], chain: bool) -> tuple[int, int, int, str, str | None]:
@@ -195,10 +195,9 @@ def _state_rewards(path: Path, listing: Listing) -> None:
         listing.state_reward[state] = number(place, words[1])
 
 
-def _transition_rewards(path: Path, listing: Listing, choices: dict[tuple[int, int], int]) -> None:
+def _transition_rewards(path: Path, listing: Listing, choices: dict[tuple[int, int], int], chain: bool) -> None:
     rows = list(_rows(path))
     storm = path.name.endswith(".trans.rew")
-    chain = not storm and bool(rows) and len(rows[0][1]) == 2
     body = rows
     if not storm:
         body = rows[1:]

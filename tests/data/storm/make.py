@@ -1,0 +1,78 @@
+"""How the .drn files and values.json were made: Storm 1.13 or later, by `pip install stormpy` (2.0.0 was used).
+
+Every model is exported twice: NAME.drn in double precision, as Storm does by default, and NAME.exact.drn in fractions.
+values.json has for every reward model ("" is the unnamed one) the least and the largest expected discounted reward over
+all policies, at discount 0.95. Storm discounts only in double precision, and cannot select an unnamed reward model
+beside others, so these are computed by its exact engine on a model in which every step ends the run with probability
+1 - 0.95: the reward until then. Where Storm can discount it must agree.
+
+The chain coin.tra, in Storm's explicit format with rewards on states and on transitions, was written by hand; its value
+is the discounted one, in double precision.
+"""
+
+import json
+import re
+import tempfile
+from pathlib import Path
+
+import stormpy
+import stormpy.io
+
+HERE = Path(__file__).parent
+CLOCK = "  [{0}] on -> 0.95 : true + 0.05 : (on'=false);\n"
+
+
+def ending(source: str) -> str:
+    """The model with a clock that may stop at every step; its unnamed parts have names."""
+    source = re.sub(r"^rewards *$", 'rewards "unnamed"', source, flags=re.MULTILINE).replace("[]", "[tau]")
+    actions = sorted(set(re.findall(r"^ *\[(\w+)\].*->", source, flags=re.MULTILINE)))
+    return (
+        source
+        + "module clock\n  on : bool init true;\n"
+        + "".join(map(CLOCK.format, actions))
+        + "endmodule\n"
+        + 'label "over" = !on;\n'
+    )
+
+
+def built(source: str, numbers: type):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.prism")
+        path.write_text(source)
+        program = stormpy.parse_prism_program(path)
+    return program, stormpy.build_model[numbers](program, options=stormpy.BuilderOptions(build_full=True))
+
+
+def checked(program, model, formula: str):
+    return stormpy.model_checking(model, stormpy.parse_properties(formula, program)[0]).get_value(
+        model.initial_states[0]
+    )
+
+
+values = {}
+for path in sorted(HERE.glob("*.prism")):
+    source = path.read_text()
+    for numbers, ending_of_name in ((float, ".drn"), (stormpy.Rational, ".exact.drn")):
+        program, model = built(source, numbers)
+        stormpy.io.export_to_drn(model, path.with_suffix(ending_of_name))
+    double, exact = built(source, float), built(ending(source), stormpy.Rational)
+    least, largest = ("min", "max") if source.startswith("mdp") else ("", "")
+    values[path.stem] = {}
+    for name in re.findall(r'^rewards *(?:"(\w+)")? *$', source, flags=re.MULTILINE):
+        of_name = f'R{{"{name or "unnamed"}"}}'
+        ends = [float(checked(*exact, f'{of_name}{end}=? [F "over"]')) for end in (least, largest)]
+        values[path.stem][name] = ends
+        if name:
+            found = [checked(*double, f"{of_name}{end}=? [Cdiscount=0.95]") for end in (least, largest)]
+            assert all(abs(a - b) < 1e-5 * max(1.0, b) for a, b in zip(found, ends, strict=True)), (
+                path,
+                name,
+                found,
+                ends,
+            )
+files = {"state_rewards": HERE / "coin.state.rew", "transition_rewards": HERE / "coin.trans.rew"}
+coin = stormpy.build_model_from_explicit(HERE / "coin.tra", HERE / "coin.lab", **files)
+values["coin"] = {
+    "": [stormpy.model_checking(coin, stormpy.parse_properties("R=? [Cdiscount=0.95]")[0]).get_value(0)] * 2
+}
+(HERE / "values.json").write_text(json.dumps(values, indent=1) + "\n")
