@@ -27,10 +27,21 @@ BUILT_IN: dict[str, Callable[[Any], Any]] = {
 """Models that need no file; each takes the module `instances`."""
 
 
-def find_model(name: str, policy: str | None = None, discount: float | None = None) -> Model:
+def find_model(
+    name: str,
+    policy: str | None = None,
+    discount: float | None = None,
+    rewards: str | None = None,
+    initial: str | None = None,
+) -> Model:
     """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
     from policytest._checks import InputError
-    from policytest.sources.files import Model, load_model
+    from policytest.sources.files import LISTED, Model, load_model
+
+    if rewards is not None and Path(name).suffix.lower() not in LISTED:
+        raise InputError(f"--rewards names a reward model of a {' or '.join(LISTED)} file, and {name} is not one")
+    if initial is not None and (name.startswith("gym:") or name in BUILT_IN):
+        raise InputError(f"--initial is for task files, and {name} is not one")
 
     if name.startswith("gym:"):
         from policytest.sources.environments import from_address
@@ -45,7 +56,7 @@ def find_model(name: str, policy: str | None = None, discount: float | None = No
         others = f"pass a task file (.json, .toml, .npz, .drn, .tra), or one of {', '.join(BUILT_IN)}"
         remedy = f"did you mean {close[0]}?" if close else others
         raise InputError(f"there is no model {name!r}; {remedy}")
-    given: dict[str, Any] = {"policy": policy, "discount": discount}
+    given: dict[str, Any] = {"policy": policy, "discount": discount, "rewards": rewards, "initial": initial}
     return load_model(name, **{key: value for key, value in given.items() if value is not None})
 
 

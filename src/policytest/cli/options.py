@@ -66,6 +66,16 @@ PolicyName = Annotated[
     typer.Option("--policy", metavar="FILE", help="Instead of the model's policy: a policy file, or uniform."),
 ]
 Discount = Annotated[float | None, typer.Option(help="Instead of the model's discount.")]
+RewardModel = Annotated[
+    str | None,
+    typer.Option("--rewards", metavar="NAME", help='Which reward model of a .drn or .tra file; "" is the unnamed one.'),
+]
+InitialState = Annotated[
+    str | None,
+    typer.Option(
+        "--initial", metavar="STATE", help="Instead of the model's initial distribution: a state, or a label."
+    ),
+]
 MaxSamples = Annotated[
     int | None, typer.Option(parser=_whole, metavar="N", help="Give up after this many samples; 1e6 will do.")
 ]

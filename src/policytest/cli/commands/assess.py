@@ -20,12 +20,14 @@ from policytest.cli.options import (
     Delta,
     Discount,
     Html,
+    InitialState,
     Json,
     Method,
     ModelName,
     PolicyName,
     Quiet,
     RequireCertified,
+    RewardModel,
     Skip,
     SuppressBelow,
     Threshold,
@@ -139,6 +141,8 @@ def assess(
     require_certified: RequireCertified = False,
     policy: PolicyName = None,
     discount: Discount = None,
+    rewards: RewardModel = None,
+    initial: InitialState = None,
     debug: Debug = False,
 ) -> int:
     """Do these logs settle already whether the value is above the threshold?
@@ -151,7 +155,7 @@ def assess(
     for file in (save, html):
         check_place(file, model, policy, *data, *(() if file is save else (add_to, save)))
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount)
+        problem = find_model(model, policy, discount, rewards, initial)
         found = _assess(
             problem, data, method, by_episode,
             {"columns": named_columns(columns), "skip": tuple(skip or ())}, quiet,

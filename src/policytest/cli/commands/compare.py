@@ -17,13 +17,17 @@ from policytest.cli.options import (
     Checkpoint,
     Debug,
     Delta,
+    Discount,
     Html,
+    InitialState,
     Json,
     MaxSamples,
     ModelName,
+    PolicyName,
     Prior,
     Quiet,
     RequireCertified,
+    RewardModel,
     Seed,
     SimulatorPlace,
 )
@@ -60,6 +64,10 @@ def compare(
     quiet: Quiet = False,
     html: Html = None,
     require_certified: RequireCertified = False,
+    policy: PolicyName = None,
+    discount: Discount = None,
+    rewards: RewardModel = None,
+    initial: InitialState = None,
     debug: Debug = False,
 ) -> int:
     """Is the policy of the first model better than that of the second? Sample until it is known.
@@ -68,14 +76,16 @@ def compare(
     error, 5 within the indifference zone.
     """
     check_place(checkpoint)
-    check_place(html, model, other)
+    check_place(html, model, other, policy)
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest._checks import InputError
         from policytest.comparison import compare as compare_policies
 
-        problem = find_model(model)
+        problem = find_model(model, policy, discount, rewards, initial)
         is_policy = Path(other).suffix.lower() == ".csv" and not other.startswith("gym:")
-        rival = find_policy(other, problem.task) if is_policy else find_model(other).task
+        rival = (
+            find_policy(other, problem.task) if is_policy else find_model(other, None, discount, rewards, initial).task
+        )
         chosen = method_of_pairs(method, boundary, prior, allocation, problem)
         if indifference and method == ComparisonMethod.ptst:
             raise InputError("--indifference belongs to --method betting, which is the default")

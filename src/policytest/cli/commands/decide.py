@@ -17,6 +17,7 @@ from policytest.cli.options import (
     Delta,
     Discount,
     Html,
+    InitialState,
     Json,
     MaxSamples,
     Method,
@@ -25,6 +26,7 @@ from policytest.cli.options import (
     Prior,
     Quiet,
     RequireCertified,
+    RewardModel,
     Seed,
     SimulatorPlace,
     Threshold,
@@ -56,6 +58,8 @@ def decide(
     require_certified: RequireCertified = False,
     policy: PolicyName = None,
     discount: Discount = None,
+    rewards: RewardModel = None,
+    initial: InitialState = None,
     debug: Debug = False,
 ) -> int:
     """Is the value of the policy above the threshold? Sample until it is known.
@@ -65,7 +69,7 @@ def decide(
     for file in (checkpoint, html):
         check_place(file, model, policy)
     with quiet_stdout(json):
-        problem, trace = find_model(model, policy, discount), course(html)
+        problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
         verdict = run_decide(
             problem,
             find_simulator(simulator, problem, model),

@@ -16,11 +16,13 @@ from policytest.cli.options import (
     Delta,
     Discount,
     Html,
+    InitialState,
     Json,
     MaxSamples,
     ModelName,
     PolicyName,
     Quiet,
+    RewardModel,
     Seed,
     SimulatorPlace,
 )
@@ -48,6 +50,8 @@ def evaluate(
     html: Html = None,
     policy: PolicyName = None,
     discount: Discount = None,
+    rewards: RewardModel = None,
+    initial: InitialState = None,
     debug: Debug = False,
 ) -> int:
     """How good is the policy? Sample until its value is known within epsilon.
@@ -56,7 +60,7 @@ def evaluate(
     """
     check_place(html, model, policy)
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount)
+        problem = find_model(model, policy, discount, rewards, initial)
     trace = course(html)
     with quiet_stdout(json):
         from policytest.confidence import evaluate as estimate_value

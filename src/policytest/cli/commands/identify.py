@@ -15,13 +15,17 @@ from policytest.cli.options import (
     BoundaryName,
     Debug,
     Delta,
+    Discount,
     Html,
+    InitialState,
     Json,
     MaxSamples,
     ModelName,
+    PolicyName,
     Prior,
     Quiet,
     RequireCertified,
+    RewardModel,
     Seed,
     SimulatorPlace,
 )
@@ -56,17 +60,21 @@ def identify(
     quiet: Quiet = False,
     html: Html = None,
     require_certified: RequireCertified = False,
+    policy: PolicyName = None,
+    discount: Discount = None,
+    rewards: RewardModel = None,
+    initial: InitialState = None,
     debug: Debug = False,
 ) -> int:
     """Which policy is best, of all or of some candidates? The model's own policy is ignored.
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
-    check_place(html, model, *(candidates or ()))
+    check_place(html, model, policy, *(candidates or ()))
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.selection import identify as find_best
 
-        problem = find_model(model)
+        problem = find_model(model, policy, discount, rewards, initial)
         task = problem.task
         given = [find_policy(file, task).policy for file in candidates] if candidates else None
         found = find_best(

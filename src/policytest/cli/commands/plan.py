@@ -15,10 +15,12 @@ from policytest.cli.options import (
     Delta,
     Discount,
     Html,
+    InitialState,
     Json,
     ModelName,
     PolicyName,
     Quiet,
+    RewardModel,
     Seed,
     Threshold,
 )
@@ -47,6 +49,8 @@ def plan(
     html: Html = None,
     policy: PolicyName = None,
     discount: Discount = None,
+    rewards: RewardModel = None,
+    initial: InitialState = None,
     debug: Debug = False,
 ) -> int:
     """How many samples will it take, and where should they go? The guess is the model's kernel, or pilot draws.
@@ -55,7 +59,7 @@ def plan(
     """
     check_place(html, model, policy)
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount)
+        problem = find_model(model, policy, discount, rewards, initial)
     with quiet_stdout(json):
         from policytest.planning import plan as make_plan
 

@@ -16,6 +16,7 @@ from policytest.cli.options import (
     Delta,
     Discount,
     Html,
+    InitialState,
     Json,
     MaxSamples,
     Method,
@@ -23,6 +24,7 @@ from policytest.cli.options import (
     PolicyName,
     Quiet,
     RequireCertified,
+    RewardModel,
     Skip,
     Threshold,
 )
@@ -49,6 +51,8 @@ def watch(
     require_certified: RequireCertified = False,
     policy: PolicyName = None,
     discount: Discount = None,
+    rewards: RewardModel = None,
+    initial: InitialState = None,
     debug: Debug = False,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
@@ -64,7 +68,7 @@ def watch(
         from policytest.sources.streams import Parser, lines
         from policytest.watching import Watch
 
-        problem = find_model(model, policy, discount)
+        problem = find_model(model, policy, discount, rewards, initial)
         sampling_limit(max_samples)
         bar = the_bar(threshold, problem)
         test = Watch(problem.task, bar, delta, find_method(method, None, None, None, problem))
