@@ -216,7 +216,7 @@ CASES = {
     ),
     "late key in JSON lines": assess(
         '{"s": "wet", "a": "go", "s_next": "dry"}\n' * 200 + '{"s": "wet", "a": "go", "s_next": "dry", "count": 9}\n',
-        "the key count is not in the first",
+        "the key 'count' is not in the first line",
         name="log.jsonl",
     ),
     "folder without logs": assess(Folder(), "folder", name="folder"),

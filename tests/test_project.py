@@ -75,6 +75,7 @@ LAYERS = [
     ["_paper_tables"],
     ["instances"],
     ["sources.columns", "sources.labels", "sources.paths"],
+    ["sources.lines"],
     ["sources.readers"],
     ["sources.engines"],
     ["sources.log"],

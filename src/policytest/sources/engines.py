@@ -42,7 +42,7 @@ class Frame:
     """A table on its engine: a Narwhals frame whose columns are named by their parts.
 
     ``form`` is that of the labels ("typed", "text", "json": see `labels.Lookup`); ``roles`` are the parts that are
-    there; ``files`` is where it came from.
+    there; ``files`` is where it came from, and ``n_rows`` what these hold.
     """
 
     table: Any
@@ -51,6 +51,7 @@ class Frame:
     engine: str
     files: tuple[paths.File, ...] = ()
     connection: Any = None  # of the engine, kept as long as the frame
+    n_rows: int | None = None
 
 
 def open_frame(data: Any, columns: Any = None) -> Frame:
@@ -63,10 +64,10 @@ def open_frame(data: Any, columns: Any = None) -> Frame:
         if paths.is_path(data):
             found = paths.find(data)
             connection = readers.connect()
-            relation, form, files = readers.relation(connection, found, mapping)
+            relation, form, files, n_rows = readers.relation(connection, found, mapping)
             table = narwhals.from_native(relation)
             roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
-            return _checked(Frame(table, roles, form, "DuckDB", files, connection))
+            return _checked(Frame(table, roles, form, "DuckDB", files, connection, n_rows))
         native, connection = _scannable(data)
         try:
             table = narwhals.from_native(native)

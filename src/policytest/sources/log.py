@@ -251,12 +251,17 @@ def _in_order(log: Log, by_episode: bool) -> Transitions:
     parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 3]
     with engines.readable():
         table = engines.prepared(frame).select(*LABELS, *by, "weight").sort(*by, nulls_last=True)
-        for batch in engines.batches(table, max(log.rows, 1)):
+        for batch in engines.batches(table, max(log.rows, engines.GROUP_LIMIT)):
             kinds = zip(LABELS, (log.states, log.actions, log.states), strict=True)
             columns = [lookup.indices(batch[role], frame.form) for role, lookup in kinds]
             times = np.where(np.min(columns, axis=0) >= 0, whole(batch["weight"]), 0)
             parts.append(tuple(np.repeat(column, times) for column in columns))
     s, a, x = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if len(s) != log.counts.total:
+        raise InputError(
+            f"data had {number(log.counts.total)} transitions, and now has {number(len(s))}; it changed while it was "
+            "read: read it again"
+        )
     return Transitions(s, a, x, log.selected, log.other_rewards)
 
 

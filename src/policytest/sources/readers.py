@@ -1,5 +1,8 @@
 """Files of observed transitions as one DuckDB relation: CSV, Parquet and JSON lines.
 
+Every file is read through before DuckDB reads it (`lines` for text, the checksums of Parquet and gzip): DuckDB looks at
+no checksum, and drops a last line that is longer than its buffer.
+
 Text stays text until it is looked up: CSV columns are read as strings, so that "007" is not the number 7, and labels in
 JSON lines as JSON. Numbers in the columns count, order and reward are read by TRY_CAST; what is none becomes null,
 and is refused later with what was written (`count_text` and so on).
@@ -10,10 +13,6 @@ Names of files and columns reach SQL only as quoted literals.
 from __future__ import annotations
 
 import contextlib
-import csv
-import gzip
-import io
-import json
 import os
 import shutil
 import tempfile
@@ -27,12 +26,10 @@ from policytest import _checks
 from policytest._checks import InputError
 from policytest._display import plain
 from policytest.sources.columns import IGNORED, LABELS, OPTIONAL, resolve
+from policytest.sources.lines import BLANKS, LONGEST, NUMBER, csv_file, json_file
 from policytest.sources.paths import File, compressed, kind_of, provenance
 
 MEMORY, THREADS = 150, 8  # megabytes of working memory for each of DuckDB's threads, and how many at most
-DELIMITERS = (",", "\t", ";", "|")
-_HEAD = 2**20  # bytes in which the header of a text file must end
-_FIRST = 100  # lines of a JSON file that are asked for their keys
 _NUMERIC = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
@@ -58,12 +55,13 @@ def connect() -> Any:
 
 def relation(
     connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]
-) -> tuple[Any, str, tuple[File, ...]]:
-    """The files as one relation with columns named by their parts; the form of its labels; what is remembered."""
+) -> tuple[Any, str, tuple[File, ...], int]:
+    """The files as one relation with columns named by their parts; the form of its labels; the files; their rows."""
     kind = kind_of(paths[0])
     try:
-        query, empty = _QUERIES[kind](connection, paths, columns)
-        return connection.sql(query), _FORM[kind], tuple(map(provenance, paths, empty))
+        query, rows = _QUERIES[kind](connection, paths, columns)
+        files = tuple(provenance(path, not n) for path, n in zip(paths, rows, strict=True))
+        return connection.sql(query), _FORM[kind], files, sum(rows)
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be read ({error.strerror or error}); check the file") from None
 
@@ -91,16 +89,23 @@ def _from_text(role: str, text: str, order: str) -> list[str]:
         return [f"{text} AS {role}"]
     if role == "episode":
         return [f"{text} AS episode", f"TRY_CAST(trim({text}) AS DOUBLE) AS episode_number"]
-    kept, text = f"{text} AS {role}_text", f"trim({text})"  # a bare column would be cast as it is read, and fail
+    kept = f"{text} AS {role}_text"
+    if role == "order" and order == "TIMESTAMP":
+        return [f'TRY_CAST(trim({text}) AS TIMESTAMP) AS "order"', kept]  # a bare column would be cast as it is read
     if role == IGNORED:  # inf: not a number
-        return [f"CASE WHEN {text} <> '' THEN coalesce(TRY_CAST({text} AS DOUBLE), 'inf') END AS {role}"]
-    if role == "reward":
-        return [f"TRY_CAST({text} AS DOUBLE) AS reward", kept]
-    if role == "order" and order != "BIGINT":
-        return [f'TRY_CAST({text} AS {order}) AS "order"', kept]
+        written = f"trim({text}, {_literal(BLANKS)})"
+        return [f"CASE WHEN {written} <> '' THEN coalesce(TRY_CAST({_number(text)} AS DOUBLE), 'inf') END AS {role}"]
+    text = _number(text)
+    if role == "reward" or (order == "DOUBLE" and role == "order"):
+        return [f"TRY_CAST({text} AS DOUBLE) AS {_name(role)}", kept]
     whole = f"TRY_CAST({text} AS BIGINT)"  # which rounds 1.5, so it must agree with the number
     value = f"CASE WHEN CAST({whole} AS DOUBLE) = TRY_CAST({text} AS DOUBLE) THEN {whole} END"
     return [f"{value} AS {_name(role)}", kept]
+
+
+def _number(text: str) -> str:
+    """A text that is written as numbers are; null otherwise, so that DuckDB casts nothing else."""
+    return f"CASE WHEN regexp_full_match({text}, {_literal(NUMBER)}) THEN trim({text}, {_literal(BLANKS)}) END"
 
 
 def _order_type(connection: Any, source: str, text: str) -> str:
@@ -108,9 +113,10 @@ def _order_type(connection: Any, source: str, text: str) -> str:
     query = f"SELECT {text} FROM {source} WHERE {text} IS NOT NULL LIMIT 1000"
     first = f"SELECT * FROM ({query}) AS first(t)"
     for kind in ("BIGINT", "DOUBLE", "TIMESTAMP"):
-        fits = f"TRY_CAST(t AS {kind}) IS NULL"
+        t = "t" if kind == "TIMESTAMP" else _number("t")
+        fits = f"TRY_CAST({t} AS {kind}) IS NULL"
         if kind == "BIGINT":
-            fits += " OR CAST(TRY_CAST(t AS BIGINT) AS DOUBLE) <> TRY_CAST(t AS DOUBLE)"
+            fits += f" OR CAST(TRY_CAST({t} AS BIGINT) AS DOUBLE) <> TRY_CAST({t} AS DOUBLE)"
         if not connection.sql(f"{first} WHERE {fits} LIMIT 1").fetchall():
             return kind
     return "BIGINT"
@@ -128,13 +134,13 @@ class _Layout:
     compressed: bool
 
 
-def _csv(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[bool]]:
+def _csv(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
     layouts: dict[_Layout, list[Path]] = {}
-    empty = []
+    rows = []
     for path in paths:
-        layout, is_empty = _layout(path, columns)
-        layouts.setdefault(layout, []).append(path)
-        empty.append(is_empty)
+        names, delimiter, n_rows = csv_file(path, columns)
+        layouts.setdefault(_Layout(tuple(names), delimiter, compressed(path)), []).append(path)
+        rows.append(n_rows)
     found = [(layout, resolve(columns, layout.names, str(files[0]))) for layout, files in layouts.items()]
     _same_parts([(str(files[0]), parts) for files, (_, parts) in zip(layouts.values(), found, strict=True)])
     queries, order = [], ""
@@ -143,7 +149,7 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | Non
         source = (
             f"read_csv({_listed(files)}, auto_detect = false, header = true, delim = {_literal(layout.delimiter)}, "
             f"quote = '\"', escape = '\"', compression = '{'gzip' if layout.compressed else 'none'}', "
-            f"hive_partitioning = false, columns = {{{cells}}})"
+            f"max_line_size = {2 * LONGEST}, hive_partitioning = false, columns = {{{cells}}})"
         )
         texts = {role: f"c{layout.names.index(name)}" for role, name in parts.items()}
         if any(IGNORED in others for _, others in found):
@@ -152,43 +158,7 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | Non
             order = _order_type(connection, source, texts["order"])
         chosen = [item for role, text in texts.items() for item in _from_text(role, text, order)]
         queries.append(f"SELECT {', '.join(chosen)} FROM {source}")
-    return " UNION ALL ".join(queries), empty
-
-
-def _layout(path: Path, columns: Mapping[str, str | None]) -> tuple[_Layout, bool]:
-    """The header of a CSV file, and whether nothing follows it."""
-    head = _head(path)
-    try:
-        text = head.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 4:  # not just a character cut in two
-            raise InputError(f"{path}: byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
-        text = head[: error.start].decode("utf-8-sig")
-    if not text.strip():
-        raise InputError(f"{path}: the file is empty; a CSV file begins with the names of its columns")
-    if "\0" in text:
-        raise InputError(f"{path}: this is not text in UTF-8 (it has NUL bytes); save the file as UTF-8")
-    wanted = {columns.get(role) or role for role in LABELS}
-    best: list[str] = []
-    delimiter, rest = DELIMITERS[0], ""
-    for candidate in DELIMITERS:
-        lines = io.StringIO(text, newline="")
-        try:
-            names = [name.strip() for name in next(csv.reader(lines, delimiter=candidate))]
-        except (csv.Error, StopIteration) as error:
-            raise InputError(f"{path}: the header cannot be read ({error}); the file begins with the names") from None
-        if len(names) > len(best) or (wanted <= set(names) and not wanted <= set(best)):
-            best, delimiter, rest = names, candidate, lines.read()
-    return _Layout(tuple(best), delimiter, compressed(path)), not rest.strip()
-
-
-def _head(path: Path) -> bytes:
-    """The first bytes of a text file."""
-    try:
-        with gzip.open(path) if compressed(path) else path.open("rb") as file:
-            return bytes(file.read(_HEAD))
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise InputError(f"{path}: the compressed file is damaged or cut short ({error}); copy it again") from None
+    return " UNION ALL ".join(queries), rows
 
 
 def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
@@ -207,20 +177,14 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
 # ---------------------------------------------------------------- JSON lines
 
 
-def _json(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[bool]]:
-    keys: dict[str, None] = {}
-    empty = []
-    for path in paths:
-        there = _keys(path)
-        resolve(columns, there, str(path)) if there else None
-        keys |= dict.fromkeys(there)
-        empty.append(not there)
-    if not keys:
+def _json(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+    found = [json_file(path, columns) for path in paths]
+    filled = [(str(path), parts) for path, (parts, _) in zip(paths, found, strict=True) if parts]
+    if not filled:
         raise InputError(f"{paths[0]}: there are no lines in it; each line is an object with the keys s, a and s_next")
-    parts = resolve(columns, list(keys), "data")
-    late = [name for role in OPTIONAL if role not in parts and (name := columns.get(role, role)) is not None]
-    late = [name for name in late if name not in parts.values()]
-    fields = ", ".join(f"{_literal(name)}: 'JSON'" for name in (*parts.values(), *late))
+    _same_parts(filled)
+    parts = filled[0][1]
+    fields = ", ".join(f"{_literal(name)}: 'JSON'" for name in parts.values())
     compression = "gzip" if compressed(paths[0]) else "none"
     if any(compressed(path) != compressed(paths[0]) for path in paths):
         raise InputError("data has compressed and plain files; pass one kind at a time, and add_to")
@@ -233,42 +197,14 @@ def _json(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | No
     for role, name in parts.items():
         text = _name(name) if role in LABELS else f"({_name(name)} ->> '$')"
         chosen += [f"CAST({text} AS VARCHAR) AS {role}"] if role in LABELS else _from_text(role, text, order)
-    return f"SELECT {', '.join(chosen)} FROM {source}{_none_of(late)}", empty
-
-
-def _none_of(late: Sequence[str]) -> str:
-    """A condition that refuses lines with keys that the first lines do not have: ignoring a count would be silent."""
-    words = (f"the key {plain(name)} is not in the first {_FIRST} lines; give it to all lines" for name in late)
-    checks = (
-        f"WHEN {_name(name)} IS NOT NULL THEN error({_literal(text)})" for name, text in zip(late, words, strict=True)
-    )
-    return f" WHERE CASE {' '.join(checks)} ELSE true END" if late else ""
-
-
-def _keys(path: Path) -> list[str]:
-    """The keys of the first lines."""
-    keys: dict[str, None] = {}
-    head = _head(path)
-    lines = head.split(b"\n")
-    for at, line in enumerate(lines[:_FIRST]):
-        if not line.strip() or (at == len(lines) - 1 and len(head) == _HEAD):
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: line {at + 1} is not JSON ({error}); write one object a line") from None
-        if not isinstance(record, dict):
-            kind = type(record).__name__
-            raise InputError(f"{path}: line {at + 1} is a {kind}, not an object; write one object a line")
-        keys |= dict.fromkeys(record)
-    return list(keys)
+    return f"SELECT {', '.join(chosen)} FROM {source}", [rows for _, rows in found]
 
 
 # ---------------------------------------------------------------- Parquet
 
 
-def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[bool]]:
-    found, empty = [], []
+def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+    found, rows = [], []
     kinds: dict[str, tuple[str, str, str]] = {}
     folders = _folder_columns(connection, paths, columns)
     for path in paths:
@@ -286,12 +222,28 @@ def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str |
                     f"the column {plain(name)!r} is {described[name]} in {path} and {first[1]} in {first[2]}; "
                     "write the files with one type"
                 )
-        empty.append(not connection.sql(f"SELECT 1 FROM {source} LIMIT 1").fetchall())
+        rows.append(_undamaged(path, parts.values()))
     _same_parts(found)
     chosen = [f"{_name(name)} AS {_name(role)}" for role, name in found[0][1].items() if role != IGNORED]
     if any(IGNORED in parts for _, parts in found):
         chosen += _from_text(IGNORED, "CAST(reward AS VARCHAR)", "")
-    return f"SELECT {', '.join(chosen)} FROM read_parquet({_listed(paths)}, union_by_name = true, {folders})", empty
+    return f"SELECT {', '.join(chosen)} FROM read_parquet({_listed(paths)}, union_by_name = true, {folders})", rows
+
+
+def _undamaged(path: Path, names: Iterable[str]) -> int:
+    """The number of rows of a file whose checksums fit, as far as it has any; DuckDB does not look at them."""
+    arrow, parquet = _checks.needs("pyarrow", "data"), _checks.needs("pyarrow.parquet", "data")
+    try:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            for _ in file.iter_batches(columns=[name for name in names if name in file.schema_arrow.names]):
+                pass
+            return int(file.metadata.num_rows)
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(f"{path}: the file is damaged ({_first_line(error)}); copy it again") from None
+
+
+def _first_line(error: Exception) -> str:
+    return plain(str(error).strip().partition("\n")[0])[:200]
 
 
 def _described(connection: Any, source: str) -> dict[str, str]:

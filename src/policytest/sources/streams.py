@@ -2,13 +2,15 @@
 
 Two forms: JSON lines, an object with the keys s, a and s_next on each line, and CSV, with a header. `lines` waits for
 complete lines at the end of a file or a pipe; `Parser` turns them into indices, and refuses what it does not
-understand with the number of the line, since a test that guesses at its data proves nothing.
+understand with the number of the line, since a test that guesses at its data proves nothing. The rules are those of
+files that are read whole (`policytest.sources.lines`). A column ``order`` must rise from line to line, within an
+episode where there are episodes: then the order of the lines is the one that it tells.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
+import datetime
 import json
 import os
 import select
@@ -23,21 +25,19 @@ import numpy as np
 from policytest._checks import InputError, is_sparse
 from policytest._display import plain
 from policytest.sequential import Transitions
+from policytest.sources import lines as rules
 from policytest.sources.columns import IGNORED, LABELS, check_mapping, resolve
-from policytest.sources.labels import MISSING, UNKNOWN, Lookup
+from policytest.sources.labels import MISSING, Lookup
 from policytest.sources.tallied import ROUNDING, UNPROVED
 from policytest.task import Task
 
 CHUNK = 1 << 16
-LONGEST = 1 << 24
-"""Bytes of a line that is never ended, at most."""
-DELIMITERS = (",", "\t", ";", "|")
 STDIN = 0
 """The file number of standard input."""
 
 
 def lines(name: str, follow: bool = True, poll: float = 0.2, idle: float | None = None) -> Iterator[list[bytes]]:
-    """Lists of complete lines, as they arrive; an empty list where none came for a while.
+    """Lists of complete lines with their ends, as they arrive; an empty list where none came for a while.
 
     ``name`` is a path, or "-" for standard input. A file is followed until ``idle`` seconds brought nothing new (None:
     for ever); standard input until it ends. Without ``follow``, a file ends where it ends.
@@ -50,9 +50,11 @@ def lines(name: str, follow: bool = True, poll: float = 0.2, idle: float | None 
             if chunk:
                 read, since = read + len(chunk), time.monotonic()
                 *whole, left = (left + chunk).split(b"\n")
-                if len(left) > LONGEST:
-                    raise InputError(f"{name}: a line has no end after {LONGEST:,} bytes; each transition is one line")
-                yield whole
+                if len(left) > rules.LONGEST + 1:
+                    raise InputError(
+                        f"{name}: a line has no end after {len(left):,} bytes; each transition is one line"
+                    )
+                yield [line + b"\n" for line in whole]
                 continue
             if (chunk == b"" and not (is_file and follow)) or (idle is not None and time.monotonic() - since >= idle):
                 break
@@ -101,7 +103,7 @@ class Parser:
     task
         Gives the names of states and actions, and the rewards that a column ``reward`` is checked against.
     columns
-        Other names for s, a, s_next, count and reward.
+        Other names for s, a, s_next, count, order, episode and reward.
     skip
         Of "s" and "a": leave rows out whose label there is missing or unknown; they are counted in ``left_out``.
 
@@ -123,87 +125,89 @@ class Parser:
             if part not in ("s", "a"):
                 raise InputError(f"skip has {part!r}; rows of a growing log may be left out for their s or a, no more")
         self.skip, self.line, self.left_out, self.other_rewards = frozenset(skip), 0, 0, False
-        self._header: list[str] | None = None
-        self._form = ""
+        self._taken = (task.policy > 0) & ~task.known_rows
+        self._form = self._delimiter = ""
+        self._crlf = False
+        self._header: list[str] = []
+        self._parts: dict[str, str] = {}
+        self._keys: rules.Keys | None = None
         self._known: dict[tuple[str, str], int] = {}
+        self._last: dict[str, Any] = {}
 
     def transitions(self, lines: list[bytes]) -> Transitions:
-        """The transitions in these lines, in their order. Blank lines are none."""
+        """The transitions in these lines, in their order. Empty lines are none."""
         found = []
         for line in lines:
             self.line += 1
-            text = self._text(line).strip("\r\n\ufeff")
-            row = self._row(text) if text.strip() else None
-            if row is not None and (entry := self._entry(row)) is not None:
-                found.append(entry)
+            try:
+                row = self._row(rules.text(rules.without_end(line)), line[-2:])
+                if row is not None and (entry := self._entry(row)) is not None:
+                    found.append(entry)
+            except InputError as error:
+                raise InputError(f"{self.place}, line {self.line}: {error}") from None
         table = np.array(found, dtype=np.int64).reshape(-1, 4)
         s, a, x = (np.repeat(table[:, column], table[:, 3]) for column in range(3))
         return Transitions(s, a, x, other_rewards=self.other_rewards)
 
-    def _text(self, line: bytes) -> str:
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise self._wrong(f"byte {error.start} is not UTF-8 text; write the log as UTF-8") from None
-
-    def _wrong(self, message: str) -> InputError:
-        return InputError(f"{self.place}, line {self.line}: {message}")
-
-    def _row(self, text: str) -> dict[str, Any] | None:
-        """The entries of a line by the names of their columns; None for the header of a CSV file."""
+    def _row(self, text: str, end: bytes) -> dict[str, Any] | None:
+        """The entries of a line by their parts; None for the header of a CSV file, and for an empty line."""
+        if self._form == "text" and end.endswith(b"\n") and (end == b"\r\n") != self._crlf:
+            raise InputError(rules.MIXED)
+        if not (text if self._form == "text" else text.strip(rules.BLANKS)):
+            return None
         if not self._form:
-            self._form = "json" if text.lstrip().startswith("{") else "text"
+            self._form = "json" if text.lstrip(rules.BLANKS + "\ufeff").startswith("{") else "text"
             if self._form == "text":
-                self._header = self._cells(text)
-                self._parts = resolve(self.columns, self._header, self.place)
+                self._begin(text, end)
                 return None
-        if self._form == "text":
-            cells, header = self._cells(text), self._header or []
-            if len(cells) != len(header):
-                raise self._wrong(f"there are {len(cells)} entries, but the header has {len(header)}; mend the line")
-            row: dict[str, Any] = dict(zip(header, cells, strict=True))
-        else:
-            row = self._json(text)
-            self._parts = resolve(self.columns, list(row), f"{self.place}, line {self.line},")
-        return {part: row[name] for part, name in self._parts.items()}
+        row = self._cells(text) if self._form == "text" else self._record(text)
+        return {part: row.get(name) for part, name in self._parts.items()}
 
-    def _cells(self, text: str) -> list[str]:
-        if text.count('"') % 2:
-            raise self._wrong("a quoted entry is not closed; line breaks inside entries are not followed")
-        if self._header is None:
-            self._delimiter = max(DELIMITERS, key=text.count)
-        try:
-            return [
-                cell.strip() if self._header is None else cell
-                for cell in next(csv.reader([text], delimiter=self._delimiter))
-            ]
-        except csv.Error as error:
-            raise self._wrong(f"this is not a row of CSV ({error}); mend the line") from None
+    def _begin(self, text: str, end: bytes) -> None:
+        """Read the header of a CSV file."""
+        if self.line > 1:
+            raise InputError("the lines before are empty; a CSV file begins with the names of its columns")
+        self._header, self._delimiter = rules.header(text.removeprefix("\ufeff"), self.columns)
+        self._crlf, self._parts = end == b"\r\n", resolve(self.columns, self._header, "it")
 
-    def _json(self, text: str) -> dict[str, Any]:
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise self._wrong(f"this is not JSON ({plain(str(error))}); write one object a line") from None
-        if not isinstance(row, dict):
-            raise self._wrong(f"this is a {type(row).__name__}; write one object a line, with the keys s, a and s_next")
+    def _cells(self, text: str) -> dict[str, Any]:
+        cells = rules.cells(text, self._delimiter)
+        while len(cells) > len(self._header) and not cells[-1]:  # as DuckDB reads them
+            cells.pop()
+        if len(cells) != len(self._header):
+            raise InputError(f"there are {len(cells)} entries, but the header has {len(self._header)}; mend the line")
+        return dict(zip(self._header, cells, strict=True))
+
+    def _record(self, text: str) -> dict[str, Any]:
+        row = rules.record(text)
+        if self._keys is None:
+            self._keys = rules.Keys(self.columns, row, "it")
+            self._parts = self._keys.parts
+        self._keys.check(row)
         return row
 
     def _entry(self, row: dict[str, Any]) -> tuple[int, int, int, int] | None:
         """(s, a, x) and how often; None where the row is left out."""
+        copies = self._copies(row.get("count", 1))
+        self._check_order(row)
+        reward = rules.number(row.get("reward", 0))
+        if reward is None:
+            raise InputError(f"the reward is {_shown(row['reward'])}; it must be a finite number")
         index = {part: self._index(part, row[part]) for part in LABELS}
         for part, found in index.items():
             if found < 0:
                 if part in self.skip:
                     self.left_out += 1
                     return None
-                lookup, label = self._lookups[part], plain(repr(row[part]))[:80]
-                what = "is missing" if found == MISSING else f"is {label}, which is no {lookup.kind} of the task"
+                kind = self._lookups[part].kind
+                what = "is missing" if found == MISSING else f"is {_shown(row[part])}, which is no {kind} of the task"
                 remedy = f"; --skip {part} leaves such rows out" if part != "s_next" else ""
-                raise self._wrong(f"{part} {what}{remedy or '; mend the task or the log'}")
-        self._check_reward(index, row.get("reward"))
-        self._note_reward(index, row.get(IGNORED))
-        return index["s"], index["a"], index["s_next"], self._copies(row.get("count", 1))
+                raise InputError(f"{part} {what}{remedy or '; mend the task or the log'}")
+        s, a, x = index.values()
+        if self._taken[s, a]:  # as `assess` has it: what the policy never does is not looked at
+            self._check_transition(s, a, x, reward if "reward" in row else None, copies)
+        self._note_reward(s, a, x, row.get(IGNORED))
+        return s, a, x, copies
 
     def _index(self, part: str, label: Any) -> int:
         if isinstance(label, str) and not label and self._form == "text":
@@ -216,43 +220,75 @@ class Parser:
         return self._known[key]
 
     def _copies(self, count: Any) -> int:
-        """A whole number from 0 on, as a number or written out."""
-        try:
-            copies = int(count) if not isinstance(count, float | bool) or count == int(count) else UNKNOWN
-        except (TypeError, ValueError, OverflowError):
-            copies = UNKNOWN
-        if not 0 <= copies <= 1 or isinstance(count, bool):
-            raise self._wrong(
-                f"count is {plain(repr(count))[:80]}; a growing log has one line for each transition, in the order in "
-                "which they were observed: count is 0 or 1 here (assess takes sums)"
+        """0 or 1, as a number or written out."""
+        copies = rules.number(count)
+        if copies not in (0.0, 1.0):
+            raise InputError(
+                f"count is {_shown(count)}; a growing log has one line for each transition, in the order in which they "
+                "were observed: count is 0 or 1 here (assess takes sums)"
             )
-        return copies
+        return int(copies)
 
-    def _check_reward(self, index: dict[str, int], reward: Any) -> None:
-        if reward is None:
+    def _check_order(self, row: dict[str, Any]) -> None:
+        """The order rises from row to row, in each episode."""
+        if "episode" in row and row["episode"] in (None, ""):
+            raise InputError(f"episode is missing; give it to all rows, or leave it alone with {_alone('episode')}")
+        if "order" not in row:
             return
-        expected, off = self._reward(index, reward)
-        if not off <= self.tolerance * max(1.0, abs(expected)):
-            raise self._wrong(
-                f"the reward is {plain(repr(reward))[:80]}, but the task says {expected!r} there; correct one of them. "
-                f"{UNPROVED}"
+        now, episode = _moment(row["order"]), _written(row.get("episode", ""))
+        last = self._last.get(episode, now[:1])
+        if not (last[:1] == now[:1] and last < now):
+            raise InputError(
+                f"order is {_shown(row['order'])}, which is not after the row before; a transition counts once, in the "
+                f"order in which it was observed: sort the log, or leave the column alone with {_alone('order')}"
+            )
+        self._last[episode] = now
+
+    def _check_transition(self, s: int, a: int, x: int, reward: float | None, copies: int) -> None:
+        """The successor is one that the task allows, and the reward is the task's."""
+        if copies and self.task.support is not None and not self._entry_of(self.task.support, s, a, x):
+            raise InputError(
+                f"the transition {self.task.place(s * self.task.n_actions + a, x)} is outside the support of the task; "
+                "widen the support, or mend the log"
+            )
+        expected = float(self._entry_of(self.task.rewards, s, a, x))
+        if reward is not None and not abs(reward - expected) <= self.tolerance * max(1.0, abs(expected)):
+            raise InputError(
+                f"the reward is {reward!r}, but the task says {expected!r} there; correct one of them. {UNPROVED}"
             )
 
-    def _note_reward(self, index: dict[str, int], reward: Any) -> None:
+    def _note_reward(self, s: int, a: int, x: int, reward: Any) -> None:
         """Whether a reward that is left alone is the task's, where the policy goes."""
-        if reward not in (None, "") and self.task.policy[index["s"], index["a"]] > 0:
-            expected, off = self._reward(index, reward)
-            self.other_rewards |= not off <= ROUNDING * max(1.0, abs(expected))
+        if reward is not None and _written(reward).strip(rules.BLANKS) and self.task.policy[s, a] > 0:
+            expected, seen = float(self._entry_of(self.task.rewards, s, a, x)), rules.number(reward)
+            self.other_rewards |= seen is None or not abs(seen - expected) <= ROUNDING * max(1.0, abs(expected))
 
-    def _reward(self, index: dict[str, int], reward: Any) -> tuple[float, float]:
-        """The task's reward of a transition, and how far another one is from it; NaN where that is no number."""
-        s, a, x = (index[part] for part in LABELS)
-        rewards, A = self.task.rewards, self.task.n_actions
-        expected = float(
-            rewards[s * A + a, x] if is_sparse(rewards) else rewards[s, a, x] if rewards.ndim == 3 else rewards[s, a]
-        )
-        try:
-            seen = float(reward)
-        except (TypeError, ValueError, OverflowError):
-            seen = np.nan
-        return expected, abs(seen - expected)
+    def _entry_of(self, table: Any, s: int, a: int, x: int) -> Any:
+        """The entry of a table on (s,a,x), dense or sparse, or on (s,a)."""
+        if is_sparse(table):
+            return table[s * self.task.n_actions + a, x]
+        return table[s, a, x] if table.ndim == 3 else table[s, a]
+
+
+def _shown(value: Any) -> str:
+    return plain(repr(value))[:80]
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _alone(role: str) -> str:
+    return f'columns={{"{role}": None}}'
+
+
+def _moment(value: Any) -> tuple[str, Any]:
+    """An order as something to compare: a number, or a time."""
+    written = _written(value).strip(rules.BLANKS)
+    if rules.number(written) is not None:
+        return "number", int(written) if written.lstrip("+-").isdigit() else float(written)
+    try:
+        time = datetime.datetime.fromisoformat(written)
+    except ValueError:
+        raise InputError(f"order is {_shown(value)}; it must be a number or a time, of one kind") from None
+    return "time", time if time.tzinfo else time.replace(tzinfo=datetime.UTC)

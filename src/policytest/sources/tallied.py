@@ -148,6 +148,11 @@ class Tally:
 
     def check(self, leave: Sequence[str], empty_too: bool) -> None:
         """Refuse what cannot be counted, unless it is to be left out."""
+        if self.frame.n_rows not in (None, self.rows):
+            raise InputError(
+                f"the files have {self.frame.n_rows:,} rows, but DuckDB read {self.rows:,}; perhaps they changed while "
+                "they were read: read them again, or convert them to Parquet"
+            )
         for role, times in self.bad.items():
             if times:
                 listed = ", ".join(short(value) for value in engines.examples(self.frame, role))
