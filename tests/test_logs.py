@@ -1027,7 +1027,7 @@ def test_missing_packages_are_named(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     monkeypatch.setattr("importlib.import_module", refuse)
-    assert_refused(readers.connect, "policytest[data]")
+    assert_refused(readers.connect, "pip install 'duckdb>=")
 
 
 def test_nothing_warns(tmp_path):
