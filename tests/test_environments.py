@@ -401,6 +401,9 @@ def test_the_stepped_task_has_the_value_of_the_episodes(settings):
     assert pt.value(env.task, extended_kernel(env)) == pytest.approx(wanted, rel=1e-12)
     assert env.value is None
     assert env.kernel is None
+    copies = tuple((x, "ended") for x in range(3))
+    assert env.task.terminal == (copies if env.simulator.layout.terminal is None else (2,))
+    assert [s for s in range(env.task.n_states) if env.simulator.layout.ended(s)] == env.task.ends
 
 
 def test_rewards_on_pairs_need_one_end_for_all():

@@ -40,6 +40,7 @@ from policytest.task import Task
 REQUIRED = ("rewards", "policy", "initial", "discount")
 OPTIONAL = ("support", "states", "actions", "terminal", "kernel", "threshold", "normalise")
 NAMES = ("states", "actions")
+LABELS = (*NAMES, "terminal")  # lists of names
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
 
@@ -58,7 +59,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     content = {key: value for key, value in content.items() if value is not None}
     check_keys(content)
     normalise = _flag(content.pop("normalise", False))
-    content |= {name: names_of(name, content[name]) for name in (*NAMES, "terminal") if name in content}
+    content |= {name: names_of(name, content[name]) for name in LABELS if name in content}
     content = {key: _array(key, value) for key, value in content.items()}
     content = resolved(content, offer, normalise)
     kernel, threshold = content.pop("kernel", None), content.pop("threshold", None)
@@ -79,7 +80,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
 def storable(task: Task, kernel: Kernel | None, threshold: float | None) -> dict[str, Any]:
     """A task as keys and values that any format can hold."""
     content = {name: getattr(task, name) for name in (*REQUIRED, "support")}
-    content |= {name: storable_names(name, getattr(task, name)) for name in NAMES}
+    content |= {name: storable_names(name, getattr(task, name)) for name in LABELS}
     content["kernel"] = None if kernel is None else consistent(task, kernel)
     content["threshold"] = None if threshold is None else _checks.real_number("threshold", threshold)
     return {key: value for key, value in content.items() if value is not None}
@@ -113,12 +114,7 @@ def _flag(value: Any) -> bool:
 
 def _array(key: str, value: Any) -> Any:
     """Lists of numbers as arrays; text among them is refused, where NumPy would read it as numbers."""
-    if (
-        key in (*NAMES, "terminal")
-        or isinstance(value, str | np.ndarray)
-        or _checks.is_sparse(value)
-        or named.by_names(value)
-    ):
+    if key in LABELS or isinstance(value, str | np.ndarray) or _checks.is_sparse(value) or named.by_names(value):
         if key in ("discount", "threshold") and isinstance(value, str):
             raise InputError(f"{key} is {value!r}, which is text; write a number without quotes")
         return value

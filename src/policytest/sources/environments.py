@@ -34,7 +34,7 @@ from policytest.simulators import TabularSimulator
 from policytest.sources.policies import Places, discrete, policy_table
 from policytest.sources.policy_files import load_policy
 from policytest.sources.stepping import Layout, Stepping, given_initial, given_rewards, given_terminal
-from policytest.sources.tabulated import read_table, rules
+from policytest.sources.tabulated import ends_of, read_table, rules
 from policytest.task import Task, value
 
 HARMLESS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics", "RecordVideo",
@@ -156,7 +156,10 @@ def gymnasium(
     found = rules(listed, at, rho, split=ambiguous == "split", known_support=bool(known_support), rewards=given)
     pi = policy_table(policy, at, free=np.flatnonzero(found.absorbing[: at.n_states]))[found.origin]
     pi[at.n_states :][found.absorbing[at.n_states :]] = np.eye(at.n_actions)[0]
-    task = Task(found.rewards, pi, found.initial, discount, found.support, found.states, _action_names(at))
+    task = Task(
+        found.rewards, pi, found.initial, discount, found.support, found.states, _action_names(at),
+        terminal=ends_of(found.absorbing, found.states),
+    )  # fmt: skip
     exact = value(task, found.kernel)
     return Environment(task, TabularSimulator(found.kernel), found.kernel, exact, _name(env), (*notes, *found.notes))
 

@@ -15,7 +15,7 @@ import numpy as np
 from policytest import _checks
 from policytest._checks import InputError
 from policytest._files import array_headers
-from policytest.sources.contents import NAMES, PARTS, REQUIRED, TABLES, check_keys, csr
+from policytest.sources.contents import LABELS, PARTS, REQUIRED, TABLES, check_keys, csr
 
 NAMES_LIMIT = 2**28
 """The most bytes that the names of the states may take."""
@@ -46,7 +46,7 @@ def _check_headers(headers: dict[str, Any], required: tuple[str, ...]) -> None:
     """Keys that are known, and shapes that fit the policy's."""
     whole = [key.partition(".")[0] if key.partition(".")[0] in TABLES else key for key in headers]
     check_keys(dict.fromkeys(whole), required)
-    for name in NAMES:
+    for name in LABELS:
         if name in headers and headers[name][1].itemsize * int(np.prod(headers[name][0])) > NAMES_LIMIT:
             raise InputError(f"{name} takes more than {NAMES_LIMIT // 2**20} MiB; give shorter names, or none")
     shape: tuple[int, ...] = headers["policy"][0] if "policy" in headers else ()
@@ -70,7 +70,7 @@ def _assembled(arrays: dict[str, Any]) -> dict[str, Any]:
         elif key in content:
             raise InputError(f"{key} is there twice, as a dense and as a sparse table; keep one")
         else:
-            content[key] = _names_from_text(key, array) if key in NAMES else array
+            content[key] = _names_from_text(key, array) if key in LABELS else array
     return {name: csr(name, value) if isinstance(value, dict) else value for name, value in content.items()}
 
 
@@ -94,7 +94,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
         if _checks.is_sparse(value):
             arrays |= {f"{key}.{part}": np.asarray(getattr(value, part)) for part in PARTS}
         else:
-            arrays[key] = np.array(json.dumps(value)) if key in NAMES else np.asarray(value)
+            arrays[key] = np.array(json.dumps(value)) if key in LABELS else np.asarray(value)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()

@@ -34,7 +34,7 @@ from policytest import _checks
 from policytest._checks import BoolArray, FloatArray, InputError, IntArray
 from policytest.simulators import cumulative_rows
 from policytest.sources.policies import Places
-from policytest.sources.tabulated import FULL_LIMIT, close, differs, full_support, state_index
+from policytest.sources.tabulated import FULL_LIMIT, close, differs, ends_of, full_support, state_index
 from policytest.task import Task
 
 FUNCTION_LIMIT = 5_000_000  # calls of a function of (s, a, next state)
@@ -192,14 +192,16 @@ class Layout:
         else:
             rho[:S] = self.initial
         plain = not absorbing.any() and not unknown_start
+        names = self._names(at)
         return Task(
             rewards=self._rewards(A, absorbing) * scale,
             policy=pi,
             initial=rho,
             discount=discount,
             support=None if plain else self._support(absorbing, A),
-            states=self._names(at),
+            states=names,
             actions=at.actions if at.actions is not None else at.codes if at.code(0) else None,
+            terminal=ends_of(absorbing, names),
         )
 
     def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray:
@@ -264,7 +266,7 @@ def given_terminal(terminal: Any, at: Places) -> BoolArray | None:
     """[S] the states that end episodes, from a list of them or from booleans; None if nothing is said."""
     if terminal is None:
         return None
-    array = np.asarray(terminal)
+    array = _checks.any_array("terminal", terminal)
     if array.dtype.kind == "b":
         _checks.check_shape("terminal", array.shape, (at.n_states,))
         return array
