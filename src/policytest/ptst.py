@@ -76,10 +76,8 @@ class PTST:
         _checks.positive(batch=_checks.whole_number("batch", self.batch))
         if isinstance(self.allocation, list | tuple | np.ndarray):
             object.__setattr__(self, "allocation", _checks.real_array("allocation", self.allocation))
-        if self.zeta is not None:
-            if np.shape(self.zeta) != (2,):
-                raise InputError(f"zeta is {self.zeta!r}; pass (c, power), for zeta_t = c/t^power, or None")
-            _checks.real_array("zeta", self.zeta, (2,))
+        if self.zeta is not None and _checks.real_array("zeta", self.zeta).shape != (2,):
+            raise InputError(f"zeta is {self.zeta!r}; pass (c, power), for zeta_t = c/t^power, or None")
         for name, needed in (("boundary", "terms"), ("solver", "nearest")):
             given = getattr(self, name)
             if isinstance(given, type) or not hasattr(given, needed):

@@ -187,10 +187,7 @@ class Transitions:
 
     def __post_init__(self) -> None:
         for name in ("s", "a", "x"):
-            column = np.asarray(getattr(self, name))
-            if column.ndim != 1 or (column.size and not np.issubdtype(column.dtype, np.integer)):
-                raise InputError(f"{name} has shape {column.shape} and type {column.dtype}; pass a list of indices")
-            object.__setattr__(self, name, column.astype(np.int64))
+            object.__setattr__(self, name, _checks.index_list(name, getattr(self, name)))
         if not len(self.s) == len(self.a) == len(self.x):
             raise InputError(f"s, a and x have {len(self.s)}, {len(self.a)} and {len(self.x)} entries; they must agree")
 
@@ -249,10 +246,7 @@ def recorded(task: Task, data: Counts | Transitions) -> Recorded:
         ("a", data.a, task.n_actions),
         ("x", data.x, task.n_states),
     ):
-        wrong = (column < 0) | (column >= count)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            raise InputError(f"data.{name}[{at}] is {column[at]}; it must lie in 0 to {count - 1}")
+        _checks.index_list(f"data.{name}", column, count)
     return Recorded(task._row_of_pair[data.s * task.n_actions + data.a], data.x)
 
 
