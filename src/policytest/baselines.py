@@ -200,7 +200,7 @@ class LookingRun(ptst.Run):
 
     def step(self, level: float, most: int) -> None:
         """Go on to the next look, or to the end of a block."""
-        k, x = self.source.ahead(self.tally, np.inf, min(most, max(self.blind_until - self.samples, 1)))
+        k, x = self.source.ahead(self.tally, np.inf, most, max(self.blind_until - self.samples, 1))
         used = self.tally.observe(k, x, np.inf)
         self.source.take(used)
         self.samples += used
@@ -213,7 +213,14 @@ class LookingRun(ptst.Run):
         side = self.tally.value()[1]
         self.answer = ("above" if side > 0 else "below") if side and self.decides(side, level) else None
 
-    end = judge = reconsider = look
+    judge = reconsider = look
+
+    def end(self, level: float) -> None:
+        """A look at the end of the samples. Without an answer the run can go on as it was."""
+        before = self.state()
+        self.look(level)
+        if self.answer is None:
+            self.restore(before)
 
     def begin(self, level: float) -> None:
         """A pause adds no look: a resumed run looks when the uninterrupted one does."""

@@ -256,7 +256,7 @@ class BettingRun:
         side = 0 if plan.sign > 0 else 1
         pair, x = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         sums = np.empty(size)
-        limits = (level, most, max(self.refit_at - self.samples, 0.0), self._one_by_one())
+        limits = (level, most, self._until_due(self.samples), self._one_by_one())
         ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet(
             self._world(), tuple(plan[:-1]), (plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker,
             self.source.arrays(), self.numbers, limits, pair, x, sums,
@@ -273,10 +273,15 @@ class BettingRun:
             self._look_within(level)
         return int(wanted) if ending == _kernels.WAITING else -1
 
+    def _until_due(self, samples: int) -> float:
+        """The samples to the next refit or look at the zone; both are made at the first end of a rollout after that."""
+        look_in = self.look_at - self.samples if self.indifference else np.inf
+        return max(min(self.refit_at - samples, look_in), 0.0)
+
     def _look_within(self, level: float) -> None:
         """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
-        if self.indifference and self.samples >= self.look_at:
-            self.look_at = LOOK * self.samples
+        if self.indifference and self.samples >= self.look_at and self.walker[0] == 0.0:
+            self.look_at = max(LOOK * self.samples, self.samples + 1.0)
             self.answer = "within" if self.within(self.indifference, level) else None
 
     def end(self, level: float) -> None:

@@ -109,7 +109,7 @@ class CombinedRun(BettingRun):
             return
         side = rule.tally.value()[1]
         wanted = missing[0 if side > 0 else 1]
-        if side == 0 or rule.tally.witness_evidence() < wanted:
+        if side == 0 or rule.tally.witness_evidence() < wanted or rule.looked == (rule.samples, wanted):
             return
         rule.look(wanted)
         if rule.answer is not None:

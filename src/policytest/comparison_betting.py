@@ -170,7 +170,7 @@ class CoupledRun(BettingRun):
         plan = (tuple(self.plan.a), tuple(self.plan.b), *self.plan[2:6])
         ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet_coupled(
             self._world(), plan, (self.plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker, self.source.arrays(),
-            self.numbers, (level, most, max(self.refit_at - self.pool.samples, 0.0)), pair, x, sums,
+            self.numbers, (level, most, self._until_due(self.pool.samples)), pair, x, sums,
         )  # fmt: skip
         self.numbers = self.numbers[used:]
         self._record(pair[:steps], x[:steps])
@@ -179,7 +179,10 @@ class CoupledRun(BettingRun):
         if rollouts:
             self._keep(sums[:rollouts].copy())  # the rest of the array is not to be kept
             self.rollouts += rollouts
-            self.recent += rollouts, float((sums[:rollouts] ** 2).sum())
+            squares = np.add.accumulate(
+                np.append(self.recent[1], sums[:rollouts] ** 2)
+            )  # one by one: pauses do not count
+            self.recent = np.array([self.recent[0] + rollouts, squares[-1]])
         return int(ending), int(wanted)
 
     def _record(self, pair: IntArray, x: IntArray) -> None:

@@ -31,9 +31,9 @@ from policytest.counts import Counts
 from policytest.prospects import any_unknown
 from policytest.ptst import PTST
 from policytest.ptst import Run as KLRun
-from policytest.sequential import UNLIMITED, Transitions, interruptions, sampling_limit
+from policytest.sequential import Transitions, interruptions, sampling_limit
 from policytest.sequential import recorded as recorded_data
-from policytest.source import NOTHING, Recorded
+from policytest.source import NOTHING, UNLIMITED, Recorded
 from policytest.task import Task, value_range, value_range_error
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree

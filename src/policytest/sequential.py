@@ -34,11 +34,10 @@ from policytest.combined import Combined
 from policytest.counts import Counts
 from policytest.method import Method, Run
 from policytest.ptst import PTST
-from policytest.source import NOTHING, Recorded
+from policytest.source import NOTHING, UNLIMITED, Recorded
 from policytest.task import Task, value_range, value_range_error
 from policytest.verdict import Check, Verdict
 
-UNLIMITED = 2**62
 Resume = Verdict | str | os.PathLike[str]
 
 
@@ -316,7 +315,7 @@ def _drive(run: Run, level: float, limit: int) -> Iterator[Check]:
     yield _check(run, level)
     while run.answer is None and run.samples < limit and not run.exhausted:
         run.step(level, limit - run.samples)
-        if run.samples >= limit:
+        if run.samples >= limit and run.answer is None:
             run.end(level)
         yield _check(run, level)
 
