@@ -139,11 +139,11 @@ class CoupledRun(BettingRun):
         A simulator that is called step by step is called at least once, and as often as fits into a moment; every draw
         is used at once. The run gives up where rollouts meet nothing that is unknown.
         """
-        until, limit, before = time.monotonic() + PATIENCE, self.samples + most, self.samples
+        until, limit, before = time.monotonic() + PATIENCE, self.paid + most, self.samples
         wanted = self._advance(level, most)
-        while wanted >= 0 and self.answer is None and self.samples < limit:
+        while wanted >= 0 and self.answer is None and self.paid < limit:
             self.source.provide(wanted)
-            wanted = self._advance(level, limit - self.samples)
+            wanted = self._advance(level, max(limit - self.paid, 1))
             if time.monotonic() > until:
                 break
         self.idle = 0 if self.samples > before else self.idle + 1

@@ -205,6 +205,11 @@ class Run:
         """Whether no witness stands, and none was sought at this sample; to look twice would change what comes next."""
         return self.looked != (self.samples, level) and not self.tally.witness_evidence() < level
 
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + int(self.source.extra)
+
     def used(self) -> int:
         """All transitions so far."""
         return self.samples

@@ -167,7 +167,7 @@ def stopping_times(
         if run.answer is None:
             for _ in _drive(run, levels[index], limit):
                 pass
-        samples[index], answers[index] = run.samples, run.answer
+        samples[index], answers[index] = run.paid, run.answer
         certified[index] = run.certified(levels[index])
     return StoppingTimes(array, samples, answers, run.solves, certified)
 
@@ -313,15 +313,15 @@ def sampling_limit(max_samples: int | None) -> int:
 def _drive(run: Run, level: float, limit: int) -> Iterator[Check]:
     run.begin(level)
     yield _check(run, level)
-    while run.answer is None and run.samples < limit and not run.exhausted:
-        run.step(level, limit - run.samples)
-        if run.samples >= limit and run.answer is None:
+    while run.answer is None and run.paid < limit and not run.exhausted:
+        run.step(level, limit - run.paid)
+        if run.paid >= limit and run.answer is None:
             run.end(level)
         yield _check(run, level)
 
 
 def _check(run: Run, level: float) -> Check:
-    return Check(run.samples, run.evidence(), level, run.estimate, run.solves, run.answer, lambda: run.interval(level))
+    return Check(run.paid, run.evidence(), level, run.estimate, run.solves, run.answer, lambda: run.interval(level))
 
 
 def _zone(indifference: Any) -> float:
@@ -388,7 +388,7 @@ def _verdict(
         threshold=run.threshold,
         delta=delta,
         answer=run.answer,
-        samples=run.samples if samples is None else samples,
+        samples=run.paid if samples is None else samples,
         certified=found.certified and not (counts is not None and counts.selected),
         evidence=found.evidence,
         estimate=run.estimate,

@@ -21,6 +21,9 @@ class Simulator(Protocol):
 
     A simulator may also have an attribute ``replayable`` that is true: its draws depend on the generator ``rng`` and
     on nothing else, and they are free. Then draws may be made ahead, and those never looked at are not counted.
+
+    One that has to travel to the pairs it is asked for counts the steps on the way in ``extra_steps``. They count as
+    samples too, and rollouts are then made one after the other.
     """
 
     def draw(self, states: IntArray, actions: IntArray, rng: np.random.Generator) -> IntArray:

@@ -26,12 +26,43 @@ BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 NOTHING = np.zeros(0, dtype=np.int64)
 
 
-class Source:
+class Drawn:
+    """Draws from a simulator, and the steps that it made on the way to them: the user pays for both."""
+
+    def __init__(self, task: Task, sim: Any) -> None:
+        self.task, self.sim, self.draw = task, sim, draw_function(sim)
+        self.rng: Any = None
+        check_size(sim, task)
+        self.travels = hasattr(sim, "extra_steps")
+        self.extra = 0
+
+    @property
+    def extra(self) -> int:
+        """The steps on the way, in this run."""
+        return int(getattr(self.sim, "extra_steps", 0)) - self._before
+
+    @extra.setter
+    def extra(self, steps: int) -> None:
+        self._before = int(getattr(self.sim, "extra_steps", 0)) - steps
+
+    def successors(self, pair: IntArray, most: int) -> IntArray:
+        """What follows these pairs; one by one where the simulator travels, as far as the samples go."""
+        states, actions = pair // self.task.n_actions, pair % self.task.n_actions
+        if not self.travels:
+            return checked_draw(self.draw, states, actions, self.rng, self.task.n_states)
+        found: list[IntArray] = []
+        before = self.extra
+        while len(found) < len(pair) and (not found or len(found) + self.extra - before < most):
+            at = slice(len(found), len(found) + 1)
+            found.append(checked_draw(self.draw, states[at], actions[at], self.rng, self.task.n_states))
+        return np.concatenate(found)
+
+
+class Source(Drawn):
     """Samples from a simulator, by a sampling rule."""
 
     def __init__(self, task: Task, sim: Any, allocation: Any, threshold: float, rng: Any, batch: int = 1) -> None:
-        self.task, self.sim, self.draw = task, sim, draw_function(sim)
-        check_size(sim, task)
+        super().__init__(task, sim)
         self.ahead_is_free = bool(getattr(sim, "replayable", False))
         self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
         self.rng = generator(rng)
@@ -86,13 +117,11 @@ class Source:
             safe = self.drawn + tally.safe_ahead(k, level)
             k = k[: min(due, safe + -safe % self.batch - self.drawn)]
             self.left, self.level, self.size = len(k), level, min(2 * len(k) + self.batch + 16, self.largest)
-        if not self.ahead_is_free:
-            k = k[:most]
-            self.left -= len(k)
-        pair = tally.rows.pair[k]
-        states, actions = pair // self.task.n_actions, pair % self.task.n_actions
-        self.k, self.x = k, checked_draw(self.draw, states, actions, self.rng, self.task.n_states)
-        self.drawn += len(k)
+        k = k if self.ahead_is_free else k[:most]
+        x = self.successors(tally.rows.pair[k], most)
+        self.k, self.x = k[: len(x)], x
+        self.left -= 0 if self.ahead_is_free else len(x)
+        self.drawn += len(x)
 
     def state(self) -> dict[str, Any]:
         """The generator, the rule, and what was drawn ahead."""
@@ -104,6 +133,7 @@ class Source:
             "size": np.array([self.size]),
             "drawn": np.array([self.drawn]),
             "left": np.array([self.left, self.level]),
+            "extra": np.array([self.extra]),
             **rule,
         }
 
@@ -114,6 +144,7 @@ class Source:
         self.size, self.drawn = int(state["size"][0]), int(state["drawn"][0])
         left, level = state.get("left", (0, np.inf))
         self.left, self.level = int(left), float(level)
+        self.extra = int(state.get("extra", [0])[0])
         allowed = (self.k >= 0) & (self.k < len(self.task._pairs.pair)) & (self.x >= 0) & (self.x < self.task.n_states)
         if self.k.ndim != 1 or self.size <= 0 or self.left < 0 or not allowed.all():
             raise ValueError("what was drawn ahead does not fit the task")
@@ -124,7 +155,7 @@ class Recorded:
     """Transitions that were observed before, in their order."""
 
     drawing = False
-    between_blocks = True
+    between_blocks, extra = True, 0
 
     def __init__(self, k: IntArray, x: IntArray) -> None:
         self.k, self.x = k, x

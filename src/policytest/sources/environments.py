@@ -351,7 +351,10 @@ def _stepped(
     if layout.start >= 0:
         notes.append('Where episodes start is unknown: a state "start" was added, and rewards are divided by discount.')
     if layout.endings:
-        notes.append("An episode that ends leads to an added absorbing state with reward 0.")
+        notes.append(
+            "An episode that ends leads to an added absorbing state with reward 0. Any state may also be entered "
+            "without an end: pass terminal, the states that always end an episode, for narrower ranges of the value."
+        )
     return Environment(task, Stepping(env, at, task, layout, pi), None, None, _name(env), tuple(notes))
 
 
