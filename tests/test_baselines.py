@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import optimize, sparse, stats
 
 import policytest as pt
 from policytest import baselines
@@ -277,10 +277,51 @@ def test_returns_bracket_the_value_and_draws_are_counted(on_successor):
         X, m = run._scaled(sign, value - 0.2)
         assert ((X >= 0) & (X <= 1)).all()
         assert X.mean() < m + 4 * X.std() / np.sqrt(len(X))
-    middle = run.returns + run.tails * (run.low + run.high) / 2 + 0.2
+    middle = (run.lower + run.upper) / 2 + 0.2
     assert run.estimate == pytest.approx(middle.mean())
-    reach = 0.6**3 * (run.high - run.low) / 2
+    reach = (run.upper - run.lower).max() / 2
+    assert 0 < reach <= 0.6**3 * (run.high - run.low) / 2
     assert abs(run.estimate - value) < reach + 4 * middle.std() / np.sqrt(len(middle))
+
+
+def ended_task(discount, form=np.asarray):
+    """A success pays 1 on arrival, once: both it and a failure end the episode."""
+    kernel = np.array([[0.5, 0.4, 0.05, 0.05], [0.1, 0.3, 0.3, 0.3], [0, 0, 1, 0], [0, 0, 0, 1]])[:, None]
+    rewards = np.zeros((4, 1, 4))
+    rewards[:2, :, 2] = 1.0
+    support = form(np.ones((4, 1, 4)))
+    return pt.Task(form(rewards), np.ones((4, 1)), [1, 0, 0, 0], discount, support, terminal=[2, 3]), kernel
+
+
+@pytest.mark.parametrize("form", [np.asarray, lambda table: sparse.csr_array(table.reshape(4, 4))])
+@pytest.mark.parametrize("horizon", [None, 3])
+@pytest.mark.parametrize("kind", baselines.KINDS)
+def test_after_an_end_nothing_is_left_to_guess(kind, horizon, form):
+    """A 0/1 success has a value in [0, 1], and so has every return, though reward 1 for ever would be worth 100."""
+    task, kernel = ended_task(0.99, form)
+    sim, value = pt.TabularSimulator(kernel), pt.value(task, kernel)
+    for limit in (0, 20_000):
+        verdict = pt.decide(task, sim, value, 1e-6, MonteCarlo(kind, horizon), max_samples=limit)
+        low, high = verdict.interval
+        assert 0 <= low <= verdict.estimate <= high <= 1 + 1e-12
+    assert verdict.samples > 1_000
+    assert verdict.estimate == pytest.approx(value, abs=0.1 if horizon else 0.05)
+    assert high - low < 0.5
+    assert pt.decide(task, sim, 0.8, 0.05, MonteCarlo(kind, horizon), max_samples=5_000).answer == "below"
+
+
+@pytest.mark.parametrize("on_successor", [False, True])
+def test_least_returns_are_those_of_paths(on_successor):
+    """Against dynamic programming over paths: any action the policy takes, any successor the support allows."""
+    for task in (small_task(on_successor)[0], TWO.task, ended_task(0.9)[0]):
+        table = task.rewards if task.rewards.ndim == 3 else np.repeat(task.rewards[:, :, None], task.n_states, axis=2)
+        allowed = (task.policy > 0)[:, :, None] & (np.ones(table.shape, bool) if task.support is None else task.support)
+        for sign in (1.0, -1.0):
+            W = np.zeros(task.n_states)
+            for _ in range(2000):
+                W = np.where(allowed, sign * table + task.discount * W, np.inf).min(axis=(1, 2))
+            expected = W[task.initial > 0].min()
+            assert expected - 1e-9 <= baselines._least_return(task, sign) <= expected + 1e-12
 
 
 def test_the_horizon_grows_so_that_small_gaps_are_decided():
@@ -340,7 +381,7 @@ def test_a_pause_between_steps_changes_nothing(name):
 def test_a_state_that_cannot_have_arisen_is_refused():
     run = MonteCarlo().start(TWO.task, SIM, 0.0, 0)
     run.step(LEVEL, 10**6)
-    for part, wrong in (("returns", 1e6), ("tails", 2.0), ("samples", 3)):
+    for part, wrong in (("lower", -1e6), ("upper", 1e6), ("lower", 1e6), ("samples", 3)):
         state = {**run.state()}
         state[part] = np.full_like(state[part], wrong)
         with pytest.raises(pt.InputError, match="resume"):
@@ -426,7 +467,7 @@ class WrongRemainder(baselines.MonteCarloRun):
 
     def _scaled(self, sign, value):
         X, m = super()._scaled(sign, value)
-        return np.clip(X + self.tails, 0, 1), m
+        return np.clip(X + (self.upper - self.lower) / (self.high - self.low), 0, 1), m
 
 
 class NarrowBoxes(baselines.RectangularRun):
@@ -444,7 +485,7 @@ def test_monte_carlo_errs_as_seldom_as_it_says(kind):
     assert min(above, below) > 0 or kind == "hoeffding", "the runs are too short to err at all"
 
     def broken(task, sim, threshold, rng):
-        return WrongRemainder(MonteCarlo(kind, 2), task, threshold, MonteCarlo().start(task, sim, 0.0, rng).source)
+        return WrongRemainder(MonteCarlo(kind, 1), task, threshold, MonteCarlo().start(task, sim, 0.0, rng).source)
 
     assert max(wrong_answers(broken, 1500)) > most
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import gymnasium as gym
@@ -401,6 +402,77 @@ def test_the_stepped_task_has_the_value_of_the_episodes(settings):
     assert pt.value(env.task, extended_kernel(env)) == pytest.approx(wanted, rel=1e-12)
     assert env.value is None
     assert env.kernel is None
+    copies = tuple((x, "ended") for x in range(3))
+    assert env.task.terminal == (copies if env.simulator.layout.terminal is None else (2,))
+    assert [s for s in range(env.task.n_states) if env.simulator.layout.ended(s)] == env.task.ends
+
+
+def test_stated_ends_bound_what_is_earned_on_arrival():
+    """A success that ends the episode is worth 1 at most. Where ends are not stated it might come again and again."""
+    at_goal = {"rewards": lambda s, a, x: float(x == 15), "table": False}
+    known = gymnasium("FrozenLake-v1", "uniform", 0.99, terminal=[5, 7, 11, 12, 15], **at_goal)
+    assert pt.value_range(known.task) == pytest.approx((0.0, 1.0))
+    unknown = gymnasium("FrozenLake-v1", "uniform", 0.99, **at_goal)
+    assert pt.value_range(unknown.task)[1] == pytest.approx(100.0)
+    assert not any("pass terminal" in note for note in known.notes)
+    assert any("pass terminal" in note for note in unknown.notes)
+    for method in (None, pt.PTST(), pt.MonteCarlo()):
+        verdict = pt.decide(known.task, known.simulator, 0.5, 1e-9, method, max_samples=50)
+        assert -1e-12 <= verdict.interval[0] <= verdict.estimate <= verdict.interval[1] <= 1 + 1e-12
+
+
+FOLLOWING = {"combined": pt.Combined(), "betting": pt.TDBetting(), "Monte Carlo": pt.MonteCarlo()}
+JUMPING = {"PTST": pt.PTST(), "boxes": pt.RectangularKL(), "3 draws a rollout": pt.TDBetting(draws=3)}
+NEAR = {"threshold": exact_value(LAW, np.array(START), PI, 0.8) - 0.01, "delta": 1e-3, "max_samples": 1_500}
+
+
+def moved(simulator):
+    """The transitions of the task that the environment made: its steps, and resets where the start is a state."""
+    return simulator.steps + (simulator.resets if simulator.layout.start >= 0 else 0)
+
+
+@pytest.mark.parametrize("name", [*FOLLOWING, *JUMPING])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_that_the_environment_does_is_counted(layout, name):
+    """Steps on the way to the pairs asked for are paid for: samples are all transitions, and limited as such."""
+    if name in JUMPING and "terminal" not in LAYOUTS[layout]:
+        pytest.skip("no episode goes on from an end that is not stated")
+    env = stepped(LAYOUTS[layout])
+    verdict = pt.decide(env.task, env.simulator, method=(FOLLOWING | JUMPING)[name], **NEAR)
+    seeding = env.simulator.layout.start >= 0
+    assert verdict.samples == moved(env.simulator) - seeding
+    assert verdict.samples == verdict.counts.total + env.simulator.extra_steps
+    assert 1_000 < verdict.samples < 1_500 + 50  # the last way may be longer than what was left
+    wasteful = name in JUMPING and layout == "terminal stated"
+    assert (env.simulator.extra_steps > 0) == wasteful, "methods that follow trajectories waste nothing"
+
+
+@pytest.mark.parametrize("method", [pt.TDBetting(), pt.PTST()], ids=["betting", "PTST"])
+def test_other_questions_count_it_too(method):
+    env = stepped(LAYOUTS["terminal stated"])
+    task, sim, settings = env.task, env.simulator, {"method": method, "max_samples": 400}
+    other = dataclasses.replace(task, policy=task.policy[:, ::-1])
+    known = (task.rewards, task.initial, 0.8, sim)
+    for ask in (
+        lambda: pt.compare(task, other, sim, margin=0.2, **settings),
+        lambda: pt.evaluate(task, sim, 1e-3, **settings),
+        lambda: pt.identify(*known, policies=[task.policy, other.policy], support=task.support, **settings),
+        lambda: pt.identify(*known, support=task.support, **settings),
+    ):
+        before = moved(sim)
+        found = ask()
+        assert found.samples == moved(sim) - before - 1  # one reset seeds the environment
+        assert found.samples < 400 + 50
+
+
+def test_an_environment_that_cuts_its_episodes_short_is_counted():
+    """After a cut the run goes on from where it was, to which the environment must be brought again."""
+    env = stepped(LAYOUTS["nothing stated"], limit=2)
+    verdict = pt.decide(env.task, env.simulator, **NEAR | {"max_samples": 500})
+    assert verdict.samples == moved(env.simulator) - 1 > verdict.counts.total
+    going_on = pt.decide(env.task, env.simulator, **NEAR | {"max_samples": 1_000}, resume=verdict)
+    assert going_on.samples == moved(env.simulator) - 2
+    assert 1_000 <= going_on.samples < 1_000 + 50
 
 
 def test_rewards_on_pairs_need_one_end_for_all():

@@ -49,8 +49,8 @@ def assert_round_trip(path, task, kernel, threshold=None):
     for name in ("rewards", "policy", "initial", "support"):
         assert_same(getattr(model.task, name), getattr(task, name))
     assert model.task.discount == task.discount
-    assert (model.task.states, model.task.actions) == (task.states, task.actions)
-    assert model.task.assumptions == task.assumptions
+    for name in ("states", "actions", "terminal", "assumptions"):
+        assert getattr(model.task, name) == getattr(task, name)
     assert_same(model.kernel, kernel)
     assert model.threshold == threshold
 
@@ -64,7 +64,16 @@ def sparse_instance():
     return instances.Instance(task, flat)
 
 
+def ended_instance(terminal):
+    names = [(0, "on"), "over", 3]
+    task = Task([[1.0], [0.0], [0.0]], np.ones((3, 1)), np.full(3, 1 / 3), 0.9, states=names, terminal=terminal)
+    return instances.Instance(task, None)
+
+
 INSTANCES = {
+    "ends by name": lambda: ended_instance(["over", 3]),
+    "ends by index": lambda: ended_instance([1]),
+    "no ends": lambda: ended_instance([]),
     "paper": lambda: instances.paper(3),
     "names in pairs, and a support": lambda: instances.grid_world(3, 2),
     "on successors": lambda: instances.Instance(
@@ -119,8 +128,10 @@ def test_a_file_by_hand(tmp_path):
 def test_arrays_saved_by_hand(tmp_path):
     path = tmp_path / "MODEL.NPZ"
     with path.open("wb") as file:
-        np.savez(file, **SMALL, states=np.array(["sick", "well"]), actions=np.array([10, 20]), normalise=np.True_)
+        np.savez(file, **SMALL, states=np.array(["sick", "well"]), actions=np.array([10, 20]), normalise=np.True_,
+                 terminal=np.array([], dtype=str))  # fmt: skip
     model = load_model(path)
+    assert model.task.terminal == ()
     assert (model.task.states, model.task.actions) == (("sick", "well"), (10, 20))
 
 

@@ -714,7 +714,7 @@ def test_transitions_outside_the_support_are_refused():
         (lambda: pt.Transitions(0, 0, 0), "s has shape"),
         (lambda: pt.Transitions([0, 1], [0, 1], [0]), "2, 2 and 1 entries"),
         (lambda: pt.Transitions([0, 2], [0, 0], [0, 0]), r"data.s\[1\] is 2; it must lie in 0 to 1"),
-        (lambda: pt.Transitions([0], [-1], [0]), r"data.a\[0\] is -1"),
+        (lambda: pt.Transitions([0], [-1], [0]), r"^a\[0\] is -1"),
         (lambda: pt.Transitions([0], [0], [2]), r"data.x\[0\] is 2"),
     ],
 )

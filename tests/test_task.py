@@ -605,3 +605,31 @@ def test_rows_are_asked_to_sum_to_one_more_exactly_as_the_discount_nears_one():
     assert value(Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 0.9), kernel) > 0
     with pytest.raises(ValueError, match=r"sums to 0\.9999999995"):
         value(Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 0.99999), kernel)
+
+
+@pytest.mark.parametrize("declared", [("gone", "won"), (3,), [np.int64(3), "won"], np.array(["won", "gone"]), ()])
+def test_terminal_states_are_what_was_declared(declared):
+    """In the task, its copies, and with another policy or discount; a centred task, which pays there, has none."""
+    task = Task(
+        [[1.0], [2.0], [0.0], [0.0]], np.ones((4, 1)), np.full(4, 0.25), 0.9,
+        states=["a", "b", "won", "gone"], terminal=declared,
+    )  # fmt: skip
+    twins = (pickle.loads(pickle.dumps(task)), copy.deepcopy(task), dataclasses.replace(task, discount=0.5))
+    for twin in (task, *twins, dataclasses.replace(task, policy=np.ones((4, 1)))):
+        assert twin.terminal == tuple(declared)
+        assert twin.ends == sorted({"won": 2, "gone": 3, 3: 3}[label] for label in declared)
+    assert task.centred(1.0).terminal is None
+    assert dataclasses.replace(task, terminal=None, support=None).terminal is None
+
+
+def test_ends_are_found_in_every_form():
+    """States that stay at reward 0: the same from dense and sparse tables, rewards on pairs and on successors."""
+    ends, S, A = [1, 4], 5, 2
+    plain = Task(np.ones((S, A)) * (~np.isin(np.arange(S), ends))[:, None], np.full((S, A), 0.5), np.full(S, 0.2), 0.9)
+    dense = dataclasses.replace(plain, terminal=ends)
+    on_arrival = np.broadcast_to(plain.rewards[:, :, None], (S, A, S))
+    flat = sparse.csr_array(dense.support.reshape(S * A, S))
+    for rewards in (plain.rewards, on_arrival, sparse.csr_array(on_arrival.reshape(S * A, S))):
+        for support in (dense.support, flat):
+            assert dataclasses.replace(dense, rewards=rewards, support=support, terminal=None).ends == ends
+    assert dataclasses.replace(dense, rewards=np.ones((S, A)), terminal=None).ends == []

@@ -21,9 +21,10 @@ and answers when robust policy evaluation over the product of these boxes keeps 
 With the best y this bounds one Bellman step from below, for any values U; if it loses at most e of U in every state,
 then no kernel in the box has a value below rho.U - e/(1-gamma).
 
-*`MonteCarlo`* bets on truncated discounted returns from rho. What comes after the horizon H is replaced by its lowest
-possible value gamma^H min r/(1-gamma) for the side "above", by its highest for "below". The return scaled to [0, 1]
-(mirrored for "below") is X; if the answer would be wrong its mean is at most m, the threshold scaled likewise. Then
+*`MonteCarlo`* bets on truncated discounted returns from rho. What comes after the horizon H, in state x, is replaced by
+gamma^H times the lowest value of x over all allowed kernels for the side "above", by the highest for "below": 0 where
+the episode has ended. Scaled to [0, 1] by the least and the largest return of any path (mirrored for "below") this is
+X; if the answer would be wrong its mean is at most m, the threshold scaled likewise. Then
 
     betting      sum_j w_j prod (1 + f_j (X/m - 1))                         for fractions f_j in (0, 1)
     bernstein    prod exp( l (X - m) - (X - mu)^2 (-log(1-l) - l) )         for mu and l in (0, 1/2] from the past
@@ -48,7 +49,7 @@ from policytest.boundaries import Boundary, MixtureBoundary, information
 from policytest.method import Outcome
 from policytest.simulators import checked_draw, cumulative_rows
 from policytest.source import WHILE_DRAWING, Recorded, Source
-from policytest.task import Task, check_error, value_range
+from policytest.task import Task, check_error, extreme_state_values, value_range
 from policytest.worst_case.projection_free import ProjectionFree
 
 GROWTH = 0.005  # the rules are looked at when the samples have grown by this share
@@ -200,7 +201,7 @@ class LookingRun(ptst.Run):
 
     def step(self, level: float, most: int) -> None:
         """Go on to the next look, or to the end of a block."""
-        k, x = self.source.ahead(self.tally, np.inf, min(most, max(self.blind_until - self.samples, 1)))
+        k, x = self.source.ahead(self.tally, np.inf, most, max(self.blind_until - self.samples, 1))
         used = self.tally.observe(k, x, np.inf)
         self.source.take(used)
         self.samples += used
@@ -213,7 +214,14 @@ class LookingRun(ptst.Run):
         side = self.tally.value()[1]
         self.answer = ("above" if side > 0 else "below") if side and self.decides(side, level) else None
 
-    end = judge = reconsider = look
+    judge = reconsider = look
+
+    def end(self, level: float) -> None:
+        """A look at the end of the samples. Without an answer the run can go on as it was."""
+        before = self.state()
+        self.look(level)
+        if self.answer is None:
+            self.restore(before)
 
     def begin(self, level: float) -> None:
         """A pause adds no look: a resumed run looks when the uninterrupted one does."""
@@ -417,11 +425,13 @@ class MonteCarloRun(ptst.Run):
 
     def __init__(self, method: Any, task: Task, threshold: float, source: Source | Recorded) -> None:
         super().__init__(method, task, threshold, source)
-        rows, (S, A) = self.tally.rows, task.policy.shape
+        (S, A), centred = task.policy.shape, self.tally.task
         self.actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
         self.initial = cumulative_rows(np.array([0, S]), task.initial)
-        self.low, self.high = (end / (1.0 - task.discount) for end in (rows.rewards().min(), rows.rewards().max()))
-        self.returns, self.tails = np.zeros(0), np.zeros(0)  # of each rollout: its return up to H, and gamma^H
+        self.rest = [extreme_state_values(centred, sense) for sense in ("min", "max")]  # [S] of what may follow
+        self.settled = self.rest[1] - self.rest[0] <= 2.0 * self.tally.rounding  # [S] nothing unknown follows
+        self.low, self.high = _least_return(centred, 1.0), -_least_return(centred, -1.0)
+        self.lower, self.upper = np.zeros(0), np.zeros(0)  # of each rollout: the return, with the rest at its ends
         self.peaks = (0.0, 0.0)
 
     def begin(self, level: float) -> None:
@@ -431,7 +441,7 @@ class MonteCarloRun(ptst.Run):
 
     def step(self, level: float, most: int) -> None:
         """One batch of rollouts; where that could take more samples than are left, none."""
-        count, H, source = max(BATCH, int(BATCH_GROWTH * len(self.returns))), self._horizon(), self.source
+        count, H, source = max(BATCH, int(BATCH_GROWTH * len(self.lower))), self._horizon(), self.source
         assert isinstance(source, Source)
         self.exhausted = count * H > most
         if self.exhausted:
@@ -439,7 +449,9 @@ class MonteCarloRun(ptst.Run):
         before = source.rng.bit_generator.state
         source.drawing = True
         try:
-            returns, k, x = self._roll(source, count, H)
+            sizes = [1] * count if source.travels else [count]  # one that travels follows one rollout at a time
+            parts = [self._roll(source, size, H) for size in sizes]
+            ends, k, x = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             source.rng.bit_generator.state = before
@@ -448,8 +460,7 @@ class MonteCarloRun(ptst.Run):
             source.drawing = False
         self.tally.observe(k, x, np.inf)
         self.samples += len(k)
-        self.returns = np.concatenate([self.returns, returns])
-        self.tails = np.concatenate([self.tails, np.full(count, self.task.discount**H)])
+        self.lower, self.upper = np.concatenate([[self.lower, self.upper], ends], axis=1)
         self.peaks = self._peak(1), self._peak(-1)
         self.reconsider(level)
 
@@ -468,17 +479,19 @@ class MonteCarloRun(ptst.Run):
     def _horizon(self) -> int:
         if self.method.horizon is not None or self.task.discount == 0:
             return self.method.horizon or 1
-        share = REMAINDER / np.sqrt(1.0 + len(self.returns) / BATCH)
+        share = REMAINDER / np.sqrt(1.0 + len(self.lower) / BATCH)
         return max(1, int(np.ceil(np.log(share) / np.log(self.task.discount))))
 
     def _roll(self, source: Source, count: int, H: int) -> tuple[FloatArray, IntArray, IntArray]:
-        """Discounted returns of so many rollouts, and the transitions that were drawn (rows, successors)."""
+        """The lower and upper ends of so many returns, and the transitions that were drawn (rows, successors)."""
         task, rng, rows, gain = self.task, source.rng, self.tally.rows, self.tally.rows.gain
         S, A = task.policy.shape
         keys = rows.of_entry() * S + rows.successor if len(gain) else np.zeros(0)
         state = np.searchsorted(self.initial, rng.random(count), side="right")
         total, weight, drawn = np.zeros(count), 1.0, [np.zeros((2, 0), dtype=np.int64)]
         for _ in range(H):
+            if self.settled[state].all():
+                break
             action = (self.actions[state] <= rng.random(count)[:, None]).sum(axis=1)
             k = task._row_of_pair[state * A + action]
             x = self.tally.only_successor[k]
@@ -492,13 +505,13 @@ class MonteCarloRun(ptst.Run):
             weight *= task.discount
             state = x
         k, x = np.concatenate(drawn, axis=1)
-        return total, k, x
+        return np.array([total + weight * rest[state] for rest in self.rest]), k, x
 
     def _scaled(self, sign: int, value: float) -> tuple[FloatArray, float]:
-        """X of each rollout, with the remainder at its worst for the side, and m; a little more, for rounding."""
-        low, high = (self.low, self.high) if sign > 0 else (-self.high, -self.low)
+        """X of each rollout, with the rest at its worst for the side, and m; a little more, for rounding."""
+        low, high, worst = (self.low, self.high, self.lower) if sign > 0 else (-self.high, -self.low, -self.upper)
         span = max(high - low, 1e-300)
-        X = np.clip((sign * self.returns + self.tails * low - low) / span, 0.0, 1.0)
+        X = np.clip((worst - low) / span, 0.0, 1.0)
         return X, float(np.clip((sign * value - low) / span + 1e-12, 1e-12, 1.0))
 
     def _peak(self, sign: int, value: float = 0.0) -> float:
@@ -531,24 +544,38 @@ class MonteCarloRun(ptst.Run):
 
     @property
     def estimate(self) -> float:
-        """The mean return, the remainder in the middle of its range."""
-        middle = 0.5 * (self.low + self.high)
-        mean = (self.returns + self.tails * middle).mean() if len(self.returns) else middle
-        return float(mean) + self.threshold
+        """The mean return, what may follow in the middle of its range; without any, the middle of all values."""
+        if not len(self.lower):
+            return 0.5 * sum(value_range(self.task))
+        return float((0.5 * (self.lower + self.upper)).mean()) + self.threshold
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        return {**super().state(), "returns": self.returns, "tails": self.tails}
+        return {**super().state(), "lower": self.lower, "upper": self.upper}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state; one that cannot have arisen is refused."""
         super().restore(state)
-        self.returns, self.tails = (np.array(state.get(name), dtype=np.float64) for name in ("returns", "tails"))
-        G, rest, room = self.returns, 1.0 - self.tails, 1e-9 * (self.high - self.low)
-        sound = G.ndim == 1 and G.shape == rest.shape and ((rest >= 0) & (rest <= 1)).all()
-        if not sound or not ((self.low * rest - room <= G) & (self.high * rest + room >= G)).all():
+        self.lower, self.upper = (np.array(state.get(name), dtype=np.float64) for name in ("lower", "upper"))
+        room, sound = 1e-9 * (self.high - self.low), self.lower.ndim == 1 and self.lower.shape == self.upper.shape
+        inside = sound and (self.low <= self.lower + room) & (self.lower <= self.upper + room)
+        if not np.all(inside & (self.upper <= self.high + room)):
             raise InputError("resume: what was kept is not a state of this run (impossible returns); start again")
         self.peaks = self._peak(1), self._peak(-1)
+
+
+def _least_return(task: Task, sign: float) -> float:
+    """At most the least of sign * the discounted return, along any path from rho that policy and support allow."""
+    gamma = task.discount
+    if task.any_successor:
+        rows = task._pairs
+        earned = sign * rows.reward
+        first = earned[task.initial[rows.state] > 0].min()
+        return float(first + gamma / (1.0 - gamma) * earned.min())
+    rows = task._rows
+    top = float((sign * rows.rewards()).max())  # rewards below 0, so that no path ends early
+    worst = _kernels.worst_paths(rows, rows.reward - sign * top, np.zeros(task.n_states), sign, gamma)
+    return float(worst[task.initial > 0].min()) + top / (1.0 - gamma)
 
 
 def _logs(kind: str, X: FloatArray, m: float) -> FloatArray:

@@ -90,13 +90,18 @@ class KLBTSSearch:
             return Proportional(OWN, self._shares, even)
         return Shares(even) if isinstance(given, str) and given == "uniform" else given
 
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + self.source.extra
+
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Sample until the rule stops."""
         self._look(first=True)
         yield self._check()
         look_at = int(self.sampled.sum())
-        while not self.answered and self.samples < limit and self.sampled.any():
-            k, x = self.source.ahead(self.tally, np.inf, min(limit, max(look_at, self.samples + 1)) - self.samples)
+        while not self.answered and self.paid < limit and self.sampled.any():
+            k, x = self.source.ahead(self.tally, np.inf, limit - self.paid, max(look_at - self.samples, 1))
             used = self.tally.observe(k, x, np.inf)
             self.source.take(used)
             self.samples += used
@@ -206,7 +211,7 @@ class KLBTSSearch:
 
     def _check(self) -> SelectionCheck:
         asked = int(self.now.asked.sum())
-        return SelectionCheck(self.samples, asked if self.answered else 0, asked, self.level, self._about)
+        return SelectionCheck(self.paid, asked if self.answered else 0, asked, self.level, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         value = float(self.task.initial @ self.now.V) + self.centre
@@ -220,7 +225,7 @@ class KLBTSSearch:
         return Selection(
             policy=np.eye(self.task.n_actions)[self.now.actions],
             index=None,
-            samples=self.samples,
+            samples=self.paid,
             certified=self.proved,
             answered=self.answered,
             values=self.now.V + self.centre,

@@ -53,8 +53,8 @@ from policytest.boundaries import MixtureBoundary
 from policytest.counts import Counts
 from policytest.method import Outcome
 from policytest.ptst import PTST
-from policytest.simulators import TabularSimulator, checked_draw, cumulative_rows, draw_function
-from policytest.source import NOTHING, WHILE_DRAWING, Recorded, check_size, generator, restored, stored
+from policytest.simulators import TabularSimulator, checked_draw, cumulative_rows
+from policytest.source import NOTHING, WHILE_DRAWING, Drawn, Recorded, generator, restored, stored
 from policytest.tally import Tally
 from policytest.task import Task, value_range
 from policytest.worst_case.projection_free import ProjectionFree
@@ -109,13 +109,12 @@ class TDBetting:
         return "betting on temporal differences" + (f", {self.draws} draws a rollout" if self.draws else "")
 
 
-class Supply:
+class Supply(Drawn):
     """Where successors come from: a table (drawn from in compiled code), a simulator's calls, or recorded stacks."""
 
     def __init__(self, task: Task, sim: Any, rng: Any) -> None:
-        self.task, self.rng, self.drawing = task, generator(rng), False
-        self.draw = draw_function(sim)
-        check_size(sim, task)
+        super().__init__(task, sim)
+        self.rng, self.drawing = generator(rng), False
         pairs = task.n_states * task.n_actions
         self.is_table = getattr(type(sim), "draw", None) is TabularSimulator.draw
         if self.is_table:  # rows without mass are refused by `draw`, when they are met
@@ -235,15 +234,15 @@ class BettingRun:
 
         A simulator that is called step by step is called as often as fits into a moment; every draw is used at once.
         """
-        until, limit = time.monotonic() + PATIENCE, self.samples + most
+        until, limit = time.monotonic() + PATIENCE, self.paid + most
         wanted = self._advance(level, most)
         while wanted >= 0 and self.answer is None:
             if self.source.waits:
                 self.exhausted, self.wanted = True, wanted
-            if self.source.waits or self.samples >= limit:
+            if self.source.waits or self.paid >= limit:
                 break
             self.source.provide(wanted)
-            wanted = self._advance(level, limit - self.samples)
+            wanted = self._advance(level, max(limit - self.paid, 1))
             if time.monotonic() > until:
                 break
 
@@ -258,7 +257,7 @@ class BettingRun:
         side = 0 if plan.sign > 0 else 1
         pair, x = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         sums = np.empty(size)
-        limits = (surely(level), most, max(self.refit_at - self.samples, 0.0), self._one_by_one())
+        limits = (surely(level), most, self._until_due(self.samples), self._one_by_one())
         ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet(
             self._world(), tuple(plan[:-1]), (plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker,
             self.source.arrays(), self.numbers, limits, pair, x, sums,
@@ -275,10 +274,15 @@ class BettingRun:
             self._look_within(level)
         return int(wanted) if ending == _kernels.WAITING else -1
 
+    def _until_due(self, samples: int) -> float:
+        """The samples to the next refit or look at the zone; both are made at the first end of a rollout after that."""
+        look_in = self.look_at - self.samples if self.indifference else np.inf
+        return max(min(self.refit_at - samples, look_in), 0.0)
+
     def _look_within(self, level: float) -> None:
         """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
-        if self.indifference and self.samples >= self.look_at:
-            self.look_at = LOOK * self.samples
+        if self.indifference and self.samples >= self.look_at and self.walker[0] == 0.0:
+            self.look_at = max(LOOK * self.samples, self.samples + 1.0)
             self.answer = "within" if min(self.ends_refuted()) >= level else None
 
     def end(self, level: float) -> None:
@@ -290,6 +294,11 @@ class BettingRun:
         self.answer = None
         if max(evidence) >= level:
             self.answer = "above" if evidence[0] >= evidence[1] else "below"
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + self.source.extra
 
     def used(self) -> int:
         """Of recorded transitions, up to the last one that was taken; all, where there is no answer."""
@@ -595,6 +604,7 @@ class BettingRun:
             "fractions": np.array(self.fractions).reshape(-1, len(LOG_WEIGHTS)),
             "plan_numbers": np.array([self.plan.L, self.plan.sign, self.plan.lead]),
             "generator": stored(self.source.rng),
+            "extra": np.array([self.source.extra]),
         }
         kept.update({f"plan_{name}": getattr(self.plan, name) for name in ("V", "B", "base", "bets")})
         kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
@@ -616,6 +626,7 @@ class BettingRun:
             self.plan = Plan(V, B, base, L, sign, lead, self.draws, bets)
             self.fractions = list(np.array(state["fractions"], dtype=np.float64))
             self.source.rng = restored(state["generator"])
+            self.source.extra = int(state.get("extra", [0])[0])
             self._check()
         except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
             raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None

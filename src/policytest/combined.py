@@ -92,12 +92,12 @@ class CombinedRun(BettingRun):
         if self.rule is None:
             super().step(level, most)
             return
-        limit = self.samples + most
+        limit = self.paid + most
         for _ in range(AT_ONCE):
-            super().step(level - np.log(self.method.weight), limit - self.samples)
+            super().step(level - np.log(self.method.weight), limit - self.paid)
             if self.answer is None and self.walker[0] == 0.0:
                 self._ask(level)
-            if self.answer is not None or self.samples >= limit or self.exhausted:
+            if self.answer is not None or self.paid >= limit or self.exhausted:
                 return
 
     def begin(self, level: float) -> None:
@@ -114,7 +114,7 @@ class CombinedRun(BettingRun):
             return
         side = rule.tally.value()[1]
         wanted = missing[0 if side > 0 else 1]
-        if side == 0 or rule.tally.witness_evidence() < wanted:
+        if side == 0 or rule.tally.witness_evidence() < wanted or rule.looked == (rule.samples, wanted):
             return
         rule.look(wanted)
         if rule.answer is not None:

@@ -142,11 +142,11 @@ class CoupledRun(BettingRun):
         A simulator that is called step by step is called at least once, and as often as fits into a moment; every draw
         is used at once. The run gives up where rollouts meet nothing that is unknown.
         """
-        until, limit, before = time.monotonic() + PATIENCE, self.samples + most, self.samples
+        until, limit, before = time.monotonic() + PATIENCE, self.paid + most, self.samples
         wanted = self._advance(level, most)
-        while wanted >= 0 and self.answer is None and self.samples < limit:
+        while wanted >= 0 and self.answer is None and self.paid < limit:
             self.source.provide(wanted)
-            wanted = self._advance(level, limit - self.samples)
+            wanted = self._advance(level, max(limit - self.paid, 1))
             if time.monotonic() > until:
                 break
         self.idle = 0 if self.samples > before else self.idle + 1
@@ -173,7 +173,7 @@ class CoupledRun(BettingRun):
         plan = (tuple(self.plan.a), tuple(self.plan.b), *self.plan[2:6])
         ending, used, steps, samples, rollouts, wanted, _ = _kernels.bet_coupled(
             self._world(), plan, (self.plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker, self.source.arrays(),
-            self.numbers, (surely(level), most, max(self.refit_at - self.pool.samples, 0.0)), pair, x, sums,
+            self.numbers, (surely(level), most, self._until_due(self.pool.samples)), pair, x, sums,
         )  # fmt: skip
         self.numbers = self.numbers[used:]
         self._record(pair[:steps], x[:steps])
@@ -182,7 +182,10 @@ class CoupledRun(BettingRun):
         if rollouts:
             self._keep(sums[:rollouts].copy())  # the rest of the array is not to be kept
             self.rollouts += rollouts
-            self.recent += rollouts, float((sums[:rollouts] ** 2).sum())
+            squares = np.add.accumulate(
+                np.append(self.recent[1], sums[:rollouts] ** 2)
+            )  # one by one: pauses do not count
+            self.recent = np.array([self.recent[0] + rollouts, squares[-1]])
         return int(ending), int(wanted)
 
     def _record(self, pair: IntArray, x: IntArray) -> None:

@@ -29,6 +29,7 @@ def keep(run: Any) -> dict[str, Any]:
         "plan": np.array([plan.L, plan.sign, plan.lead]),
         "plan_bets": plan.bets,
         "generator": stored(run.source.rng),
+        "extra": np.array([run.source.extra]),
     }
     for letter, half in (("a", plan.a), ("b", plan.b)):
         kept.update({f"plan_{letter}_V": half.V, f"plan_{letter}_base": half.base})
@@ -54,6 +55,7 @@ def take_up(run: Any, state: dict[str, Any]) -> None:
         run.fractions = list(np.array(state["fractions"], dtype=np.float64))
         run.plan = _kept_plan(run, state)
         run.source.rng = restored(state["generator"])
+        run.source.extra = int(state.get("extra", [0])[0])
         _check(run)
     except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None

@@ -31,9 +31,9 @@ from policytest.counts import Counts
 from policytest.prospects import any_unknown
 from policytest.ptst import PTST
 from policytest.ptst import Run as KLRun
-from policytest.sequential import UNLIMITED, Transitions, interruptions, sampling_limit
+from policytest.sequential import Transitions, interruptions, sampling_limit
 from policytest.sequential import recorded as recorded_data
-from policytest.source import NOTHING, Recorded
+from policytest.source import NOTHING, UNLIMITED, Recorded
 from policytest.task import Names, Task, about_task, given, value_range, value_range_error
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
@@ -237,7 +237,7 @@ def evaluate(
         run.both_sides = True
     best = _narrowed(run, best, (level, limit, epsilon), progress)
     return Estimate(
-        0.5 * (best.lower + best.upper), best.lower, best.upper, run.samples, best.certified, epsilon, delta,
+        0.5 * (best.lower + best.upper), best.lower, best.upper, run.paid, best.certified, epsilon, delta,
         best.width <= 2 * epsilon, method.describe(), run.counts(), task,
     )  # fmt: skip
 
@@ -250,16 +250,16 @@ def _narrowed(
     look = 0.0
     with interruptions(run) as interrupted:
         try:
-            while best.width > 2 * epsilon and run.samples < limit and not interrupted.times:
+            while best.width > 2 * epsilon and run.paid < limit and not interrupted.times:
                 if isinstance(run, BettingRun):
-                    run.step(math.inf, limit - run.samples)
+                    run.step(math.inf, limit - run.paid)
                 else:
                     _draw(run, limit)
-                if run.samples >= look or run.samples >= limit or interrupted.times:
+                if run.samples >= look or run.paid >= limit or interrupted.times:
                     look = LOOK * run.samples
                     best = best & _now(run, level, epsilon)
                     if progress is not None:
-                        progress(run.samples, best.lower, best.upper)
+                        progress(run.paid, best.lower, best.upper)
         except KeyboardInterrupt:
             if interrupted.times != 2:
                 raise
@@ -282,9 +282,9 @@ def _now(run: Any, level: float, epsilon: float) -> Interval:
 
 def _draw(run: KLRun, limit: int) -> None:
     """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
-    most = min(limit - run.samples, max(int(LOOK * run.samples) - run.samples, len(run.tally.n)))
-    while most > 0:
-        k, x = run.source.ahead(run.tally, np.inf, most)
+    most = max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
+    while most > 0 and run.paid < limit:
+        k, x = run.source.ahead(run.tally, np.inf, min(most, limit - run.paid))
         used = run.tally.observe(k, x, np.inf)
         run.source.take(used)
         run.samples += used

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray
@@ -101,8 +101,7 @@ class Counts:
         [[3], [1]]
         """
         if not _checks.is_sparse(N):
-            _checks.not_too_large("N", getattr(N, "shape", ()))
-            table = _whole("N", N, TOTAL_LIMIT, _COUNT_RULE, kinds="iuf")
+            table = _checks.whole_array("N", N, TOTAL_LIMIT, _COUNT_RULE, kinds="iuf")
             _checks.check_shape("N", table.shape, (None, None, None))
             S, A, _ = table.shape
             _checks.check_shape("N", table.shape, (S, A, S))
@@ -111,10 +110,12 @@ class Counts:
             return counts
         if len(N.shape) != 2 or not N.shape[1] or not N.shape[0] or N.shape[0] % N.shape[1]:
             raise InputError(f"N is sparse with shape {N.shape}, expected (S*A, S) (row s*A + a, column x)")
-        (rows, S), entries = N.shape, coo_array(N)
+        (rows, S), entries = N.shape, _checks.sound_entries("N", N)
         keys = entries.row.astype(np.int64) * S + entries.col
         shape = (S, rows // S, S)
-        times = _whole("N", entries.data, TOTAL_LIMIT, _COUNT_RULE, "iuf", lambda at: np.unravel_index(keys[at], shape))
+        times = _checks.whole_array(
+            "N", entries.data, TOTAL_LIMIT, _COUNT_RULE, "iuf", lambda at: np.unravel_index(keys[at], shape)
+        )
         counts = cls(S, rows // S, sparse=True)
         counts._add(keys, times)
         return counts
@@ -183,10 +184,10 @@ class Counts:
         ):
             self._add_one(int(s) * A + int(a), int(x), int(count))
             return
-        state = _whole("s", s, S, f"states are 0 to {S - 1}")
-        action = _whole("a", a, A, f"actions are 0 to {A - 1}")
-        successor = _whole("x", x, S, f"states are 0 to {S - 1}")
-        times = _whole("count", count, TOTAL_LIMIT, _COUNT_RULE)
+        state = _checks.whole_array("s", s, S, f"states are 0 to {S - 1}")
+        action = _checks.whole_array("a", a, A, f"actions are 0 to {A - 1}")
+        successor = _checks.whole_array("x", x, S, f"states are 0 to {S - 1}")
+        times = _checks.whole_array("count", count, TOTAL_LIMIT, _COUNT_RULE)
         shapes = [state.shape, action.shape, successor.shape, times.shape]
         try:
             shape = np.broadcast_shapes(*shapes)
@@ -252,8 +253,10 @@ class Counts:
         S, A = file["shape"].tolist()
         flags = {name: bool(file[name]) for name in ("selected", "other_rewards") if name in file}
         counts = cls(S, A, sparse=bool(file["sparse"]), **flags)
-        keys = _whole("keys", file["keys"], S * A * S, f"places are 0 to {S * A * S - 1}; save the counts again")
-        entries = _whole("counts", file["counts"], TOTAL_LIMIT, f"{_COUNT_RULE}; save the counts again")
+        keys = _checks.whole_array(
+            "keys", file["keys"], S * A * S, f"places are 0 to {S * A * S - 1}; save the counts again"
+        )
+        entries = _checks.whole_array("counts", file["counts"], TOTAL_LIMIT, f"{_COUNT_RULE}; save the counts again")
         if keys.ndim != 1 or keys.shape != entries.shape or (keys[1:] <= keys[:-1]).any():
             raise InputError("its places are not one for each count, in increasing order; save the counts again")
         counts._add(keys, entries)
@@ -402,23 +405,6 @@ def read_counts(path: str | os.PathLike[str], read: Callable[[Any], Content]) ->
     except Exception as error:  # zipfile, zlib and NumPy have a dozen kinds for a file that makes no sense
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path} is not a file of counts, or is damaged ({why}); save the counts again") from error
-
-
-def _whole(
-    name: str, value: Any, stop: int, rule: str, kinds: str = "iu", place: Callable[..., Any] = lambda *at: at
-) -> IntArray:
-    """Whole numbers in 0..stop-1 as int64; only dtypes of these kinds pass (an empty list is of any)."""
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is not an array of numbers ({error})") from None
-    if array.size and array.dtype.kind not in kinds:
-        raise InputError(f"{name} has dtype {array.dtype}; {rule}: pass integers, such as {name}.astype(int)")
-    fraction = array.dtype.kind == "f" and (np.floor(array) != array).any()
-    if array.size and (fraction or not (array.min() >= 0 and array.max() < stop)):
-        at = np.argwhere(~((array >= 0) & (array < stop) & (np.floor(array) == array)))[0]
-        raise InputError(f"{name}{[int(i) for i in place(*at)] or ''} is {array[tuple(at)]}; {rule}")
-    return np.asarray(array.astype(np.int64, copy=False))
 
 
 def _tally(keys: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:

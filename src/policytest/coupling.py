@@ -46,6 +46,11 @@ class Pool:
         self.samples = 0
         self._fitted: tuple[int, FloatArray] | None = None
 
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + self.source.extra
+
     def model(self) -> FloatArray | None:
         """[E] the fitted kernel, the same for all policies; None where few of the allowed successors are listed."""
         tally = self.tally

@@ -177,7 +177,7 @@ def _row_before(data: Transitions, episodes: Any) -> tuple[IntArray, int]:
     if episodes is None:
         before[1:] = np.where(data.s[1:] == data.x[:-1], np.arange(total - 1), -1) if total else -1
         return before, 0
-    labels = np.asarray(episodes)
+    labels = _checks.any_array("episodes", episodes)
     if labels.shape != (total,):
         raise InputError(
             f"episodes has shape {labels.shape}, but there are {plural(total, 'transition')}; pass one label for each"
@@ -199,7 +199,7 @@ def _row_before(data: Transitions, episodes: Any) -> tuple[IntArray, int]:
 def _columns(name: str, table: Sequence[Any], sizes: tuple[int, ...], task: Task) -> list[IntArray]:
     """Columns of whole numbers in range, without empty groups."""
     sizes = (*sizes, task.n_states, task.n_actions, task.n_states, 2**62)
-    columns = [np.asarray(column) for column in table]
+    columns = [_checks.numbers(f"{name}[{i}]", column) for i, column in enumerate(table)]
     if len(columns) != len(sizes):
         raise InputError(f"{name} has {len(columns)} columns, expected {len(sizes)}")
     for i, (column, size) in enumerate(zip(columns, sizes, strict=True)):

@@ -61,10 +61,9 @@ class KLBall:
         """A kernel in one of the two forms, whose rows with weight are probability vectors."""
         S, A = self.weights.shape
         checked = _checks.kernel(name, kernel, S, A)
-        _checks.kernel_rows(
+        return _checks.kernel_rows(
             name, checked, np.flatnonzero(self.weights > 0), S, lambda pair, *x: str((*divmod(pair, A), *x))
         )
-        return checked
 
     def loss(self, q: Kernel) -> float:
         """sum_sa weights[s,a] KL(centre_sa, q_sa), in nats."""

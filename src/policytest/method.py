@@ -34,6 +34,11 @@ class Run(Protocol):
     answer: str | None
 
     @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        ...
+
+    @property
     def exhausted(self) -> bool:
         """Whether recorded data have no more to give."""
         ...

@@ -240,9 +240,9 @@ def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit:
     for index in range(len(posterior.gaps)):
         run = _resumed(verdict, TabularSimulator(posterior.kernel(index)), rng)
         run.begin(verdict.required)
-        while run.answer is None and run.samples < verdict.samples + limit and not run.exhausted:
-            run.step(verdict.required, verdict.samples + limit - run.samples)
-        more = run.samples - verdict.samples
+        while run.answer is None and run.paid < verdict.samples + limit and not run.exhausted:
+            run.step(verdict.required, verdict.samples + limit - run.paid)
+        more = run.paid - verdict.samples
         times.append(more if run.answer is not None else math.inf)
         drawn += run.counts().visits - verdict.counts.visits
         budget -= more

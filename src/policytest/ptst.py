@@ -29,7 +29,7 @@ from policytest._checks import FloatArray, InputError
 from policytest.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
 from policytest.counts import Counts
 from policytest.method import Outcome, is_certified
-from policytest.source import Recorded, Source
+from policytest.source import UNLIMITED, Recorded, Source
 from policytest.tally import Tally
 from policytest.task import Task, value_range
 from policytest.worst_case import Bracket, Solver, Status
@@ -76,10 +76,8 @@ class PTST:
         _checks.positive(batch=_checks.whole_number("batch", self.batch))
         if isinstance(self.allocation, list | tuple | np.ndarray):
             object.__setattr__(self, "allocation", _checks.real_array("allocation", self.allocation))
-        if self.zeta is not None:
-            if np.shape(self.zeta) != (2,):
-                raise InputError(f"zeta is {self.zeta!r}; pass (c, power), for zeta_t = c/t^power, or None")
-            _checks.real_array("zeta", self.zeta, (2,))
+        if self.zeta is not None and _checks.real_array("zeta", self.zeta).shape != (2,):
+            raise InputError(f"zeta is {self.zeta!r}; pass (c, power), for zeta_t = c/t^power, or None")
         for name, needed in (("boundary", "terms"), ("solver", "nearest")):
             given = getattr(self, name)
             if isinstance(given, type) or not hasattr(given, needed):
@@ -155,6 +153,8 @@ class Run:
     The tally's rewards are centred: there, values are compared with 0.
     """
 
+    looked = (-1, np.inf)  # the samples and the level of the last look that brought no answer
+
     def __init__(self, method: PTST, task: Task, threshold: float, source: Source | Recorded) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, source
         self.exhausted = False
@@ -170,7 +170,7 @@ class Run:
 
     def begin(self, level: float) -> None:
         """Before the first step, and after a pause: see that there is a witness, or answer."""
-        if self.samples >= self.blind_until and not self.tally.witness_evidence() < level:
+        if self.samples >= self.blind_until and self._owes_a_look(level):
             self.look(level)
 
     def step(self, level: float, most: int) -> None:
@@ -178,15 +178,16 @@ class Run:
         tally = self.tally
         blind = self.blind_until - self.samples
         watched = np.inf if blind > 0 else level
-        k, x = self.source.ahead(tally, watched, min(most, blind) if blind > 0 else most)
+        k, x = self.source.ahead(tally, watched, most, blind if blind > 0 else UNLIMITED)
         used = tally.observe(k, x, watched)
         self.source.take(used)
         self.samples += used
         if self.samples < self.blind_until:
             return
         if tally.witness_evidence() < level:
-            tally.refresh()
-            self._pause()
+            if self.source.between_blocks or self.samples == self.blind_until:  # not where a limit cuts a block
+                tally.refresh()
+                self._pause()
         elif self.samples % self.method.batch:  # look at the end of this batch
             self.blind_until = self.samples + self.method.batch - self.samples % self.method.batch
         else:
@@ -194,11 +195,20 @@ class Run:
 
     def end(self, level: float) -> None:
         """No more samples are allowed: look, if that was put off. Without an answer the run can go on as it was."""
-        if self.answer is None and not self.tally.witness_evidence() < level:
+        if self._owes_a_look(level):
             before = self.state()
             self.look(level)
             if self.answer is None:
                 self.restore(before)
+
+    def _owes_a_look(self, level: float) -> bool:
+        """Whether no witness stands, and none was sought at this sample; to look twice would change what comes next."""
+        return self.looked != (self.samples, level) and not self.tally.witness_evidence() < level
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + int(self.source.extra)
 
     def used(self) -> int:
         """All transitions so far."""
@@ -221,6 +231,7 @@ class Run:
         self.answer = None
         if not self.tally.seek_witness(level):
             self.judge(level)
+        self.looked = (self.samples, level) if self.answer is None else self.looked
 
     def judge(self, level: float) -> None:
         """Solve the exact problem, and answer if it decides."""
@@ -376,7 +387,7 @@ class Run:
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
         kept = {"samples": np.array([self.samples]), "blind_until": np.array([self.blind_until])}
-        kept["found_at"] = np.array([self.found_at])
+        kept["found_at"], kept["looked"] = np.array([self.found_at]), np.array(self.looked)
         kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
         kept.update({f"source.{name}": value for name, value in self.source.state().items()})
         return kept
@@ -386,6 +397,8 @@ class Run:
         try:
             self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
             self.found_at = float(state["found_at"][0])
+            samples, level = state.get("looked", (-1, np.inf))
+            self.looked = int(samples), float(level)
             for part, name in ((self.tally, "tally."), (self.source, "source.")):
                 part.restore({key[len(name) :]: value for key, value in state.items() if key.startswith(name)})
             if self.samples != self.tally.n.sum():
@@ -400,7 +413,7 @@ class PrintedRun(Run):
     def look(self, level: float) -> None:
         """One round of Algorithm 1, after each pair was sampled once."""
         tally, (scale, power) = self.tally, self.method.zeta or (0.0, 0.0)
-        self.answer = None
+        before, self.answer, self.looked = self.looked, None, (self.samples, level)
         value, side = tally.value()
         if side == 0 or not (tally.n[tally.unknown] > 0).all():
             return
@@ -409,7 +422,7 @@ class PrintedRun(Run):
         ball = replace(problem, n=problem.n / t).extreme(float(side), (level + tally.dimension()) / t)
         ends = self.method.solver.extreme(ball)
         if value * (ends.upper if side > 0 else ends.lower) >= scale / t**power:
-            self.answer = "above" if side > 0 else "below"
+            self.answer, self.looked = "above" if side > 0 else "below", before
 
     def judge(self, level: float) -> None:
         """Check once."""
@@ -427,8 +440,10 @@ class PrintedRun(Run):
         return self.conclude().evidence
 
     def conclude(self) -> Finding:
-        """What the exact problem says."""
+        """What the exact problem says; the rule does not ask, so it is not counted."""
+        before = self.tally.solves, self.found_at
         self.finding = self._examine(np.inf, ProjectionFree())
+        self.tally.solves, self.found_at = before
         return self.finding
 
     def proof(self) -> tuple[float, float]:

@@ -41,7 +41,6 @@ from policytest.comparison_known import known_difference
 from policytest.coupling import Half, Pool, Side, cumulative, exact
 from policytest.selection_known import action_values, following, may_be_reached, never_pay, optimal_actions
 from policytest.selection_result import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
-from policytest.simulators import checked_draw
 from policytest.source import WHILE_DRAWING
 from policytest.tally import FULL_ENTRIES, _centring_error
 from policytest.task import Task, value_range, value_range_error
@@ -53,9 +52,9 @@ METHOD = "betting on temporal differences"
 
 def turn(run: CoupledRun, level: float, samples: int, limit: int) -> Iterator[None]:
     """Some samples for one comparison: a number that depends on ``samples``, those of all, and on nothing else."""
-    until = run.samples + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
-    while run.answer is None and run.samples < until and not run.exhausted:
-        run.step(level, until - run.samples)
+    until = run.paid + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
+    while run.answer is None and run.paid < until and not run.exhausted:
+        run.step(level, until - run.paid)
         yield
 
 
@@ -104,7 +103,7 @@ class Tournament:
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Compare until one is left."""
         yield self._check()
-        while not self.answered and self.pool.samples < limit:
+        while not self.answered and self.pool.paid < limit:
             if self.pool.samples >= self.refit_at:
                 self._estimate()
             leader = self.leader
@@ -115,7 +114,7 @@ class Tournament:
                 return
             pair = min(open_pairs, key=lambda pair: self._run(pair).samples)
             run = self._run(pair)
-            for _ in turn(run, self.level, self.pool.samples, limit):
+            for _ in turn(run, self.level, self.pool.paid, limit):
                 if run.answer is not None:
                     self.left.remove(pair[1] if run.answer == "above" else pair[0])
                 yield self._check()
@@ -127,7 +126,7 @@ class Tournament:
 
     def _check(self) -> SelectionCheck:
         done, asked = len(self.tasks) - len(self.left), len(self.tasks) - 1
-        return SelectionCheck(self.pool.samples, done, asked, self.level, self._about)
+        return SelectionCheck(self.pool.paid, done, asked, self.level, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """The weakest evidence among comparisons that are open, and about the leader's value."""
@@ -142,7 +141,7 @@ class Tournament:
         return Selection(
             policy=self.tasks[best].policy,
             index=best,
-            samples=pool.samples,
+            samples=pool.paid,
             certified=self.answered,
             answered=self.answered,
             values=self.values,
@@ -294,7 +293,7 @@ class BettingSearch:
             self.tried.clear()  # the one before was a guess; nothing was bet on it
             self.candidate = self._propose(self.candidate.actions)
         yield self._check()
-        while not self.answered and self.pool.samples < limit:
+        while not self.answered and self.pool.paid < limit:
             if self.pool.samples >= self.refit_at:
                 self.candidate = self._propose(self.candidate.actions)
                 if self.answered:
@@ -304,13 +303,13 @@ class BettingSearch:
                 self.stuck = True
                 return
             test = self.candidate.test(place)
-            for _ in turn(test, self.candidate.level, self.pool.samples, limit):
+            for _ in turn(test, self.candidate.level, self.pool.paid, limit):
                 self.candidate.settled[place] = test.answer is not None
                 yield self._check()
 
     def _explore(self, limit: int) -> None:
         """A few draws of each pair, so that the first candidate is not a guess."""
-        pool, source, A = self.pool, self.source, self.task.n_actions
+        pool, source = self.pool, self.source
         rows = pool.tally.rows
         k = np.flatnonzero((pool.tally.only_successor < 0) & self.matter[rows.state])
         k = np.tile(k, EXPLORED)[:limit]
@@ -319,15 +318,15 @@ class BettingSearch:
         pair, before = rows.pair[k], source.rng.bit_generator.state
         source.drawing = True
         try:
-            x = checked_draw(source.draw, pair // A, pair % A, source.rng, self.task.n_states)
+            x = source.successors(pair, limit)
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             source.rng.bit_generator.state = before
             raise
         finally:
             source.drawing = False
-        pool.tally.observe(k, x, np.inf)
-        pool.samples += len(k)
+        pool.tally.observe(k[: len(x)], x, np.inf)
+        pool.samples += len(x)
 
     def _propose(self, actions: IntArray) -> Candidate:
         """The candidate of the model at this sample."""
@@ -344,7 +343,7 @@ class BettingSearch:
     def _check(self) -> SelectionCheck:
         candidate = self.candidate
         done, asked = int(candidate.settled.sum()), int(candidate.asked.sum())
-        return SelectionCheck(self.pool.samples, done, asked, candidate.level, self._about)
+        return SelectionCheck(self.pool.paid, done, asked, candidate.level, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """The weakest evidence among deviations that are open, and about the candidate's value."""
@@ -360,7 +359,7 @@ class BettingSearch:
         return Selection(
             policy=candidate.task.policy,
             index=None,
-            samples=pool.samples,
+            samples=pool.paid,
             certified=self.answered,
             answered=self.answered,
             values=candidate.fit().V + candidate.centre,

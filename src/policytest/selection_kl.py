@@ -192,8 +192,8 @@ class KLSearch(ptst.Run):
         if not self.current.alternatives:
             self.answer = FOUND
         yield self._check()
-        while self.answer is None and self.samples < limit and self.family.sampled.any():
-            self.step(self.level, limit - self.samples)
+        while self.answer is None and self.paid < limit and self.family.sampled.any():
+            self.step(self.level, limit - self.paid)
             if self.answer is None and self._best() is not self.current:
                 self.look(self.level)
             yield self._check()
@@ -302,7 +302,7 @@ class KLSearch(ptst.Run):
 
     def _check(self) -> SelectionCheck:
         questions = self.current.settled + len(self.current.alternatives)
-        return SelectionCheck(self.samples, self._settled(), questions, self.level, self._about)
+        return SelectionCheck(self.paid, self._settled(), questions, self.level, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """What the standing witness allows, and about the value of the candidate."""
@@ -321,7 +321,7 @@ class KLSearch(ptst.Run):
         return Selection(
             policy=current.task.policy,
             index=self.family.index,
-            samples=self.samples,
+            samples=self.paid,
             certified=known and self.answered,
             answered=self.answered,
             values=self.family.values(tally.rows, tally.estimate()),

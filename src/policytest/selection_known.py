@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support
 
 def following(task: Task, actions: IntArray) -> Task:
     """The same task with the deterministic policy that takes these actions [S]."""
-    return Task(task.rewards, np.eye(task.n_actions)[actions], task.initial, task.discount, task.support)
+    return replace(task, policy=np.eye(task.n_actions)[actions])
 
 
 def may_be_reached(task: Task) -> BoolArray:

@@ -34,11 +34,10 @@ from policytest.combined import Combined
 from policytest.counts import Counts, flaws
 from policytest.method import Method, Run, is_certified
 from policytest.ptst import PTST
-from policytest.source import NOTHING, Recorded
+from policytest.source import NOTHING, UNLIMITED, Recorded
 from policytest.task import Task, value_range, value_range_error
 from policytest.verdict import Check, Verdict
 
-UNLIMITED = 2**62
 Resume = Verdict | str | os.PathLike[str]
 
 
@@ -168,7 +167,7 @@ def stopping_times(
         if run.answer is None:
             for _ in _drive(run, levels[index], limit):
                 pass
-        samples[index], answers[index] = run.samples, run.answer
+        samples[index], answers[index] = run.paid, run.answer
         certified[index] = is_certified(run, levels[index])
     return StoppingTimes(array, samples, answers, run.solves, certified)
 
@@ -189,10 +188,7 @@ class Transitions:
 
     def __post_init__(self) -> None:
         for name in ("s", "a", "x"):
-            column = np.asarray(getattr(self, name))
-            if column.ndim != 1 or (column.size and not np.issubdtype(column.dtype, np.integer)):
-                raise InputError(f"{name} has shape {column.shape} and type {column.dtype}; pass a list of indices")
-            object.__setattr__(self, name, column.astype(np.int64))
+            object.__setattr__(self, name, _checks.index_list(name, getattr(self, name)))
         if not len(self.s) == len(self.a) == len(self.x):
             raise InputError(f"s, a and x have {len(self.s)}, {len(self.a)} and {len(self.x)} entries; they must agree")
 
@@ -259,10 +255,7 @@ def recorded(task: Task, data: Counts | Transitions) -> Recorded:
         ("a", data.a, task.n_actions),
         ("x", data.x, task.n_states),
     ):
-        wrong = (column < 0) | (column >= count)
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            raise InputError(f"data.{name}[{at}] is {column[at]}; it must lie in 0 to {count - 1}")
+        _checks.index_list(f"data.{name}", column, count)
     return Recorded(task._row_of_pair[data.s * task.n_actions + data.a], data.x)
 
 
@@ -332,16 +325,16 @@ def sampling_limit(max_samples: int | None) -> int:
 def _drive(run: Run, level: float, limit: int) -> Iterator[Check]:
     run.begin(level)
     yield _check(run, level)
-    while run.answer is None and run.samples < limit and not run.exhausted:
-        run.step(level, limit - run.samples)
-        if run.samples >= limit:
+    while run.answer is None and run.paid < limit and not run.exhausted:
+        run.step(level, limit - run.paid)
+        if run.paid >= limit and run.answer is None:
             run.end(level)
         yield _check(run, level)
 
 
 def _check(run: Run, level: float) -> Check:
     return Check(
-        run.samples, run.evidence(), level, run.solves, run.answer, lambda: run.estimate, lambda: run.interval(level)
+        run.paid, run.evidence(), level, run.solves, run.answer, lambda: run.estimate, lambda: run.interval(level)
     )
 
 
@@ -409,7 +402,7 @@ def _verdict(
         threshold=run.threshold,
         delta=delta,
         answer=run.answer,
-        samples=run.samples if samples is None else samples,
+        samples=run.paid if samples is None else samples,
         certified=is_certified(run, required) and not (counts is not None and counts.flaws),
         evidence=found.evidence,
         estimate=run.estimate,

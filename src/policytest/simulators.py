@@ -21,6 +21,9 @@ class Simulator(Protocol):
 
     A simulator may also have an attribute ``replayable`` that is true: its draws depend on the generator ``rng`` and
     on nothing else, and they are free. Then draws may be made ahead, and those never looked at are not counted.
+
+    One that has to travel to the pairs it is asked for counts the steps on the way in ``extra_steps``. They count as
+    samples too, and rollouts are then made one after the other.
     """
 
     def draw(self, states: IntArray, actions: IntArray, rng: np.random.Generator) -> IntArray:
@@ -45,7 +48,7 @@ class TabularSimulator:
         self.n_states, self.n_actions = S, A
         table = _checks.kernel("kernel", kernel, S, A)
         filled = np.flatnonzero(_checks.row_totals(table, np.arange(S * A), S) != 0)
-        _checks.kernel_rows("kernel", table, filled, S, lambda pair, *x: str((*divmod(pair, A), *x)))
+        table = _checks.kernel_rows("kernel", table, filled, S, lambda pair, *x: str((*divmod(pair, A), *x)))
         if _checks.is_sparse(table):
             self._start = table.indptr.astype(np.int64)
             self._successor, entries = table.indices.astype(np.int32), table.data
@@ -58,7 +61,7 @@ class TabularSimulator:
 
     def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> IntArray:
         """The next state of each pair; the first k of m draws are the k draws."""
-        pair = self._pairs(np.asarray(states), np.asarray(actions))
+        pair = self._pairs(states, actions)
         u = rng.random(len(pair))
         return np.asarray(_kernels.draw(self._start, self._successor, self._cumulative, pair, u))
 
@@ -73,14 +76,12 @@ class TabularSimulator:
             self._refuse(int(pair[self._empty[pair]][0]))
         return pair, x, after
 
-    def _pairs(self, states: IntArray, actions: IntArray) -> IntArray:
-        for name, index, count in (("states", states, self.n_states), ("actions", actions, self.n_actions)):
-            if index.ndim != 1 or index.shape != states.shape or not np.issubdtype(index.dtype, np.integer):
-                raise InputError(f"{name} has shape {index.shape} and type {index.dtype}; pass two lists of indices")
-            if index.size and not (index.min() >= 0 and index.max() < count):
-                place = int(np.argmax((index < 0) | (index >= count)))
-                raise InputError(f"{name}[{place}] is {index[place]}; {name} are 0 to {count - 1}")
-        pair = states.astype(np.int64) * self.n_actions + actions
+    def _pairs(self, states: Any, actions: Any) -> IntArray:
+        s = _checks.index_list("states", states, self.n_states)
+        a = _checks.index_list("actions", actions, self.n_actions)
+        if s.shape != a.shape:
+            raise InputError(f"states has shape {s.shape}, actions {a.shape}; pass two lists of one length")
+        pair = s * self.n_actions + a
         if self._empty[pair].any():
             self._refuse(int(pair[self._empty[pair]][0]))
         return pair
@@ -120,7 +121,7 @@ def checked_draw(
     draw: Callable[..., Any], states: IntArray, actions: IntArray, rng: np.random.Generator, n_states: int
 ) -> IntArray:
     """Draw, and refuse an answer that is not one allowed state index for each pair."""
-    answer = np.asarray(draw(states, actions, rng))
+    answer = _checks.numbers("the answer of sim.draw", draw(states, actions, rng))
     if answer.shape != states.shape:
         raise InputError(
             f"sim.draw was asked for {len(states)} next states and answered with shape {answer.shape}; "
@@ -138,12 +139,11 @@ def checked_draw(
 
 
 def _shape(kernel: Any) -> tuple[int, int]:
-    shape = np.shape(kernel) if not _checks.is_sparse(kernel) else kernel.shape
+    shape = _checks.numbers("kernel", kernel).shape if not _checks.is_sparse(kernel) else kernel.shape
     if _checks.is_sparse(kernel):
-        rows, S = shape
-        if S == 0 or rows == 0 or rows % S:
+        if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
             raise InputError(f"kernel is sparse with shape {shape}, expected (S*A, S) (row s*A + a, column x)")
-        return int(S), int(rows // S)
+        return int(shape[1]), int(shape[0] // shape[1])
     if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
         raise InputError(f"kernel has shape {shape}, expected (S, A, S)")
     return int(shape[0]), int(shape[1])

@@ -23,7 +23,7 @@ from scipy import sparse
 
 from policytest import _checks, _kernels
 from policytest._checks import FloatArray, InputError, IntArray, Kernel
-from policytest._rows import Rows
+from policytest._rows import Rows, stored_at
 
 DENSE_REWARD_LIMIT = 50_000_000
 VALUE_ERROR_LIMIT = 2e-8
@@ -74,10 +74,10 @@ class Task:
     states: Sequence[Hashable] | None = None
     actions: Sequence[Hashable] | None = None
     normalise: InitVar[bool] = False
-    terminal: InitVar[Sequence[Hashable] | None] = None
+    terminal: Sequence[Hashable] | None = None
     assumptions: Sequence[str] = ()
 
-    def __post_init__(self, normalise: bool, terminal: Sequence[Hashable] | None) -> None:
+    def __post_init__(self, normalise: bool) -> None:
         def put(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
@@ -94,7 +94,8 @@ class Task:
         put("actions", _checks.names("actions", self.actions, A))
         put("assumptions", _assumptions(self.assumptions))
         put("support", _support(self.support, self))
-        ends = _terminal(terminal, self)
+        put("terminal", _terminal(self.terminal))
+        ends = _indices_of_ends(self)
         if len(ends):
             put("support", _with_ends(self.support, ends, self))
         put("rewards", _rewards(self.rewards, self))
@@ -140,16 +141,11 @@ class Task:
     @property
     def ends(self) -> list[int]:
         """States in which episodes end: whatever is done they are followed by themselves, at reward 0."""
-        if self.support is None or not self.known_rows.any():
+        if self.support is None:
             return []
-        A = self.n_actions
-        allowed = self.support if _checks.is_sparse(self.support) else sparse.csr_array(self._flat_support())
-        found = []
-        for s in np.flatnonzero(self.known_rows.all(axis=1)):
-            rows = range(s * A, (s + 1) * A)
-            if all(allowed[[k]].indices[0] == s for k in rows) and not any(_reward(self, k, int(s)) for k in rows):
-                found.append(int(s))
-        return found
+        closed = np.flatnonzero(self.known_rows.all(axis=1))
+        stays = _at_loops(self.support, closed, self).all(axis=1)
+        return [int(s) for s in closed[stays & ~_at_loops(self.rewards, closed, self).any(axis=1)]]
 
     @property
     def reward_bounds(self) -> tuple[float, float]:
@@ -215,13 +211,17 @@ class Task:
     def centred(self, threshold: float) -> Task:
         """The same task with rewards r - (1-gamma) R, whose values are V - R: near R no digits are lost.
 
+        It declares no terminal states: what follows them earns -(1-gamma) R here, not 0.
+
         Paper: footnote 1 of section 3.2.
         """
         shift = (1.0 - self.discount) * threshold
         if _checks.is_sparse(self.rewards):  # successors without a stored reward earn 0
             allowed = sparse.csr_array(self.support if _checks.is_sparse(self.support) else self._flat_support())
-            return replace(self, rewards=self.rewards.multiply(allowed) - shift * allowed.astype(np.float64))
-        return replace(self, rewards=self.rewards - shift)
+            rewards = self.rewards.multiply(allowed) - shift * allowed.astype(np.float64)
+        else:
+            rewards = self.rewards - shift
+        return replace(self, rewards=rewards, terminal=None)
 
     def _flat_support(self) -> Any:
         return self.support.reshape(-1, self.n_states)
@@ -233,9 +233,7 @@ class Task:
     def check_kernel(self, name: str, kernel: Any) -> Kernel:
         """A kernel in one of the two forms, every row with pi > 0 a probability vector."""
         checked = _checks.kernel(name, kernel, self.n_states, self.n_actions)
-        tolerance = min(_checks.SUM_TOLERANCE, 1e-6 * (1 - self.discount))  # the value multiplies it by 1/(1-gamma)
-        _checks.kernel_rows(name, checked, self._pairs.pair, self.n_states, self.place, tolerance)
-        return checked
+        return _checks.kernel_rows(name, checked, self._pairs.pair, self.n_states, self.place)
 
     def check_support(self, name: str, counts: Kernel) -> None:
         """Refuse counts of transitions, from pairs that the policy takes, which the support excludes."""
@@ -371,20 +369,28 @@ def check_error(error: float) -> None:
         )
 
 
-def _terminal(given: Any, task: Task) -> IntArray:
-    """The indices of the states at which episodes end."""
+def _terminal(given: Any) -> tuple[Hashable, ...] | None:
+    """The states at which episodes end, as declared."""
     if given is None:
-        return np.zeros(0, dtype=np.int64)
+        return None
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
-        raise InputError(f"terminal is {given!r}; pass a list of states, by name or by index")
+        raise InputError(f"terminal is {_checks.shown(given)}; pass a list of states, by name or by index")
+    return tuple(label.item() if isinstance(label, np.generic) else label for label in given)
+
+
+def _indices_of_ends(task: Task) -> IntArray:
+    """The indices of the terminal states, in increasing order."""
+    places: dict[Any, int] = {label: index for index, label in enumerate(task.states or ())}
     found = []
-    for place, label in enumerate(given):
-        index = task.states.index(label) if task.states is not None and label in task.states else label
-        is_index = isinstance(index, int | np.integer) and not isinstance(index, bool)
+    for place, label in enumerate(task.terminal or ()):
+        index: Any = places.get(label, label) if isinstance(label, Hashable) else label
+        is_index = isinstance(index, int) and not isinstance(index, bool)
         if not is_index or not 0 <= index < task.n_states:
             known = f"the states are {', '.join(map(repr, task.states[:5]))}, ..." if task.states else "use an index"
-            raise InputError(f"terminal[{place}] is {label!r}, which is no state; {known}")
-        found.append(int(index))
+            raise InputError(
+                f"terminal[{place}] is {_checks.shown(label)}, which is no state; {_checks.shown(known, str)}"
+            )
+        found.append(index)
     return np.unique(np.array(found, dtype=np.int64))
 
 
@@ -410,25 +416,24 @@ def _with_ends(support: Any, ends: IntArray, task: Task) -> Any:
     return allowed
 
 
-def _reward(task: Task, pair: int, x: int) -> float:
-    """What a pair earns when x follows."""
-    if _checks.is_sparse(task.rewards):
-        return float(task.rewards[pair, x])
-    s, a = divmod(pair, task.n_actions)
-    return float(task.rewards[s, a, x] if task.rewards.ndim == 3 else task.rewards[s, a])
+def _at_loops(table: Any, states: IntArray, task: Task) -> Any:
+    """[n,A] the entries of a table (rewards, support) where these states are followed by themselves."""
+    if not _checks.is_sparse(table):
+        return table[states] if table.ndim == 2 else table[states, :, states]
+    pairs = states[:, None] * task.n_actions + np.arange(task.n_actions)
+    return stored_at(table, (pairs * task.n_states + states[:, None]).ravel()).reshape(pairs.shape)
 
 
 def _check_ends(ends: IntArray, task: Task) -> None:
     """Nothing is earned once an episode has ended."""
-    for s in ends:
-        earned = np.array([_reward(task, s * task.n_actions + a, s) for a in range(task.n_actions)])
-        wrong = (earned != 0) & (task.policy[s] > 0)
-        if wrong.any():
-            a = int(np.argmax(wrong))
-            raise InputError(
-                f"terminal: rewards at (s={s}, a={a}) are {earned[a]:g}, but nothing is earned after the end; put "
-                "what the end earns on the transition that leads there, or leave the state out of terminal"
-            )
+    earned = _at_loops(task.rewards, ends, task)
+    wrong = (earned != 0) & (task.policy[ends] > 0)
+    if wrong.any():
+        at, a = (int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"terminal: rewards at (s={ends[at]}, a={a}) are {earned[at, a]:g}, but nothing is earned after the end; "
+            "put what the end earns on the transition that leads there, or leave the state out of terminal"
+        )
 
 
 def _assumptions(given: Any) -> tuple[str, ...]:

@@ -96,10 +96,7 @@ class Bins(Shown):
         """The cell of each point: points [n,d], or [n] in one dimension. NaN is refused."""
         if self.function is not None:
             return self._by_function(points, name)
-        values = np.asarray(points)
-        if values.dtype.kind not in "iufb":
-            raise InputError(f"{name} has dtype {values.dtype}; bins are for real numbers")
-        values = values.astype(np.float64)
+        values = _checks.numbers(name, points).astype(np.float64)
         values = values[:, None] if values.ndim == 1 and len(self.edges) == 1 else values
         if values.ndim != 2 or values.shape[1] != len(self.edges):
             raise InputError(
@@ -299,9 +296,9 @@ def _edges(edges: Any) -> tuple[FloatArray, ...]:
     try:
         lists = list(edges)
         lists = [lists] if lists and all(np.ndim(edge) == 0 for edge in lists) else lists
-        arrays = [np.array(edge, dtype=np.float64) for edge in lists]
     except (TypeError, ValueError) as error:
         raise InputError(f"edges is not a list of numbers for each dimension ({error})") from None
+    arrays = [_checks.numbers(f"edges[{d}]", edge).astype(np.float64) for d, edge in enumerate(lists)]
     if not arrays:
         raise InputError("edges is empty; pass a list of edges for each dimension")
     for d, array in enumerate(arrays):

@@ -41,7 +41,8 @@ from policytest.task import Task
 REQUIRED = ("rewards", "policy", "initial", "discount")
 OPTIONAL = ("support", "states", "actions", "terminal", "kernel", "threshold", "normalise", "assumptions")
 NAMES = ("states", "actions")
-LISTS = (*NAMES, "terminal", "assumptions")
+LABELS = (*NAMES, "terminal")  # lists of names
+LISTS = (*LABELS, "assumptions")
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
 
@@ -81,7 +82,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
 def storable(task: Task, kernel: Kernel | None, threshold: float | None) -> dict[str, Any]:
     """A task as keys and values that any format can hold."""
     content = {name: getattr(task, name) for name in (*REQUIRED, "support")}
-    content |= {name: storable_names(name, getattr(task, name)) for name in NAMES}
+    content |= {name: storable_names(name, getattr(task, name)) for name in LABELS}
     content["assumptions"] = list(task.assumptions) or None
     content["kernel"] = None if kernel is None else consistent(task, kernel)
     content["threshold"] = None if threshold is None else _checks.real_number("threshold", threshold)

@@ -42,7 +42,7 @@ from policytest.sources.stepping import (
     given_rewards,
     given_terminal,
 )
-from policytest.sources.tabulated import read_table, rules
+from policytest.sources.tabulated import ends_of, read_table, rules
 from policytest.task import Task, value
 
 HARMLESS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics", "RecordVideo",
@@ -164,7 +164,10 @@ def gymnasium(
     found = rules(listed, at, rho, split=ambiguous == "split", known_support=bool(known_support), rewards=given)
     pi = policy_table(policy, at, free=np.flatnonzero(found.absorbing[: at.n_states]))[found.origin]
     pi[at.n_states :][found.absorbing[at.n_states :]] = np.eye(at.n_actions)[0]
-    task = Task(found.rewards, pi, found.initial, discount, found.support, found.states, _action_names(at))
+    task = Task(
+        found.rewards, pi, found.initial, discount, found.support, found.states, _action_names(at),
+        terminal=ends_of(found.absorbing, found.states),
+    )  # fmt: skip
     exact = value(task, found.kernel)
     return Environment(task, TabularSimulator(found.kernel), found.kernel, exact, _name(env), (*notes, *found.notes))
 
@@ -358,7 +361,10 @@ def _stepped(
     if layout.start >= 0:
         notes.append('Where episodes start is unknown: a state "start" was added, and rewards are divided by discount.')
     if layout.endings:
-        notes.append("An episode that ends leads to an added absorbing state with reward 0.")
+        notes.append(
+            "An episode that ends leads to an added absorbing state with reward 0. Any state may also be entered "
+            "without an end: pass terminal, the states that always end an episode, for narrower ranges of the value."
+        )
     return Environment(task, Stepping(env, at, task, layout, pi), None, None, _name(env), tuple(notes))
 
 

@@ -72,9 +72,9 @@ def read(source: Any, observations: range, codes: range, bins: Bins | None, acti
         o = _indices(f"{place}: observations", episode.observations, observations, bins)
         a = _indices(f"{place}: actions", episode.actions, codes, action_bins)
         T = len(a)
-        reward = np.asarray(episode.rewards, dtype=np.float64).reshape(-1)
-        over, cut = (
-            np.asarray(flags).astype(bool).reshape(-1) for flags in (episode.terminations, episode.truncations)
+        reward, over, cut = (
+            _checks.numbers(f"{place}: {what}", getattr(episode, what)).astype(kind).reshape(-1)
+            for what, kind in (("rewards", np.float64), ("terminations", bool), ("truncations", bool))
         )
         sizes = {"rewards": len(reward), "terminations": len(over), "truncations": len(cut)}
         if len(o) != T + 1 or any(size != T for size in sizes.values()):
@@ -100,9 +100,9 @@ def read(source: Any, observations: range, codes: range, bins: Bins | None, acti
 
 def _indices(place: str, values: Any, numbers: range, bins: Bins | None) -> IntArray:
     if bins is not None:
-        flat = values if bins.function is not None else np.asarray(values).reshape(len(values), -1)
+        flat = values if bins.function is not None else _checks.numbers(place, values).reshape(len(values), -1)
         return bins(flat, place)
-    array = np.asarray(values)
+    array = _checks.numbers(place, values)
     if array.ndim != 1 and array.size == len(array):
         array = array.reshape(-1)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):

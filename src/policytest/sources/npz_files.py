@@ -15,9 +15,8 @@ import numpy as np
 from policytest import _checks
 from policytest._checks import InputError
 from policytest._files import ARCHIVE_LIMIT, FREE, opened, read_arrays
-from policytest.sources.contents import NAMES, PARTS, REQUIRED, TABLES, check_keys, csr
+from policytest.sources.contents import LISTS, PARTS, REQUIRED, TABLES, check_keys, csr
 
-TEXTS = (*NAMES, "assumptions")
 NAMES_LIMIT = 2**28
 """The most bytes that the names of the states may take."""
 
@@ -41,7 +40,7 @@ def _check_headers(headers: dict[str, Any], required: tuple[str, ...]) -> None:
     """Keys that are known, and shapes that fit the policy's."""
     whole = [key.partition(".")[0] if key.partition(".")[0] in TABLES else key for key in headers]
     check_keys(dict.fromkeys(whole), required)
-    for name in TEXTS:
+    for name in LISTS:
         if name in headers and headers[name][1].itemsize * int(np.prod(headers[name][0])) > NAMES_LIMIT:
             raise InputError(f"{name} takes more than {NAMES_LIMIT // 2**20} MiB; give shorter names, or none")
     shape: tuple[int, ...] = headers["policy"][0] if "policy" in headers else ()
@@ -65,7 +64,7 @@ def _assembled(arrays: dict[str, Any]) -> dict[str, Any]:
         elif key in content:
             raise InputError(f"{key} is there twice, as a dense and as a sparse table; keep one")
         else:
-            content[key] = _names_from_text(key, array) if key in TEXTS else array
+            content[key] = _names_from_text(key, array) if key in LISTS else array
     return {name: csr(name, value) if isinstance(value, dict) else value for name, value in content.items()}
 
 
@@ -89,7 +88,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
         if _checks.is_sparse(value):
             arrays |= {f"{key}.{part}": np.asarray(getattr(value, part)) for part in PARTS}
         else:
-            arrays[key] = np.array(json.dumps(value)) if key in TEXTS else np.asarray(value)
+            arrays[key] = np.array(json.dumps(value)) if key in LISTS else np.asarray(value)
     buffer = io.BytesIO()
     small = (
         sum(array.nbytes for array in arrays.values()) <= FREE

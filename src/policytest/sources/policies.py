@@ -292,8 +292,8 @@ def _from_array(given: Any, at: Places, normalise: bool) -> FloatArray:
     if not isinstance(given, Sequence | np.ndarray) and not hasattr(given, "__array__"):
         raise InputError(f"policy is a {type(given).__name__}; {SHAPES}")
     try:
-        array = np.asarray(given)
-    except ValueError:  # rows of different lengths, or a list of various choices
+        array = _checks.any_array("policy", given)
+    except InputError:  # rows of different lengths, or a list of various choices
         array = np.empty(0, dtype=object)
     if array.dtype.kind in "biuf" and array.ndim == 2:
         _checks.check_shape("policy", array.shape, (at.n_states, at.n_actions))

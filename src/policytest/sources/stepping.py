@@ -5,7 +5,7 @@ brings it there by episodes from `reset` under the policy, until s is met, and t
 the step has the law p(.|s,a), whatever happened before: the time at which s is met depends on the past only. So every
 answer is a fresh draw, and any method may ask for any pair. Methods that follow trajectories (betting, which is the
 default of `decide`, and `Forward`) ask for the pair at which the environment stands anyway, and waste nothing; an
-allocation that jumps about, such as "uniform", spends most steps on the way.
+allocation that jumps about, such as "uniform", spends most steps on the way. They count as samples like all others.
 
 *Starts.* The law of `reset` is part of what is unknown. The task has one more state, "start": its reward is 0, and its
 successor is drawn by `reset`. All other rewards are divided by gamma, so that
@@ -34,7 +34,7 @@ from policytest import _checks
 from policytest._checks import BoolArray, FloatArray, InputError, IntArray
 from policytest.simulators import cumulative_rows
 from policytest.sources.policies import Places
-from policytest.sources.tabulated import FULL_LIMIT, close, differs, full_support, state_index
+from policytest.sources.tabulated import FULL_LIMIT, close, differs, ends_of, full_support, state_index
 from policytest.task import Task
 
 FUNCTION_LIMIT = 5_000_000  # calls of a function of (s, a, next state)
@@ -45,16 +45,17 @@ LONGEST_WAY = 1_000_000  # steps, or resets, to a state that is asked for
 class Stepping:
     """A simulator that steps an environment; see the module.
 
-    ``steps`` and ``resets`` say how often the environment was moved, on the way to the pairs asked for as well. The
-    environment is seeded from the generator it is first called with, and again whenever that is another one: a run with
-    a seed can be repeated. It can be resumed too, but goes on with a new episode, and so in another way than it would
-    have without the interruption.
+    ``steps`` and ``resets`` say how often the environment was moved, on the way to the pairs asked for as well;
+    ``extra_steps`` are those on the way (with resets, where the start is a state of the task), which count as samples.
+    The environment is seeded from the generator it is first called with, and again whenever that is another one: a run
+    with a seed can be repeated. It can be resumed too, but goes on with a new episode, and so in another way than it
+    would have without the interruption.
     """
 
     def __init__(self, env: Any, at: Places, task: Task, layout: Layout, policy: FloatArray) -> None:
         self.env, self.at, self.layout = env, at, layout
         self.n_states, self.n_actions = task.n_states, task.n_actions
-        self.steps = self.resets = 0
+        self.steps = self.resets = self.extra_steps = 0
         self._actions = cumulative_rows(np.arange(at.n_states + 1) * at.n_actions, policy.ravel()).reshape(policy.shape)
         self._rng: Any = None
         self._state = -1  # where the environment stands; -1: nowhere, the episode is over
@@ -66,7 +67,22 @@ class Stepping:
             seed = int(rng.integers(2**31 - 1))
             self._reset(seed)
             self._rng = rng
-        return np.array([self._next(int(s), int(a)) for s, a in zip(states, actions, strict=True)], dtype=np.int64)
+        return np.array([self._counted(int(s), int(a)) for s, a in zip(states, actions, strict=True)], dtype=np.int64)
+
+    def _counted(self, s: int, a: int) -> int:
+        """The next state; what else the environment did on the way is counted apart."""
+        before = self._moves
+        try:
+            x = self._next(s, a)
+        except BaseException:
+            self.extra_steps += self._moves - before
+            raise
+        self.extra_steps += max(self._moves - before - 1, 0)
+        return x
+
+    @property
+    def _moves(self) -> int:
+        return self.steps + (self.resets if self.layout.start >= 0 else 0)
 
     def _next(self, s: int, a: int) -> int:
         if s == self.layout.start:
@@ -193,14 +209,16 @@ class Layout:
         else:
             rho[:S] = self.initial
         plain = not absorbing.any() and not unknown_start
+        names = self._names(at)
         return Task(
             rewards=self._rewards(A, absorbing) * scale,
             policy=pi,
             initial=rho,
             discount=discount,
             support=None if plain else self._support(absorbing, A),
-            states=self._names(at),
+            states=names,
             actions=at.actions if at.actions is not None else at.codes if at.code(0) else None,
+            terminal=ends_of(absorbing, names),
             assumptions=assumptions,
         )
 
@@ -266,7 +284,7 @@ def given_terminal(terminal: Any, at: Places) -> BoolArray | None:
     """[S] the states that end episodes, from a list of them or from booleans; None if nothing is said."""
     if terminal is None:
         return None
-    array = np.asarray(terminal)
+    array = _checks.any_array("terminal", terminal)
     if array.dtype.kind == "b":
         _checks.check_shape("terminal", array.shape, (at.n_states,))
         return array

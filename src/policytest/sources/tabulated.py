@@ -25,7 +25,7 @@ Only rows that an episode can reach matter in all this; the others keep what the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +171,11 @@ def rules(
         absorbing=absorbing,
         notes=_notes(absorbing, extra, known_support, on_arrival),
     )
+
+
+def ends_of(absorbing: BoolArray, names: Sequence[Hashable] | None) -> list[Hashable] | None:
+    """The states in which episodes end, by their names where they have some; None where there is no such state."""
+    return [s if names is None else names[s] for s in np.flatnonzero(absorbing).tolist()] or None
 
 
 def reachable(listed: Listed, start: BoolArray, S: int, A: int) -> BoolArray:
