@@ -88,7 +88,7 @@ class Verdict(Shown):
     answer
         "above", "below", "within", or None where there is no verdict yet.
     samples
-        Every transition drawn.
+        Every transition drawn; of an environment that is stepped, also those on the way to the pairs asked for.
     certified
         Whether the answer rests on a proof; if not, on a local optimum of the solver.
     evidence, required
