@@ -600,13 +600,6 @@ def test_assumptions_are_sentences(wrong):
         Task([[1.0]], [[1.0]], [1.0], 0.5, assumptions=wrong)
 
 
-def test_rows_are_asked_to_sum_to_one_more_exactly_as_the_discount_nears_one():
-    kernel = np.array([[[0.5, 0.5 - 5e-10]], [[1.0, 0.0]]])
-    assert value(Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 0.9), kernel) > 0
-    with pytest.raises(ValueError, match=r"sums to 0\.9999999995"):
-        value(Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 0.99999), kernel)
-
-
 @pytest.mark.parametrize("declared", [("gone", "won"), (3,), [np.int64(3), "won"], np.array(["won", "gone"]), ()])
 def test_terminal_states_are_what_was_declared(declared):
     """In the task, its copies, and with another policy or discount; a centred task, which pays there, has none."""
