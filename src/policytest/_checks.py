@@ -217,9 +217,33 @@ def whole_number(name: str, value: Any) -> int:
 
 def sense_sign(sense: str) -> float:
     """+1 for "min", where a value is pushed down, and -1 for "max"."""
-    if sense not in ("min", "max"):
-        raise InputError(f'sense is {shown(sense)}; pass "min" or "max"')
-    return 1.0 if sense == "min" else -1.0
+    return 1.0 if one_of("sense", sense, ("min", "max")) == "min" else -1.0
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """One of these words."""
+    if not isinstance(value, str) or value not in choices:
+        words = " or ".join(f'"{word}"' for word in choices)
+        raise InputError(f"{name} is {shown(value)}; pass {words}")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} is {shown(value)}; pass True or False")
+    return bool(value)
+
+
+def seeded(name: str, seed: Any, own: tuple[int, ...] = ()) -> np.random.Generator:
+    """A generator from a seed, of a stream of its ``own``; or the generator itself."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0:
+        return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=own))
+    if seed is None or isinstance(seed, np.random.SeedSequence | np.random.BitGenerator):
+        return np.random.default_rng(seed)
+    raise InputError(f"{name} is {shown(seed)}; pass a seed, a whole number from 0 on, or a Generator")
 
 
 def probability_rows(name: str, rows: FloatArray, normalise: bool = False) -> FloatArray:
@@ -295,14 +319,21 @@ def row_totals(kernel: Kernel, pair: IntArray, S: int) -> FloatArray:
     return np.asarray(kernel.reshape(-1, S)[pair].sum(axis=1))
 
 
+def listed(name: str, value: Any, what: str) -> list[Any]:
+    """What a list, or anything else that can be gone through, holds."""
+    if is_sparse(value):  # of which a broken one cannot be gone through safely
+        raise InputError(f"{name} is {shown(value)}; pass a list of {what}")
+    try:
+        return list(value)
+    except TypeError:
+        raise InputError(f"{name} is {shown(value)}; pass a list of {what}") from None
+
+
 def names(name: str, value: Sequence[Hashable] | None, count: int) -> tuple[Hashable, ...] | None:
     """Optional names of states or actions: hashable, distinct, one each."""
     if value is None:
         return None
-    try:
-        labels = tuple(value)
-    except TypeError:
-        raise InputError(f"{name} is {value!r}; pass a list of {count} names") from None
+    labels = tuple(listed(name, value, f"{count} names"))
     if len(labels) != count:
         raise InputError(f"{name} has {len(labels)} names, expected {count}")
     seen: dict[Hashable, int] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray, real_number, whole_number
+from policytest._checks import FloatArray, InputError, IntArray, Kernel, SparseArray, real_number, seeded, whole_number
 from policytest._paper_tables import TABLES
 from policytest.task import Task, value, value_range
 
@@ -57,7 +57,7 @@ def paper(n: int) -> Instance:
     >>> round(value(two.task, two.kernel), 8)
     0.20923298
     """
-    if n not in tuple(TABLES):
+    if whole_number("n", n) not in tuple(TABLES):
         raise InputError(f"n is {n!r}; the paper prints instances for n = 2, 3 and 5 only (see `random` for others)")
     table = TABLES[n]
     task = Task(
@@ -109,7 +109,7 @@ def random(seed: int, S: int, A: int, successors: int | None = None, discount: f
             f"S is {S:,}, A is {A:,}, and rows have {k:,} successors: the kernel would have {S * A * k:,} entries; "
             f"{remedy}, at most {ENTRIES_LIMIT:,} in all"
         )
-    rng = np.random.default_rng(seed)
+    rng = seeded("seed", seed)
     known = {
         "rewards": _random_rewards(rng, S, A),
         "policy": _random_rows(rng, S, A),

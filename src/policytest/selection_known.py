@@ -34,10 +34,7 @@ def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support
     """A task for each policy."""
     if isinstance(policies, np.ndarray) and policies.ndim != 3:
         raise InputError(f"policies has shape {policies.shape}; pass a list of arrays [S,A]")
-    try:
-        listed = list(policies)
-    except TypeError:
-        raise InputError(f"policies is {policies!r}; pass a list of arrays [S,A]") from None
+    listed = _checks.listed("policies", policies, "arrays [S,A]")
     if not listed:
         raise InputError("policies is empty; pass at least one array [S,A], or None for the best of all policies")
     tasks = []

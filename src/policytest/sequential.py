@@ -227,8 +227,7 @@ def assess(
     missing there is no answer, though `PTST()`, which uses all of them, may have one.
     """
     task, threshold, level = _question(task, threshold, delta)
-    if design not in ("adaptive", "fixed"):
-        raise InputError(f'design is {design!r}; pass "adaptive" or "fixed"')
+    _checks.one_of("design", design, ("adaptive", "fixed"))
     data = data.counts if isinstance(getattr(data, "counts", None), Counts) else data  # a log
     if not isinstance(data, Counts | Transitions):
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from policytest import _checks
 from policytest._checks import InputError, IntArray
 from policytest.sampling import Rule, Walk, sampling_rule
 from policytest.simulators import checked_draw, draw_function
@@ -188,12 +189,7 @@ def generator(rng: Any) -> np.random.Generator:
     Coins must be independent of the data. Data made with ``default_rng(seed)`` and the same small seed are common, so a
     seed is not used as it is: the stream is spawned from (seed, a constant of its own).
     """
-    try:
-        if isinstance(rng, int | np.integer):
-            return np.random.default_rng(np.random.SeedSequence(int(rng), spawn_key=(OWN_STREAM,)))
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"rng is {rng!r} ({error}); pass a seed, a whole number from 0 on, or a Generator") from None
+    return _checks.seeded("rng", rng, (OWN_STREAM,))
 
 
 def stored(rng: np.random.Generator) -> Any:

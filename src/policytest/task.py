@@ -84,6 +84,7 @@ class Task:
         policy = _checks.real_array("policy", self.policy, (None, None))
         if policy.shape[0] == 0 or policy.shape[1] == 0:
             raise InputError(f"policy has shape {policy.shape}; a task needs at least one state and one action")
+        normalise = _checks.flag("normalise", normalise)
         policy = _checks.probability_rows("policy", policy, normalise)
         S, A = policy.shape
         initial = _checks.real_array("initial", self.initial, (S,))
@@ -329,6 +330,7 @@ def value_range(task: Task) -> tuple[float, float]:
 
     Paper: eq:maxmin V.
     """
+    _checks.instance("task", task, Task)
     return task._value_ends[:2]
 
 

@@ -1,0 +1,41 @@
+"""The small search of `fuzzing`, with fixed seeds; ``make fuzz`` is the long one."""
+
+import pytest
+
+import fuzzing
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_that_comes_in_breaks_it(seed):
+    found = [case for case in fuzzing.search(seed, 200) if case is not None]
+    assert not found, "\n".join(f"{case.case}\n{case.why}" for case in found)
+
+
+@pytest.mark.parametrize("name", fuzzing.CALLS)
+def test_every_argument_works_or_is_refused_in_words(name):
+    found = [case for make in fuzzing.VALUES if (case := fuzzing.called(name, make)) is not None]
+    assert not found, "\n".join(f"{case.case}\n{case.why}" for case in found)
+
+
+def test_the_search_notices_what_is_wrong(tmp_path, monkeypatch):
+    """Negative control: a command that fails, one that changes a file and is refused, and a message without end."""
+    (tmp_path / "kept").write_text("as it was")
+
+    def touching(argv):
+        (tmp_path / "kept").write_text("not as it was")
+        return 2
+
+    def long(argv):
+        print("error: " + "x" * 1000, file=fuzzing.sys.stderr)
+        return 2
+
+    for broken, words in (
+        (lambda argv: 4, "exit 4"),
+        (touching, "changed"),
+        (long, "letters"),
+        (lambda argv: 1 / 0, "Zero"),
+    ):
+        monkeypatch.setattr(fuzzing, "main", broken)
+        assert words in fuzzing.ended(["decide"], tmp_path)
+    monkeypatch.setitem(fuzzing.CALLS, "broken", lambda value: value + 1)
+    assert "TypeError" in fuzzing.called("broken", lambda: "text").why
