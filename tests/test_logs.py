@@ -7,6 +7,7 @@ import decimal
 import gzip
 import json
 import os
+import sys
 import warnings
 from dataclasses import replace
 
@@ -1015,18 +1016,7 @@ def test_no_temporary_folder_is_left(tmp_path, monkeypatch):
 
 
 def test_missing_packages_are_named(monkeypatch):
-    import builtins
-
-    real = builtins.__import__
-    monkeypatch.delitem(__import__("sys").modules, "duckdb", raising=False)
-
-    def refuse(name, *rest):
-        if name.split(".")[0] == "duckdb":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    monkeypatch.setattr("importlib.import_module", refuse)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
     assert_refused(readers.connect, "pip install 'duckdb>=")
 
 
