@@ -25,7 +25,7 @@ def example(tmp_path):
     instance, rng = pt.instances.paper(2), np.random.default_rng(3)
     given = instance.task
     task = pt.Task(given.rewards, given.policy, given.initial, given.discount, states=["low", "high"], actions=[10, 20])
-    save_model(tmp_path / "task.json", task)
+    save_model(tmp_path / "task.json", task, threshold=0.0)
     s, a = rng.integers(0, 2, 3000), rng.integers(0, 2, 3000)
     x = pt.TabularSimulator(instance.kernel).draw(s, a, rng)
     rows = [
