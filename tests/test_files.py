@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -581,3 +582,16 @@ def test_a_large_task_works_where_it_is_sparse(tmp_path):
     save_model(path, large_task(support=loops), loops)
     model = load_model(path)
     assert pt.value(model.task, model.kernel) == pytest.approx(2.0)
+
+
+def test_a_changed_bit_in_the_directory_of_an_archive_hides_no_array(tmp_path):
+    """The list of members at the end of a ZIP has no checksum; a wrong length in it skips the members after it."""
+    two = instances.paper(2)
+    path = tmp_path / "model.npz"
+    save_model(path, two.task, two.kernel)
+    whole = path.read_bytes()
+    for at in range(whole.index(b"PK\1\2"), len(whole)):
+        for bit in range(8):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            with contextlib.suppress(InputError):
+                assert load_model(path).kernel is not None

@@ -128,6 +128,8 @@ def array_headers(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
             name = info.filename.removesuffix(".npy")
             if name == info.filename or name in found:
                 raise InputError(f"{info.filename!r} is {'there twice' if name in found else 'no array'}; remove it")
+            if info.comment:  # which arrays never have; its length, damaged, hides the arrays after this one
+                raise InputError(f"{info.filename!r} has a comment in the ZIP, which may hide arrays; write it again")
             with archive.open(info) as member:
                 found[name] = array_header(name, member, info.file_size)
     return found

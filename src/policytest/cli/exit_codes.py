@@ -131,6 +131,9 @@ _IN_PYTHON = (
     (r"\bby_episode=True", "--by-episode"),
     (r"\bknown_support=True", "known_support=true in the address"),
     (r", read one alone and pass add_to=log\.counts", ", count one of them alone"),
+    (r"\b(and|with|without) add_to\b", r"\1 --add-to"),
+    (r"\buse log\.counts\b", "use --method ptst"),
+    (r" \(reward_tolerance=1e-6 for single precision\)", ""),
     (r"; pass resume='[^']*' to go on from it, or remove it", "; remove it, or choose another file"),
 )
 
@@ -140,6 +143,8 @@ def as_options(message: str) -> str:
 
     >>> as_options('leave it alone with columns={"reward": None}, or leave them out with skip=("s", "a",)')
     'leave it alone with --column reward=, or leave them out with --skip s --skip a'
+    >>> as_options("say which with rewards='cost'; pass one kind at a time, and add_to")
+    "say which with --rewards 'cost'; pass one kind at a time, and --add-to"
     """
     for pattern, words in _IN_PYTHON:
         message = re.sub(pattern, words, message)
