@@ -25,6 +25,7 @@ from scipy import sparse
 import policytest as pt
 from plain import PTST, assess, checks, decide, stopping_times
 from policytest import _kernels, checkpoint, tally
+from policytest.baselines import MonteCarlo
 from policytest.boundaries import average
 from policytest.task import extreme_state_values
 from problems import Case, nearest_by_slsqp
@@ -978,6 +979,28 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
             with pytest.raises(pt.InputError, match="resume: "):
                 run(given, TABLE, method_for(given), resume=path)
     assert run(given, TABLE, method_for(given), resume=file).answer == "above"
+
+
+@pytest.mark.parametrize("method", [pt.Combined(), pt.TDBetting(), pt.PTST(), MonteCarlo()])
+def test_checkpoints_with_arrays_of_another_type_are_refused(method, tmp_path):
+    """Also where the digest fits: text or complex numbers for numbers, numbers for text, more or fewer axes."""
+    given, file = instance("above"), tmp_path / "run.npz"
+    undecided = run(given, TABLE, method, max_samples=20)
+    for name, value in undecided.snapshot.items():
+        number = np.asarray(value).dtype.kind != "U"
+        for other in (np.array(["x", "y"]), np.array(1.5) if np.ndim(value) else np.zeros((1, 1, 1)), np.array([1j])):
+            checkpoint.write(file, {**undecided.snapshot, name: other if number else np.array(0.0)})
+            with pytest.raises(pt.InputError, match=f"resume: what was kept .*{name} "):
+                run(given, TABLE, method, max_samples=21, resume=file)
+
+
+@pytest.mark.parametrize(("method", "name"), [(pt.TDBetting(), "block"), (pt.PTST(), "source.size")])
+def test_checkpoints_do_not_ask_for_more_memory_than_a_run_uses(method, name, tmp_path):
+    given, file = instance("above"), tmp_path / "run.npz"
+    kept = run(given, TABLE, method, max_samples=20).snapshot
+    checkpoint.write(file, {**kept, name: np.array([2**62])})
+    with pytest.raises(pt.InputError, match="resume: what was kept"):
+        run(given, TABLE, method, max_samples=21, resume=file)
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])

@@ -633,7 +633,7 @@ class BettingRun:
 
     def _check(self) -> None:
         """Refuse capital that the recorded rollouts do not make, plans that are not sound, and impossible rollouts."""
-        if self.samples != self.tally.n[self.tally.unknown].sum() or self.block <= 0:
+        if self.samples != self.tally.n[self.tally.unknown].sum() or not 0 < self.block <= LARGEST_BLOCK:
             raise ValueError("the number of samples is not that of the counts")
         if self.rollouts != sum(len(sums) for sums, *_ in self.stretches()) or not np.isfinite(self.refit_at):
             raise ValueError("the number of rollouts is not that of the sums")

@@ -8,6 +8,7 @@ import numpy as np
 
 from policytest import _kernels
 from policytest._checks import InputError
+from policytest.betting import LARGEST_BLOCK
 from policytest.coupling import Half
 from policytest.source import restored, stored
 
@@ -88,7 +89,7 @@ def _kept_plan(run: Any, state: dict[str, Any]) -> Any:
 
 def _check(run: Any) -> None:
     """Refuse capital that the recorded rollouts do not make, and impossible rollouts."""
-    if run.samples != run.tally.n[run.tally.unknown].sum() or run.block <= 0:
+    if run.samples != run.tally.n[run.tally.unknown].sum() or not 0 < run.block <= LARGEST_BLOCK:
         raise ValueError("the number of samples is not that of the counts")
     if run.rollouts != sum(len(sums) for sums, *_ in run.stretches()) or not np.isfinite(run.refit_at):
         raise ValueError("the number of rollouts is not that of the sums")

@@ -435,6 +435,8 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
     snapshot = resume.snapshot if isinstance(resume, Verdict) else checkpoints.read(resume)
     if not snapshot:
         raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
+    about = _about(run, mark)
+    _of_the_same_types(snapshot, about)
     if str(snapshot.get("fingerprint", "")) != mark:
         threshold, method = float(snapshot.get("threshold", np.nan)), str(snapshot.get("method", "another one"))
         differs = "another task"
@@ -443,19 +445,33 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
         if method != run.method.describe():
             differs = f"the method {method!r}, not {run.method.describe()!r}"
         raise InputError(f"resume: that run had {differs}, or other settings; pass the same, or start a new run")
-    if bool(snapshot.get("zone", False)) != bool(getattr(run, "indifference", 0.0)):
+    if bool(snapshot.get("zone", False)) != bool(about["zone"]):
         raise InputError(
             "resume: the run was begun with an indifference zone, or without, and delta is shared out accordingly; "
             "go on in the same way"
         )
+    _of_the_same_types(snapshot, run.state())
     run.restore(snapshot)
+
+
+def _of_the_same_types(kept: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Refuse what was kept if an array has another type, or another number of axes, than it has in every run."""
+    for name in expected.keys() & kept.keys():
+        mine, its = np.asarray(kept[name]), np.asarray(expected[name])
+        if mine.ndim != its.ndim or (mine.dtype != its.dtype and (mine.dtype.kind, its.dtype.kind) != ("U", "U")):
+            raise InputError(f"resume: what was kept is not a state of this run ({name} is not); start again")
+
+
+def _about(run: Run, mark: str) -> dict[str, Any]:
+    """What a run is recognised by."""
+    about: dict[str, Any] = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
+    about["zone"] = bool(getattr(run, "indifference", 0.0))
+    return {name: np.array(value) for name, value in about.items()}
 
 
 def _snapshot(run: Run, mark: str) -> dict[str, Any]:
     """All that is needed to go on with a run, and to recognise it."""
-    about: dict[str, Any] = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
-    about["zone"] = bool(getattr(run, "indifference", 0.0))
-    return {**run.state(), **{name: np.array(value) for name, value in about.items()}}
+    return {**run.state(), **_about(run, mark)}
 
 
 class _Saver:

@@ -148,7 +148,7 @@ class Source(Drawn):
         self.left, self.level = int(left), float(level)
         self.extra = int(state.get("extra", [0])[0])
         allowed = (self.k >= 0) & (self.k < len(self.task._pairs.pair)) & (self.x >= 0) & (self.x < self.task.n_states)
-        if self.k.ndim != 1 or self.size <= 0 or self.left < 0 or not allowed.all():
+        if self.k.ndim != 1 or not 0 < self.size <= self.largest or self.left < 0 or not allowed.all():
             raise ValueError("what was drawn ahead does not fit the task")
         self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
 
