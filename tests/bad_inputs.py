@@ -171,6 +171,33 @@ CASES = {
     "samples that are no number": option(
         "decide", "model.json", "--max-samples", "nan", words=("--max-samples", "nan")
     ),
+    **{
+        f"samples that {command[0]} cannot count": option(
+            *command, "--quiet", "--max-samples", count, words=("max_samples is",)
+        )
+        for command, count in (
+            (("decide", "model.json", "--threshold", "0.1"), str(2**63)),
+            (("evaluate", "model.json", "--epsilon", "1"), str(2**62 + 1)),
+            (("compare", "model.json", "model.json"), str(2**64)),
+            (("identify", "model.json"), "1e300"),
+            (("watch", "model.json", "log.csv", "--threshold", "0.1"), "1e20"),
+        )
+    },
+    "discount too near 1": option(
+        *("decide", "model.json", "--quiet", "--threshold", "0.1", "--discount", "0.9999999999999999"),
+        words=("no value is returned", "discount"),
+    ),
+    "runs beyond counting": option("selftest", "--runs", "1" + "0" * 30, words=("--runs",)),
+    "policy of very many columns": decide(
+        "model.json",
+        model(),
+        "policy.csv",
+        "expected state, action",
+        options=("--policy", "policy.csv"),
+        policy_csv=",".join(map(str, range(100_000))),
+    ),
+    "option of very many characters": option("decide", "model.json", "--" + "x" * 100_000, words=("xxx",)),
+    "name of very many characters": decide("model.json", model(policy={"wte" * 10_000: "go"}), "wte"),
     "row that sums to almost 1": decide("model.json", model(policy=[[0.5, 0.5000001], [0.25, 0.75]]), "1.0000001"),
     "switch of an environment": option(
         "decide", "gym:FrozenLake-v1?is_slippery=maybe&discount=0.9&policy=uniform", words=("is_slippery is 'maybe'",)

@@ -60,7 +60,7 @@ def assert_one_clear_message(out, err, words):
     said = [line for line in err.splitlines() if line.startswith("error: ")]
     assert len(said) == 1, err
     assert err.splitlines() == said, "nothing but the message"
-    assert 15 < len(said[0]) < 1000, said[0]
+    assert 15 < len(said[0]) < 500, said[0]
     for word in words:
         assert word in said[0], said[0]
 

@@ -262,10 +262,95 @@ def test_crashes_are_4(stand_in, capsys, error):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), typer.Abort(), BrokenPipeError()])
+def by_way_of(error, cause):
+    """The error, as compiled code reports a KeyboardInterrupt."""
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyboardInterrupt(),
+        typer.Abort(),
+        BrokenPipeError(),
+        by_way_of(SystemError("returned a result with an exception set"), KeyboardInterrupt()),
+        by_way_of(SystemError("a result"), by_way_of(SystemError("an exception"), KeyboardInterrupt())),
+    ],
+)
 def test_interruptions_are_3(stand_in, capsys, error):
     assert ended(stand_in, error) == 3
     assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), type("InterruptException", (Exception,), {})()])
+def test_ctrl_c_while_a_log_is_read(here, capsys, monkeypatch, error):
+    """DuckDB reports it as an error of its own, without a trace of the KeyboardInterrupt."""
+    (here / "log.csv").write_text("s,a,s_next\n0,0,1\n")
+    monkeypatch.setattr("policytest.sources.engines.batches", raising(error))
+    assert main(["assess", "paper-2", "log.csv", "--threshold", "0", "--quiet"]) == 3
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_inside_compiled_code_ends_a_study(here, capsys, monkeypatch, jobs):
+    """It is not one more run that failed, after which the others are made."""
+    error = by_way_of(SystemError("returned a result with an exception set"), KeyboardInterrupt())
+    monkeypatch.setattr("policytest.study.runner.stopping_times", raising(error))
+    (here / "s.toml").write_text('instances = ["paper-2"]\nmethods = ["TDBetting"]\ndeltas = [0.5]\nseeds = 2\n')
+    assert main(["study", "s.toml", "--quiet", "--jobs", jobs]) == 3
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_names_do_not_steer_the_terminal(here, capsys):
+    """Names of files are those of others, too."""
+    odd = "\x1b[2J\nerror: x\x07"
+    argv = ["decide", "paper-2", "--threshold", "0", "--quiet", "--max-samples", "10", "--checkpoint", f"{odd}.npz"]
+    assert main(argv) == 3
+    assert main(["init", f"new{odd}"]) == 0
+    (here / "r.json").write_text(result_json(capsys))
+    assert main(["report", "r.json", "--out", f"{odd}.html"]) == 0
+    assert main(["assess", "paper-2", f"{odd}.csv", "--threshold", "0"]) == 2
+    assert main(["decide", f"{odd}.json", "--threshold", "0"]) == 2
+    for text in capsys.readouterr():
+        assert all(c.isprintable() or c == "\n" for c in text)
+        assert "\nerror: x" not in text.partition("Now try:")[0]
+
+
+def result_json(capsys):
+    capsys.readouterr()
+    assert main(["decide", "paper-2", "--threshold", "-9", "--json", "--quiet"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["--version"], ["decide", "paper-2", "--threshold", "-9"], ["init", "new"]]
+)
+def test_a_full_standard_output(tmp_path, argv):
+    with open("/dev/full", "w") as full:
+        command, environment = [sys.executable, "-m", "policytest", *argv], {**os.environ, "PYTHONPATH": SOURCE}
+        done = subprocess.run(
+            command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, cwd=tmp_path
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: standard output cannot be written (No space left on device)")
+
+
+@pytest.mark.parametrize("argv", [["decide", "paper-2", "--threshold", "0", "--simulator", "a:b"], ["demo"], ["init"]])
+def test_a_working_folder_that_is_gone(here, capsys, argv):
+    (here / "gone").mkdir()
+    os.chdir(here / "gone")
+    os.rmdir(here / "gone")
+    assert main(argv) == 2
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_a_command_that_returns_no_code_is_not_a_success():

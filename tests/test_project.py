@@ -102,7 +102,7 @@ LAYERS = [
     ["study"],
     ["selftest", "starter"],
     ["cli.exit_codes", "cli.inputs"],
-    ["cli.options", "cli.pairs", "cli.progress", "cli.results", "cli.warmup"],
+    ["cli.files", "cli.options", "cli.pairs", "cli.progress", "cli.results", "cli.warmup"],
     [
         f"cli.commands.{name}"
         for name in (

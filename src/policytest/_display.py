@@ -95,6 +95,9 @@ def _html_row(row: Row) -> str:
     return f"<tr>{''.join(cells)}</tr>"
 
 
+GENERATOR = '<meta name="generator" content="policytest">'
+PAGE_MARKS = (GENERATOR, "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action")
+"""How a page of policytest is recognised, also one of before it said so."""
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem;
@@ -112,7 +115,7 @@ def page(title: str, *fragments: str) -> str:
     head = f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{GENERATOR}\n'
         f"{head}\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
     )
 

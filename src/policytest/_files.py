@@ -66,6 +66,19 @@ def read_arrays(
             return {name: archive[name] for name in archive.files}
 
 
+def format_of(path: str | os.PathLike[str]) -> str | None:
+    """What the array `format` of an NPZ file says; None where there is none."""
+    try:
+        with opened(path, ARCHIVE_LIMIT + FREE) as file:
+            if array_headers(file)["format"][1].itemsize > FREE:
+                return None
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                return str(archive["format"])
+    except Exception:  # whatever another file makes its reader do
+        return None
+
+
 def write_arrays(path: str | os.PathLike[str], **arrays: Any) -> None:
     """Write arrays to a file of exactly this name, as NPZ."""
     content = io.BytesIO()

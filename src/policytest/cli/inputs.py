@@ -1,4 +1,4 @@
-"""What a command line names, found: the model, the simulator, the method, the files to be written.
+"""What a command line names, found: the model, the simulator, the method.
 
 Everything wrong with them is an `InputError` before the first sample is drawn. Heavy imports are inside the functions,
 so that ``policytest --help`` does not wait for them.
@@ -213,24 +213,3 @@ def named_columns(given: list[str] | None) -> dict[str, str | None]:
             raise InputError(f"--column names {part!r} twice; keep one")
         columns[part] = name or None
     return columns
-
-
-def check_place(file: Path | None, *inputs: str | Path | None) -> None:
-    """Refuse a file that could not be written, or that is read too, before the work rather than after it."""
-    from policytest._checks import InputError
-
-    if file is None:
-        return
-    try:
-        if file.is_dir():
-            raise InputError(f"{file} is a folder; pass the name of a file")
-        if not file.absolute().parent.is_dir():
-            raise InputError(f"{file}: there is no folder {file.parent}; create it, or choose another file")
-        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-            raise InputError(f"{file}: no permission to write it; choose another file")
-        if file.is_file() and any(
-            given and os.path.exists(given) and os.path.samefile(file, given) for given in inputs
-        ):
-            raise InputError(f"{file} is read by this command, and would be overwritten; choose another file")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written ({error.strerror or error}); choose another file") from None

@@ -100,6 +100,13 @@ def load_model(
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
 
 
+def companions(path: Path) -> list[Path]:
+    """The file and all that are read with it, where they are there."""
+    suffix = path.suffix.lower()
+    sides = [path.with_name(path.stem + ending) for ending in SIDES] if suffix in LISTED else []
+    return [path, *sides, *(prism.companions(path) if suffix == ".tra" else ())]
+
+
 def save_model(path: PathLike, task: Task, kernel: Kernel | None = None, threshold: float | None = None) -> None:
     """Write a task file that `load_model` reads back exactly: ``.json``, ``.toml``, ``.npz``, or ``.drn``.
 

@@ -52,6 +52,11 @@ def read(path: Path, reward_structure: str | None = None) -> Listing:
     return listing
 
 
+def companions(path: Path) -> list[Path]:
+    """The files that are read with a .tra file where they are there; of several reward structures none."""
+    return [path.with_name(path.stem + ending) for ending in (".sta", ".lab", *OF_STATES, *OF_TRANSITIONS)]
+
+
 def _companion(path: Path, which: str, endings: tuple[str, ...], use: Callable[[Path], None]) -> bool:
     """Read the first companion that exists; whether there is one. Its errors name it."""
     for ending in endings:

@@ -15,6 +15,7 @@ from policytest._files import write_file
 from policytest.study.table import Study
 
 FORMATS = (".svg", ".pdf", ".png")
+CREATOR = "policytest study"
 WIDTH, HEIGHT = 7.0, 4.2  # inches, of a panel
 
 
@@ -45,9 +46,13 @@ def draw(study: Study, path: str | PathLike[str]) -> None:
     if len({tuple(dict.fromkeys(row["method"] for row in panel.table)) for panel in panels}) == 1:
         _one_legend(figure, axes)
     kind, content = Path(path).suffix.lower()[1:], io.BytesIO()
-    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    about: dict[str, dict[str, Any]] = {
+        "svg": {"Creator": CREATOR, "Date": None},
+        "pdf": {"Creator": CREATOR, "CreationDate": None},
+        "png": {"Software": CREATOR},
+    }
     with matplotlib.rc_context({"svg.hashsalt": "policytest"}):
-        figure.savefig(content, format=kind, metadata=undated, dpi=150)
+        figure.savefig(content, format=kind, metadata=about[kind], dpi=150)
     write_file(path, content.getbuffer())
 
 

@@ -25,7 +25,7 @@ from policytest.ptst import PTST
 from policytest.sampling import Adaptive, Forward, Optimal
 from policytest.sequential import sampling_limit
 from policytest.sources import toml_files
-from policytest.sources.files import Model, load_model
+from policytest.sources.files import Model, companions, load_model
 from policytest.study.cells import Problem, Sweep, Trial, check_deltas, check_name, check_seeds
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.nested_pgd import NestedPGD
@@ -78,6 +78,15 @@ def read(path: str | PathLike[str]) -> Sweep:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def files_of(path: str | PathLike[str]) -> list[Path]:
+    """The file of a study that can be read, and the files of the models that it names."""
+    path = Path(path)
+    given = toml_files.read(path)["instances"]
+    entries = [*given.values()] if isinstance(given, Mapping) else given
+    names = [entry["file"] if isinstance(entry, Mapping) and "file" in entry else entry for entry in entries]
+    return [path, *(file for name in names if isinstance(name, str) for file in companions(path.parent / name))]
 
 
 def sweep(description: Mapping[str, Any], folder: str | PathLike[str] = ".") -> Sweep:

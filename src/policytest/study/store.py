@@ -33,6 +33,7 @@ JOURNAL_LIMIT = 4 * TEXT_LIMIT
 BEGINNING = b'{"cell": ['
 """Of each record."""
 RESULTS = ("table.csv", "table.parquet", "seconds.csv", "summary.json")
+FILES = (HEADER, JOURNAL, *RESULTS)
 Record = dict[str, Any]
 
 
@@ -97,7 +98,7 @@ class Store:
             raise InputError(f"{folder} is a file; pass the name of a folder") from None
         except OSError as error:
             raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
-        for name in (HEADER, JOURNAL, *RESULTS):
+        for name in FILES:
             if (folder / name).is_symlink():
                 raise InputError(f"{folder / name} is a link, and what it leads to would be changed; remove it")
         header = folder / HEADER

@@ -13,7 +13,8 @@ import typer
 
 from policytest._display import Table, number, plural
 from policytest.cli.exit_codes import CODES, complain
-from policytest.cli.inputs import check_place, find_method, find_model, named_columns, the_bar
+from policytest.cli.files import check_files, files_of_model
+from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
 from policytest.cli.options import (
     Columns,
     Debug,
@@ -152,10 +153,11 @@ def assess(
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
     """
-    for file in (save, html):
-        check_place(file, model, policy, *data, *(() if file is save else (add_to, save)))
     with quiet_stdout(json):
         problem = find_model(model, policy, discount, rewards, initial)
+        from policytest.sources.paths import find
+
+        check_files((*files_of_model(model), policy, *find(data)), {"--save": save, "--html": html})
         found = _assess(
             problem, data, method, by_episode,
             {"columns": named_columns(columns), "skip": tuple(skip or ())}, quiet,

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from policytest.cli.exit_codes import CODES, complain
-from policytest.cli.inputs import check_place, find_model, find_policy, find_simulator
+from policytest.cli.files import check_files, files_of_model
+from policytest.cli.inputs import find_model, find_policy, find_simulator
 from policytest.cli.options import (
     AllocationName,
     BoundaryName,
@@ -75,8 +76,8 @@ def compare(
     Exit codes: 0 better by more than the margin, 1 not, 2 usage or input error, 3 undecided or interrupted, 4 internal
     error, 5 within the indifference zone.
     """
-    check_place(checkpoint)
-    check_place(html, model, other, policy)
+    read = (*files_of_model(model), *files_of_model(other), policy)
+    check_files(read, {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest._checks import InputError
         from policytest.comparison import compare as compare_policies

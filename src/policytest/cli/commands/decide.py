@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from policytest.cli.exit_codes import CODES, complain, read_or_not, say
-from policytest.cli.inputs import check_place, find_method, find_model, find_simulator, the_bar
+from policytest.cli.files import check_files, files_of_model
+from policytest.cli.inputs import find_method, find_model, find_simulator, the_bar
 from policytest.cli.options import (
     AllocationName,
     BoundaryName,
@@ -66,8 +67,7 @@ def decide(
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided or interrupted, 4 internal error, 5 within.
     """
-    for file in (checkpoint, html):
-        check_place(file, model, policy)
+    check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json):
         problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
         verdict = run_decide(

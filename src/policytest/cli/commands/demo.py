@@ -11,7 +11,8 @@ import typer
 from policytest._display import number, plain, probability
 from policytest.cli.commands.decide import run_decide
 from policytest.cli.exit_codes import DONE, Code, complain, say
-from policytest.cli.inputs import check_place, find_model, find_simulator
+from policytest.cli.files import check_files
+from policytest.cli.inputs import find_model, find_simulator
 from policytest.cli.options import (
     Debug,
     Delta,
@@ -32,7 +33,7 @@ def demo(
     debug: Debug = False,
 ) -> int:
     """Watch the test answer a question of the paper, and get a web page of it."""
-    check_place(html)
+    check_files((), {"--html": html})
     question = (
         "The paper's instance with 5 states and 5 actions: is the value of its policy above 0?",
         "The test knows rewards and policy but not the transitions, which it may sample one by one.",

@@ -10,7 +10,8 @@ import typer
 
 from policytest._display import number
 from policytest.cli.exit_codes import DONE, Code
-from policytest.cli.inputs import check_place, find_method, find_model, find_simulator
+from policytest.cli.files import check_files, files_of_model
+from policytest.cli.inputs import find_method, find_model, find_simulator
 from policytest.cli.options import (
     Debug,
     Delta,
@@ -58,7 +59,7 @@ def evaluate(
 
     Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached, 4 internal error.
     """
-    check_place(html, model, policy)
+    check_files((*files_of_model(model), policy), {"--html": html})
     with quiet_stdout(json):
         problem = find_model(model, policy, discount, rewards, initial)
     trace = course(html)

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from policytest.cli.exit_codes import DONE, Code, complain
-from policytest.cli.inputs import check_place, find_model, find_policy, find_simulator
+from policytest.cli.files import check_files, files_of_model
+from policytest.cli.inputs import find_model, find_policy, find_simulator
 from policytest.cli.options import (
     AllocationName,
     BoundaryName,
@@ -70,7 +71,7 @@ def identify(
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
-    check_place(html, model, policy, *(candidates or ()))
+    check_files((*files_of_model(model), policy, *(candidates or ())), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.selection import identify as find_best
 

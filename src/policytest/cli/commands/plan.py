@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from policytest.cli.exit_codes import DONE
-from policytest.cli.inputs import check_place, find_model, the_bar
+from policytest.cli.files import check_files, files_of_model
+from policytest.cli.inputs import find_model, the_bar
 from policytest.cli.options import (
     Debug,
     Delta,
@@ -57,7 +58,8 @@ def plan(
 
     Exit codes: 0 done, 2 usage or input error, 3 interrupted, 4 internal error.
     """
-    check_place(html, model, policy)
+    guesses = [file for name in guess or () for file in files_of_model(name)]
+    check_files((*files_of_model(model), policy, *(pilot or ()), *guesses), {"--html": html})
     with quiet_stdout(json):
         problem = find_model(model, policy, discount, rewards, initial)
     with quiet_stdout(json):

@@ -10,7 +10,7 @@ import typer
 
 from policytest._display import plain
 from policytest.cli.exit_codes import DONE, say
-from policytest.cli.inputs import check_place
+from policytest.cli.files import check_files
 from policytest.cli.options import Debug
 from policytest.cli.results import fingerprint
 
@@ -27,17 +27,29 @@ def report(
     The file is complete in itself: it loads nothing, and opens offline. Exit codes: 0 done, 2 usage or input error, 4
     internal error.
     """
-    check_place(out, result)
-    from policytest._checks import InputError
+    check_files((result,), {"--out": out})
     from policytest.report import write
     from policytest.report.saved import parse, read
 
     if result == "-":
-        if sys.stdin is None:
-            raise InputError("standard input is closed; pass the name of a file")
-        found, source = parse(sys.stdin.read(), "standard input"), "standard input"
+        found, source = parse(_standard_input(), "standard input"), "standard input"
     else:
         found, source = read(result), fingerprint(result)
     write(found, out, title=title, provenance={"result": source}, suppress_below=suppress_below)
     say(plain(f"The report is in {out}"))
     return DONE
+
+
+def _standard_input() -> str:
+    from policytest._checks import InputError
+    from policytest._files import TEXT_LIMIT
+
+    if sys.stdin is None:
+        raise InputError("standard input is closed; pass the name of a file")
+    try:
+        text = sys.stdin.read(TEXT_LIMIT + 1)
+    except UnicodeDecodeError:
+        raise InputError("standard input is not a JSON document (it is not text)") from None
+    if len(text) > TEXT_LIMIT:
+        raise InputError(f"standard input has more than {TEXT_LIMIT:,} characters, and no result is as long")
+    return text

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from policytest.cli.exit_codes import DONE, Code, complain
-from policytest.cli.inputs import check_place
+from policytest.cli.files import check_files
 from policytest.cli.options import Debug, Html, Json, Quiet, Seed
 from policytest.cli.results import quiet_stdout, show
 
@@ -24,7 +24,7 @@ def selftest(
 
     Exit codes: 0 every promise was kept, 2 usage error, 3 interrupted, 4 a promise was broken.
     """
-    check_place(html)
+    check_files((), {"--html": html})
 
     def shown(finding: Any) -> None:
         complain(f"{'kept' if finding.kept else 'BROKEN'}: {finding.name}")

@@ -11,7 +11,7 @@ import typer
 
 from policytest._display import plain, plural
 from policytest.cli.exit_codes import DONE, Code, complain
-from policytest.cli.inputs import check_place
+from policytest.cli.files import check_files
 from policytest.cli.options import Debug, Html, Json, Quiet
 from policytest.cli.results import quiet_stdout, show, write
 
@@ -48,11 +48,10 @@ def study(
 
     Exit codes: 0 done, 2 usage or input error, 3 interrupted or some runs failed, 4 internal error.
     """
-    for file in (figure, html):
-        check_place(file)
     _one_thread_each()
     with quiet_stdout(json):
         plan = _plan(what, seeds, quick, heuristic)
+        check_files(_files(what, out), {"--figure": figure, "--html": html})
         if figure is not None:
             from policytest.study.figure import check_figure
 
@@ -86,6 +85,14 @@ def _plan(what: str, seeds: int | None, quick: bool, heuristic: bool) -> Sweep:
     found = read(what)
     found = found if seeds is None else with_seeds(found, seeds)
     return quickly(found) if quick else found
+
+
+def _files(what: str, out: Path | None) -> list[Path]:
+    """What a study reads, and what it keeps in its folder."""
+    from policytest.study.spec import files_of
+    from policytest.study.store import FILES
+
+    return [*(() if what == "paper" else files_of(what)), *((out, *(out / name for name in FILES)) if out else ())]
 
 
 def _run(plan: Sweep, out: Path | None, jobs: int, cluster: str | None, quiet: bool) -> Study:

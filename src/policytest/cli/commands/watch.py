@@ -9,7 +9,8 @@ import typer
 
 from policytest._display import nats, plural
 from policytest.cli.exit_codes import CODES, complain
-from policytest.cli.inputs import check_place, find_method, find_model, named_columns, the_bar
+from policytest.cli.files import check_files, files_of_model
+from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
 from policytest.cli.options import (
     Columns,
     Debug,
@@ -62,7 +63,7 @@ def watch(
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end or interrupted, 4 internal error.
     """
-    check_place(html, model, policy, log)
+    check_files((*files_of_model(model), policy, log), {"--html": html})
     with quiet_stdout(json):
         from policytest.sequential import sampling_limit
         from policytest.sources.streams import Parser, lines
