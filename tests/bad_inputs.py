@@ -197,6 +197,19 @@ CASES = {
         policy_csv=",".join(map(str, range(100_000))),
     ),
     "option of very many characters": option("decide", "model.json", "--" + "x" * 100_000, words=("xxx",)),
+    "more names than fit into a table": decide(
+        "model.json",
+        model(
+            states=[f"s{i}" for i in range(10_000)],
+            actions=[f"a{i}" for i in range(10_000)],
+            policy={"s0": "a0"},
+            rewards={"s0": 1},
+            initial={"s0": 1},
+            support=None,
+            kernel=None,
+        ),
+        "10,000 states with 10,000 actions",
+    ),
     "name of very many characters": decide("model.json", model(policy={"wte" * 10_000: "go"}), "wte"),
     "row that sums to almost 1": decide("model.json", model(policy=[[0.5, 0.5000001], [0.25, 0.75]]), "1.0000001"),
     "switch of an environment": option(

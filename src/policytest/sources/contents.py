@@ -251,6 +251,7 @@ def axes_of(content: dict[str, Any], given: str, offer: Offer | None = None) -> 
         if labels is not None:
             _checks.names(key, labels, count if size is None else size)
         axes.append(Axis(kind, count, labels, content.get("terminal") or () if kind == "state" else ()))
+    named.check_size(*(axis.count for axis in axes))
     return Axes(*axes)
 
 

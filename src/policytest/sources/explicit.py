@@ -22,13 +22,11 @@ import numpy as np
 from policytest import _checks
 from policytest._checks import FloatArray, InputError, IntArray
 from policytest._files import read_file
-from policytest.sources.named import Axes, Axis, Offer, assembled, repeated
+from policytest.sources.named import Axes, Axis, Offer, assembled, check_size, repeated
 from policytest.task import DENSE_REWARD_LIMIT
 
 LISTING_LIMIT = 2**30
 """The most bytes of a file that lists transitions."""
-PAIRS_LIMIT = 50_000_000
-"""The most pairs of a state and an action."""
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
 _FRACTION = re.compile(r"[+-]?\d{1,300}/\d{1,300}", re.ASCII)
 _INDEX = re.compile(r"\d{1,15}", re.ASCII)
@@ -116,10 +114,7 @@ def content(
     labels = _labels(listing)
     action, names = _actions(listing, labels, actions)
     A = len(names) if names is not None else max(int(action.max()) + 1, at_least)
-    if S * A > PAIRS_LIMIT:
-        raise InputError(
-            f"{S:,} states with {A:,} actions are more than {PAIRS_LIMIT:,} pairs; give the choices fewer names"
-        )
+    check_size(S, A)
     axes = Axes(Axis("state", S, listing.states), Axis("action", A, names))
     pair = state * A + action
     twice = repeated(pair)

@@ -30,6 +30,8 @@ from scipy import sparse
 from policytest import _checks
 from policytest._checks import BoolArray, FloatArray, InputError, Kernel
 
+PAIRS_LIMIT = 50_000_000
+"""The most pairs of a state and an action."""
 DENSE_LIMIT = 4_000_000
 """Up to this many entries S*A*S, a table given entry by entry becomes an array; above, a CSR array."""
 FIELDS = ("s", "a", "s_next")
@@ -137,6 +139,12 @@ def initial(value: Any, axes: Axes, groups: dict[str, list[int]] | None = None) 
 
 
 # ---------------------------------------------------------------- transitions
+
+
+def check_size(S: int, A: int) -> None:
+    """Refuse more pairs than fit into memory as a table; a list of names is much shorter than that."""
+    if S * A > PAIRS_LIMIT:
+        raise InputError(f"{S:,} states with {A:,} actions are more than {PAIRS_LIMIT:,} pairs; name fewer actions")
 
 
 def kernel(value: Any, axes: Axes) -> Kernel:
