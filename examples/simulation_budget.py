@@ -29,8 +29,8 @@ for name, (mean, low, high) in plan.samples.items():
     print(f"  {name}: about {mean:,.0f} samples, between {low:,.0f} and {high:,.0f}")
 print(f"  no test can do with fewer than {plan.bound:,.0f} on average, if the pilot is right")
 
-budget = 500
-verdict = pt.decide(task, sim, threshold=0.0, delta=0.05, rng=1, max_samples=budget)
+budget = 200
+verdict = pt.decide(task, sim, threshold=0.0, delta=0.05, rng=0, max_samples=budget)
 print(f"with a budget of {budget}: {verdict.answer or 'not settled'}")
 if verdict.answer is None:
     print(f"  {verdict.still_needed().words}")

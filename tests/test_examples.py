@@ -19,8 +19,8 @@ SHOWS = {
     "own_simulator": [r"After 100 samples", r"The value is below the threshold \(certified\)"],
     "paper_small": [r"3x3: at delta = 0\.01 the paper's rule takes [1-9]\d times", r"wrong answers: 0 of 90"],
     "recommendation_from_logs": [r"^40 visitors.*not settled", r"more samples should settle it", r"^1000 .*above$"],
-    "simulation_budget": [r"Combined: about", r"budget of 500: not settled", r"resumed: above after"],
-    "treatment_safety": [r"0% .*do not release \(below", r"30% .*do not release \(not settled", r"100% .*: release"],
+    "simulation_budget": [r"Combined: about", r"budget of 200: not settled", r"resumed: above after"],
+    "treatment_safety": [r"0% .*do not release \(below", r"30% .*do not release", r"100% .*: release"],
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -539,7 +540,7 @@ def test_report_command(by_ball, tmp_path, monkeypatch, capsys):
     page = check(Path("v.html").read_text(encoding="utf-8"))
     assert "Shall we <ship> it?" in page.text
     assert re.search(r"v\.json, [\d,]+ bytes, sha256 [0-9a-f]{16}", page.text)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(read=by_ball.to_json))
+    monkeypatch.setattr("sys.stdin", io.StringIO(by_ball.to_json()))
     assert main(["report", "-", "--out", "w.html"]) == 0
     assert "standard input" in Path("w.html").read_text(encoding="utf-8")
     for argv, words in (

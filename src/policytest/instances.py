@@ -57,7 +57,7 @@ def paper(n: int) -> Instance:
     >>> round(value(two.task, two.kernel), 8)
     0.20923298
     """
-    if whole_number("n", n) not in tuple(TABLES):
+    if not isinstance(n, int | np.integer) or n not in tuple(TABLES):
         raise InputError(f"n is {n!r}; the paper prints instances for n = 2, 3 and 5 only (see `random` for others)")
     table = TABLES[n]
     task = Task(

@@ -387,7 +387,7 @@ class Run:
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
         kept = {"samples": np.array([self.samples]), "blind_until": np.array([self.blind_until])}
-        kept["found_at"], kept["looked"] = np.array([self.found_at]), np.array(self.looked)
+        kept["found_at"], kept["looked"] = np.array([float(self.found_at)]), np.array(self.looked, dtype=np.float64)
         kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
         kept.update({f"source.{name}": value for name, value in self.source.state().items()})
         return kept
