@@ -994,8 +994,10 @@ def test_checkpoints_with_arrays_of_another_type_are_refused(method, tmp_path):
                 run(given, TABLE, method, max_samples=21, resume=file)
 
 
-@pytest.mark.parametrize(("method", "name"), [(pt.TDBetting(), "block"), (pt.PTST(), "source.size")])
-def test_checkpoints_do_not_ask_for_more_memory_than_a_run_uses(method, name, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "name"), [(pt.TDBetting(), "block"), (pt.PTST(), "source.size"), (pt.TDBetting(), "extra")]
+)
+def test_checkpoints_with_impossible_numbers_are_refused(method, name, tmp_path):
     given, file = instance("above"), tmp_path / "run.npz"
     kept = run(given, TABLE, method, max_samples=20).snapshot
     checkpoint.write(file, {**kept, name: np.array([2**62])})

@@ -54,7 +54,7 @@ from policytest.counts import Counts
 from policytest.method import Outcome
 from policytest.ptst import PTST
 from policytest.simulators import TabularSimulator, checked_draw, cumulative_rows
-from policytest.source import NOTHING, WHILE_DRAWING, Drawn, Recorded, generator, restored, stored
+from policytest.source import NOTHING, WHILE_DRAWING, Drawn, Recorded, generator, kept_extra, restored, stored
 from policytest.tally import Tally
 from policytest.task import Task, value_range
 from policytest.worst_case.projection_free import ProjectionFree
@@ -626,7 +626,7 @@ class BettingRun:
             self.plan = Plan(V, B, base, L, sign, lead, self.draws, bets)
             self.fractions = list(np.array(state["fractions"], dtype=np.float64))
             self.source.rng = restored(state["generator"])
-            self.source.extra = int(state.get("extra", [0])[0])
+            self.source.extra = kept_extra(state)
             self._check()
         except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
             raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None

@@ -10,7 +10,7 @@ from policytest import _kernels
 from policytest._checks import InputError
 from policytest.betting import LARGEST_BLOCK
 from policytest.coupling import Half
-from policytest.source import restored, stored
+from policytest.source import kept_extra, restored, stored
 
 
 def keep(run: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def take_up(run: Any, state: dict[str, Any]) -> None:
         run.fractions = list(np.array(state["fractions"], dtype=np.float64))
         run.plan = _kept_plan(run, state)
         run.source.rng = restored(state["generator"])
-        run.source.extra = int(state.get("extra", [0])[0])
+        run.source.extra = kept_extra(state)
         _check(run)
     except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None

@@ -146,7 +146,7 @@ class Source(Drawn):
         self.size, self.drawn = int(state["size"][0]), int(state["drawn"][0])
         left, level = state.get("left", (0, np.inf))
         self.left, self.level = int(left), float(level)
-        self.extra = int(state.get("extra", [0])[0])
+        self.extra = kept_extra(state)
         allowed = (self.k >= 0) & (self.k < len(self.task._pairs.pair)) & (self.x >= 0) & (self.x < self.task.n_states)
         if self.k.ndim != 1 or not 0 < self.size <= self.largest or self.left < 0 or not allowed.all():
             raise ValueError("what was drawn ahead does not fit the task")
@@ -190,6 +190,14 @@ def generator(rng: Any) -> np.random.Generator:
     seed is not used as it is: the stream is spawned from (seed, a constant of its own).
     """
     return _checks.seeded("rng", rng, (OWN_STREAM,))
+
+
+def kept_extra(state: dict[str, Any]) -> int:
+    """The steps beside the samples, as a run kept them; before they were counted there were none."""
+    extra = int(state.get("extra", [0])[0])
+    if not 0 <= extra < 2**62:
+        raise ValueError(f"extra is {extra}")
+    return extra
 
 
 def stored(rng: np.random.Generator) -> Any:
