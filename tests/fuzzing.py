@@ -220,7 +220,6 @@ QUICK = {
     "study": ["--seeds", "1", "--out", "study"],
     "report": ["--html", "page.html"],
 }
-SLOW = {"--max-samples", "--seeds", "--paper", "--runs", "--pilot", "--delta", "--indifference", "--epsilon"}
 
 
 def option_names() -> dict[str, list[str]]:
