@@ -42,7 +42,7 @@ $(VENV)-spark/.installed: pyproject.toml
 	touch $(VENV)-spark/.installed
 
 test-spark: $(VENV)-spark/.installed
-	POLICYTEST_SPARK=1 $(VENV)-spark/bin/python -m pytest tests/test_logs_engines.py -k spark
+	POLICYTEST_SPARK=1 $(VENV)-spark/bin/python -m pytest tests/sources/test_logs_engines.py -k spark
 
 # The site, in site/; open site/index.html. It loads nothing from elsewhere.
 docs: $(STAMP)

@@ -30,12 +30,12 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 import policytest as pt
-from policytest import _kernels
-from policytest.betting import STEADY, BettingRun, Supply
-from policytest.boundaries import Terms
-from policytest.comparison_kl import KLComparison
-from policytest.selection_kl import Deviations, KLSearch
-from policytest.selection_known import task_of_all_pairs
+from policytest._base.compiled import evidence
+from policytest.methods.betting.run import STEADY, BettingRun, Supply
+from policytest.methods.boundaries import Terms
+from policytest.methods.ptst_difference import KLComparison
+from policytest.questions.identify.kl_search import Deviations, KLSearch
+from policytest.questions.identify.policies import task_of_all_pairs
 
 local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
 
@@ -51,7 +51,7 @@ class WithoutDimension:
 
     def terms(self, widths: Any, n_states: int) -> Terms:
         """The paper's boundary, its dimension set to 0."""
-        return Terms(_kernels.PAPER, np.zeros(1), np.zeros(len(widths)))
+        return Terms(evidence.PAPER, np.zeros(1), np.zeros(len(widths)))
 
 
 def instances(small: bool) -> dict[str, Any]:

@@ -24,8 +24,8 @@ import numpy as np
 from scipy.stats import chi2
 
 import policytest as pt
-from policytest._checks import FloatArray, IntArray
-from policytest.dependence import Cells
+from policytest._base.arrays import FloatArray, IntArray
+from policytest.questions.independence_test import Cells
 
 LEVEL = 0.05
 S, A = 3, 2

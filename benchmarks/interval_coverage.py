@@ -25,9 +25,9 @@ import numpy as np
 from scipy.stats import binom
 
 import policytest as pt
-from policytest import _kernels
-from policytest.boundaries import Terms
-from policytest.confidence import ball_interval
+from policytest._base.compiled import evidence
+from policytest.methods.boundaries import Terms
+from policytest.questions.evaluate import ball_interval
 
 DELTA, ALARM, CLAIMED = 0.1, 1e-6, 5.0
 FIRST = 64  # samples at the first look
@@ -39,7 +39,7 @@ class WithoutDimension:
 
     def terms(self, widths: Any, n_states: int) -> Terms:
         """The paper's boundary, its dimension set to 0."""
-        return Terms(_kernels.PAPER, np.zeros(1), np.zeros(len(widths)))
+        return Terms(evidence.PAPER, np.zeros(1), np.zeros(len(widths)))
 
 
 BOUNDARIES: dict[str, Any] = {

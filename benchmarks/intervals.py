@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import policytest as pt
-from policytest.confidence import ball_interval
+from policytest.questions.evaluate import ball_interval
 
 LEVEL = math.log(20.0)
 METHODS: dict[str, Any] = {

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 import policytest as pt
-from policytest.guesses import FACTOR, has_formula
-from policytest.planning import plan
-from policytest.posterior import Posterior
-from policytest.prospects import expected_samples
+from policytest.questions.plan.expected import expected_samples
+from policytest.questions.plan.guess import has_formula
+from policytest.questions.plan.plan import plan
+from policytest.questions.plan.posterior import Posterior
+from policytest.results.plan import FACTOR
 
 DELTA = 0.05
 SHAPES = [(2, 2, None), (3, 2, None), (4, 2, None), (5, 3, None), (6, 2, 3), (8, 2, None)]

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import policytest as pt
-from policytest.plots import _style
+from policytest.plots import style as style_module
 
 HERE = Path(__file__).resolve().parent / "pictures"
 METHODS: dict[str, dict[str, Any]] = {
@@ -47,17 +47,19 @@ def overview(seeds: int) -> Figure:
     for seed in range(min(seeds, 12)):
         _, trace = run(1e-4, seed)
         best = np.maximum.accumulate(np.maximum(trace.evidence[:, 0], 0.0))
-        first = {"color": _style.BLUE, "linewidth": 2.0, "zorder": 3, "label": "one run of the default"}
-        others = {"color": _style.BLUE, "linewidth": 0.8, "alpha": 0.35, "label": "others" if seed == 1 else None}
+        first = {"color": style_module.BLUE, "linewidth": 2.0, "zorder": 3, "label": "one run of the default"}
+        others = {"color": style_module.BLUE, "linewidth": 0.8, "alpha": 0.35, "label": "others" if seed == 1 else None}
         left.step(trace.samples, best, where="post", **(others if seed else first))
     for delta, style in ((0.05, ":"), (1e-4, "--")):
-        left.axhline(-math.log(delta), color=_style.INK, linestyle=style, linewidth=1.2, label=f"decides at {delta:g}")
-    _style.axes(left)
+        left.axhline(
+            -math.log(delta), color=style_module.INK, linestyle=style, linewidth=1.2, label=f"decides at {delta:g}"
+        )
+    style_module.axes(left)
     left.set_xlim(0, None)
     left.set_ylim(0, 10.5)
-    _style.thousands(left.xaxis)
-    _style.labels(left, "samples", "evidence so far (nats)")
-    _style.legend(left)
+    style_module.thousands(left.xaxis)
+    style_module.labels(left, "samples", "evidence so far (nats)")
+    style_module.legend(left)
     found = sweep({"5x5": {"paper": 5}}, METHODS, [1e-1, 1e-2, 1e-4, 1e-7, 1e-10, 1e-15], seeds)
     pt.plots.stopping_times(found, right)
     return figure

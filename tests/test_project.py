@@ -32,168 +32,6 @@ def module_name(path):
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 LAYERED = [name for name in MODULES if name]
 
-# ---------------------------------------------------------------- imports point one way
-
-LAYERS = [
-    ["_display"],
-    ["_checks"],
-    ["_rows", "_files"],
-    ["_kernels"],
-    ["task"],
-    ["reversed_mdp", "kl"],
-    ["worst_case.bracket", "worst_case.certificate"],
-    ["worst_case.problem"],
-    ["worst_case.product_box", "worst_case.nested_pgd", "worst_case.slsqp", "worst_case.projection_free"],
-    ["worst_case.difference"],
-    ["worst_case.certified"],
-    ["worst_case"],
-    ["lower_bound"],
-    ["counts", "dependence", "diagnosis", "simulators"],
-    ["boundaries", "sampling", "method"],
-    ["tally", "prospects"],
-    ["source", "posterior"],
-    ["ptst", "checkpoint"],
-    ["betting"],
-    ["combined", "baselines", "needed", "coupling", "comparison_sampling"],
-    ["verdict"],
-    ["sequential"],
-    ["comparison_known", "comparison_kept", "selection_known", "selection_result"],
-    ["comparison_betting", "comparison_kl"],
-    ["selection_betting", "selection_kl"],
-    ["baselines_identification"],
-    ["confidence", "comparison", "guesses", "diagnostics"],
-    ["planning", "selection", "watching"],
-    ["plots._shown"],
-    ["plots._style"],
-    ["plots.trace", "plots.maps", "plots.changes", "plots.plans", "plots.studies"],
-    ["plots.runs"],
-    ["plots"],
-    ["report.svg", "report.saved", "report.story"],
-    ["report.figures", "report.verdicts"],
-    ["report.words"],
-    ["report"],
-    ["_paper_tables"],
-    ["instances"],
-    ["sources.columns", "sources.labels", "sources.paths"],
-    ["sources.lines"],
-    ["sources.readers"],
-    ["sources.engines"],
-    ["sources.log"],
-    ["sources.tallied"],
-    ["sources.tables", "sources.streams"],
-    ["sources.named"],
-    ["sources.policies", "sources.explicit"],
-    ["sources.contents", "sources.drn", "sources.prism"],
-    ["sources.json_files", "sources.npz_files"],
-    ["sources.toml_files"],
-    ["sources.policy_files", "sources.tabulated"],
-    ["sources.stepping"],
-    ["sources.bins"],
-    ["sources.environments"],
-    ["sources.episodes"],
-    ["sources.datasets"],
-    ["sources.diagnosed"],
-    ["sources.files"],
-    ["sources"],
-    ["study.cells", "study.grid"],
-    ["study.spec", "study.table"],
-    ["study.store", "study.figure"],
-    ["study.runner", "study.paper"],
-    ["study"],
-    ["selftest", "starter"],
-    ["cli.exit_codes", "cli.inputs"],
-    ["cli.files", "cli.options", "cli.pairs", "cli.progress", "cli.results", "cli.warmup"],
-    [
-        f"cli.commands.{name}"
-        for name in (
-            "assess",
-            "compare",
-            "decide",
-            "evaluate",
-            "identify",
-            "init",
-            "plan",
-            "report",
-            "selftest",
-            "study",
-            "warmup",
-            "watch",
-        )
-    ],
-    ["cli.commands.demo"],
-    ["cli.commands"],
-    ["cli"],
-    ["__main__"],
-]
-RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-
-
-def imported_modules(source, name, is_package=False):
-    """The modules of the package that a module imports, anywhere in its source, with the line of each import."""
-    found = []
-
-    def note(line, parts):
-        while parts and ".".join(parts) not in MODULES:  # a name inside a module: the module is what is imported
-            parts = parts[:-1]
-        found.append((line, ".".join(parts)))
-
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "policytest":
-                    note(node.lineno, alias.name.split(".")[1:])
-        elif isinstance(node, ast.ImportFrom):
-            home = (node.module or "").split(".") if node.module else []
-            if node.level:
-                here = ["policytest", *name.split(".")]
-                home = here[: len(here) - node.level + is_package] + home
-            if home[:1] == ["policytest"]:
-                for alias in node.names:
-                    note(node.lineno, [*home[1:], alias.name])
-    return found
-
-
-def assert_points_down(name, source, is_package=False):
-    assert name in RANK, f"the module {name} is in no layer: give it its place in LAYERS of {Path(__file__).name}"
-    for line, target in imported_modules(source, name, is_package):
-        place = f"line {line} of policytest.{name}"
-        assert target, f"{place} imports from the package itself; import from the module that defines the name"
-        assert target in RANK, f"{place} imports policytest.{target}, which is in no layer: add it to LAYERS"
-        assert RANK[target] < RANK[name], f"{place} imports policytest.{target}, which is not in a layer below it"
-
-
-@pytest.mark.parametrize("name", LAYERED)
-def test_imports_point_one_way(name):
-    path = MODULES[name]
-    assert_points_down(name, path.read_text(encoding="utf-8"), path.name == "__init__.py")
-
-
-def test_every_layer_is_inhabited():
-    assert sorted(RANK) == sorted(LAYERED), "LAYERS and the modules under src/policytest differ"
-
-
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        ("kl", "from policytest.lower_bound import LowerBound"),
-        ("kl", "from policytest import instances"),
-        ("kl", "def late():\n    import policytest.worst_case.problem"),
-        ("kl", "from policytest import reversed_mdp"),
-        ("kl", "from . import lower_bound"),
-        ("kl", "from .worst_case.bracket import Bracket"),
-        ("worst_case.bracket", "from .problem import Problem"),
-        ("worst_case.problem", "from ..lower_bound import LowerBound"),
-        ("task", "from policytest import Task"),
-        ("task", "import policytest"),
-        ("nowhere", ""),
-    ],
-)
-def test_the_layer_check_notices(name, source):
-    """Negative control: upwards, sideways, late, relative, and through the package."""
-    with pytest.raises(AssertionError):
-        assert_points_down(name, source)
-
-
 # ---------------------------------------------------------------- public names
 
 
@@ -209,11 +47,11 @@ def run_python(code):
 
 def test_public_names_are_listed_once_and_resolve():
     assert len(policytest.__all__) == len(set(policytest.__all__))
-    assert set(policytest.__all__) == {*policytest._HOME, "instances", "plots", "report", "sources", "study"}
+    assert set(policytest.__all__) == {*policytest._HOME, *policytest._ROOMS}
     for name in policytest.__all__:
         assert getattr(policytest, name) is not None
         assert name in dir(policytest)
-    assert policytest.instances is importlib.import_module("policytest.instances")
+    assert policytest.instances is importlib.import_module("policytest.mdp.instances")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = policytest.nonsense
 
@@ -235,7 +73,7 @@ def test_type_checkers_see_the_same_names():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen == {**policytest._HOME, "instances": "", "plots": "", "report": "", "sources": "", "study": ""}
+    assert seen == {**policytest._HOME, "instances": "mdp", "plots": "", "report": "", "sources": "", "study": ""}
 
 
 @pytest.mark.parametrize("name", LAYERED)
@@ -337,6 +175,7 @@ def definitions():
     for name in LAYERED:
         module = importlib.import_module(f"policytest.{name}")
         yield name, module
+        yield name.rpartition(".")[2], module  # by its last part, where that is enough
         for public, thing in vars(module).items():
             if (inspect.isclass(thing) or callable(thing)) and getattr(thing, "__module__", "") == module.__name__:
                 yield public, thing
@@ -354,7 +193,7 @@ def has(thing, name):
 
 
 def assert_exists(dotted):
-    """`kl.tilt_row`, `worst_case.nested_pgd.NestedPGD`, `Bracket.multiplier`; with `policytest.` in front or not."""
+    """`row_problems.tilt_row`, `nested_pgd.NestedPGD`, `Bracket.multiplier`; with `policytest.` in front or not."""
     parts = dotted.removeprefix("policytest.").split(".")
     for split in range(len(parts), 0, -1):
         owners = DEFINED.get(".".join(parts[:split]), [])
@@ -368,7 +207,7 @@ def assert_exists(dotted):
 
 
 def dotted_names(text):
-    """`kl.tilt_row`, but not `rho.V`: the first part is a module or a class of the package."""
+    """`worst_case.row_problems.tilt_row`, but not `rho.V`: the first part is a module or a class of the package."""
     for span in quoted(text):
         for dotted in re.findall(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", span):
             if dotted.split(".")[0] in {*DEFINED, "policytest"}:
@@ -401,7 +240,13 @@ MAPPED = sorted(set(mapped_names()))
 
 def test_the_map_names_a_good_part_of_the_package():
     assert len(MAPPED) > 50
-    assert {"kl.tilt_row", "task.value_range", "Bracket.multiplier", "NestedPGD", "task.policy"} <= set(MAPPED)
+    assert {
+        "worst_case.row_problems.tilt_row",
+        "mdp.values.value_range",
+        "Bracket.multiplier",
+        "NestedPGD",
+        "task.policy",
+    } <= set(MAPPED)
 
 
 @pytest.mark.parametrize("name", MAPPED)
@@ -410,7 +255,7 @@ def test_names_in_the_map_exist(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["kl.nonsense", "Bracket.nonsense", "worst_case.nonsense.NestedPGD", "Nonsense", "task.q"]
+    "name", ["worst_case.ball.nonsense", "Bracket.nonsense", "worst_case.nonsense.NestedPGD", "Nonsense", "task.q"]
 )
 def test_the_name_check_notices(name):
     with pytest.raises(AssertionError):
@@ -420,7 +265,7 @@ def test_the_name_check_notices(name):
 def test_tests_named_in_the_map_exist():
     named = set(re.findall(r"`(test_\w+\.py)`", MAP.read_text(encoding="utf-8")))
     assert len(named) > 5
-    missing = sorted(name for name in named if not (ROOT / "tests" / name).is_file())
+    missing = sorted(named - {path.name for path in (ROOT / "tests").rglob("test_*.py")})
     assert not missing, f"{MAP.name} names tests that do not exist: {', '.join(missing)}"
 
 

@@ -6,169 +6,139 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from policytest import instances as instances
     from policytest import plots as plots
     from policytest import report as report
     from policytest import sources as sources
     from policytest import study as study
-    from policytest._checks import AssumptionWarning, InputError
-    from policytest.baselines import KLBTS, MonteCarlo, RectangularKL
-    from policytest.betting import TDBetting
-    from policytest.boundaries import MixtureBoundary, PaperBoundary
-    from policytest.combined import Combined
-    from policytest.comparison import compare
-    from policytest.confidence import Estimate, Interval, evaluate, value_interval
-    from policytest.counts import Counts
-    from policytest.diagnosis import Diagnosis
-    from policytest.diagnostics import diagnose
-    from policytest.kl import KLBall
-    from policytest.lower_bound import Allocation, LowerBound, characteristic_time, optimal_allocation
-    from policytest.needed import Needed
-    from policytest.planning import Plan, plan, still_needed
-    from policytest.ptst import PTST
-    from policytest.sampling import Adaptive, Forward, Optimal
-    from policytest.selection import Selection, identify
-    from policytest.sequential import StoppingTimes, Transitions, assess, checks, decide, stopping_times
-    from policytest.simulators import TabularSimulator
-    from policytest.task import Task, occupancy, state_values, value, value_range
-    from policytest.verdict import Check, Verdict
-    from policytest.worst_case import Bracket, Status, extreme_value, nearest_kernel
-    from policytest.worst_case.certificate import Certificate
-    from policytest.worst_case.certified import Certified
-    from policytest.worst_case.nested_pgd import NestedPGD
-    from policytest.worst_case.projection_free import ProjectionFree
-    from policytest.worst_case.slsqp import SLSQPHeuristic
+    from policytest._base.errors import AssumptionWarning as AssumptionWarning
+    from policytest._base.errors import InputError as InputError
+    from policytest.data.counts import Counts as Counts
+    from policytest.data.simulators import TabularSimulator as TabularSimulator
+    from policytest.data.transitions import Transitions as Transitions
+    from policytest.mdp import instances as instances
+    from policytest.mdp.task import Task as Task
+    from policytest.mdp.values import occupancy as occupancy
+    from policytest.mdp.values import state_values as state_values
+    from policytest.mdp.values import value as value
+    from policytest.mdp.values import value_range as value_range
+    from policytest.methods.baselines.boxes import RectangularKL as RectangularKL
+    from policytest.methods.baselines.klbts import KLBTS as KLBTS
+    from policytest.methods.baselines.monte_carlo import MonteCarlo as MonteCarlo
+    from policytest.methods.betting.run import TDBetting as TDBetting
+    from policytest.methods.boundaries import MixtureBoundary as MixtureBoundary
+    from policytest.methods.boundaries import PaperBoundary as PaperBoundary
+    from policytest.methods.combined import Combined as Combined
+    from policytest.methods.ptst import PTST as PTST
+    from policytest.methods.sampling import Adaptive as Adaptive
+    from policytest.methods.sampling import Forward as Forward
+    from policytest.methods.sampling import Optimal as Optimal
+    from policytest.questions.assess import assess as assess
+    from policytest.questions.compare import compare as compare
+    from policytest.questions.decide import checks as checks
+    from policytest.questions.decide import decide as decide
+    from policytest.questions.decide import stopping_times as stopping_times
+    from policytest.questions.diagnose import diagnose as diagnose
+    from policytest.questions.evaluate import evaluate as evaluate
+    from policytest.questions.evaluate import value_interval as value_interval
+    from policytest.questions.identify import identify as identify
+    from policytest.questions.plan.plan import plan as plan
+    from policytest.questions.plan.plan import still_needed as still_needed
+    from policytest.results.diagnosis import Diagnosis as Diagnosis
+    from policytest.results.estimate import Estimate as Estimate
+    from policytest.results.estimate import Interval as Interval
+    from policytest.results.needed import Needed as Needed
+    from policytest.results.plan import Plan as Plan
+    from policytest.results.selection import Selection as Selection
+    from policytest.results.stopping_times import StoppingTimes as StoppingTimes
+    from policytest.results.verdict import Check as Check
+    from policytest.results.verdict import Verdict as Verdict
+    from policytest.worst_case import Bracket as Bracket
+    from policytest.worst_case import Status as Status
+    from policytest.worst_case import extreme_value as extreme_value
+    from policytest.worst_case import nearest_kernel as nearest_kernel
+    from policytest.worst_case.ball import KLBall as KLBall
+    from policytest.worst_case.certificate import Certificate as Certificate
+    from policytest.worst_case.certified import Certified as Certified
+    from policytest.worst_case.lower_bound import Allocation as Allocation
+    from policytest.worst_case.lower_bound import LowerBound as LowerBound
+    from policytest.worst_case.lower_bound import characteristic_time as characteristic_time
+    from policytest.worst_case.lower_bound import optimal_allocation as optimal_allocation
+    from policytest.worst_case.nested_pgd import NestedPGD as NestedPGD
+    from policytest.worst_case.projection_free import ProjectionFree as ProjectionFree
+    from policytest.worst_case.slsqp import SLSQPHeuristic as SLSQPHeuristic
 
 __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use, so that `import policytest` costs nothing.
 _HOME = {
-    "Adaptive": "sampling",
-    "Allocation": "lower_bound",
-    "AssumptionWarning": "_checks",
+    "Adaptive": "methods.sampling",
+    "Allocation": "worst_case.lower_bound",
+    "AssumptionWarning": "_base.errors",
     "Bracket": "worst_case",
     "Certificate": "worst_case.certificate",
     "Certified": "worst_case.certified",
-    "Check": "verdict",
-    "Combined": "combined",
-    "Counts": "counts",
-    "Diagnosis": "diagnosis",
-    "Estimate": "confidence",
-    "Forward": "sampling",
-    "InputError": "_checks",
-    "Interval": "confidence",
-    "KLBTS": "baselines",
-    "KLBall": "kl",
-    "LowerBound": "lower_bound",
-    "MixtureBoundary": "boundaries",
-    "MonteCarlo": "baselines",
-    "Needed": "needed",
+    "Check": "results.verdict",
+    "Combined": "methods.combined",
+    "Counts": "data.counts",
+    "Diagnosis": "results.diagnosis",
+    "Estimate": "results.estimate",
+    "Forward": "methods.sampling",
+    "InputError": "_base.errors",
+    "Interval": "results.estimate",
+    "KLBTS": "methods.baselines.klbts",
+    "KLBall": "worst_case.ball",
+    "LowerBound": "worst_case.lower_bound",
+    "MixtureBoundary": "methods.boundaries",
+    "MonteCarlo": "methods.baselines.monte_carlo",
+    "Needed": "results.needed",
     "NestedPGD": "worst_case.nested_pgd",
-    "Optimal": "sampling",
-    "PTST": "ptst",
-    "PaperBoundary": "boundaries",
-    "Plan": "planning",
+    "Optimal": "methods.sampling",
+    "PTST": "methods.ptst",
+    "PaperBoundary": "methods.boundaries",
+    "Plan": "results.plan",
     "ProjectionFree": "worst_case.projection_free",
-    "RectangularKL": "baselines",
+    "RectangularKL": "methods.baselines.boxes",
     "SLSQPHeuristic": "worst_case.slsqp",
-    "Selection": "selection",
+    "Selection": "results.selection",
     "Status": "worst_case",
-    "StoppingTimes": "sequential",
-    "TDBetting": "betting",
-    "TabularSimulator": "simulators",
-    "Task": "task",
-    "Transitions": "sequential",
-    "Verdict": "verdict",
-    "assess": "sequential",
-    "characteristic_time": "lower_bound",
-    "checks": "sequential",
-    "compare": "comparison",
-    "decide": "sequential",
-    "diagnose": "diagnostics",
-    "evaluate": "confidence",
+    "StoppingTimes": "results.stopping_times",
+    "TDBetting": "methods.betting.run",
+    "TabularSimulator": "data.simulators",
+    "Task": "mdp.task",
+    "Transitions": "data.transitions",
+    "Verdict": "results.verdict",
+    "assess": "questions.assess",
+    "characteristic_time": "worst_case.lower_bound",
+    "checks": "questions.decide",
+    "compare": "questions.compare",
+    "decide": "questions.decide",
+    "diagnose": "questions.diagnose",
+    "evaluate": "questions.evaluate",
     "extreme_value": "worst_case",
-    "identify": "selection",
+    "identify": "questions.identify",
     "nearest_kernel": "worst_case",
-    "occupancy": "task",
-    "optimal_allocation": "lower_bound",
-    "state_values": "task",
-    "plan": "planning",
-    "still_needed": "planning",
-    "stopping_times": "sequential",
-    "value": "task",
-    "value_interval": "confidence",
-    "value_range": "task",
+    "occupancy": "mdp.values",
+    "optimal_allocation": "worst_case.lower_bound",
+    "state_values": "mdp.values",
+    "plan": "questions.plan.plan",
+    "still_needed": "questions.plan.plan",
+    "stopping_times": "questions.decide",
+    "value": "mdp.values",
+    "value_interval": "questions.evaluate",
+    "value_range": "mdp.values",
 }
 
-__all__ = [
-    "KLBTS",
-    "PTST",
-    "Adaptive",
-    "Allocation",
-    "AssumptionWarning",
-    "Bracket",
-    "Certificate",
-    "Certified",
-    "Check",
-    "Combined",
-    "Counts",
-    "Diagnosis",
-    "Estimate",
-    "Forward",
-    "InputError",
-    "Interval",
-    "KLBall",
-    "LowerBound",
-    "MixtureBoundary",
-    "MonteCarlo",
-    "Needed",
-    "NestedPGD",
-    "Optimal",
-    "PaperBoundary",
-    "Plan",
-    "ProjectionFree",
-    "RectangularKL",
-    "SLSQPHeuristic",
-    "Selection",
-    "Status",
-    "StoppingTimes",
-    "TDBetting",
-    "TabularSimulator",
-    "Task",
-    "Transitions",
-    "Verdict",
-    "assess",
-    "characteristic_time",
-    "checks",
-    "compare",
-    "decide",
-    "diagnose",
-    "evaluate",
-    "extreme_value",
-    "identify",
-    "instances",
-    "nearest_kernel",
-    "occupancy",
-    "optimal_allocation",
-    "plan",
-    "plots",
-    "report",
-    "sources",
-    "state_values",
-    "still_needed",
-    "stopping_times",
-    "study",
-    "value",
-    "value_interval",
-    "value_range",
-]
+# The modules among them.
+_ROOMS = {"instances": "mdp.instances", "plots": "plots", "report": "report", "sources": "sources", "study": "study"}
+
+__all__ = sorted([*_HOME, *_ROOMS])
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         found = getattr(importlib.import_module(f"policytest.{_HOME[name]}"), name)
-    elif name in ("instances", "plots", "report", "sources", "study"):
-        found = importlib.import_module(f"policytest.{name}")
+    elif name in _ROOMS:
+        found = importlib.import_module(f"policytest.{_ROOMS[name]}")
     else:
         raise AttributeError(f"module 'policytest' has no attribute {name!r}")
     globals()[name] = found

@@ -34,8 +34,8 @@ from policytest.cli.commands.warmup import warmup
 from policytest.cli.commands.watch import watch
 from policytest.cli.exit_codes import debugging, exit_code, say
 from policytest.cli.options import Debug
+from policytest.cli.output import arguments
 from policytest.cli.progress import compiling_told
-from policytest.cli.results import arguments
 
 COMMANDS = (decide, assess, watch, evaluate, compare, plan, identify, study, report, init, demo, selftest, warmup)
 """In the order in which ``--help`` lists them."""

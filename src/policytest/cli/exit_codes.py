@@ -20,7 +20,8 @@ from typing import Any, TextIO
 
 import typer
 
-from policytest._display import plain, short
+from policytest._base.errors import WHILE_DRAWING, InputError, interrupted
+from policytest._base.text import plain, short
 
 
 class Code(IntEnum):
@@ -65,26 +66,16 @@ def _ending(error: BaseException) -> int:
         discard(sys.stdout)
         complain("interrupted: a pipe broke before there was an answer")
         return Code.UNDECIDED
-    if isinstance(error, typer.Abort) or _interrupted(error):
+    if isinstance(error, typer.Abort) or interrupted(error):
         complain("interrupted")
         return Code.UNDECIDED
     if (message := _input_error(error) or _surroundings(error)) is not None:
         complain(f"error: {message}")
         return Code.USAGE
     hint = "" if debugging.get() else " (--debug shows where)"
-    blame = "the simulator failed" if _from_simulator(error) else "internal error"
+    blame = "the simulator failed" if WHILE_DRAWING in getattr(error, "__notes__", ()) else "internal error"
     complain(f"{blame}: {type(error).__name__}: {short(str(error))}{hint}")
     return Code.INTERNAL
-
-
-def _interrupted(error: BaseException) -> bool:
-    checks = sys.modules.get("policytest._checks")
-    return isinstance(error, KeyboardInterrupt) if checks is None else checks.interrupted(error)
-
-
-def _from_simulator(error: BaseException) -> bool:
-    source = sys.modules.get("policytest.source")  # not imported: then nothing was drawn
-    return source is not None and source.WHILE_DRAWING in getattr(error, "__notes__", ())
 
 
 def _is_broken_pipe(error: BaseException) -> bool:
@@ -94,8 +85,7 @@ def _is_broken_pipe(error: BaseException) -> bool:
 
 def _input_error(error: Any) -> str | None:
     """The message of an `InputError`, or of what Typer raises for a wrong option; None for anything else."""
-    checks = sys.modules.get("policytest._checks")  # not imported: then nothing can have raised its error
-    if checks is not None and isinstance(error, checks.InputError):
+    if isinstance(error, InputError):
         return as_options(str(error))
     if not hasattr(error, "format_message"):
         return None
@@ -111,7 +101,7 @@ def _surroundings(error: BaseException) -> str | None:
         os.getcwd()
     except OSError:
         return "the working folder is gone; change to a folder that exists"
-    if _from_simulator(error):
+    if WHILE_DRAWING in getattr(error, "__notes__", ()):
         return None
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) and error.filename is None:
         discard(sys.stdout)

@@ -21,7 +21,7 @@ STDOUT = 1
 
 def check_files(read: Iterable[str | Path | None], written: Mapping[str, Path | None]) -> None:
     """Refuse files, by the options that name them, that could not be written or would replace something else."""
-    from policytest._checks import InputError
+    from policytest._base.errors import InputError
 
     outputs = {option: file for option, file in written.items() if file is not None}
     marks = {option: _marks(file) for option, file in outputs.items()}
@@ -50,13 +50,13 @@ def check_files(read: Iterable[str | Path | None], written: Mapping[str, Path | 
 def files_of_model(name: str | None) -> list[Path]:
     """All files that are read with a model, or would be if they were there; none for a built-in one."""
     from policytest.cli.inputs import BUILT_IN
-    from policytest.sources.files import companions
+    from policytest.sources.tasks.files import companions
 
     return [] if name is None or name in BUILT_IN or name.startswith("gym:") else companions(Path(name))
 
 
 def _check_place(file: Path) -> None:
-    from policytest._checks import InputError
+    from policytest._base.errors import InputError
 
     if file.is_dir():
         raise InputError(f"{file} is a folder; pass the name of a file")
@@ -84,7 +84,7 @@ def _is_ours(option: str, file: Path) -> bool:
 
 
 def _is_page(file: Path) -> bool:
-    from policytest._display import PAGE_MARKS
+    from policytest._base.table import PAGE_MARKS
 
     with file.open("rb") as content:
         head = content.read(4096).decode("utf-8", "replace")
@@ -92,14 +92,14 @@ def _is_page(file: Path) -> bool:
 
 
 def _is_counts(file: Path) -> bool:
-    from policytest._files import format_of
-    from policytest.counts import FORMAT
+    from policytest._base.files import format_of
+    from policytest.data.counts import FORMAT
 
     return format_of(file) == FORMAT
 
 
 def _is_figure(file: Path) -> bool:
-    from policytest._files import read_file
+    from policytest._base.files import read_file
     from policytest.study.figure import CREATOR
 
     return CREATOR.encode() in read_file(file)

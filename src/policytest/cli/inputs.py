@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from policytest.sources.files import Model
+    from policytest.sources.tasks.files import Model
 
 BUILT_IN: dict[str, Callable[[Any], Any]] = {
     "paper-2": lambda instances: instances.paper(2),
@@ -35,8 +35,8 @@ def find_model(
     initial: str | None = None,
 ) -> Model:
     """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
-    from policytest._checks import InputError
-    from policytest.sources.files import LISTED, Model, load_model
+    from policytest._base.errors import InputError
+    from policytest.sources.tasks.files import LISTED, Model, load_model
 
     if rewards is not None and Path(name).suffix.lower() not in LISTED:
         raise InputError(f"--rewards names a reward model of a {' or '.join(LISTED)} file, and {name} is not one")
@@ -44,12 +44,12 @@ def find_model(
         raise InputError(f"--initial is for task files, and {name} is not one")
 
     if name.startswith("gym:"):
-        from policytest.sources.environments import from_address
+        from policytest.sources.environments.gymnasium import from_address
 
         found = from_address(name, policy, discount)
         return Model(found.task, found.kernel)
     if name in BUILT_IN:
-        instance = BUILT_IN[name](importlib.import_module("policytest.instances"))
+        instance = BUILT_IN[name](importlib.import_module("policytest.mdp.instances"))
         return Model(_with(instance.task, policy, discount), instance.kernel, instance.threshold)
     if not Path(name).suffix and not os.path.exists(name):
         close = difflib.get_close_matches(name, BUILT_IN, n=1)
@@ -64,8 +64,8 @@ def _with(task: Any, policy: str | None, discount: float | None) -> Any:
     """The task with another policy, "uniform" or a file, and another discount."""
     from dataclasses import replace
 
-    from policytest.sources.policies import policy as policy_array
-    from policytest.sources.policy_files import load_policy
+    from policytest.sources.tasks.policy import policy as policy_array
+    from policytest.sources.tasks.policy_files import load_policy
 
     if policy is not None:
         table = policy_array(policy, task) if policy == "uniform" else load_policy(policy, task)
@@ -75,7 +75,7 @@ def _with(task: Any, policy: str | None, discount: float | None) -> Any:
 
 def the_bar(threshold: float | None, model: Model) -> float:
     """The threshold of the command line, otherwise the file's; a forgotten one must not deploy anything."""
-    from policytest._checks import InputError
+    from policytest._base.errors import InputError
 
     bar = threshold if threshold is not None else model.threshold
     if bar is None:
@@ -87,15 +87,15 @@ def find_policy(file: str, task: Any) -> Any:
     """The task with the policy that a file holds."""
     from dataclasses import replace
 
-    from policytest.sources.policy_files import load_policy
+    from policytest.sources.tasks.policy_files import load_policy
 
     return replace(task, policy=load_policy(file, task))
 
 
 def find_simulator(place: str | None, model: Model, name: str) -> Any:
     """What ``--simulator`` names, or the model's own kernel."""
-    from policytest._checks import InputError
-    from policytest.simulators import TabularSimulator
+    from policytest._base.errors import InputError
+    from policytest.data.simulators import TabularSimulator
 
     if place is not None:
         return _usable(place, _imported(place))
@@ -108,7 +108,7 @@ def find_simulator(place: str | None, model: Model, name: str) -> Any:
 
 def _imported(place: str) -> Any:
     """The object at package.module:name, with the current folder among the places to import from."""
-    from policytest._checks import InputError
+    from policytest._base.errors import InputError
 
     module, _, name = place.partition(":")
     if not module or not name:
@@ -130,8 +130,8 @@ def _imported(place: str) -> Any:
 
 def _usable(place: str, found: Any) -> Any:
     """A simulator: an object with `draw`, a function like `draw`, or a class of such objects, which is called."""
-    from policytest._checks import InputError
-    from policytest.simulators import takes_three
+    from policytest._base.errors import InputError
+    from policytest.data.simulators import takes_three
 
     kind = "an object" if not isinstance(found, type) else "a class"
     if isinstance(found, type):
@@ -158,11 +158,12 @@ def find_method(
     name: str | None, boundary: str | None, prior: float | None, allocation: str | None, model: Model
 ) -> Any:
     """The method the options describe; None, the default one, if they say nothing."""
-    from policytest._checks import InputError
-    from policytest.baselines import MonteCarlo, RectangularKL
-    from policytest.betting import TDBetting
-    from policytest.boundaries import MixtureBoundary, PaperBoundary
-    from policytest.ptst import PTST
+    from policytest._base.errors import InputError
+    from policytest.methods.baselines.boxes import RectangularKL
+    from policytest.methods.baselines.monte_carlo import MonteCarlo
+    from policytest.methods.betting.run import TDBetting
+    from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
+    from policytest.methods.ptst import PTST
 
     others: dict[str, Any] = {"betting": TDBetting, "boxes": RectangularKL, "monte-carlo": MonteCarlo}
     of_ptst = {"--boundary": boundary, "--prior": prior, "--allocation": allocation}
@@ -184,8 +185,8 @@ def find_method(
 
 
 def _sampling(allocation: str, model: Model) -> Any:
-    from policytest._checks import InputError
-    from policytest.sampling import Adaptive, Forward, Optimal
+    from policytest._base.errors import InputError
+    from policytest.methods.sampling import Adaptive, Forward, Optimal
 
     if allocation == "optimal" and model.kernel is None:
         raise InputError(
@@ -202,7 +203,7 @@ def _sampling(allocation: str, model: Model) -> Any:
 
 def named_columns(given: list[str] | None) -> dict[str, str | None]:
     """The mapping that ``--column PART=NAME`` describes; an empty name leaves that column alone."""
-    from policytest._checks import InputError
+    from policytest._base.errors import InputError
 
     columns: dict[str, str | None] = {}
     for entry in given or ():

@@ -9,7 +9,7 @@ from policytest.cli.inputs import find_method
 
 def method_of_pairs(method: Any, boundary: Any, prior: Any, allocation: Any, problem: Any) -> Any:
     """The method that the options describe, for more than one policy; None, betting, where they say nothing."""
-    from policytest._checks import InputError
+    from policytest._base.errors import InputError
 
     if allocation == "optimal":
         raise InputError("--allocation optimal is for the value of one policy; use adaptive, uniform or forward")

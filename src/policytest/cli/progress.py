@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
-from policytest._display import nats, number
+from policytest._base.text import nats, number
 from policytest.cli.exit_codes import complain
 
 COMPILING = "compiling what this command needs, once: up to a minute; later runs start at once"

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from policytest import instances
-from policytest.betting import TDBetting
-from policytest.boundaries import MixtureBoundary, PaperBoundary
-from policytest.confidence import evaluate
-from policytest.lower_bound import characteristic_time
-from policytest.ptst import PTST
-from policytest.sampling import Adaptive, Forward, Optimal
-from policytest.sequential import checks
-from policytest.simulators import TabularSimulator
-from policytest.task import Task
+from policytest.data.simulators import TabularSimulator
+from policytest.mdp import instances
+from policytest.mdp.task import Task
+from policytest.methods.betting.run import TDBetting
+from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
+from policytest.methods.ptst import PTST
+from policytest.methods.sampling import Adaptive, Forward, Optimal
+from policytest.questions.decide import checks
+from policytest.questions.evaluate import evaluate
+from policytest.worst_case.lower_bound import characteristic_time
 
 SAMPLES = 400
 

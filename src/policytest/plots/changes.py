@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from policytest.plots import _style
-from policytest.plots._style import BLUE, FAINT, MUTED, VERMILION
-from policytest.verdict import Change, Verdict, _changes
+from policytest.plots import style
+from policytest.plots.style import BLUE, FAINT, MUTED, VERMILION
+from policytest.results.verdict import Change, Verdict, largest_changes
 
 TOP = 8
 
@@ -20,9 +20,9 @@ def witness(verdict: Verdict, ax: Any = None, top: int = TOP, suppress_below: in
     ``suppress_below`` samples, and transitions seen less often than that, are left out.
     """
     shown = top_changes(verdict, top, suppress_below)
-    ax = _style.axes(ax, height=1.15 + 0.3 * max(len(shown), 2))
+    ax = style.axes(ax, height=1.15 + 0.3 * max(len(shown), 2))
     if not shown:
-        return _style.nothing(ax, "no kernel on the other side of the threshold to show")
+        return style.nothing(ax, "no kernel on the other side of the threshold to show")
     rows = np.arange(len(shown))
     before, after = (np.array([getattr(change, end) for change in shown]) for end in ("observed", "needed"))
     ax.hlines(rows, before, after, color=MUTED, linewidth=1.6)
@@ -35,8 +35,8 @@ def witness(verdict: Verdict, ax: Any = None, top: int = TOP, suppress_below: in
     low, high = max(ends.min() - room, -0.02), min(ends.max() + room, 1.02)
     ax.set_xlim(low, high)
     ax.grid(axis="x", color=FAINT, linewidth=0.5)
-    _style.labels(ax, "probability", "state, action → next")
-    _style.legend(ax)
+    style.labels(ax, "probability", "state, action → next")
+    style.legend(ax)
     return ax
 
 
@@ -44,7 +44,7 @@ def top_changes(verdict: Verdict, top: int = TOP, suppress_below: int = 0) -> tu
     """The changes worth showing, the most costly rows first."""
     found = verdict.changes if verdict.answer != "within" else ()  # there are two other sides then
     if verdict.witness is not None and top > len(found) > 0:
-        found = _changes(verdict.task, verdict.counts, verdict.witness, top)
+        found = largest_changes(verdict.task, verdict.counts, verdict.witness, top)
     seen = [change for change in found if _may_be_shown(change, suppress_below)]
     return tuple(seen[:top])
 
@@ -57,5 +57,5 @@ def _may_be_shown(change: Change, below: int) -> bool:
 
 def transition(task: Any, change: Change, longest: int = 12) -> str:
     """The transition in words, with names where the task has them."""
-    s, a = _style.name(change.state, task.states, longest), _style.name(change.action, task.actions, longest)
-    return f"{s}, {a} → {_style.name(change.successor, task.states, longest)}"
+    s, a = style.name(change.state, task.states, longest), style.name(change.action, task.actions, longest)
+    return f"{s}, {a} → {style.name(change.successor, task.states, longest)}"

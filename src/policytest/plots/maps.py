@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policytest._checks import FloatArray, InputError, instance, real_array
-from policytest.plots import _style
-from policytest.task import Names, Task
-from policytest.task import occupancy as occupancy_of
+from policytest._base.arrays import FloatArray, instance, real_array
+from policytest._base.errors import InputError
+from policytest.mdp.task import Names, Task
+from policytest.mdp.values import occupancy as occupancy_of
+from policytest.plots import style
 
 MOST_ROWS, MOST_COLUMNS, MOST_WRITTEN, MOST_BLOCKS = 16, 10, 120, 40
 
@@ -77,10 +78,10 @@ def _draw(
     is_grid = shape is not None
     cells = _grid(table, hidden, shape) if is_grid else _largest(table, hidden, task)
     rows, columns = cells.values.shape
-    ax = _style.axes(ax, height=3.2 if is_grid else 1.1 + 0.23 * max(rows, 4))
+    ax = style.axes(ax, height=3.2 if is_grid else 1.1 + 0.23 * max(rows, 4))
     shown = np.ma.masked_array(cells.values, cells.hidden)
     top = _top(cells)
-    mesh = ax.pcolormesh(shown, cmap=_style.blues(), vmin=0.0, vmax=top, edgecolors="white", linewidth=0.6)
+    mesh = ax.pcolormesh(shown, cmap=style.blues(), vmin=0.0, vmax=top, edgecolors="white", linewidth=0.6)
     ax.invert_yaxis()
     ax.tick_params(length=0)
     for spine in ax.spines.values():
@@ -95,16 +96,16 @@ def _draw(
         ax.set_xticks(
             np.arange(columns) + 0.5, cells.columns, rotation=35 if tilt else 0, ha="right" if tilt else "center"
         )
-        _style.labels(ax, "action", "state")
+        style.labels(ax, "action", "state")
     if cells.values.size <= MOST_WRITTEN:
         _write(ax, cells, whole, top)
     bar = ax.figure.colorbar(mesh, ax=ax, shrink=0.9, pad=0.02, aspect=24)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8, colors=_style.INK, length=2)
-    bar.set_label(words, fontsize=9, color=_style.INK)
+    bar.ax.tick_params(labelsize=8, colors=style.INK, length=2)
+    bar.set_label(words, fontsize=9, color=style.INK)
     if whole:
         bar.ax.yaxis.get_major_locator().set_params(integer=True)
-        _style.thousands(bar.ax.yaxis)
+        style.thousands(bar.ax.yaxis)
     return ax
 
 
@@ -118,7 +119,7 @@ def _write(ax: Any, cells: _Cells, whole: bool, top: float) -> None:
     """The numbers in the cells, dark on light and light on dark."""
     for (row, column), x in np.ndenumerate(cells.values):
         secret = cells.hidden[row, column]
-        words = "few" if secret else _style.few_digits(x) if whole else _share(x)
+        words = "few" if secret else style.few_digits(x) if whole else _share(x)
         color = "#ffffff" if not secret and x > 0.62 * top else "#10151a"
         ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=8, color=color)
 
@@ -137,12 +138,12 @@ def _largest(table: FloatArray, hidden: Any, task: Task | Names | None) -> _Cell
 
 def _cut(table: FloatArray, hidden: Any, most: int, names: Any, noun: str) -> tuple[FloatArray, Any, list[str]]:
     if len(table) <= most:
-        return table, hidden, [_style.name(i, names) for i in range(len(table))]
+        return table, hidden, [style.name(i, names) for i in range(len(table))]
     kept = np.sort(np.argsort(-table.sum(axis=1), kind="stable")[: most - 1])
     rest = np.setdiff1d(np.arange(len(table)), kept)
     values = np.vstack([table[kept], table[rest].sum(axis=0)])
     secret = np.vstack([hidden[kept], np.zeros(table.shape[1], dtype=bool)])
-    return values, secret, [*(_style.name(int(i), names) for i in kept), f"{len(rest):,} others"]
+    return values, secret, [*(style.name(int(i), names) for i in kept), f"{len(rest):,} others"]
 
 
 def _grid(table: FloatArray, hidden: Any, shape: Any) -> _Cells:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from policytest._display import number
-from policytest.plots import _style
-from policytest.plots._style import BLUE, FAINT, GREEN, INK, MUTED, VERMILION
+from policytest._base.text import number
+from policytest.plots import style as style_module
+from policytest.plots.style import BLUE, FAINT, GREEN, INK, MUTED, VERMILION
 from policytest.plots.trace import Trace
-from policytest.verdict import Check, Verdict
+from policytest.results.verdict import Check, Verdict
 
 MANY_TIMES = 50.0  # beyond this ratio of the last to the first sample count the axis of an interval is logarithmic
 
@@ -22,10 +22,10 @@ def evidence(trace: Trace | Iterable[Check], ax: Any = None, about: str = "value
     Evidence is the logarithm of an e-value: at log(1/delta) the other side is refuted with error delta. ``about`` is
     "value" or "difference", as in a `Verdict`.
     """
-    trace, ax = _traced(trace), _style.axes(ax)
+    trace, ax = _traced(trace), style_module.axes(ax)
     t, both = trace.samples, trace.evidence
     if not len(t) or np.isnan(both).all():
-        return _style.nothing(ax, "no evidence was recorded along this run")
+        return style_module.nothing(ax, "no evidence was recorded along this run")
     sides = ("above", "below") if about == "value" else ("better", "not better")
     for column, word, (color, style) in zip((0, 1), sides, ((BLUE, "-"), (VERMILION, "--")), strict=True):
         ax.plot(t, both[:, column], color=color, linestyle=style, linewidth=1.8, label=f"evidence for “{word}”")
@@ -38,20 +38,20 @@ def evidence(trace: Trace | Iterable[Check], ax: Any = None, about: str = "value
         ax.set_ylim(low - 0.08 * (top - low), top + 0.12 * (top - low))
     ax.set_xlim(0, max(int(t[-1]), 1) * 1.02)
     ax.xaxis.set_major_locator(_few_ticks())
-    _style.thousands(ax.xaxis)
+    style_module.thousands(ax.xaxis)
     ax.grid(axis="y", color=FAINT, linewidth=0.5)
-    _style.labels(ax, "samples", "evidence (nats)")
-    _style.legend(ax)
+    style_module.labels(ax, "samples", "evidence (nats)")
+    style_module.legend(ax)
     return ax
 
 
 def interval(trace: Trace | Iterable[Check], ax: Any = None, threshold: float | None = None, about: str = "") -> Any:
     """The interval for the value along a run, and the threshold. Its probability 1-delta is for all times at once."""
-    trace, ax = _traced(trace), _style.axes(ax)
+    trace, ax = _traced(trace), style_module.axes(ax)
     known = np.isfinite(trace.intervals).all(axis=1) & (trace.samples > 0)
     t, (low, high) = trace.samples[known], trace.intervals[known].T
     if not len(t):
-        return _style.nothing(ax, "no intervals were recorded along this run")
+        return style_module.nothing(ax, "no intervals were recorded along this run")
     what = about or "value"
     ax.fill_between(t, low, high, color=BLUE, alpha=0.22, linewidth=0, label=f"interval for the {what}")
     for end in (low, high):
@@ -62,13 +62,13 @@ def interval(trace: Trace | Iterable[Check], ax: Any = None, threshold: float | 
         ax.axhline(threshold, color=VERMILION, linestyle="--", linewidth=1.4, label=f"{word} {number(threshold)}")
     if t[-1] > MANY_TIMES * t[0]:
         ax.set_xscale("log")
-        _style.sparse_log(ax.xaxis)
+        style_module.sparse_log(ax.xaxis)
     else:
         ax.xaxis.set_major_locator(_few_ticks())
-        _style.thousands(ax.xaxis)
+        style_module.thousands(ax.xaxis)
     ax.grid(axis="y", color=FAINT, linewidth=0.5)
-    _style.labels(ax, "samples", what)
-    _style.legend(ax)
+    style_module.labels(ax, "samples", what)
+    style_module.legend(ax)
     return ax
 
 
@@ -77,7 +77,7 @@ def estimate(result: Any, ax: Any = None) -> Any:
 
     ``result`` is a `Verdict`, or an `Estimate` or `Interval`.
     """
-    ax = _style.axes(ax, height=1.55)
+    ax = style_module.axes(ax, height=1.55)
     is_verdict = hasattr(result, "interval")
     low, high = result.interval if is_verdict else (result.lower, result.upper)
     middle = result.estimate if is_verdict else getattr(result, "value", 0.5 * (low + high))
@@ -87,7 +87,7 @@ def estimate(result: Any, ax: Any = None) -> Any:
     around = () if bar is None else (bar - zone, bar + zone)
     places = [x for x in (low, high, middle, *around) if np.isfinite(x)]
     if not places:
-        return _style.nothing(ax, f"nothing is known about the {what}")
+        return style_module.nothing(ax, f"nothing is known about the {what}")
     room = 0.12 * (max(places) - min(places)) or max(abs(places[0]), 1.0) * 0.1
     left, right = min(places) - room, max(places) + room
     ends = max(low, left), min(high, right)
@@ -106,8 +106,8 @@ def estimate(result: Any, ax: Any = None) -> Any:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_locator(_few_ticks(6))
-    _style.labels(ax, {"value": "value of the policy"}.get(what, "value of policy A less value of policy B"))
-    _style.legend(ax, 4)
+    style_module.labels(ax, {"value": "value of the policy"}.get(what, "value of policy A less value of policy B"))
+    style_module.legend(ax, 4)
     return ax
 
 
@@ -121,9 +121,9 @@ def selection(found: Any, ax: Any = None, top: int = 20) -> Any:
     values = np.asarray(found.values, dtype=float)
     among = found.index is not None
     chosen = np.argsort(-values, kind="stable")[:top] if among else np.arange(min(top, len(values)))
-    ax = _style.axes(ax, height=1.0 + 0.24 * max(len(chosen), 2))
+    ax = style_module.axes(ax, height=1.0 + 0.24 * max(len(chosen), 2))
     if not len(chosen):
-        return _style.nothing(ax, "there are no values to show")
+        return style_module.nothing(ax, "there are no values to show")
     rows = np.arange(len(chosen))
     best = np.array([among and int(i) == found.index for i in chosen])
     ax.axvline(0.0, color=FAINT, linewidth=0.8)
@@ -134,11 +134,11 @@ def selection(found: Any, ax: Any = None, top: int = 20) -> Any:
             values[chosen][best], rows[best], "D", color=GREEN, markersize=8, linestyle="none", label="the one chosen"
         )
     names = None if among else getattr(found, "states", None)
-    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {_style.name(int(i), names)}" for i in chosen])
+    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {style_module.name(int(i), names)}" for i in chosen])
     ax.invert_yaxis()
     rest = len(values) - len(chosen)
-    _style.labels(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))
-    _style.legend(ax)
+    style_module.labels(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))
+    style_module.legend(ax)
     return ax
 
 
@@ -147,6 +147,6 @@ def _traced(trace: Any) -> Trace:
 
 
 def _few_ticks(most: int = 5) -> Any:
-    from policytest._checks import needs
+    from policytest._base.errors import needs
 
     return needs("matplotlib.ticker", "report").MaxNLocator(most)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from policytest._checks import InputError, needs
-from policytest.plots import _style
-from policytest.plots._style import FAINT, INK, MUTED
+from policytest._base.errors import InputError, needs
+from policytest.plots import style as style_module
+from policytest.plots.style import FAINT, INK, MUTED
 
 Row = dict[str, Any]
 BOUND = "lower bound"
@@ -56,16 +56,16 @@ def stopping_times(table: Any, ax: Any = None, lower_bound: Any = None) -> Any:
     ``lower_bound`` is T*, or {instance: T*}: the line is T* log(1/delta). Without it, a column of `BOUNDS` of the table
     is used, in samples, where there is one. An open marker: some runs were cut, so that the mean is larger.
     """
-    ax = _style.axes(ax)
+    ax = style_module.axes(ax)
     rows = _with(rows_of(table), "delta", "samples")
     if not rows:
-        return _style.nothing(ax, "there are no runs to show")
+        return style_module.nothing(ax, "there are no runs to show")
     many = len({row.get("instance") for row in rows}) > 1
     groups = _grouped(rows, "instance", "method")
     instances, methods = (list(dict.fromkeys(key[place] for key in groups)) for place in (0, 1))
     for key, mine in groups.items():
-        color, style, marker = _style.SERIES[methods.index(key[1]) % len(_style.SERIES)]
-        style = _style.SERIES[instances.index(key[0]) % len(_style.SERIES)][1] if many else style
+        color, style, marker = style_module.SERIES[methods.index(key[1]) % len(style_module.SERIES)]
+        style = style_module.SERIES[instances.index(key[0]) % len(style_module.SERIES)][1] if many else style
         deltas, means, errors, cut = _summary(mine, "delta", "samples")
         label = _label(key, many)
         ax.errorbar(deltas, means, errors, color=color, linestyle=style, linewidth=1.5, capsize=2.5, label=label)
@@ -81,24 +81,26 @@ def stopping_times(table: Any, ax: Any = None, lower_bound: Any = None) -> Any:
     ax.set_yscale("log")
     if not ax.xaxis_inverted():
         ax.invert_xaxis()  # to the right it gets harder
-    _style.sparse_log(ax.yaxis)
+    style_module.sparse_log(ax.yaxis)
     ax.grid(color=FAINT, linewidth=0.5)
-    _style.labels(ax, "delta, the probability of error", "samples (mean ± s.e.)")
-    _style.legend(ax, handles=_apart(ax, methods, instances) if many else ())
+    style_module.labels(ax, "delta, the probability of error", "samples (mean ± s.e.)")
+    style_module.legend(ax, handles=_apart(ax, methods, instances) if many else ())
     return ax
 
 
 def _apart(ax: Any, methods: list[Any], instances: list[Any]) -> list[Any]:
     """The colours of the methods and the styles of the instances, each once: not a line for each of their pairs."""
     line = needs("matplotlib.lines", "report").Line2D
-    series = _style.SERIES
+    series = style_module.SERIES
     found = []
     for at, method in enumerate(methods):
         color, _, marker = series[at % len(series)]
-        found.append(line([], [], color=color, marker=marker, markersize=5.5, label=_style.short(str(method), 34)))
+        found.append(
+            line([], [], color=color, marker=marker, markersize=5.5, label=style_module.short(str(method), 34))
+        )
     for at, name in enumerate(instances):
         style = series[at % len(series)][1]
-        found.append(line([], [], color=MUTED, linestyle=style, label=_style.short(str(name), 34)))
+        found.append(line([], [], color=MUTED, linestyle=style, label=style_module.short(str(name), 34)))
     if any(str(one.get_label()).startswith(BOUND) for one in ax.lines):
         found.append(line([], [], color=INK, linewidth=1.0, label=BOUND))
     return found
@@ -118,8 +120,8 @@ def _bounds(ax: Any, rows: list[Row], lower_bound: Any, many: bool) -> None:
             bound = np.array([_mean(mine, column, delta) for delta in deltas])
         use = np.isfinite(bound) & (bound > 0)
         if use.any():
-            style = _style.SERIES[index % len(_style.SERIES)][1] if many else ":"
-            name = f"{BOUND}, {_style.short(str(key[0]))}" if many else BOUND
+            style = style_module.SERIES[index % len(style_module.SERIES)][1] if many else ":"
+            name = f"{BOUND}, {style_module.short(str(key[0]))}" if many else BOUND
             ax.plot(deltas[use], bound[use], color=INK, linestyle=style, linewidth=1.0 if many else 1.4, label=name)
 
 
@@ -130,12 +132,12 @@ def sample_efficiency(table: Any, ax: Any = None, delta: float | None = None) ->
     wanted = deltas[0] if deltas and delta is None else delta
     rows = [row for row in rows if "delta" not in row or math.isclose(float(row["delta"]), float(wanted or 0.0))]
     groups = _grouped(rows, "instance")
-    ax = _style.axes(ax, height=1.3 + 0.34 * max(len(groups), 2))
+    ax = style_module.axes(ax, height=1.3 + 0.34 * max(len(groups), 2))
     if not rows:
-        return _style.nothing(ax, "there are no runs to show")
+        return style_module.nothing(ax, "there are no runs to show")
     methods = list(dict.fromkeys(str(row.get("method", "")) for row in rows))
     for index, method in enumerate(methods):
-        color, _, marker = _style.SERIES[index % len(_style.SERIES)]
+        color, _, marker = style_module.SERIES[index % len(style_module.SERIES)]
         shift = 0.5 * (index - 0.5 * (len(methods) - 1)) / max(len(methods), 2)
         first = True
         for place, mine in enumerate(groups.values()):
@@ -147,16 +149,16 @@ def sample_efficiency(table: Any, ax: Any = None, delta: float | None = None) ->
             ax.errorbar(
                 [mean], [place + shift], xerr=[error], color=color, marker=marker, linestyle="none", markersize=6,
                 markerfacecolor="none" if is_cut else color, capsize=2.5,
-                label=_style.short(method, 30) if first else None,
+                label=style_module.short(method, 30) if first else None,
             )  # fmt: skip
             first = False
     ax.set_xscale("log")
-    _style.sparse_log(ax.xaxis)
-    ax.set_yticks(range(len(groups)), [_style.short(str(key[0])) for key in groups])
+    style_module.sparse_log(ax.xaxis)
+    ax.set_yticks(range(len(groups)), [style_module.short(str(key[0])) for key in groups])
     ax.set_ylim(len(groups) - 0.4, -0.6)
     ax.grid(axis="x", color=FAINT, linewidth=0.5)
-    _style.labels(ax, "samples, mean ± standard error" + (f", delta = {wanted:g}" if wanted is not None else ""))
-    _style.legend(ax)
+    style_module.labels(ax, "samples, mean ± standard error" + (f", delta = {wanted:g}" if wanted is not None else ""))
+    style_module.legend(ax)
     return ax
 
 
@@ -165,12 +167,12 @@ def time_against_size(table: Any, ax: Any = None, size: str = "states", time: st
 
     ``size`` and ``time`` are the names of columns; several rows of one size are averaged.
     """
-    ax = _style.axes(ax)
+    ax = style_module.axes(ax)
     rows = _with(rows_of(table), size, time)
     if not rows:
-        return _style.nothing(ax, "there is nothing to show")
+        return style_module.nothing(ax, "there is nothing to show")
     for index, (key, mine) in enumerate(_grouped(rows, "method").items()):
-        color, style, marker = _style.SERIES[index % len(_style.SERIES)]
+        color, style, marker = style_module.SERIES[index % len(style_module.SERIES)]
         sizes, means, errors, _ = _summary(mine, size, time)
         ax.errorbar(
             sizes, means, errors, color=color, linestyle=style, marker=marker, markersize=5.5, linewidth=1.5,
@@ -178,11 +180,11 @@ def time_against_size(table: Any, ax: Any = None, size: str = "states", time: st
         )  # fmt: skip
     ax.set_xscale("log")
     ax.set_yscale("log")
-    _style.sparse_log(ax.xaxis)
-    _style.sparse_log(ax.yaxis)
+    style_module.sparse_log(ax.xaxis)
+    style_module.sparse_log(ax.yaxis)
     ax.grid(color=FAINT, linewidth=0.5)
-    _style.labels(ax, size, time)
-    _style.legend(ax)
+    style_module.labels(ax, size, time)
+    style_module.legend(ax)
     return ax
 
 
@@ -237,4 +239,4 @@ def _mean(rows: list[Row], column: str, delta: float) -> float:
 def _label(key: tuple[Any, ...], many: bool) -> str | None:
     """The name of a line: its method, with its instance where there are several."""
     parts = [str(part) for part in (reversed(key) if many else key[-1:]) if part is not None]
-    return _style.short(", ".join(parts), 34) or None
+    return style_module.short(", ".join(parts), 34) or None

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from policytest._checks import FloatArray, IntArray, positive
-from policytest.baselines import RectangularKL
-from policytest.betting import TDBetting
-from policytest.combined import Combined
-from policytest.method import Method
-from policytest.ptst import PTST
-from policytest.ptst import Run as KLRun
-from policytest.verdict import Check, Verdict
+from policytest._base.arrays import FloatArray, IntArray, positive
+from policytest.methods.baselines.boxes import RectangularKL
+from policytest.methods.betting.run import TDBetting
+from policytest.methods.combined import Combined
+from policytest.methods.interface import Method
+from policytest.methods.ptst import PTST
+from policytest.methods.ptst import Run as KLRun
+from policytest.results.verdict import Check, Verdict
 from policytest.worst_case import nearest_kernel
 from policytest.worst_case.projection_free import ProjectionFree
 
@@ -235,4 +235,4 @@ def _exact(run: KLRun) -> tuple[float, float]:
 def _entries(task: Any) -> float:
     if task.support is None:
         return float((task.policy > 0).sum() * task.n_states)
-    return float(len(task._rows.successor))
+    return float(len(task.layout.rows.successor))

@@ -17,14 +17,15 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from policytest._checks import InputError, needs, whole_number
-from policytest._display import plain
-from policytest._files import write_file
+from policytest._base.arrays import whole_number
+from policytest._base.errors import InputError, needs
+from policytest._base.files import write_file
+from policytest._base.text import plain
 from policytest.plots.trace import Trace
 from policytest.report.figures import figures_of
-from policytest.report.saved import read
 from policytest.report.story import Grid, Story
 from policytest.report.words import tell
+from policytest.results.load import read
 
 __all__ = ["read", "render", "write"]
 

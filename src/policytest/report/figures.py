@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from policytest import plots
-from policytest._display import nats, number
-from policytest.confidence import Estimate
-from policytest.planning import Plan
+from policytest._base.text import nats, number
+from policytest.mdp.task import Names
 from policytest.plots import Trace
 from policytest.plots.changes import top_changes, transition
 from policytest.plots.studies import rows_of
 from policytest.report.svg import inline
-from policytest.selection import Selection
-from policytest.task import Names
-from policytest.verdict import Verdict
+from policytest.results.estimate import Estimate
+from policytest.results.plan import Plan
+from policytest.results.selection import Selection
+from policytest.results.verdict import Verdict
 
 FEWEST_POINTS = 3  # of a course that is worth a picture
 MOST_PANELS = 8  # instances of a study with a picture of their own

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policytest._display import Row, number, plural, probability
-from policytest.task import Names, Task
+from policytest._base.table import Row
+from policytest._base.text import number, plural, probability
+from policytest.mdp.task import Names, Task
 
 YES, NO, OPEN = "yes", "no", "open"
 

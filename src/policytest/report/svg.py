@@ -7,14 +7,14 @@ import re
 import warnings
 from typing import Any
 
-from policytest._checks import needs
-from policytest._display import escape
-from policytest.plots import _style
+from policytest._base.errors import needs
+from policytest._base.table import escape
+from policytest.plots import style
 
 _INKS = {
-    _style.INK: "currentColor",
-    _style.MUTED: f"var(--muted, {_style.MUTED})",
-    _style.FAINT: f"var(--faint, {_style.FAINT})",
+    style.INK: "currentColor",
+    style.MUTED: f"var(--muted, {style.MUTED})",
+    style.FAINT: f"var(--faint, {style.FAINT})",
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from policytest._display import nats, number, plural, probability
+from policytest._base.text import nats, number, plural, probability
+from policytest.mdp.task import Names, Task, given
 from policytest.plots.changes import top_changes
 from policytest.report.story import (
     DRAWS,
@@ -21,8 +22,7 @@ from policytest.report.story import (
     sure,
     three_digits,
 )
-from policytest.task import Names, Task, given
-from policytest.verdict import Change, Verdict, bound_in_words
+from policytest.results.verdict import Change, Verdict, bound_in_words
 
 
 def verdict_story(verdict: Verdict, question: str | None = None, suppress_below: int = 0) -> Story:
@@ -186,7 +186,7 @@ def _unsampled(verdict: Verdict) -> int:
     visits = np.asarray(verdict.counts.visits)
     if not isinstance(verdict.task, Task) or visits.shape != verdict.task.policy.shape:
         return 0
-    return int(((visits == 0) & (verdict.task.policy > 0) & ~verdict.task.known_rows).sum())
+    return int(((visits == 0) & verdict.task.layout.unknown_pairs).sum())
 
 
 def _next_steps(verdict: Verdict) -> tuple[str, ...]:
@@ -203,8 +203,8 @@ def _next_steps(verdict: Verdict) -> tuple[str, ...]:
         steps.append("Compare again with a larger max_samples, from the start: the samples so far are the first of it.")
     if alone:
         steps.append(
-            verdict._more.words
-            if verdict._more is not None
+            verdict.forecast.words
+            if verdict.forecast is not None
             else "still_needed(verdict) says about how many more samples it takes, and of which pairs."
         )
         steps.append(

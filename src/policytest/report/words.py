@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from policytest._display import Row, number, plural, probability
-from policytest.confidence import Estimate
-from policytest.planning import Plan
+from policytest._base.table import Row
+from policytest._base.text import number, plural, probability
+from policytest.mdp.task import given
 from policytest.plots.studies import rows_of
 from policytest.report.story import (
     DRAWS,
@@ -28,9 +28,10 @@ from policytest.report.story import (
     sure,
 )
 from policytest.report.verdicts import verdict_story
-from policytest.selection import Selection
-from policytest.task import given
-from policytest.verdict import Verdict
+from policytest.results.estimate import Estimate
+from policytest.results.plan import Plan
+from policytest.results.selection import Selection
+from policytest.results.verdict import Verdict
 
 MOST_MEANS = 60
 
@@ -111,8 +112,8 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         upper = rounded(high) if math.isfinite(high) else "no limit known"
         facts.append(Fact(f"Samples, {best}", rounded(mean), f"on average; {rounded(low)} to {upper}"))
     facts += [
-        Fact("No test needs fewer than", *found._fewest()),
-        Fact("The best allocation saves", found._saved(), "beside sampling all pairs equally"),
+        Fact("No test needs fewer than", *found.fewest_in_words()),
+        Fact("The best allocation saves", found.saved_in_words(), "beside sampling all pairs equally"),
         Fact("Value of the guess", four_digits(found.value), f"threshold {number(found.threshold)}"),
     ]
     rows = tuple(

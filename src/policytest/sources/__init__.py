@@ -5,30 +5,30 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from policytest.sources.files import Model, load_model, save_model
-from policytest.sources.policy_files import load_policy, save_policy
+from policytest.sources.tasks.files import Model, load_model, save_model
+from policytest.sources.tasks.policy_files import load_policy, save_policy
 
 if TYPE_CHECKING:
-    from policytest.sources.bins import Bins, discretise
-    from policytest.sources.datasets import Dataset, minari
-    from policytest.sources.diagnosed import diagnose_log
-    from policytest.sources.environments import Environment, gymnasium
-    from policytest.sources.log import Log
-    from policytest.sources.policies import policy
-    from policytest.sources.tables import logs
+    from policytest.sources.environments.bins import Bins, discretise
+    from policytest.sources.environments.gymnasium import Environment, gymnasium
+    from policytest.sources.environments.minari import Dataset, minari
+    from policytest.sources.logged.diagnose import diagnose_log
+    from policytest.sources.logged.log import Log
+    from policytest.sources.logged.read import logs
+    from policytest.sources.tasks.policy import policy
 
 # Imported on first use.
 _HOME = {
-    "Bins": "bins",
-    "Dataset": "datasets",
-    "Environment": "environments",
-    "Log": "log",
-    "diagnose_log": "diagnosed",
-    "discretise": "bins",
-    "gymnasium": "environments",
-    "logs": "tables",
-    "minari": "datasets",
-    "policy": "policies",
+    "Bins": "environments.bins",
+    "Dataset": "environments.minari",
+    "Environment": "environments.gymnasium",
+    "Log": "logged.log",
+    "diagnose_log": "logged.diagnose",
+    "discretise": "environments.bins",
+    "gymnasium": "environments.gymnasium",
+    "logs": "logged.read",
+    "minari": "environments.minari",
+    "policy": "tasks.policy",
 }
 
 __all__ = [

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from policytest._checks import InputError, IntArray
+from policytest._base.arrays import IntArray
+from policytest._base.errors import InputError
 
 UNKNOWN, MISSING = -1, -2
 """Instead of an index: a label that is no name, and none at all (null, NaN)."""

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from policytest import checkpoint
-from policytest._checks import FloatArray, InputError, Kernel
-from policytest.boundaries import check_delta
-from policytest.method import Method
-from policytest.task import Task, value, value_range_error
+from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.errors import InputError
+from policytest.mdp.task import Task
+from policytest.mdp.values import value, value_range_error
+from policytest.methods import checkpoint
+from policytest.methods.boundaries import check_delta
+from policytest.methods.interface import Method
 
 MOST_CELLS = 1_000_000
 LONGEST_NAME = 200

@@ -9,9 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from policytest import _checks
-from policytest._checks import InputError
-from policytest._files import write_file
+from policytest._base import errors
+from policytest._base.errors import InputError
+from policytest._base.files import write_file
 from policytest.study.table import Study
 
 FORMATS = (".svg", ".pdf", ".png")
@@ -23,18 +23,18 @@ def check_figure(path: str | PathLike[str]) -> None:
     """Refuse a figure that could not be drawn, before the work rather than after it."""
     if Path(path).suffix.lower() not in FORMATS:
         raise InputError(f"{path}: the format is unknown; use a name that ends in {', '.join(FORMATS)}")
-    _checks.needs("matplotlib", "report")
+    errors.needs("matplotlib", "report")
 
 
 def draw(study: Study, path: str | PathLike[str]) -> None:
     """Write the figure, in one step; the same study gives the same file."""
     check_figure(path)
-    matplotlib = _checks.needs("matplotlib", "report")
+    matplotlib = errors.needs("matplotlib", "report")
     plots: Any = importlib.import_module("policytest.plots")
     names = list(dict.fromkeys(row["instance"] for row in study.table))
     if not names:
         raise InputError("the study has no finished run, so there is nothing to draw")
-    figure = _checks.needs("matplotlib.figure", "report").Figure(
+    figure = errors.needs("matplotlib.figure", "report").Figure(
         figsize=(WIDTH, HEIGHT * len(names)), layout="constrained"
     )
     panels = [study.only(instances=[name]) for name in names]

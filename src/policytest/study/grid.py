@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policytest._display import escape, paragraph, plain
+from policytest._base.table import escape, paragraph
+from policytest._base.text import plain
 
 _CELL = "text-align: right; padding: 0.2em 0 0.2em 1.2em; font-variant-numeric: tabular-nums"
 _LABEL = "text-align: left; padding: 0.2em 0; font-weight: normal"

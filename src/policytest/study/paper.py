@@ -1,7 +1,7 @@
 """The paper's figure: stopping times against delta on its three instances, with the lower bound.
 
 Departures: PTST runs with the exact stopping rule instead of the heuristic, which is there for comparison on request;
-the other methods of the package are shown beside it; KLB-TS is run in both readings (see `policytest.baselines.KLBTS`).
+the other methods of the package are shown beside it; KLB-TS is run in both readings (see `klbts.KLBTS`).
 
 Paper: `fig:stopping_times_comparison`, `app:exp_details`.
 """
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policytest._display import plural
-from policytest.boundaries import PaperBoundary
-from policytest.kl import KLBall
-from policytest.ptst import PTST
-from policytest.sequential import decide
-from policytest.simulators import TabularSimulator
+from policytest._base.text import plural
+from policytest.data.simulators import TabularSimulator
+from policytest.methods.boundaries import PaperBoundary
+from policytest.methods.ptst import PTST
+from policytest.questions.decide import decide
 from policytest.study.cells import Problem, Sweep, stream
 from policytest.study.spec import sweep
 from policytest.study.table import Study
 from policytest.worst_case import extreme_value
+from policytest.worst_case.ball import KLBall
 from policytest.worst_case.projection_free import ProjectionFree
 from policytest.worst_case.slsqp import SLSQPHeuristic
 

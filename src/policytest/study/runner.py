@@ -16,17 +16,17 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from policytest import _checks
-from policytest._checks import InputError
-from policytest._display import short
-from policytest.boundaries import information
-from policytest.lower_bound import characteristic_time, optimal_allocation
-from policytest.sequential import stopping_times
-from policytest.simulators import TabularSimulator
+from policytest._base import arrays, errors
+from policytest._base.errors import InputError
+from policytest._base.text import short
+from policytest.data.simulators import TabularSimulator
+from policytest.methods.boundaries import information
+from policytest.questions.decide import stopping_times
 from policytest.study.cells import Cell, Problem, Sweep, Trial, stream
 from policytest.study.spec import read, sweep
 from policytest.study.store import Record, Store
 from policytest.study.table import Study
+from policytest.worst_case.lower_bound import characteristic_time, optimal_allocation
 
 CONNECT = 15  # seconds to wait for a cluster
 
@@ -71,7 +71,7 @@ def run(
     [(0.1, 5, 0), (0.01, 5, 0)]
     """
     plan = as_sweep(spec)
-    if _checks.whole_number("jobs", jobs) < 1:
+    if arrays.whole_number("jobs", jobs) < 1:
         raise InputError(f"jobs is {jobs}; at least one is needed")
     with contextlib.ExitStack() as stack:
         if cluster is not None:  # before the store: a cluster that is not there must leave no files
@@ -139,7 +139,7 @@ def _results(plan: Sweep, todo: dict[Cell, Trial], jobs: int, cluster: Any) -> G
         for call in calls:
             yield run_cell(*call)
         return
-    joblib = _checks.needs("joblib", "study")
+    joblib = errors.needs("joblib", "study")
     compile_first(plan)
     with contextlib.ExitStack() as stack:
         if cluster is None:
@@ -175,7 +175,7 @@ def run_cell(trial: Trial, seed: int, deltas: tuple[float, ...]) -> Record:
             trial.max_samples,
         )
     except Exception as error:
-        if _checks.interrupted(error):
+        if errors.interrupted(error):
             raise KeyboardInterrupt from None
         return {**record, "error": short(f"{type(error).__name__}: {error}")}
     return {
@@ -193,7 +193,7 @@ def compile_first(plan: Sweep) -> None:
     seen = set()
     for trial in plan.trials:
         task, kernel = trial.problem.task, trial.problem.kernel
-        form = tuple(_checks.is_sparse(part) for part in (kernel, task.rewards, task.support))
+        form = tuple(arrays.is_sparse(part) for part in (kernel, task.rewards, task.support))
         key = (trial.name, *form, task.support is None, getattr(task.rewards, "ndim", 2))
         if key not in seen:
             seen.add(key)
@@ -202,7 +202,7 @@ def compile_first(plan: Sweep) -> None:
             try:
                 stopping_times(task, TabularSimulator(kernel), trial.problem.threshold, [0.5], trial.method, 0, few)
             except Exception as error:  # the cell itself will say what is wrong
-                if _checks.interrupted(error):
+                if errors.interrupted(error):
                     raise KeyboardInterrupt from None
 
 
@@ -218,7 +218,7 @@ def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
 
 def _connected(cluster: Any) -> contextlib.AbstractContextManager[Any]:
     """The client through which joblib reaches the cluster."""
-    distributed = _checks.needs("distributed", "cluster")
+    distributed = errors.needs("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
         current: contextlib.AbstractContextManager[Any] = cluster.as_current()
         return current

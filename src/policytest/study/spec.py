@@ -14,18 +14,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
-from policytest import _checks, instances
-from policytest._checks import InputError
-from policytest.baselines import KLBTS, MonteCarlo, RectangularKL
-from policytest.betting import TDBetting
-from policytest.boundaries import MixtureBoundary, PaperBoundary
-from policytest.combined import Combined
-from policytest.instances import Instance
-from policytest.ptst import PTST
-from policytest.sampling import Adaptive, Forward, Optimal
-from policytest.sequential import sampling_limit
-from policytest.sources import toml_files
-from policytest.sources.files import Model, companions, load_model
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.mdp import instances
+from policytest.mdp.instances import Instance
+from policytest.methods.baselines.boxes import RectangularKL
+from policytest.methods.baselines.klbts import KLBTS
+from policytest.methods.baselines.monte_carlo import MonteCarlo
+from policytest.methods.betting.run import TDBetting
+from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
+from policytest.methods.combined import Combined
+from policytest.methods.ptst import PTST
+from policytest.methods.sampling import Adaptive, Forward, Optimal
+from policytest.questions.driver import sampling_limit
+from policytest.sources.tasks import toml
+from policytest.sources.tasks.files import Model, companions, load_model
 from policytest.study.cells import Problem, Sweep, Trial, check_deltas, check_name, check_seeds
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.nested_pgd import NestedPGD
@@ -71,7 +74,7 @@ def read(path: str | PathLike[str]) -> Sweep:
     """The sweep that a TOML file describes; files it names are sought beside it."""
     path = Path(path)
     try:
-        content = toml_files.read(path)
+        content = toml.read(path)
         content.setdefault("title", path.stem)
         return sweep(content, folder=path.parent)
     except OSError as error:
@@ -83,7 +86,7 @@ def read(path: str | PathLike[str]) -> Sweep:
 def files_of(path: str | PathLike[str]) -> list[Path]:
     """The file of a study that can be read, and the files of the models that it names."""
     path = Path(path)
-    given = toml_files.read(path)["instances"]
+    given = toml.read(path)["instances"]
     entries = [*given.values()] if isinstance(given, Mapping) else given
     names = [entry["file"] if isinstance(entry, Mapping) and "file" in entry else entry for entry in entries]
     return [path, *(file for name in names if isinstance(name, str) for file in companions(path.parent / name))]
@@ -173,7 +176,7 @@ def _problem(name: str, given: Any, folder: Path, threshold: Any) -> Problem:
         alternative = given.get("alternative", getattr(found, "alternative_policy", None))
         if alternative is not None:
             shape = (found.task.n_states, found.task.n_actions)
-            alternative = _checks.real_array("alternative", alternative, shape)
+            alternative = arrays.real_array("alternative", alternative, shape)
         problem = Problem(check_name("an instance", name), found.task, found.kernel, math.nan, alternative)
         return dataclasses.replace(problem, threshold=_threshold(problem, given, found, threshold))
     except (InputError, TypeError) as error:
@@ -188,7 +191,7 @@ def _source(kind: str, given: Any, folder: Path) -> Any:
             raise InputError(f"file is {given!r}; pass the path of a .json, .toml, .npz, .drn or .tra file")
         return load_model(folder / given)
     if kind == "paper":
-        return instances.paper(_checks.whole_number("paper", given))
+        return instances.paper(arrays.whole_number("paper", given))
     if not isinstance(given, Mapping):
         example = "{seed = 1, S = 20, A = 4}" if kind == "random" else "{width = 4, height = 3}"
         raise InputError(f"{kind} is {given!r}; pass a table such as {example}")
@@ -199,7 +202,7 @@ def _source(kind: str, given: Any, folder: Path) -> Any:
     missing = [key for key in known[: 3 if kind == "random" else 2] if key not in given]
     if missing:
         raise InputError(f"{kind} lacks {', '.join(missing)}; add {'it' if len(missing) == 1 else 'them'}")
-    if kind == "random" and _checks.whole_number("seed", given["seed"]) < 0:
+    if kind == "random" and arrays.whole_number("seed", given["seed"]) < 0:
         raise InputError(f"seed is {given['seed']}; it cannot be negative")
     return BUILT_IN[kind](**given)
 
@@ -209,11 +212,11 @@ def _threshold(problem: Problem, given: Mapping[str, Any], found: Any, shared: A
     if "gap" in given:
         if "threshold" in given:
             raise InputError("it has a threshold and a gap; keep one")
-        return problem.value - _checks.real_number("gap", given["gap"])
+        return problem.value - arrays.real_number("gap", given["gap"])
     own = found.threshold if isinstance(found, Model) else None
     for candidate in (given.get("threshold"), own, shared, found.threshold):  # last, the 0 of the paper's instances
         if candidate is not None:
-            return _checks.real_number("threshold", candidate)
+            return arrays.real_number("threshold", candidate)
     raise InputError("it has no threshold; add threshold = R, or gap = V - R, to it or to the study")
 
 
@@ -304,7 +307,7 @@ def _solver(given: Any) -> Any:
 def _allocation(given: Any, problem: Problem) -> Any:
     if not isinstance(given, str):
         shape = (problem.task.n_states, problem.task.n_actions)
-        return _checks.real_array("allocation", given, shape)
+        return arrays.real_array("allocation", given, shape)
     if given not in RULES:
         _unknown("allocation", given, RULES, "or shares [S,A]")
     return RULES[given](problem)

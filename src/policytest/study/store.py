@@ -21,9 +21,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from policytest._checks import InputError
-from policytest._display import to_json
-from policytest._files import TEXT_LIMIT, opened, read_file, write_file
+from policytest._base.errors import InputError
+from policytest._base.files import TEXT_LIMIT, opened, read_file, write_file
+from policytest._base.table import to_json
 from policytest.study.cells import Cell, Sweep
 from policytest.study.table import Study, csv_bytes
 

@@ -19,10 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from policytest import _checks
-from policytest._checks import FloatArray, InputError
-from policytest._display import Shown, plural, to_json
-from policytest._files import TEXT_LIMIT, read_file, write_file
+from policytest._base import errors
+from policytest._base.arrays import FloatArray
+from policytest._base.errors import InputError
+from policytest._base.files import TEXT_LIMIT, read_file, write_file
+from policytest._base.table import Shown, to_json
+from policytest._base.text import plural
 from policytest.study.grid import Block, Grid, Line
 
 COLUMNS: dict[str, type] = {
@@ -165,14 +167,14 @@ class Study(Shown):
 
     def to_arrow(self) -> Any:
         """The table as a PyArrow table."""
-        arrow = _checks.needs("pyarrow", "study")
+        arrow = errors.needs("pyarrow", "study")
         types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
         schema = arrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
         return arrow.Table.from_pylist(self.table, schema=schema)
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame."""
-        return _checks.needs("pandas", "study").DataFrame({name: self.column(name) for name in COLUMNS})
+        return errors.needs("pandas", "study").DataFrame({name: self.column(name) for name in COLUMNS})
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the table, as ``.parquet`` or ``.csv``, in one step."""
@@ -180,7 +182,7 @@ class Study(Shown):
         if path.suffix.lower() == ".csv":
             write_file(path, csv_bytes(COLUMNS, self.table))
         elif path.suffix.lower() == ".parquet":
-            arrow = _checks.needs("pyarrow.parquet", "study")
+            arrow = errors.needs("pyarrow.parquet", "study")
             content = io.BytesIO()
             arrow.write_table(self.to_arrow(), content)
             write_file(path, content.getbuffer())
@@ -252,7 +254,7 @@ def _parsed(path: Path, number: int, line: list[str]) -> dict[str, Any]:
 
 
 def _read_parquet(path: Path) -> list[dict[str, Any]]:
-    arrow = _checks.needs("pyarrow.parquet", "study")
+    arrow = errors.needs("pyarrow.parquet", "study")
     try:
         table = arrow.read_table(path)
     except Exception as error:  # whatever a damaged file provokes

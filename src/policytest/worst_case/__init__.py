@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from policytest import _checks
-from policytest._checks import InputError
-from policytest.kl import KLBall
-from policytest.task import Task, value_range
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range
+from policytest.worst_case.ball import KLBall
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Problem, Solver, lay_out
 from policytest.worst_case.projection_free import ProjectionFree
@@ -26,10 +27,10 @@ def extreme_value(
 
     ``warm``, the result of a similar problem, gives a local solver its starting point.
     """
-    _checks.instance("task", task, Task)
-    _checks.instance("ball", ball, KLBall)
+    arrays.instance("task", task, Task)
+    arrays.instance("ball", ball, KLBall)
     _check_solver(solver, warm)
-    sign = _checks.sense_sign(sense)
+    sign = arrays.sense_sign(sense)
     laid = lay_out(task, ball.centre, ball.weights)
     fixed = (laid.n > 0) | ((np.diff(laid.rows.start) == 1) & (not laid.is_open))
     if ball.radius == 0 and fixed.all():
@@ -51,9 +52,9 @@ def nearest_kernel(
 
     ``warm``, the result of a similar problem, gives a local solver its starting point.
     """
-    _checks.instance("task", task, Task)
+    arrays.instance("task", task, Task)
     _check_solver(solver, warm)
-    threshold = _checks.real_number("threshold", threshold)
+    threshold = arrays.real_number("threshold", threshold)
     laid = lay_out(task, centre, weights)
     value = laid.value(laid.p)
     if value == threshold:
@@ -68,7 +69,7 @@ def _check_solver(solver: Any, warm: Any) -> None:
     if isinstance(solver, type) or (solver is not None and not hasattr(solver, "nearest")):
         raise InputError(f"solver is {solver!r}; pass a solver object such as ProjectionFree(), with its parentheses")
     if warm is not None:
-        _checks.instance("warm", warm, Bracket, ", the result of a similar problem")
+        arrays.instance("warm", warm, Bracket, ", the result of a similar problem")
 
 
 def _reachable(problem: Problem, threshold: float, sign: float) -> bool:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from policytest._checks import FloatArray, Kernel
-from policytest._rows import Rows
+from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.rows import Rows
 
 
 class Status(Enum):

@@ -32,11 +32,12 @@ from typing import Any
 
 import numpy as np
 
-from policytest._checks import FloatArray, InputError, IntArray, Kernel
-from policytest._files import read_arrays, write_arrays
-from policytest._kernels import CHORD, PERSPECTIVE
-from policytest._rows import Rows
-from policytest.task import Task
+from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.compiled.dual import CHORD, PERSPECTIVE
+from policytest._base.errors import InputError
+from policytest._base.files import read_arrays, write_arrays
+from policytest._base.rows import Rows
+from policytest.mdp.task import Task
 
 LOWER, UPPER, CLOSED, SPLIT = 0, 1, 2, 3
 FORMAT = "policytest-certificate-1"
@@ -135,7 +136,7 @@ class Certificate:
 
         Rewards are compared less (1-gamma) R, as a test states its claim, and up to rounding; all else exactly.
         """
-        S, A, rows = task.n_states, task.n_actions, task._rows
+        S, A, rows = task.n_states, task.n_actions, task.layout.rows
         if len(self.initial) != S or not self._makes_sense() or counts.shape not in ((S, A, S), (S * A, S)):
             return False
         try:

@@ -19,8 +19,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from policytest import _checks, _kernels
-from policytest._checks import FloatArray, IntArray
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled import dual
+from policytest._base.compiled import search as compiled_search
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.certificate import CLOSED, LOWER, SPLIT, UPPER, Certificate, Step, dual_bound
 from policytest.worst_case.problem import Extreme, Nearest, Problem
@@ -53,7 +55,7 @@ class Certified:
     starts: int = 8
 
     def __post_init__(self) -> None:
-        _checks.positive(gap=self.gap, max_nodes=self.max_nodes, starts=self.starts)
+        arrays.positive(gap=self.gap, max_nodes=self.max_nodes, starts=self.starts)
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss beyond the threshold, with a proved lower end."""
@@ -133,7 +135,7 @@ class _Search:
             rows, task.discount, np.array(task.initial), N, n, threshold, problem.sign, level / self.unit, self.unit, ()
         )
         claim = self.claim
-        self.relaxation = _kernels.Relaxation(
+        self.relaxation = dual.Relaxation(
             rows, claim.worth, claim.discount, claim.initial, claim.counts, claim.visits, claim.sign
         )
         self.S = task.n_states
@@ -146,8 +148,8 @@ class _Search:
     def _about(self, entries: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """[S] values less R, occupancies and losses of a kernel."""
         claim, rows = self.claim, self.claim.rows
-        V, d, _ = _kernels.values_and_occupancy(rows, entries, claim.discount, claim.initial)
-        losses = np.asarray(_kernels.row_losses(rows.start, claim.counts, claim.visits, entries))
+        V, d, _ = compiled_search.values_and_occupancy(rows, entries, claim.discount, claim.initial)
+        losses = np.asarray(compiled_search.row_losses(rows.start, claim.counts, claim.visits, entries))
         by_state = np.bincount(rows.state, losses, minlength=self.S).astype(np.float64)
         return V - claim.threshold, np.maximum(d, 1e-12), by_state
 
@@ -257,7 +259,7 @@ class _Search:
         bottom = np.maximum(low, SMALLEST_SPLIT * high)
         inside = np.clip(d, bottom, high)
         chord = np.log(bottom) + np.log(high / bottom) * (inside - bottom) / np.maximum(high - bottom, 1e-300)
-        is_chord = self._kinds(low, high) == _kernels.CHORD
+        is_chord = self._kinds(low, high) == dual.CHORD
         short = np.where(is_chord, self.visits * (np.log(inside) - chord), loss * (1.0 - inside / high))
         short = np.where(high > low * (1.0 + 1e-9), short + 1e-12 * _log_width(low, high), -np.inf)
         s = int(np.argmax(short))
@@ -280,15 +282,15 @@ class _Search:
         width = np.maximum(_log_width(low, high), 1e-6)
         chord = np.log(np.expm1(width) / width) - 1.0 + width / np.expm1(width)
         better = (low > 0) & (self.visits * chord < -0.5 * self.loss_by_state * np.expm1(-width))
-        return np.where(better, _kernels.CHORD, _kernels.PERSPECTIVE).astype(np.int64)
+        return np.where(better, dual.CHORD, dual.PERSPECTIVE).astype(np.int64)
 
     def _improve(
         self, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: FloatArray,
         free_mu: bool, tau: float, last_tau: float,
     ) -> FloatArray:  # fmt: skip
         better = theta.copy()
-        box = _kernels.Box(low, np.maximum(high, low * (1 + 1e-12) + 1e-300), kind, aim, level)
-        _kernels.maximise_dual(self.relaxation, box, free_mu, tau, last_tau, better, 200)
+        box = dual.Box(low, np.maximum(high, low * (1 + 1e-12) + 1e-300), kind, aim, level)
+        dual.maximise_dual(self.relaxation, box, free_mu, tau, last_tau, better, 200)
         return better
 
 

@@ -29,9 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from policytest import _checks, _kernels
-from policytest._checks import InputError
-from policytest.task import Task
+from policytest._base import arrays
+from policytest._base.compiled import search
+from policytest._base.errors import InputError
+from policytest.mdp.task import Task
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 
@@ -104,8 +105,8 @@ class NestedPGD:
     gap: float = 0.5
 
     def __post_init__(self) -> None:
-        _checks.positive(zeta=self.zeta, smoothness=self.smoothness, mesh=self.mesh, steps=self.steps)
-        _checks.positive(max_grid=self.max_grid, bisections=self.bisections, gap=self.gap)
+        arrays.positive(zeta=self.zeta, smoothness=self.smoothness, mesh=self.mesh, steps=self.steps)
+        arrays.positive(max_grid=self.max_grid, bisections=self.bisections, gap=self.gap)
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """Theorem 2's bracket of the extreme value: [best - zeta/|V_p - R|, best] for "min"."""
@@ -206,7 +207,7 @@ class NestedPGD:
                 "pass a larger mesh (without a guarantee), or use another solver"
             )
         task = problem.task
-        return _kernels.search_budgets(
+        return search.search_budgets(
             problem.rows, task.discount, task.initial, problem.p, omega, sigma, constants.h, problem.sign,
             constants.L, int(constants.M),
         )  # fmt: skip

@@ -18,11 +18,13 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from policytest import _kernels
-from policytest._checks import FloatArray, InputError, IntArray, Kernel
-from policytest._rows import Rows
-from policytest.kl import check_weights
-from policytest.task import Task, check_error, value_range
+from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.compiled import search
+from policytest._base.errors import InputError, check_precision
+from policytest._base.rows import Rows
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range
+from policytest.worst_case.ball import check_weights
 from policytest.worst_case.bracket import Bracket
 
 
@@ -52,14 +54,14 @@ class Problem:
     def value(self, entries: FloatArray) -> float:
         """V_q(rho) of a kernel given by its entries."""
         task = self.task
-        values, _, error = _kernels.values_and_occupancy(self.rows, entries, task.discount, task.initial)
-        check_error(error)
+        values, _, error = search.values_and_occupancy(self.rows, entries, task.discount, task.initial)
+        check_precision(error)
         return float(task.initial @ values)
 
     def value_gradient(self, entries: FloatArray) -> FloatArray:
         """[E] dV_q/dq(x|s,a) = d_q(s,a) (r(s,a,x) + gamma V_q(x)). Paper: `eq:PG2`."""
         task, rows = self.task, self.rows
-        values, occupancy, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
+        values, occupancy, _ = search.values_and_occupancy(rows, entries, task.discount, task.initial)
         worth = rows.rewards() + task.discount * values[rows.successor]
         return np.asarray(rows.per_entry(occupancy[rows.state] * rows.prob) * worth)
 
@@ -70,7 +72,7 @@ class Problem:
 
     def row_losses(self, entries: FloatArray) -> FloatArray:
         """[K] w_sa KL(p_sa, q_sa)."""
-        return np.asarray(_kernels.row_losses(self.rows.start, self.N, self.n, entries))
+        return np.asarray(search.row_losses(self.rows.start, self.N, self.n, entries))
 
     def loss(self, entries: FloatArray) -> float:
         """The weighted KL from the centre."""
@@ -89,7 +91,7 @@ class Problem:
         """The kernel, pulled towards the centre until its loss is within the radius (it is convex on the way)."""
         if self.loss(entries) <= radius:
             return entries
-        share = _kernels.share_in_ball(self.rows.start, self.N, self.n, self.p, entries, radius)
+        share = search.share_in_ball(self.rows.start, self.N, self.n, self.p, entries, radius)
         return np.asarray((1.0 - share) * self.p + share * entries)
 
     def extreme(self, sign: float, radius: float) -> Extreme:

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from policytest import _checks, _kernels
-from policytest._checks import FloatArray, Kernel
-from policytest.kl import check_weights
-from policytest.task import Task
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.compiled import search
+from policytest.mdp.task import Task
+from policytest.worst_case.ball import check_weights
 from policytest.worst_case.problem import lay_out
 
 
@@ -38,11 +39,11 @@ def robust_value(task: Task, centre: Any, budgets: Any, sense: str = "min", max_
 
     Paper: the inner minimum of `prop:product_box_reduction`.
     """
-    sign = _checks.sense_sign(sense)
+    sign = arrays.sense_sign(sense)
     problem = lay_out(task, centre, np.ones((task.n_states, task.n_actions)))
     problem.must_be_closed()
     b = check_weights(budgets, (task.n_states, task.n_actions), "budgets").ravel()[problem.rows.pair]
-    converged, entries, value, row_slope = _kernels.robust_box(
+    converged, entries, value, row_slope = search.robust_box(
         problem.rows, task.discount, task.initial, problem.p, b, sign, max_iterations
     )
     slope = np.zeros(task.n_states * task.n_actions)

@@ -6,7 +6,7 @@ A stationary point of either problem satisfies, row by row, with one multiplier 
     q(x|s,a) = n_sa p(x|s,a) / (y_sa + c_x),      c_x = +- lam d_q(s,a) (r(s,a,x) + gamma V_q(x)),
 
 and y_sa fixed by sum_x q = 1: a linear cost against KL, solved exactly by one-dimensional roots
-(`policytest.kl.tilt_row`), unseen successors included. From the values and occupancies of the current kernel the
+(`row_problems.tilt_row`), unseen successors included. From the values and occupancies of the current kernel the
 rows are computed for the lam at which
 
 * (NO) the loss meets the radius: the exact linear minimisation over the ball. The segment to it stays in the
@@ -31,16 +31,17 @@ from typing import Any
 
 import numpy as np
 
-from policytest import _checks, _kernels
-from policytest._checks import FloatArray
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled import search
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 
 STATUS = {
-    _kernels.CONVERGED: Status.CONVERGED,
-    _kernels.ITERATION_LIMIT: Status.ITERATION_LIMIT,
-    _kernels.STALLED: Status.STALLED,
-    _kernels.LINEAR_SOLVE_FAILED: Status.LINEAR_SOLVE_FAILED,
+    search.CONVERGED: Status.CONVERGED,
+    search.ITERATION_LIMIT: Status.ITERATION_LIMIT,
+    search.STALLED: Status.STALLED,
+    search.LINEAR_SOLVE_FAILED: Status.LINEAR_SOLVE_FAILED,
 }
 WIDENINGS = 50
 
@@ -64,7 +65,7 @@ class ProjectionFree:
     max_iterations: int = 500
 
     def __post_init__(self) -> None:
-        _checks.positive(starts=self.starts, tolerance=self.tolerance, max_iterations=self.max_iterations)
+        arrays.positive(starts=self.starts, tolerance=self.tolerance, max_iterations=self.max_iterations)
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """The best value found over the ball; the other end is the value range."""
@@ -77,7 +78,7 @@ class ProjectionFree:
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found among kernels on the other side; the lower end is 0."""
         run = self._best(problem, warm)
-        if problem.task.n_states > _kernels.DIRECT_SMALL:  # an iterative solve depends on its start: once more, afresh
+        if problem.task.n_states > search.DIRECT_SMALL:  # an iterative solve depends on its start: once more, afresh
             run.value = run.problem.value(run.entries)
         if run.infeasibility > 0:  # rounding, or an unfinished search: step over the threshold
             self._cross(run)
@@ -121,14 +122,12 @@ class ProjectionFree:
         """Solve from one start; open rows list the successors they want, and the start is tried again."""
         task = problem.task
         nearest = isinstance(problem, Nearest)
-        kernel = _kernels.nearest if nearest else _kernels.extreme
+        kernel = search.nearest if nearest else search.extreme
         iterations = 0
         for widening in range(WIDENINGS + 1):
             entries = start.copy()
             unit, N, n = problem.scaled
-            kernel, goal = (
-                (_kernels.nearest, problem.threshold) if nearest else (_kernels.extreme, problem.radius / unit)
-            )
+            kernel, goal = (search.nearest, problem.threshold) if nearest else (search.extreme, problem.radius / unit)
             code, loss, value, found, steps = kernel(
                 problem.rows, task.discount, task.initial, N, n, goal, problem.sign, entries, lam / unit,
                 self.tolerance, self.max_iterations,
@@ -138,7 +137,7 @@ class ProjectionFree:
             if wanted is None:
                 break
             if widening == WIDENINGS:
-                code = _kernels.ITERATION_LIMIT
+                code = search.ITERATION_LIMIT
                 break
             problem, places = problem.widened(wanted)
             start = problem.rows.spread(start, places)
@@ -186,7 +185,7 @@ class _Run:
 def _list_extreme_state(problem: Problem) -> Problem:
     """Open rows, with two successors listed: that of the kernel of extreme value, and the first to attract mass."""
     task = problem.task
-    choice, _, _ = _kernels.extreme_rows(problem.rows, task.discount, task.initial, problem.sign, True)
+    choice, _, _ = search.extreme_rows(problem.rows, task.discount, task.initial, problem.sign, True)
     wide, _ = problem.widened(int(choice[0]))
     wanted = _wanted_successor(wide, wide.p)
     return wide if wanted is None else wide.widened(wanted)[0]
@@ -220,7 +219,7 @@ def _other_start(problem: Problem, index: int) -> FloatArray:
 def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:
     """A kernel on the other side: the given one, with about as little as needed of the kernel of extreme value."""
     task, rows, sign = problem.task, problem.rows, problem.sign
-    choice, _, _ = _kernels.extreme_rows(rows, task.discount, task.initial, sign, False)
+    choice, _, _ = search.extreme_rows(rows, task.discount, task.initial, sign, False)
     extreme = (rows.successor == choice[rows.of_entry()]).astype(np.float64)
     for share in (*2.0 ** np.arange(-52, 0), *(1.0 - 2.0 ** -np.arange(2, 50))):
         mixed = entries + share * (extreme - entries)
@@ -236,7 +235,7 @@ def _wanted_successor(problem: Problem, entries: FloatArray) -> int | None:
     the state with the lowest value of all.
     """
     task, rows = problem.task, problem.rows
-    values, _, _ = _kernels.values_and_occupancy(rows, entries, task.discount, task.initial)
+    values, _, _ = search.values_and_occupancy(rows, entries, task.discount, task.initial)
     lowest = int(np.argmin(problem.sign * values))
     listed = rows.sums((rows.successor == lowest).astype(np.float64)) > 0
     return None if listed.all() else lowest

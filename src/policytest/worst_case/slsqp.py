@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from policytest import _checks
-from policytest._checks import FloatArray
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 
@@ -43,7 +43,7 @@ class SLSQPHeuristic:
     bisections: int = 20
 
     def __post_init__(self) -> None:
-        _checks.positive(smoothness=self.smoothness, steps=self.steps, bisections=self.bisections)
+        arrays.positive(smoothness=self.smoothness, steps=self.steps, bisections=self.bisections)
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """The value after the last step; the other end is the value range."""

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from policytest._display import Table, number, plural
+from policytest._base.table import Table
+from policytest._base.text import number, plural
 from policytest.cli.exit_codes import CODES, complain
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
@@ -33,8 +34,8 @@ from policytest.cli.options import (
     SuppressBelow,
     Threshold,
 )
+from policytest.cli.output import certified_or_not, quiet_stdout, show, with_forecast, write_report
 from policytest.cli.progress import progress
-from policytest.cli.results import certified_or_not, quiet_stdout, show, write_report
 
 ORDERED = ("combined", "betting")
 """Methods that need the order of the transitions."""
@@ -73,7 +74,7 @@ class Assessment:
         """What the log does not say."""
         import json
 
-        from policytest.verdict import unseen_pairs
+        from policytest.results.verdict import unseen_pairs
 
         task, counts = self.verdict.task, self.log.counts
         unseen = unseen_pairs(task, counts)
@@ -155,7 +156,7 @@ def assess(
     """
     with quiet_stdout(json):
         problem = find_model(model, policy, discount, rewards, initial)
-        from policytest.sources.paths import find
+        from policytest.sources.logged.paths import find
 
         check_files((*files_of_model(model), policy, *find(data)), {"--save": save, "--html": html})
         found = _assess(
@@ -190,10 +191,10 @@ def _assess(
     extras: Any,
     question: Any,
 ) -> Assessment:
-    from policytest._checks import InputError
-    from policytest.sequential import assess as assess_data
-    from policytest.sources.log import Log
-    from policytest.sources.tables import logs
+    from policytest._base.errors import InputError
+    from policytest.questions.assess import assess as assess_data
+    from policytest.sources.logged.log import Log
+    from policytest.sources.logged.read import logs
 
     add_to, save, diagnose, suppress_below = extras
     before = None if add_to is None else Log.load(add_to, problem.task)
@@ -207,7 +208,7 @@ def _assess(
     in_order = log.in_order(by_episode) if free else method in ORDERED
     chosen = find_method(method or ("combined" if in_order else "ptst"), None, None, None, problem)
     observed = log.transitions(by_episode) if in_order else log.counts
-    verdict = assess_data(problem.task, observed, method=chosen, **question)
+    verdict = with_forecast(assess_data(problem.task, observed, method=chosen, **question), quiet)
     diagnosis = _diagnosed(log, problem.task, by_episode) if diagnose and before is None else None
     if free and not in_order:
         complain("judged by ptst, for want of an order; with a column order, betting mostly needs far fewer rows")
@@ -222,8 +223,8 @@ def _diagnosed(log: Any, task: Any, by_episode: bool) -> Any:
     """What the log says about the assumptions; nothing, where it has no order, or where that cannot be computed."""
     if log.frame is None or "order" not in log.frame.roles:
         return None
-    from policytest._checks import InputError
-    from policytest.sources.diagnosed import diagnose_log
+    from policytest._base.errors import InputError
+    from policytest.sources.logged.diagnose import diagnose_log
 
     try:
         return diagnose_log(task, log, by_episode)

@@ -32,9 +32,9 @@ from policytest.cli.options import (
     Seed,
     SimulatorPlace,
 )
+from policytest.cli.output import certified_or_not, how_to_go_on, quiet_stdout, show
 from policytest.cli.pairs import method_of_pairs
 from policytest.cli.progress import progress
-from policytest.cli.results import certified_or_not, how_to_go_on, quiet_stdout, show
 
 
 class ComparisonMethod(StrEnum):
@@ -79,8 +79,8 @@ def compare(
     read = (*files_of_model(model), *files_of_model(other), policy)
     check_files(read, {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
-        from policytest._checks import InputError
-        from policytest.comparison import compare as compare_policies
+        from policytest._base.errors import InputError
+        from policytest.questions.compare import compare as compare_policies
 
         problem = find_model(model, policy, discount, rewards, initial)
         is_policy = Path(other).suffix.lower() == ".csv" and not other.startswith("gym:")

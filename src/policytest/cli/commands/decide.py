@@ -32,12 +32,12 @@ from policytest.cli.options import (
     SimulatorPlace,
     Threshold,
 )
+from policytest.cli.output import certified_or_not, course, how_to_go_on, quiet_stdout, show, watched, with_forecast
 from policytest.cli.progress import progress
-from policytest.cli.results import certified_or_not, course, how_to_go_on, quiet_stdout, show, watched
 
 if TYPE_CHECKING:
-    from policytest.sources.files import Model
-    from policytest.verdict import Verdict
+    from policytest.results.verdict import Verdict
+    from policytest.sources.tasks.files import Model
 
 
 def decide(
@@ -83,6 +83,7 @@ def decide(
             checkpoint=checkpoint,
             resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
         )
+    verdict = with_forecast(verdict, quiet)
     show(verdict, json, html, "Is this policy good enough?", f"Model: {model}", trace)
     if model.startswith("gym:"):
         _beside(problem, json)
@@ -93,8 +94,8 @@ def decide(
 
 def _beside(model: Model, as_json: bool) -> None:
     """The exact value, which the table of an environment gives, to compare the verdict with; not into the JSON."""
-    from policytest._display import number
-    from policytest.task import value
+    from policytest._base.text import number
+    from policytest.mdp.values import value
 
     exact = number(value(model.task, model.kernel))
     line = f"exact value: {exact}, by the environment's table, which the test did not see"
@@ -108,6 +109,6 @@ def _beside(model: Model, as_json: bool) -> None:
 def run_decide(model: Model, simulator: Any, quiet: bool = False, **settings: Any) -> Verdict:
     """The test, with its progress on stderr."""
     with progress(sys.stderr, quiet) as shown:
-        from policytest.sequential import decide
+        from policytest.questions.decide import decide
 
         return decide(model.task, simulator, **settings, progress=shown)

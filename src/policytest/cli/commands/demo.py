@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policytest._display import number, plain, probability
+from policytest._base.text import number, plain, probability
 from policytest.cli.commands.decide import run_decide
 from policytest.cli.exit_codes import DONE, Code, complain, say
 from policytest.cli.files import check_files
 from policytest.cli.inputs import find_model, find_simulator
-from policytest.cli.options import (
-    Debug,
-    Delta,
-    Seed,
-)
-from policytest.cli.results import course, how_to_go_on, watched, write_report
+from policytest.cli.options import Debug, Delta, Seed
+from policytest.cli.output import course, how_to_go_on, watched, write_report
 
 if TYPE_CHECKING:
-    from policytest.sources.files import Model
+    from policytest.sources.tasks.files import Model
 
 
 def demo(
@@ -56,8 +52,8 @@ def demo(
 
 
 def _lower_bound(model: Model, delta: float) -> str:
-    from policytest.boundaries import information
-    from policytest.lower_bound import characteristic_time
+    from policytest.methods.boundaries import information
+    from policytest.worst_case.lower_bound import characteristic_time
 
     scale = characteristic_time(model.task, model.kernel).time
     return (

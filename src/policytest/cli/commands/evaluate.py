@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from policytest._display import number
+from policytest._base.text import number
 from policytest.cli.exit_codes import DONE, Code
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, find_simulator
@@ -27,8 +27,8 @@ from policytest.cli.options import (
     Seed,
     SimulatorPlace,
 )
+from policytest.cli.output import both, course, quiet_stdout, show
 from policytest.cli.progress import progress
-from policytest.cli.results import both, course, quiet_stdout, show
 
 
 class Kind(StrEnum):
@@ -64,7 +64,7 @@ def evaluate(
         problem = find_model(model, policy, discount, rewards, initial)
     trace = course(html)
     with quiet_stdout(json):
-        from policytest.confidence import evaluate as estimate_value
+        from policytest.questions.evaluate import evaluate as estimate_value
 
         sim = find_simulator(simulator, problem, model)
         rule = find_method(method, None, None, None, problem)

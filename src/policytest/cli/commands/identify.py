@@ -30,9 +30,9 @@ from policytest.cli.options import (
     Seed,
     SimulatorPlace,
 )
+from policytest.cli.output import quiet_stdout, show
 from policytest.cli.pairs import method_of_pairs
 from policytest.cli.progress import progress
-from policytest.cli.results import quiet_stdout, show
 
 
 class IdentificationMethod(StrEnum):
@@ -73,7 +73,7 @@ def identify(
     """
     check_files((*files_of_model(model), policy, *(candidates or ())), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
-        from policytest.selection import identify as find_best
+        from policytest.questions.identify import identify as find_best
 
         problem = find_model(model, policy, discount, rewards, initial)
         task = problem.task
@@ -108,7 +108,7 @@ def _method(method: Any, boundary: Any, prior: Any, allocation: Any, problem: An
     """The method that the options describe."""
     chosen = method_of_pairs(method, boundary, prior, allocation, problem)
     if method == IdentificationMethod.klb_ts:
-        from policytest.baselines import KLBTS
+        from policytest.methods.baselines.klbts import KLBTS
 
         return KLBTS()
     return chosen

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from policytest._display import plain
+from policytest._base.text import plain
 from policytest.cli.exit_codes import DONE, say
 from policytest.cli.options import Debug, Seed
 
@@ -22,7 +22,7 @@ def init(
 
     Exit codes: 0 done, 2 usage or input error, 4 internal error.
     """
-    from policytest.starter import NEXT, write_starter
+    from policytest.cli.starter import NEXT, write_starter
 
     for file in write_starter(folder, seed):
         say(plain(str(file)))

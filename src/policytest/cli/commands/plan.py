@@ -25,11 +25,11 @@ from policytest.cli.options import (
     Seed,
     Threshold,
 )
+from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
-from policytest.cli.results import quiet_stdout, show
 
 if TYPE_CHECKING:
-    from policytest.sources.files import Model
+    from policytest.sources.tasks.files import Model
 
 
 def plan(
@@ -63,7 +63,7 @@ def plan(
     with quiet_stdout(json):
         problem = find_model(model, policy, discount, rewards, initial)
     with quiet_stdout(json):
-        from policytest.planning import plan as make_plan
+        from policytest.questions.plan.plan import plan as make_plan
 
         bar = the_bar(threshold, problem)
         given = _guess(problem, model, pilot or [], guess or [])
@@ -77,8 +77,8 @@ def plan(
 
 def _guess(problem: Model, model: str, pilot: list[Path], others: list[str]) -> Any:
     """The kernel of the model, several kernels, or the counts of all pilots together."""
-    from policytest._checks import InputError
-    from policytest.counts import Counts
+    from policytest._base.errors import InputError
+    from policytest.data.counts import Counts
 
     if pilot and others:
         raise InputError("--pilot and --guess exclude each other; pass pilot draws, or guesses of the kernel")

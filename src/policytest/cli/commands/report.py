@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from policytest._display import plain
+from policytest._base.text import plain
 from policytest.cli.exit_codes import DONE, say
 from policytest.cli.files import check_files
 from policytest.cli.options import Debug
-from policytest.cli.results import fingerprint
+from policytest.cli.output import fingerprint
 
 
 def report(
@@ -29,7 +29,7 @@ def report(
     """
     check_files((result,), {"--out": out})
     from policytest.report import write
-    from policytest.report.saved import parse, read
+    from policytest.results.load import parse, read
 
     if result == "-":
         found, source = parse(_standard_input(), "standard input"), "standard input"
@@ -41,8 +41,8 @@ def report(
 
 
 def _standard_input() -> str:
-    from policytest._checks import InputError
-    from policytest._files import TEXT_LIMIT
+    from policytest._base.errors import InputError
+    from policytest._base.files import TEXT_LIMIT
 
     if sys.stdin is None:
         raise InputError("standard input is closed; pass the name of a file")

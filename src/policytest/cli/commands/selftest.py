@@ -9,7 +9,7 @@ import typer
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files
 from policytest.cli.options import Debug, Html, Json, Quiet, Seed
-from policytest.cli.results import quiet_stdout, show
+from policytest.cli.output import quiet_stdout, show
 
 
 def selftest(
@@ -30,7 +30,7 @@ def selftest(
         complain(f"{'kept' if finding.kept else 'BROKEN'}: {finding.name}")
 
     with quiet_stdout(json):
-        from policytest.selftest import selftest as check_everything
+        from policytest.cli.promises import selftest as check_everything
 
         found = check_everything(runs, seed, None if quiet else shown)
     show(found, json, html, "Are the promises kept on this machine?", f"{runs} runs for each frequency, seed {seed}")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from policytest._display import plain, plural
+from policytest._base.text import plain, plural
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files
 from policytest.cli.options import Debug, Html, Json, Quiet
-from policytest.cli.results import quiet_stdout, show, write
+from policytest.cli.output import quiet_stdout, show, write
 
 if TYPE_CHECKING:
     from policytest.study.cells import Sweep
@@ -72,7 +72,7 @@ def study(
 
 def _plan(what: str, seeds: int | None, quick: bool, heuristic: bool) -> Sweep:
     """The sweep that is meant."""
-    from policytest._checks import InputError
+    from policytest._base.errors import InputError
     from policytest.study.paper import paper_sweep
     from policytest.study.spec import quickly, read, with_seeds
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from policytest._display import nats, plural
+from policytest._base.text import nats, plural
 from policytest.cli.exit_codes import CODES, complain
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
@@ -29,7 +29,7 @@ from policytest.cli.options import (
     Skip,
     Threshold,
 )
-from policytest.cli.results import certified_or_not, quiet_stdout, show
+from policytest.cli.output import certified_or_not, quiet_stdout, show, with_forecast
 
 EVERY = 2.0
 """Seconds between two lines of progress, at least."""
@@ -65,9 +65,9 @@ def watch(
     """
     check_files((*files_of_model(model), policy, log), {"--html": html})
     with quiet_stdout(json):
-        from policytest.sequential import sampling_limit
-        from policytest.sources.streams import Parser, lines
-        from policytest.watching import Watch
+        from policytest.questions.driver import sampling_limit
+        from policytest.questions.watch import Watch
+        from policytest.sources.logged.stream import Parser, lines
 
         problem = find_model(model, policy, discount, rewards, initial)
         sampling_limit(max_samples)
@@ -88,7 +88,7 @@ def watch(
                     _tell(test)
         except KeyboardInterrupt:
             complain("interrupted")
-        verdict = test.verdict()
+        verdict = with_forecast(test.verdict(), quiet)
     if parser.left_out:
         complain(f"{plural(parser.left_out, 'row')} left out for the s or a in it, as asked")
     about = f"Model: {model}; log: {place}, {plural(parser.line, 'line')} read"

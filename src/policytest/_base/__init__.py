@@ -1,0 +1,1 @@
+"""What knows nothing of tests: errors, arrays, rows, text, tables, files."""

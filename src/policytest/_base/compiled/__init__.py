@@ -1,0 +1,1 @@
+"""Code compiled by numba; each file is a compile unit of its own."""

@@ -1,0 +1,110 @@
+"""Compiled: which pair to sample next, and draws from a table of probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from policytest._base.compiled.small import compiled, entry, first_above
+
+# ---------------------------------------------------------------- sampling and simulation
+
+
+@compiled
+def _before(priority: Any, first: int, second: int) -> bool:
+    return priority[first] < priority[second] or (priority[first] == priority[second] and first < second)
+
+
+@compiled
+def _sift(heap: Any, priority: Any, at: int) -> None:
+    """Restore the heap below `at`, whose priority has grown."""
+    size = len(heap)
+    moving = heap[at]
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and _before(priority, heap[child + 1], heap[child]):
+            child += 1
+        if not _before(priority, heap[child], moving):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = moving
+
+
+@compiled
+def _round_robin(n: Any, tracked: Any, chosen: Any) -> bool:
+    """Tracking where all shares are equal and visits differ by at most 1: in turn, beginning with the fewest."""
+    fewest = np.inf
+    most = -np.inf
+    for k in tracked:
+        fewest = min(fewest, n[k])
+        most = max(most, n[k])
+    if most - fewest > 1.0:
+        return False
+    at = 0
+    for k in tracked:
+        if n[k] == fewest and at < len(chosen):
+            chosen[at] = k
+            at += 1
+    while at < len(chosen):
+        for k in tracked:
+            if at < len(chosen):
+                chosen[at] = k
+                at += 1
+    return True
+
+
+@entry
+def track(n: Any, omega: Any, count: int) -> Any:
+    """The next `count` rows of argmin n_k/omega_k over omega_k > 0, ties to the first: line 4 of Algorithm 1."""
+    tracked = np.flatnonzero(omega > 0.0)
+    chosen = np.empty(count, dtype=np.int64)
+    equal = True
+    for k in tracked:
+        equal = equal and omega[k] == omega[tracked[0]]
+    if equal and _round_robin(n, tracked, chosen):
+        return chosen
+    visits = n.copy()
+    priority = visits / omega
+    for at in range(len(tracked) // 2, -1, -1):
+        _sift(tracked, priority, at)
+    for i in range(count):
+        k = tracked[0]
+        chosen[i] = k
+        visits[k] += 1.0
+        priority[k] = visits[k] / omega[k]
+        _sift(tracked, priority, 0)
+    return chosen
+
+
+@entry
+def draw(start: Any, successor: Any, cumulative: Any, pair: Any, u: Any) -> Any:
+    """Successors of the pairs, by inversion: one uniform number each."""
+    x = np.empty(len(pair), dtype=np.int64)
+    for i in range(len(pair)):
+        x[i] = successor[first_above(cumulative, start[pair[i]], start[pair[i] + 1], u[i])]
+    return x
+
+
+@entry
+def walk(
+    start: Any, successor: Any, cumulative: Any, actions: Any, initial: Any, restart: float, state: int, u: Any
+) -> Any:
+    """A trajectory from `state`: action, successor, and a restart with the given probability; u [m,3] uniforms.
+
+    `actions` [S,A] and `initial` [S] are cumulative. Returns the pairs s*A + a, their successors, the states after.
+    """
+    m = len(u)
+    S, A = actions.shape
+    pair = np.empty(m, dtype=np.int64)
+    x = np.empty(m, dtype=np.int64)
+    after = np.empty(m, dtype=np.int64)
+    for i in range(m):
+        pair[i] = state * A + first_above(actions[state], 0, A, u[i, 0])
+        x[i] = successor[first_above(cumulative, start[pair[i]], start[pair[i] + 1], u[i, 1])]
+        state = x[i]
+        if u[i, 2] < restart:
+            state = first_above(initial, 0, S, u[i, 2] / restart)
+        after[i] = state
+    return pair, x, after

@@ -1,0 +1,70 @@
+"""The exceptions of the package, and what to install when an optional library is missing."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from importlib import metadata
+from typing import Any
+
+from policytest._base.text import short
+
+WHILE_DRAWING = "raised while drawing from the simulator"  # a note on what a simulator raises
+PRECISION = 2e-8  # the largest relative error of a value that is returned
+
+
+class InputError(ValueError):
+    """Bad input. The message names the argument, the place, the value and the remedy; a long value is cut."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(short(str(message)))
+
+
+class PrecisionError(InputError, ArithmeticError):
+    """A task whose values cannot be computed in double precision."""
+
+
+class AssumptionWarning(UserWarning):
+    """An assumption fails; the message names the guarantee that is lost with it."""
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C: compiled code and DuckDB turn a KeyboardInterrupt into errors of their own."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "InterruptException":
+            return True
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def needs(package: str, extra: str) -> Any:
+    """An optional package, imported here and now; where it is missing, the error says how to get it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise InputError(
+            f"this needs {package.split('.')[0]}, which is not installed; run {installation(extra)}"
+        ) from error
+
+
+def installation(extra: str) -> str:
+    """The command that installs what an extra of this package needs, wherever the package itself came from.
+
+    >>> installation("gym")
+    "pip install 'gymnasium>=1.0'"
+    """
+    wanted = [line.partition(";") for line in metadata.requires("policytest") or ()]
+    named = sorted(text.strip() for text, _, marker in wanted if re.search(rf"extra == ['\"]{extra}['\"]", marker))
+    return shlex.join(["pip", "install", *named])
+
+
+def check_precision(error: float) -> None:
+    """Refuse to go on with values whose relative error may exceed `PRECISION`."""
+    if not error <= PRECISION:
+        raise PrecisionError(
+            f"the linear solver stopped at a relative error of {error:.2g}; no value is returned: use a discount "
+            "further from 1, or rewards and probabilities of more similar sizes"
+        )

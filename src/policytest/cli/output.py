@@ -1,0 +1,185 @@
+"""How every command ends: the result on stdout, the web page where one is wanted, the way on where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policytest._base.table import page, paragraph
+from policytest._base.text import plural
+from policytest.cli.exit_codes import Code, complain, read_or_not, say
+from policytest.cli.progress import progress
+
+if TYPE_CHECKING:
+    from policytest.plots import Trace
+    from policytest.results.verdict import Verdict
+
+FORECAST_ENTRIES, FORECAST_SAMPLES = 2_000, 5_000  # the largest task, and the samples of a simulated run
+REPORT_NEEDS = ("matplotlib", "jinja2")
+OUTPUT = {"--html": True, "--out": True, "--json": False, "--quiet": False, "--debug": False}
+"""Options that change no result, and whether a value follows."""
+arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
+"""What followed the name of the program, for the report."""
+
+
+def quiet_stdout(as_json: bool) -> contextlib.AbstractContextManager[Any]:
+    """Whatever a simulator prints goes to stderr where stdout is to hold one JSON document."""
+    return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
+
+
+def show(
+    found: Any, as_json: bool, html: Path | None, title: str, about: str | Sequence[str], trace: Trace | None = None
+) -> None:
+    """The result on stdout, and as a web page where one is wanted; a trace of the run adds pictures to it."""
+    with read_or_not():
+        say(found.to_json() if as_json else found.summary.text())
+    if html is not None:
+        write_report(html, found, title, about, trace)
+
+
+def write_report(
+    file: Path, found: Any, title: str, about: str | Sequence[str] = (), trace: Trace | None = None, **more: Any
+) -> None:
+    """The report of a result; where what it needs is not installed a plain page, and a line that says so.
+
+    ``more`` goes to `policytest.report.render`; its provenance is put before what the command line says.
+    """
+    paragraphs = (about,) if isinstance(about, str) else tuple(about)
+    if not can_report():
+        write(file, page(title, *map(paragraph, paragraphs), found.summary.html()))
+        from policytest._base.errors import installation
+
+        complain(f"{file} is a plain page; {installation('report')} gives it pictures")
+        return
+    from policytest.report import render
+
+    sources = {**more.pop("provenance", {}), **provenance()}
+    text = render(found, trace=trace, provenance=sources, title=title, background=paragraphs, **more)
+    write(file, text)
+
+
+def can_report() -> bool:
+    """Whether the packages are installed that reports need."""
+    return all(importlib.util.find_spec(name) is not None for name in REPORT_NEEDS)
+
+
+def course(html: Path | None) -> Trace | None:
+    """A trace for the pictures of a report, if there will be one."""
+    if html is None or not can_report():
+        return None
+    from policytest.plots import Trace
+
+    return Trace()
+
+
+def watched(method: Any, trace: Trace | None) -> Any:
+    """The method, watched by the trace where there is one."""
+    return method if trace is None else trace.watch(method)
+
+
+def both(*listeners: Callable[..., None] | None) -> Callable[..., None] | None:
+    """Tell all of those that are there; None if there is none."""
+    there = [listener for listener in listeners if listener is not None]
+
+    def tell(*news: Any) -> None:
+        for listener in there:
+            listener(*news)
+
+    return tell if there else None
+
+
+def provenance() -> dict[str, Any]:
+    """What the report says about where the result comes from: the command line, and the files that it names."""
+    given = arguments.get()
+    if not given:
+        return {}
+    from policytest.cli.inputs import BUILT_IN
+
+    files = [
+        file
+        for part in given[1:]
+        if part not in BUILT_IN and (file := part.rpartition("=")[2]) and is_file(file) and not _is_output(given, part)
+    ]
+    found: dict[str, Any] = {"command": shlex.join(["policytest", *_without_output(given)])}
+    return {**found, "files": [fingerprint(file) for file in files]} if files else found
+
+
+def fingerprint(file: str) -> str:
+    """A file by its name, size and hash."""
+    try:
+        with open(file, "rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError:  # it must not cost the answer
+        return f"{Path(file).name}, not readable"
+    return f"{Path(file).name}, {plural(Path(file).stat().st_size, 'byte')}, sha256 {digest[:16]}"
+
+
+def is_file(name: str) -> bool:
+    """Whether there is such a file; whatever is odd about the name."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_output(given: Sequence[str], part: str) -> bool:
+    return part not in _without_output(given)
+
+
+def _without_output(given: Sequence[str]) -> list[str]:
+    """The command line without the options that change no result."""
+    kept, skip = [], False
+    for part in given:
+        name = part.partition("=")[0]
+        if skip or name in OUTPUT:
+            skip = not skip and OUTPUT[name] and "=" not in part
+        else:
+            kept.append(part)
+    return kept
+
+
+def with_forecast(verdict: Verdict, quiet: bool) -> Verdict:
+    """An undecided verdict with the forecast of what is missing, in tasks where that is soon known."""
+    from dataclasses import replace
+
+    from policytest.questions.plan.expected import entries
+
+    if not verdict.may_be_forecast or entries(verdict.task) > FORECAST_ENTRIES:
+        return verdict
+    with progress(sys.stderr, quiet) as shown:
+        shown.notice("undecided: simulating how many more samples it takes")
+        return replace(verdict, forecast=verdict.still_needed(max_samples=FORECAST_SAMPLES))
+
+
+def certified_or_not(verdict: Verdict, required: bool, code: int) -> int:
+    """The exit code, unless proof is required and there is none."""
+    if required and verdict.answer is not None and not verdict.certified:
+        complain(f'not certified: "{verdict.answer}" was found but not proved, and --require-certified wants proof')
+        return Code.UNDECIDED
+    return code
+
+
+def how_to_go_on(verdict: Verdict, checkpoint: Path | None) -> str:
+    """What an undecided user may do next."""
+    if not verdict.snapshot:
+        return f"undecided: {verdict.reason}"
+    remedy = (
+        "with --checkpoint FILE a run can be continued"
+        if checkpoint is None
+        else f"{checkpoint} holds the run, and the same command continues it (with a larger --max-samples if need be)"
+    )
+    return f"undecided after {plural(verdict.samples, 'sample')}; {remedy}"
+
+
+def write(file: Path, text: str) -> None:
+    """Write a text file in one step."""
+    from policytest._base.files import write_file
+
+    write_file(file, text.encode("utf-8"))

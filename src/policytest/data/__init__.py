@@ -1,0 +1,1 @@
+"""What was observed: counts, transitions, simulators."""

@@ -1,0 +1,1 @@
+"""What is known: tasks, values, instances."""

@@ -1,0 +1,108 @@
+"""The pairs that a policy takes, numbered as rows: what every solver and every test works on."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.compiled import search
+from policytest._base.errors import InputError, check_precision
+from policytest._base.rows import Rows
+
+if TYPE_CHECKING:
+    from policytest.mdp.task import Task
+
+
+class Layout:
+    """The rows of a task: each is a pair with pi(a|s) > 0, in the order of s*A + a. Everything is made on first use."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    @cached_property
+    def pairs(self) -> Rows:
+        """The pairs with pi > 0, with no successor listed."""
+        task = self._task
+        pair = np.flatnonzero(task.policy.ravel() > 0)
+        reward = np.zeros(len(pair)) if task.rewards_on_successor else task.rewards.ravel()[pair]
+        return Rows(
+            pair=pair.astype(np.int64),
+            state=(pair // task.n_actions).astype(np.int64),
+            prob=task.policy.ravel()[pair],
+            reward=reward,
+            start=np.zeros(len(pair) + 1, dtype=np.int64),
+            successor=np.zeros(0, dtype=np.int32),
+            gain=np.zeros(0),
+        )
+
+    @cached_property
+    def row_of_pair(self) -> IntArray:
+        """[S*A] the row of a pair s*A + a, -1 where pi(a|s) = 0."""
+        row = np.full(self._task.n_states * self._task.n_actions, -1, dtype=np.int64)
+        row[self.pairs.pair] = np.arange(len(self.pairs.pair))
+        return row
+
+    @property
+    def unknown_pairs(self) -> BoolArray:
+        """[S,A] the pairs that the policy takes and whose row is unknown: those that are worth a sample."""
+        return np.asarray((self._task.policy > 0) & ~self._task.known_rows)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The pairs with pi > 0 and all their allowed successors; a sparse task may never need the list."""
+        task, S, pair = self._task, self._task.n_states, self.pairs.pair
+        if task.support is None:
+            if len(pair) * S > arrays.TABLE_LIMIT:
+                raise InputError(
+                    f"{len(pair):,} pairs with any of {S:,} successors are {len(pair) * S:,} entries, too many to "
+                    "list; declare `support`, the successors that each pair can have, as a SciPy CSR array"
+                )
+            return self.listed(np.full(len(pair), S), np.tile(np.arange(S, dtype=np.int32), len(pair)))
+        if arrays.is_sparse(task.support):
+            chosen = task.support[pair]
+            return self.listed(np.diff(chosen.indptr), chosen.indices)
+        allowed = task.support.reshape(-1, S)[pair]
+        return self.listed(allowed.sum(axis=1), np.nonzero(allowed)[1])
+
+    @property
+    def n_entries(self) -> int:
+        """How many transitions are allowed, without listing them where any state may follow any pair."""
+        return len(self.pairs.pair) * self._task.n_states if self._task.any_successor else self.rows.n_entries
+
+    def listed(self, width: Any, successor: Any) -> Rows:
+        """Rows with these successors, `width` of them for each pair."""
+        task = self._task
+        start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
+        rows = self.pairs._replace(start=start, successor=successor.astype(np.int32))
+        return rows._replace(gain=rows.pick(task.rewards, task.n_states)) if task.rewards_on_successor else rows
+
+    def extreme_values(self, sense: str) -> tuple[FloatArray, float]:
+        """[S] the smallest ("min") or largest ("max") values over all kernels, and a bound on their relative error.
+
+        The error is that of the solve, and of improvements too small to be made.
+        """
+        task, sign = self._task, arrays.sense_sign(sense)
+        rows = self.pairs if task.any_successor else self.rows
+        _, values, error = search.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
+        check_precision(error)
+        return np.asarray(values), 2.0 * error + 1e-13 / (1.0 - task.discount)
+
+    @cached_property
+    def value_ends(self) -> tuple[float, float, float]:
+        """The ends of the value range, and a bound on their error."""
+        task = self._task
+        low, high = (self.extreme_values(sense) for sense in ("min", "max"))
+        off = max(np.abs(task.policy.sum(axis=1) - 1.0).max() / (1.0 - task.discount), abs(task.initial.sum() - 1.0))
+        error = max((end[1] + 2.0 * off) * np.abs(end[0]).max() for end in (low, high))
+        return float(task.initial @ low[0]), float(task.initial @ high[0]), float(error)
+
+
+def support_sizes(support: Any) -> Any:
+    """[S*A] the number of allowed successors of each pair."""
+    if arrays.is_sparse(support):
+        return np.diff(support.indptr)
+    return support.reshape(-1, support.shape[-1]).sum(axis=1)

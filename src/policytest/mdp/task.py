@@ -1,0 +1,374 @@
+r"""What is known: rewards, policy, initial distribution, discount; and the value of a kernel under it.
+
+Section 3 of the paper. The kernel p[s,a,x] (x the next state) is the unknown; a `Task` is everything else.
+For a kernel q,
+
+    V_q(s)  = sum_a pi(a|s) [ r(s,a) + gamma sum_x q(x|s,a) V_q(x) ],      V_q(rho) = sum_s rho_s V_q(s),
+    d_q(x)  = rho_x + gamma sum_{s,a} d_q(s) pi(a|s) q(x|s,a).
+
+Departures from the paper: rewards may depend on the next state; each row may declare its *support*, the
+successors it can have; rho may have zeros and pi too (pairs with pi(a|s) = 0 do not matter and are ignored
+everywhere). The occupancy d is *unnormalised*: it sums to 1/(1-gamma), the paper's is (1-gamma) times this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import InitVar, dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.errors import InputError
+from policytest._base.rows import Rows, stored_at
+from policytest.mdp.layout import Layout, support_sizes
+
+DENSE_REWARD_LIMIT = 50_000_000
+_ARRAYS = ("policy", "initial", "support", "rewards")
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A policy to be tested in an MDP whose transition kernel is unknown.
+
+    Paper: section 3.1.
+
+    Parameters
+    ----------
+    rewards
+        r[s,a], or r[s,a,x] as an array [S,A,S] or a CSR array of shape (S*A, S). Any finite scale and sign.
+    policy
+        pi[s,a], rows sum to 1.
+    initial
+        rho[s], sums to 1.
+    discount
+        gamma in [0, 1).
+    support
+        Which successors a row may have: booleans [S,A,S], or a CSR array of shape (S*A, S); None: all.
+        A row with a single allowed successor is a *known* row: it need not be sampled.
+    states, actions
+        Optional names.
+    normalise
+        Rescale the rows of ``policy`` and ``initial`` to sum to 1 (tables printed with few digits).
+    terminal
+        States, by name or index, in which an episode ends: they are followed by themselves, for good, at reward 0. The
+        rows of such states are known, and need not be in any log.
+    assumptions
+        What the model rests on beyond what is said here, as sentences that can follow "if", such as "the cells are
+        Markov". They change no number; every result repeats them: "proved, if the cells are Markov".
+
+    >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
+    >>> value_range(task)
+    (1.0, 2.0)
+    """
+
+    rewards: Any
+    policy: Any
+    initial: Any
+    discount: float
+    support: Any = None
+    states: Sequence[Hashable] | None = None
+    actions: Sequence[Hashable] | None = None
+    normalise: InitVar[bool] = False
+    terminal: Sequence[Hashable] | None = None
+    assumptions: Sequence[str] = ()
+
+    def __post_init__(self, normalise: bool) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        policy = arrays.real_array("policy", self.policy, (None, None))
+        if policy.shape[0] == 0 or policy.shape[1] == 0:
+            raise InputError(f"policy has shape {policy.shape}; a task needs at least one state and one action")
+        normalise = arrays.flag("normalise", normalise)
+        policy = arrays.probability_rows("policy", policy, normalise)
+        S, A = policy.shape
+        initial = arrays.real_array("initial", self.initial, (S,))
+        put("policy", policy)
+        put("initial", arrays.probability_rows("initial", initial, normalise))
+        put("discount", _discount(self.discount))
+        put("states", arrays.names("states", self.states, S))
+        put("actions", arrays.names("actions", self.actions, A))
+        put("assumptions", _assumptions(self.assumptions))
+        put("support", _support(self.support, self))
+        put("terminal", _terminal(self.terminal))
+        ends = _indices_of_ends(self)
+        if len(ends):
+            put("support", _with_ends(self.support, ends, self))
+        put("rewards", _rewards(self.rewards, self))
+        _check_ends(ends, self)
+        for name in _ARRAYS:
+            arrays.freeze(getattr(self, name))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "layout"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in _ARRAYS:
+            arrays.freeze(getattr(self, name))
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return int(self.policy.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.policy.shape[1])
+
+    @property
+    def rewards_on_successor(self) -> bool:
+        """Whether the reward depends on the next state, r[s,a,x]."""
+        return arrays.is_sparse(self.rewards) or self.rewards.ndim == 3
+
+    @property
+    def any_successor(self) -> bool:
+        """Whether any state may follow any pair, at the same reward: no support, and rewards on (s,a)."""
+        return self.support is None and not self.rewards_on_successor
+
+    @property
+    def known_rows(self) -> arrays.BoolArray:
+        """[S,A] rows with a single allowed successor: nothing about them is unknown."""
+        if self.support is None:
+            return np.full((self.n_states, self.n_actions), self.n_states == 1)
+        return np.asarray(support_sizes(self.support) == 1).reshape(self.n_states, self.n_actions)
+
+    @property
+    def ends(self) -> list[int]:
+        """States in which episodes end: whatever is done they are followed by themselves, at reward 0."""
+        if self.support is None:
+            return []
+        closed = np.flatnonzero(self.known_rows.all(axis=1))
+        stays = _at_loops(self.support, closed, self).all(axis=1)
+        return [int(s) for s in closed[stays & ~_at_loops(self.rewards, closed, self).any(axis=1)]]
+
+    @property
+    def reward_bounds(self) -> tuple[float, float]:
+        """The smallest and the largest reward of pairs with pi > 0 and allowed successors."""
+        listed = self.layout.rows.gain if self.rewards_on_successor else self.layout.pairs.reward
+        return float(listed.min()), float(listed.max())
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The pairs that the policy takes, numbered, with their allowed successors; made on first use."""
+        return Layout(self)
+
+    def centred(self, threshold: float) -> Task:
+        """The same task with rewards r - (1-gamma) R, whose values are V - R: near R no digits are lost.
+
+        It declares no terminal states: what follows them earns -(1-gamma) R here, not 0.
+
+        Paper: footnote 1 of section 3.2.
+        """
+        shift = (1.0 - self.discount) * threshold
+        if arrays.is_sparse(self.rewards):  # successors without a stored reward earn 0
+            allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
+            rewards = self.rewards.multiply(allowed) - shift * allowed.astype(np.float64)
+        else:
+            rewards = self.rewards - shift
+        return replace(self, rewards=rewards, terminal=None)
+
+    def _flat_support(self) -> Any:
+        return self.support.reshape(-1, self.n_states)
+
+    def place(self, pair: int, successor: int | None = None) -> str:
+        """A state-action pair (and successor) in words, with names where the task has them."""
+        return Names(self.states, self.actions).place(*divmod(int(pair), self.n_actions), successor)
+
+    def check_kernel(self, name: str, kernel: Any) -> Kernel:
+        """A kernel in one of the two forms, every row with pi > 0 a probability vector."""
+        checked = arrays.kernel(name, kernel, self.n_states, self.n_actions)
+        return arrays.kernel_rows(name, checked, self.layout.pairs.pair, self.n_states, self.place)
+
+    def check_support(self, name: str, counts: Kernel) -> None:
+        """Refuse counts of transitions, from pairs that the policy takes, which the support excludes."""
+        if self.support is None:
+            return
+        S = self.n_states
+        seen = sparse.csr_array(counts if arrays.is_sparse(counts) else counts.reshape(-1, S))
+        allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
+        outside = (seen - seen.multiply(allowed)).tocoo()
+        wrong = (outside.data > 0) & (self.policy.ravel()[outside.row] > 0)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            place = self.place(outside.row[first], outside.col[first])
+            raise InputError(
+                f"{name} has {outside.data[first]:.0f} times the transition {place}, which the support excludes; "
+                "widen the support"
+            )
+
+    def rows_of(self, name: str, kernel: Kernel) -> tuple[Rows, FloatArray, bool]:
+        """The listed rows for a checked kernel, its entries on them, and whether the rows are open."""
+        is_open = arrays.is_sparse(kernel) and self.any_successor
+        if is_open:
+            stored = kernel[self.layout.pairs.pair]
+            rows = self.layout.listed(np.diff(stored.indptr), stored.indices)
+        else:
+            rows = self.layout.rows
+        return rows, rows.gather(name, kernel, self.n_states, self.place), is_open
+
+
+class Names(NamedTuple):
+    """What a saved result keeps of its task: the names of states and actions, and the assumptions."""
+
+    states: Sequence[Hashable] | None
+    actions: Sequence[Hashable] | None
+    assumptions: tuple[str, ...] = ()
+
+    def place(self, s: int, a: int, x: int | None = None) -> str:
+        """A state, an action (and a next state) in words, with names where there are some."""
+        words = [f"s={_label(s, self.states)}", f"a={_label(a, self.actions)}"]
+        if x is not None:
+            words.append(f"x={_label(x, self.states)}")
+        return f"({', '.join(words)})"
+
+
+def about_task(task: Task | Names) -> dict[str, Any]:
+    """What the JSON of a result says of its task; `Names` is made of it."""
+    labels = {"states": task.states, "actions": task.actions}
+    names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}
+    return {**names, "assumptions": list(task.assumptions)}
+
+
+def given(assumptions: Sequence[str]) -> str:
+    """The end of a sentence that says what is proved.
+
+    >>> "proved" + given(()), "proved" + given(["the cells are Markov"])
+    ('proved', 'proved, if the cells are Markov')
+    """
+    return f", if {' and '.join(assumptions)}" if assumptions else ""
+
+
+def _terminal(given: Any) -> tuple[Hashable, ...] | None:
+    """The states at which episodes end, as declared."""
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise InputError(f"terminal is {arrays.shown(given)}; pass a list of states, by name or by index")
+    return tuple(label.item() if isinstance(label, np.generic) else label for label in given)
+
+
+def _indices_of_ends(task: Task) -> IntArray:
+    """The indices of the terminal states, in increasing order."""
+    places: dict[Any, int] = {label: index for index, label in enumerate(task.states or ())}
+    found = []
+    for place, label in enumerate(task.terminal or ()):
+        index: Any = places.get(label, label) if isinstance(label, Hashable) else label
+        is_index = isinstance(index, int) and not isinstance(index, bool)
+        if not is_index or not 0 <= index < task.n_states:
+            known = f"the states are {', '.join(map(repr, task.states[:5]))}, ..." if task.states else "use an index"
+            raise InputError(
+                f"terminal[{place}] is {arrays.shown(label)}, which is no state; {arrays.shown(known, str)}"
+            )
+        found.append(index)
+    return np.unique(np.array(found, dtype=np.int64))
+
+
+def _with_ends(support: Any, ends: IntArray, task: Task) -> Any:
+    """The support in which terminal states are followed by themselves alone."""
+    S, A = task.n_states, task.n_actions
+    pairs = (ends[:, None] * A + np.arange(A)).ravel()
+    if arrays.is_sparse(support):
+        kept = np.ones(S * A)
+        kept[pairs] = 0.0
+        loops = sparse.csr_array((np.ones(len(pairs)), (pairs, np.repeat(ends, A))), shape=(S * A, S))
+        both = sparse.csr_array(sparse.diags_array(kept) @ support.astype(np.float64) + loops)
+        both.eliminate_zeros()
+        return _support(both, task)
+    if support is None and S * A * S > DENSE_REWARD_LIMIT:
+        raise InputError(
+            f"terminal: with {S:,} states and any successor, {S * A * S:,} entries would be needed; declare `support` "
+            "as a SciPy CSR array, in which rows of terminal states have themselves alone"
+        )
+    allowed = np.ones((S, A, S), dtype=bool) if support is None else np.array(support, dtype=bool)
+    allowed[ends] = False
+    allowed[ends, :, ends] = True
+    return allowed
+
+
+def _at_loops(table: Any, states: IntArray, task: Task) -> Any:
+    """[n,A] the entries of a table (rewards, support) where these states are followed by themselves."""
+    if not arrays.is_sparse(table):
+        return table[states] if table.ndim == 2 else table[states, :, states]
+    pairs = states[:, None] * task.n_actions + np.arange(task.n_actions)
+    return stored_at(table, (pairs * task.n_states + states[:, None]).ravel()).reshape(pairs.shape)
+
+
+def _check_ends(ends: IntArray, task: Task) -> None:
+    """Nothing is earned once an episode has ended."""
+    earned = _at_loops(task.rewards, ends, task)
+    wrong = (earned != 0) & (task.policy[ends] > 0)
+    if wrong.any():
+        at, a = (int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"terminal: rewards at (s={ends[at]}, a={a}) are {earned[at, a]:g}, but nothing is earned after the end; "
+            "put what the end earns on the transition that leads there, or leave the state out of terminal"
+        )
+
+
+def _assumptions(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(one, str) for one in given):
+        raise InputError(f'assumptions is {given!r}; pass a list of sentences, such as ["the cells are Markov"]')
+    return tuple(given)
+
+
+def _discount(discount: Any) -> float:
+    gamma = arrays.real_number("discount", discount)
+    if gamma == 1.0:
+        raise InputError(
+            "discount is 1: without discounting the value of a policy may be infinite and every guarantee here "
+            "divides by 1 - discount; pass a discount below 1"
+        )
+    if not 0.0 <= gamma < 1.0:
+        raise InputError(f"discount is {gamma}; it must lie in [0, 1)")
+    return gamma
+
+
+def _support(support: Any, task: Task) -> Any:
+    if support is None:
+        return None
+    S, A = task.n_states, task.n_actions
+    if arrays.is_sparse(support):
+        allowed = arrays.csr("support", support, (S * A, S))
+        allowed.eliminate_zeros()
+        entries = allowed.data
+    else:
+        allowed = entries = arrays.real_array("support", support, (S, A, S))
+    odd = ~np.isin(entries, (0.0, 1.0))
+    if odd.any():
+        place = "" if arrays.is_sparse(allowed) else [int(i) for i in np.argwhere(odd)[0]]
+        raise InputError(f"support{place} is {entries[odd][0]:.6g}; expected True and False (or 1 and 0)")
+    allowed = allowed.astype(bool)
+    empty = (support_sizes(allowed) == 0) & (task.policy.ravel() > 0)
+    if empty.any():
+        raise InputError(
+            f"support at {task.place(int(np.argmax(empty)))} allows no successor; every pair the policy takes needs one"
+        )
+    return allowed
+
+
+def _rewards(rewards: Any, task: Task) -> Any:
+    S, A = task.n_states, task.n_actions
+    if arrays.is_sparse(rewards):
+        table = arrays.csr("rewards", rewards, (S * A, S))
+        if task.support is not None:
+            return table
+        if S * A * S > DENSE_REWARD_LIMIT:
+            raise InputError(
+                f"rewards is sparse while any of {S} states may follow any pair; declare `support` "
+                "(successors without a stored reward would earn 0), or pass rewards as [S,A]"
+            )
+        return table.toarray().reshape(S, A, S)
+    array = arrays.real_array("rewards", rewards)
+    arrays.check_shape("rewards", array.shape, (S, A, S) if array.ndim == 3 else (S, A))
+    return array
+
+
+def _label(index: int, labels: Sequence[Hashable] | None) -> str:
+    return str(index) if labels is None else f"{index} {labels[index]!r}"

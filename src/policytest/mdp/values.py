@@ -1,0 +1,67 @@
+"""Values, occupancies and their ranges: pure functions of a task and a kernel."""
+
+from __future__ import annotations
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.compiled import search
+from policytest._base.errors import check_precision
+from policytest.mdp.task import Task
+
+
+def value(task: Task, q: Kernel) -> float:
+    """The value V_q(rho) of the policy under kernel q.
+
+    Paper: section 3.1.
+
+    >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
+    >>> value(task, [[[0.0, 1.0]], [[0.0, 1.0]]])
+    1.0
+    """
+    values = state_values(task, q)
+    return float(task.initial @ values)
+
+
+def state_values(task: Task, q: Kernel) -> FloatArray:
+    """[S] the values V_q(s) of the policy from each state. Paper: section 3.1."""
+    return _evaluate(task, q)[0]
+
+
+def occupancy(task: Task, q: Kernel) -> FloatArray:
+    """[S] the unnormalised discounted occupancy d_q(s) = sum_t gamma^t P(s_t = s); sums to 1/(1-gamma).
+
+    Paper: section 3.1, where d is (1-gamma) times this.
+    """
+    return _evaluate(task, q)[1]
+
+
+def value_range(task: Task) -> tuple[float, float]:
+    """The smallest and the largest value over all kernels with the declared support.
+
+    For free supports and r[s,a] these are eqs. (1)-(2) of the paper,
+    r^pi(rho) + gamma/(1-gamma) min_s r^pi(s) and the same with max; in general the fixed points
+    V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] over allowed x, and with max.
+
+    Paper: eq:maxmin V.
+    """
+    arrays.instance("task", task, Task)
+    return task.layout.value_ends[:2]
+
+
+def value_range_error(task: Task) -> float:
+    """A bound on the rounding of the ends of the value range."""
+    return task.layout.value_ends[2]
+
+
+def extreme_state_values(task: Task, sense: str) -> FloatArray:
+    """[S] the smallest ("min") or largest ("max") value of each state over all allowed kernels."""
+    return task.layout.extreme_values(sense)[0]
+
+
+def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:
+    arrays.instance("task", task, Task)
+    kernel = task.check_kernel("q", q)
+    rows, entries, _ = task.rows_of("q", kernel)
+    values, occupancies, error = search.values_and_occupancy(rows, entries, task.discount, task.initial)
+    check_precision(error)
+    return values, occupancies

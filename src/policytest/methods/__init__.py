@@ -1,0 +1,1 @@
+"""Tests: settings that start a run, and the run that steps."""

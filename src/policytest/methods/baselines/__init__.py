@@ -1,0 +1,1 @@
+"""Baselines behind the interface of `PTST`."""

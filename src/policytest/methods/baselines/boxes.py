@@ -1,0 +1,140 @@
+"""Rectangular KL boxes: one confidence set for each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import optimize, special
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled import search
+from policytest._base.rows import Rows
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range
+from policytest.methods.baselines.klbts import evaluated
+from policytest.methods.baselines.looking import (
+    BISECTIONS,
+    BOX_ITERATIONS,
+    LARGEST_BUDGET,
+    LARGEST_EVIDENCE,
+    LookingRun,
+    Settings,
+)
+from policytest.methods.baselines.monte_carlo import SHARES
+from policytest.methods.boundaries import MixtureBoundary
+from policytest.methods.sampler import Recorded, Source
+
+
+@dataclass(frozen=True, eq=False)
+class RectangularKL(Settings):
+    """KL boxes, one for each unknown row at the level delta/K, and robust policy evaluation. Answers are certified.
+
+    Parameters
+    ----------
+    allocation
+        As in `PTST`.
+    prior
+        a of the Dirichlet mixture of each row.
+    """
+
+    allocation: Any = "uniform"
+    prior: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", arrays.real_number("prior", self.prior))
+        arrays.positive(prior=self.prior)
+        self._keep_shares()
+
+    @property
+    def boundary(self) -> MixtureBoundary:
+        """The mixture of each row."""
+        return MixtureBoundary(self.prior)
+
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> RectangularRun:
+        return RectangularRun(self, task, threshold, source)
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return f"rectangular KL boxes, {self._sampling()}"
+
+
+class RectangularRun(LookingRun):
+    """Boxes and robust policy evaluation at work."""
+
+    _settled = (-1, 0.0)  # (samples, level) of the last answer
+
+    def _budgets(self, level: float) -> FloatArray:
+        """[K] the radii of the boxes, (level + log K + g_a(N_sa))/n_sa; infinite for rows never visited."""
+        rows, N, n, a, lnG = self.tally.rows, self.tally.N, self.tally.n, self.method.prior, special.gammaln
+        m, K = np.diff(rows.start), max(self.tally.unknown.sum(), 1)
+        seen = rows.sums(special.xlogy(N, N) - (lnG(N + a) - lnG(a))) - special.xlogy(n, n)
+        radius = np.maximum(level + np.log(K) + seen + lnG(n + m * a) - lnG(m * a), 0.0)
+        return np.where(m == 1, 0.0, np.where(n > 0, radius / np.maximum(n, 1.0), np.inf))
+
+    def _worst(self, side: int, level: float) -> tuple[float, FloatArray]:
+        """The smallest side * (V - R) found over the box, and side * the values of the kernel that has it."""
+        rows, task = self.tally.rows, self.tally.task
+        b = np.minimum(self._budgets(level), LARGEST_BUDGET)
+        start = task.discount, task.initial, self.tally.estimate(), b, float(side), BOX_ITERATIONS
+        _, q, value, _ = search.robust_box(rows, *start)
+        return side * value, side * evaluated(task, rows, q)[0]
+
+    def proved(self, side: int, level: float) -> float:
+        """A lower bound on side * (V - R) over the box, whatever the solver did."""
+        tally, task, rows = self.tally, self.tally.task, self.tally.rows
+        U = self._worst(side, level)[1]
+        worth = task.discount * U[rows.successor] + (side * rows.gain if len(rows.gain) else 0.0)
+        least, slack = _row_minima(rows, tally.estimate(), worth, self._budgets(level))
+        step = np.bincount(rows.state, rows.prob * (side * rows.reward + least), minlength=task.n_states)
+        lost = min(0.0, float((step - U).min())) - slack - 1e-13 * float(np.abs(U).max())
+        return float(task.initial @ U) + lost / (1.0 - task.discount) - tally.rounding
+
+    def decides(self, side: int, level: float) -> bool:
+        """Whether the box lies on one side of R."""
+        self.tally.solves += 1
+        decided = self._worst(side, level)[0] > 0 and self.proved(side, level) > 0
+        self._settled = (self.samples, level) if decided else self._settled
+        return decided
+
+    def evidence(self) -> tuple[float, float]:
+        """The largest level at which it would answer now, 0 where there is none; on the side of the estimate."""
+        side, reached, high = self.tally.value()[1], 0.0, 1.0
+
+        def excess(level: float) -> float:
+            return self._worst(side, level)[0]
+
+        if side and excess(0.0) > 0:
+            while high < LARGEST_EVIDENCE and excess(high) > 0:
+                high *= 4.0
+            found = optimize.brentq(excess, 0.0, high, xtol=1e-6) if excess(high) <= 0 else high
+            reached = next((share * found for share in SHARES if self.proved(side, share * found) > 0), 0.0)
+            reached = max(reached, self._settled[1]) if self._settled[0] == self.samples else reached
+        return (reached if side > 0 else 0.0, reached if side < 0 else 0.0)
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The values over the box; with probability at least 1 - delta, all of these intervals hold the value."""
+        (low, high), R = value_range(self.task), self.threshold
+        return max(low, R + self.proved(1, level)), min(high, R - self.proved(-1, level))
+
+
+def _row_minima(rows: Rows, p: FloatArray, c: FloatArray, b: FloatArray) -> tuple[FloatArray, float]:
+    """[K] lower bounds on min q.c over KL(p_k, q) <= b_k, and what rounding can do to them.
+
+    max over y <= min c of y + exp(sum p log(c - y) - b), by bisection in log(min c - y); each y gives a valid bound.
+    """
+    first = rows.start[:-1]
+    least = np.minimum.reduceat(c, first)
+    above = c - rows.per_entry(least)
+    span = np.maximum(np.maximum.reduceat(above, first), 1e-200)
+    low, high = np.log(1e-13 * span), np.log(1e7 * span)
+    for _ in range(BISECTIONS):
+        t = 0.5 * (low + high)
+        u = above + rows.per_entry(np.exp(t))
+        too_near = np.log(rows.sums(p / u)) + rows.sums(p * np.log(u)) > b
+        low, high = np.where(too_near, t, low), np.where(too_near, high, t)
+    t = np.exp(high)
+    bound = least - t + np.exp(rows.sums(p * np.log(above + rows.per_entry(t))) - b)
+    return np.asarray(np.maximum(bound, least)), 1e-14 * float(np.where(span > 1e-200, t, 0.0).max())

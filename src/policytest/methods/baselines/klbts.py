@@ -1,0 +1,142 @@
+"""KLB-TS: a closed-form bound on T* in place of the worst case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled import search
+from policytest._base.errors import InputError, check_precision
+from policytest._base.rows import Rows
+from policytest.mdp.task import Task
+from policytest.methods.baselines.looking import LookingRun, Settings
+from policytest.methods.boundaries import Boundary, MixtureBoundary
+from policytest.methods.sampler import Recorded, Source
+
+
+@dataclass(frozen=True, eq=False)
+class KLBTS(Settings):
+    """The rule t/U(omega) >= beta(t, delta) of KLB-TS, for policy testing with known rewards.
+
+    Parameters
+    ----------
+    policies
+        1: U as above. Sound, so that answers are certified. 2: the reading of the paper's text, which compares pi
+        with a second policy, of value R: (sqrt(max H(pi)/omega) + sqrt(max H(pi')/omega))^2, Delta = V^pi - V^pi'.
+        That pi' has value R is true of the true kernel at most, so this rule and its evidence alone prove nothing:
+        an answer is certified only where the rule with one policy gives it as well.
+    boundary, allocation
+        As in `PTST`; None is uniform, and in `identify` the allocation of KLB-TS itself.
+    alternative
+        pi' [S,A], for policies=2.
+
+    Paper: `app:exp_details`.
+    """
+
+    policies: int = 1
+    boundary: Boundary = field(default_factory=MixtureBoundary)
+    allocation: Any = None
+    alternative: Any = None
+
+    def __post_init__(self) -> None:
+        if self.policies not in (1, 2) or isinstance(self.policies, bool):
+            raise InputError(f"policies is {self.policies!r}; pass 1 or 2")
+        if (self.policies == 2) != (self.alternative is not None):
+            raise InputError("alternative: pass the second policy [S,A] with policies=2, and none with policies=1")
+        if self.alternative is not None:
+            table = arrays.real_array("alternative", self.alternative, (None, None))
+            object.__setattr__(self, "alternative", arrays.probability_rows("alternative", table))
+        if isinstance(self.boundary, type) or not hasattr(self.boundary, "terms"):
+            raise InputError(f"boundary is {self.boundary!r}; pass one such as MixtureBoundary(), with its parentheses")
+        self._keep_shares()
+
+    def bound(self, task: Task, kernel: Any, threshold: float = 0.0) -> float:
+        """U(omega) at this kernel for uniform omega, an upper bound on T*(omega)."""
+        centred = task.centred(threshold)
+        rows, p, is_open = centred.rows_of("kernel", centred.check_kernel("kernel", kernel))
+        if is_open:
+            raise InputError("kernel is sparse and any state may follow; declare the task's support")
+        unknown = np.diff(rows.start) > 1
+        omega = np.where(unknown, 1.0 / unknown.sum(), 0.0)
+        return 1.0 / _distances(self, centred, rows, p, omega, unknown)[0]
+
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> KLBTSRun:
+        if self.policies == 2:
+            arrays.check_shape("alternative", self.alternative.shape, task.policy.shape)
+            untaken = (self.alternative > 0) & (task.policy == 0)
+            if untaken.any():
+                place = task.place(int(np.argmax(untaken)))
+                raise InputError(f"alternative takes {place}, which the policy never does and the test never samples")
+        return KLBTSRun(self, task, threshold, source)
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        words = "one policy" if self.policies == 1 else "two policies"
+        return f"KLB-TS for {words}, {type(self.boundary).__name__}, {self._sampling()}"
+
+
+def _hardest(task: Task, rows: Rows, p: FloatArray, V: FloatArray, n: FloatArray, among: Any, D: float) -> float:
+    """max H_sa/n_sa among these rows, with Var and MD of r(s,a,x) + gamma V(x); infinite where one was not sampled."""
+    if not D > 0 or not (n[among] > 0).all():
+        return np.inf
+    worth, first = task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0), rows.start[:-1]
+    mean = rows.sums(p * worth)
+    variance = rows.sums(p * (worth - rows.per_entry(mean)) ** 2)
+    most = np.maximum(np.maximum.reduceat(worth, first) - mean, mean - np.minimum.reduceat(worth, first))
+    H = np.maximum(16.0 * variance / D**2, 6.0 * (np.maximum(most, 0.0) / D) ** (4 / 3))
+    return float((H[among] / n[among]).max(initial=1e-300))
+
+
+def _distances(
+    method: KLBTS, task: Task, rows: Rows, p: FloatArray, n: FloatArray, unknown: Any, rounding: float = 0.0
+) -> tuple[float, float]:
+    """Lower bounds on the loss of kernels beyond 0: that of the rule, and one that is proved."""
+    V, value, error = evaluated(task, rows, p)
+    rest = 1.0 - task.discount
+    proved = 1.0 / _hardest(task, rows, p, V, n, unknown, (abs(value) - error - rounding) * rest)
+    if method.policies == 1:
+        return proved, proved
+    other = rows._replace(prob=method.alternative.ravel()[rows.pair])
+    W, its_value, _ = evaluated(task, other, p)
+    D = float(np.sign(value)) * (value - its_value) * rest
+    mine = _hardest(task, rows, p, V, n, unknown, D)
+    return (mine**0.5 + _hardest(task, rows, p, W, n, unknown & (other.prob > 0), D) ** 0.5) ** -2.0, proved
+
+
+def evaluated(task: Task, rows: Rows, p: FloatArray) -> tuple[FloatArray, float, float]:
+    """[S] values, the value from rho, and a bound on its error."""
+    V, _, error = search.values_and_occupancy(rows, p, task.discount, task.initial)
+    check_precision(error)
+    return V, float(task.initial @ V), max(2e-14, 2.0 * error) * float(np.abs(V).max())
+
+
+class KLBTSRun(LookingRun):
+    """KLB-TS at work. Its interval is that of `PTST`, over the ball of the same boundary."""
+
+    def _reach(self) -> tuple[float, float]:
+        """t/U - (dimension term), and the part of it that is proved."""
+        tally = self.tally
+        parts = tally.task, tally.rows, tally.estimate(), tally.n, tally.unknown, tally.rounding
+        found, proved = _distances(self.method, *parts)
+        return found - tally.dimension(), proved - tally.dimension()
+
+    def decides(self, side: int, level: float) -> bool:
+        """t/U >= beta."""
+        return self._reach()[0] >= level
+
+    def evidence(self) -> tuple[float, float]:
+        """t/U - (dimension term) on the side of the estimate: at most that of `PTST` with the same boundary."""
+        return self._sides(0)
+
+    def proof(self) -> tuple[float, float]:
+        """That of the rule with one policy, which is sound."""
+        return self._sides(1)
+
+    def _sides(self, part: int) -> tuple[float, float]:
+        side, base = self.tally.value()[1], -self.tally.dimension()
+        reached = self._reach()[part] if side else base
+        return (reached if side > 0 else base, reached if side < 0 else base)

@@ -1,0 +1,1 @@
+"""Betting on temporal differences, for one policy and for two."""

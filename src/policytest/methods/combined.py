@@ -1,0 +1,212 @@
+r"""The default method: the average of the betting process and the mixture-KL process, on the same samples.
+
+Both are e-processes for each side. Their average with fixed weights is one too, at the ends of rollouts, where the
+betting process is defined: it reaches 1/delta with probability at most delta. The price is log(1/weight) for the part
+that decides: 0.1 nats for betting, 2.3 nats for KL. Betting is far ahead at the confidence people use, and KL, whose
+evidence grows at the optimal rate, overtakes it in small tasks at tiny delta.
+
+In a rollout actions follow the policy, so the successors of a state are draws from its row
+P(x|s) = sum_a pi(a|s) p(x|s,a). Where rewards are on pairs, the value depends on p through these rows alone. The KL
+part then works on the task of one action: S rows instead of S A, and a far smaller price for what is unknown.
+
+Where the rows have too many unknown parameters KL cannot help in reach of any delta in use; it is left out, and nothing
+is paid for it. That is decided from the task alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import InputError
+from policytest.mdp.task import Task
+from policytest.methods.betting.run import BettingRun, Supply, surely
+from policytest.methods.boundaries import widths
+from policytest.methods.interface import Outcome, is_certified
+from policytest.methods.ptst import PTST
+from policytest.methods.ptst import Run as KLRun
+from policytest.methods.sampler import NOTHING, Recorded
+
+MOST_PARAMETERS = 30  # of the unknown rows together, up to which KL is worth its price
+AT_ONCE = 32  # rollouts between two checks of the driver
+MANY_STATES = 100  # surely too many parameters, unless almost all rows are known
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """Settings of the combined method.
+
+    Parameters
+    ----------
+    weight
+        Of the betting process; 1 - weight is that of the KL process.
+    rule
+        The KL part: its boundary and solver. Its allocation does not matter, since rollouts draw the samples.
+    seed
+        Of the coins and actions, where recorded transitions are replayed: choose it before looking at them.
+    """
+
+    weight: float = 0.9
+    rule: PTST = field(default_factory=PTST)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < arrays.real_number("weight", self.weight) < 1:
+            raise InputError(f"weight is {self.weight}; it lies strictly between 0 and 1")
+        arrays.instance("rule", self.rule, PTST, ", such as PTST(), with its parentheses")
+        if self.rule.zeta is not None:
+            raise InputError(
+                "rule has zeta, the stopping rule as printed: it has no evidence that could be averaged with bets; "
+                "pass a rule without zeta, such as PTST()"
+            )
+
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> CombinedRun:
+        """The test at work on a simulator."""
+        return CombinedRun(self, task, threshold, Supply(task, sim, rng))
+
+    def replay(self, task: Task, threshold: float, source: Recorded, rng: Any = None) -> CombinedRun:
+        """The test at work on recorded transitions."""
+        return CombinedRun(self, task, threshold, Supply.recorded(task, source, self.seed if rng is None else rng))
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on temporal differences, combined with the mixture-KL rule"
+
+
+class CombinedRun(BettingRun):
+    """Betting at work, with the KL rule beside it where that may help."""
+
+    def __init__(self, method: Combined, task: Task, threshold: float, supply: Supply) -> None:
+        self.rule: KLRun | None = None
+        reduced = one_action(task) if task.n_states <= MANY_STATES else task
+        if _parameters(reduced) <= MOST_PARAMETERS:
+            self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
+        self.merged = reduced is not task
+        super().__init__(method, task, threshold, supply)
+
+    def step(self, level: float, most: int) -> None:
+        """Bet; and ask the KL rule at the end of each rollout."""
+        if self.rule is None:
+            super().step(level, most)
+            return
+        limit = self.paid + most
+        for _ in range(AT_ONCE):
+            super().step(level - np.log(self.method.weight), limit - self.paid)
+            if self.answer is None and self.walker[0] == 0.0:
+                self._ask(level)
+            if self.answer is not None or self.paid >= limit or self.exhausted:
+                return
+
+    def begin(self, level: float) -> None:
+        """The evidence may suffice already, where the level was lowered."""
+        self.reconsider(level)
+        if self.answer is None and self.rule is not None and self.walker[0] == 0.0:
+            self._ask(level)
+
+    def _ask(self, level: float) -> None:
+        """Whether the KL part has what is missing on its side."""
+        assert self.rule is not None
+        rule, missing = self.rule, [self._missing(surely(level), side) for side in (0, 1)]
+        if rule.samples < rule.blind_until or rule.tally.witness_evidence() < min(missing):
+            return
+        side = rule.tally.value()[1]
+        wanted = missing[0 if side > 0 else 1]
+        if side == 0 or rule.tally.witness_evidence() < wanted or rule.looked == (rule.samples, wanted):
+            return
+        rule.look(wanted)
+        if rule.answer is not None:
+            self.answer = rule.answer
+
+    def _missing(self, level: float, side: int) -> float:
+        """log of (1/delta - weight e_bet)/(1 - weight): what the KL part must reach."""
+        weight, have = self.method.weight, self._bet_evidence()[side]
+        share = np.exp(min(have + np.log(weight) - level, 0.0))
+        return float(level + np.log1p(-share) - np.log1p(-weight)) if share < 1.0 else -np.inf
+
+    def _one_by_one(self) -> bool:
+        return self.rule is not None
+
+    def _record(self, pair: IntArray, x: IntArray) -> None:
+        super()._record(pair, x)
+        if self.rule is None or not len(pair):
+            return
+        k = pair // self.task.n_actions if self.merged else self.task.layout.row_of_pair[pair]
+        k = self.rule.task.layout.row_of_pair[k] if self.merged else k
+        self.rule.tally.observe(k, x, np.inf)
+        self.rule.samples += len(k)
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the average; of the KL part, as far as it is proved at this sample."""
+        bet = self._bet_evidence()
+        if self.rule is None:
+            return bet
+        if self.averaged is not None:  # already those of the average
+            return bet
+        finding, weight = self.rule.finding, self.method.weight
+        fresh = finding is not None and finding.samples == self.rule.samples and self.walker[0] == 0.0
+        other = finding.proved if fresh and finding is not None else (-np.inf, -np.inf)
+        pairs = zip(bet, other, strict=True)
+        first, second = (np.logaddexp(np.log(weight) + a, np.log1p(-weight) + b) for a, b in pairs)
+        return float(first), float(second)
+
+    def _bet_evidence(self) -> tuple[float, float]:
+        return super().evidence()
+
+    def outcome(self, level: float) -> Outcome:
+        """What the answer rests on, with the certificate of the KL part where that was needed."""
+        found = super().outcome(level)
+        finding = self.rule.finding if self.rule is not None else None
+        if not is_certified(self, level) or finding is None or finding.distance is None or self._bets_suffice(level):
+            return found
+        return replace(found, certificate=finding.distance.certificate)
+
+    def _bets_suffice(self, level: float) -> bool:
+        """Whether the capital alone gives the answer."""
+        weight = np.log(self.method.weight) if self.rule is not None else 0.0
+        side = 0 if self.answer == "above" else 1
+        return self.answer == "within" or bool(self._bet_evidence()[side] + weight >= level)
+
+    @property
+    def solves(self) -> int:
+        """Those of the KL part."""
+        return self.rule.solves if self.rule is not None else 0
+
+    def state(self) -> dict[str, Any]:
+        """That of both parts."""
+        kept = super().state()
+        if self.rule is not None:
+            kept.update({f"rule.{name}": value for name, value in self.rule.state().items()})
+        return kept
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        super().restore(state)
+        if self.rule is not None:
+            self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
+
+
+def one_action(task: Task) -> Task:
+    """The task of one action: rows P(x|s) and rewards r^pi(s). The task itself where that does not hold its value.
+
+    With rewards on (s,a,x), or rows that are known, rows of pairs say more.
+    """
+    takes = task.policy > 0
+    if task.rewards_on_successor or task.n_actions == 1 or (task.known_rows & takes).any():
+        return task
+    S = task.n_states
+    rewards: FloatArray = (task.policy * np.where(takes, task.rewards, 0.0)).sum(axis=1, keepdims=True)
+    support = None
+    if task.support is not None:
+        rows = task.layout.rows
+        support = np.zeros((S, 1, S), dtype=bool)
+        support[rows.per_entry(rows.state), 0, rows.successor] = True
+    return Task(rewards, np.ones((S, 1)), task.initial, task.discount, support, task.states)
+
+
+def _parameters(task: Task) -> float:
+    """How many numbers are unknown: the allowed successors of each row, less one."""
+    return float((widths(task)[task.layout.pairs.pair] - 1.0).sum())

@@ -1,0 +1,141 @@
+"""What the drivers ask of a method: settings that start a run, a run that steps until it answers, and its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from policytest._base.arrays import Kernel
+from policytest.data.counts import Counts
+from policytest.mdp.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run can say at its end; see `policytest.results.verdict.Verdict`."""
+
+    evidence: tuple[float, float]
+    witness: Kernel | None
+    lower_bound: float
+    proof_samples: int = 0
+    certificate: Any = None
+    dimension: float | None = None
+    proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
+
+
+class Run(Protocol):
+    """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`."""
+
+    method: Any
+    task: Task
+    threshold: float
+    source: Any  # its attribute `drawing` is true while the simulator is at work
+    samples: int
+    answer: str | None
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        ...
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether recorded data have no more to give."""
+        ...
+
+    @property
+    def estimate(self) -> float:
+        """The value, estimated."""
+        ...
+
+    @property
+    def solves(self) -> int:
+        """How many worst-case problems were solved."""
+        ...
+
+    def begin(self, level: float) -> None:
+        """Before the first step, and after a pause."""
+        ...
+
+    def step(self, level: float, most: int) -> None:
+        """Go on, by at most so many samples; answer where the evidence reaches the level."""
+        ...
+
+    def end(self, level: float) -> None:
+        """No more samples are allowed."""
+        ...
+
+    def reconsider(self, level: float) -> None:
+        """Answer if what was found at this sample decides at this level."""
+        ...
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design."""
+        ...
+
+    def used(self) -> int:
+        """How many of the recorded transitions the answer rests on, counted from the first."""
+        ...
+
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), in nats."""
+        ...
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Where the value lies."""
+        ...
+
+    def proof(self) -> tuple[float, float]:
+        """The part of the evidence that is proved."""
+        ...
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """Of the answer "within": the evidence against V <= R - indifference, and against V >= R + indifference."""
+        ...
+
+    def outcome(self, level: float) -> Outcome:
+        """What the run rests on."""
+        ...
+
+    def counts(self) -> Counts:
+        """What was observed."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on later, as arrays."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        ...
+
+    def why_undecided(self) -> str:
+        """Where there is more to say than that the samples did not suffice."""
+        ...
+
+
+def is_certified(run: Run, required: float) -> bool:
+    """Whether a run's answer is proved: the proved evidence against the other side reaches what is required.
+
+    No method says so of itself: whatever led to an answer, this is the only place that calls it certified.
+    """
+    if run.answer is None:
+        return False
+    proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
+    return bool(proved >= required)
+
+
+class Method(Protocol):
+    """Settings of a test."""
+
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> Run:
+        """The test at work on a simulator."""
+        ...
+
+    def replay(self, task: Task, threshold: float, source: Any) -> Run:
+        """The test at work on recorded transitions."""
+        ...
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        ...

@@ -1,0 +1,116 @@
+"""What is known before any sample is drawn: the range of a value or difference; whether two tasks can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
+from policytest._base.errors import InputError
+from policytest._base.rows import Rows
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range, value_range_error
+from policytest.methods.betting.coupling import SAME, reached
+from policytest.methods.betting.run import MOST_LISTED
+
+
+def check_alike(task_a: Task, task_b: Task) -> None:
+    """Refuse tasks that differ in more than policy and rewards, and say in what."""
+    for name in ("n_states", "n_actions", "discount"):
+        first, second = getattr(task_a, name), getattr(task_b, name)
+        if first != second:
+            raise InputError(f"task_a.{name} is {first} and task_b.{name} is {second}; they must be the same")
+    if not np.array_equal(task_a.initial, task_b.initial):
+        at = int(np.argmax(task_a.initial != task_b.initial))
+        raise InputError(
+            f"task_a.initial[{at}] is {task_a.initial[at]:.9g} and task_b.initial[{at}] is {task_b.initial[at]:.9g}; "
+            "both policies must start alike"
+        )
+    if not _same_table(task_a.support, task_b.support, task_a.n_states):
+        raise InputError("task_a.support and task_b.support differ; both policies meet the same kernel: pass the same")
+
+
+def _same_table(first: Any, second: Any, S: int) -> bool:
+    """Whether two tables on (s,a,x), dense or sparse, have the same entries."""
+    if first is None or second is None:
+        return first is second
+    if not arrays.is_sparse(first) and not arrays.is_sparse(second):
+        return bool(np.array_equal(first, second))
+    one, two = (
+        sparse.csr_array(t if arrays.is_sparse(t) else t.reshape(-1, S)).astype(np.float64) for t in (first, second)
+    )
+    return bool(abs(one - two).sum() == 0)
+
+
+@dataclass(frozen=True)
+class KnownRange:
+    """Where a value, or a difference of two, lies for every kernel that is allowed, and how exactly the ends are known.
+
+    ``is_fixed``: no row is unknown, so that samples cannot help.
+    """
+
+    low: float
+    high: float
+    error: float
+    is_fixed: bool = False
+
+    def settles(self, bar: float, zone: float = 0.0) -> bool:
+        """Whether no sample is needed, or none can help."""
+        return self.answer(bar, zone) is not None or self.is_fixed or self.high - self.low <= self.error
+
+    def answer(self, bar: float, zone: float = 0.0) -> str | None:
+        """Where the bar is outside the range; or where all of the range is within the zone around it."""
+        if bar < self.low - self.error:
+            return "above"
+        if bar > self.high + self.error:
+            return "below"
+        within = bar - zone < self.low - self.error and self.high + self.error < bar + zone
+        return "within" if within else None
+
+
+def known_value(task: Task) -> KnownRange:
+    """The range of the value over all kernels."""
+    unknown = task.layout.unknown_pairs.any()
+    return KnownRange(*value_range(task), 4.0 * value_range_error(task), not unknown)
+
+
+def known_difference(task_a: Task, task_b: Task) -> KnownRange:
+    """The range of V^A - V^B: 0 where the two never differ, else that of the values on their own."""
+    if never_differ(task_a, task_b):
+        return KnownRange(0.0, 0.0, 0.0)
+    (low_a, high_a), (low_b, high_b) = value_range(task_a), value_range(task_b)
+    error = 4.0 * (value_range_error(task_a) + value_range_error(task_b))
+    return KnownRange(low_a - high_b, high_a - low_b, error)
+
+
+def never_differ(task_a: Task, task_b: Task) -> bool:
+    """Whether policies and rewards agree wherever the two can get together, whatever the kernel."""
+    S = task_a.n_states
+    same = (np.abs(task_a.policy - task_b.policy) <= SAME).all(axis=1)
+    if not same[task_a.initial > 0].all():
+        return False
+    if task_a.support is None and S * len(task_a.layout.pairs.pair) > MOST_LISTED:
+        return bool(same.all()) and _same_rewards(task_a, task_b)
+    rows = task_a.layout.rows
+    alike = _rewards_on(task_a, rows) == _rewards_on(task_b, rows)
+    state = rows.state[rows.of_entry()]
+    same[state[~alike]] = False
+    edges = sparse.csr_array((np.ones(rows.n_entries), (state, rows.successor)), shape=(S, S))
+    return bool(same[reached(edges, task_a.initial > 0)].all())
+
+
+def _rewards_on(task: Task, rows: Rows) -> FloatArray:
+    """[E] the rewards of a task on the entries of any rows."""
+    if task.rewards_on_successor:
+        return rows.pick(task.rewards, task.n_states)
+    return rows.per_entry(task.rewards.ravel()[rows.pair])
+
+
+def _same_rewards(task_a: Task, task_b: Task) -> bool:
+    if task_a.rewards_on_successor != task_b.rewards_on_successor:
+        return False
+    return task_a.rewards is task_b.rewards or _same_table(task_a.rewards, task_b.rewards, task_a.n_states)

@@ -1,0 +1,473 @@
+r"""PTST: policy testing with static sampling (Algorithm 1), and its rule as the paper's experiments ran it.
+
+One round is: sample, record, check, stop or go on. (The printed loop tests u before it is first computed.) The test
+
+- samples by tracking an allocation (or by any other predictable rule);
+- stops with "above" at the first t at which every kernel q with V_q <= R has loss_t(q) >= beta(t, delta), and with
+  "below" when every kernel with V_q >= R has;
+- answers with the side of the estimate. The rule can only stop on that side: the estimate itself has loss 0.
+
+If V_p <= R, "above" is answered only if loss_t(p) >= beta(t, delta) for some t, which has probability at most delta;
+and the same for "below". Pairs never sampled are free in both sets, so a choice of their rows never matters.
+
+Departures from the paper: the distance (NC) is compared with beta instead of the value (NO) with 0, which is the same
+by Proposition 2 and avoids a tolerance zeta_t; by standing witnesses (`methods.witness`) it is known at every sample
+and computed at few; and the answer rests on the solver's proved end where it proves one, else it is not certified.
+
+Paper: `alg:static_algorithm`, `eq:ideal stopping`, `thm:sample`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range
+from policytest.methods.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
+from policytest.methods.interface import Outcome, is_certified
+from policytest.methods.sampler import UNLIMITED, Recorded, Source
+from policytest.methods.witness import Tally
+from policytest.worst_case import Bracket, Solver, Status
+from policytest.worst_case.certified import Certified
+from policytest.worst_case.projection_free import ProjectionFree
+from policytest.worst_case.slsqp import SLSQPHeuristic
+
+FINISHED = (Status.CONVERGED, Status.PROVED, Status.IMMEDIATE, Status.UNREACHABLE, Status.HEURISTIC)
+STARTS, FEW_STARTS, MANY_STATES = 12, 4, 50  # descents before an answer; fewer in large tasks
+LATE_ENTRIES = 1_000_000  # with more allowed transitions the first look is after one sample a pair
+OPEN_GROWTH = 0.01  # in open sparse tasks the rule is looked at when the samples have grown by this share
+TROUBLE_GROWTH = 0.002  # after the solver failed: as much
+PROOF_PATIENCE = 1.5  # see `_until_next_proof`
+
+
+@dataclass(frozen=True, eq=False)
+class PTST:
+    """Settings of the test.
+
+    Parameters
+    ----------
+    boundary
+        `MixtureBoundary()` or `PaperBoundary()`.
+    solver
+        Decides whether to stop. `Certified()` answers only with a proof; in tasks of more than 400 states it finds
+        none, and in hard ones it may find it late. `ProjectionFree()` answers on the best kernel found, not certified.
+    allocation
+        "uniform", shares [S,A], or a sampling object: `Optimal(kernel)`, `Adaptive()`, `Forward()`.
+    batch
+        Stop only at multiples of so many samples, and draw at least so many at once. For simulators that are slow to
+        call; costs up to that many samples more, never correctness.
+    zeta
+        (c, power): stop as printed, at u >= zeta_t = c/t^power, with u = (V_p_hat - R)(V_q - R) and V_q the extreme
+        value that the solver reports over the ball, checked at every round. None: the exact rule.
+    """
+
+    boundary: Boundary = field(default_factory=MixtureBoundary)
+    solver: Solver = field(default_factory=Certified)
+    allocation: Any = "uniform"
+    batch: int = 1
+    zeta: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        arrays.positive(batch=arrays.whole_number("batch", self.batch))
+        if isinstance(self.allocation, list | tuple | np.ndarray):
+            object.__setattr__(self, "allocation", arrays.real_array("allocation", self.allocation))
+        if self.zeta is not None and arrays.real_array("zeta", self.zeta).shape != (2,):
+            raise InputError(f"zeta is {self.zeta!r}; pass (c, power), for zeta_t = c/t^power, or None")
+        for name, needed in (("boundary", "terms"), ("solver", "nearest")):
+            given = getattr(self, name)
+            if isinstance(given, type) or not hasattr(given, needed):
+                raise InputError(f"{name} is {given!r}; pass an object such as {_EXAMPLES[name]}, with its parentheses")
+
+    @classmethod
+    def as_printed(cls) -> PTST:
+        """The paper's experiments: its boundary, the SLSQP heuristic, zeta_t = 5/t^1.5, a check at every round.
+
+        The heuristic does not reach the minimum, so it stops too early and its error is not bounded by delta. For
+        comparison only. Paper: `app:exp_details`.
+        """
+        return cls(boundary=PaperBoundary(), solver=SLSQPHeuristic(), zeta=(5.0, 1.5))
+
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> Run:
+        """The test at work on a simulator."""
+        return self._run(task, threshold, Source(task, sim, self.allocation, threshold, rng, self.batch))
+
+    def replay(self, task: Task, threshold: float, source: Recorded) -> Run:
+        """The test at work on recorded transitions."""
+        return self._run(task, threshold, source)
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        allocation = self.allocation if isinstance(self.allocation, str) else type(self.allocation).__name__
+        shares = "given shares" if isinstance(self.allocation, np.ndarray) else f"{allocation} sampling".lower()
+        rule = "PTST as printed" if self.zeta is not None else "PTST"
+        return f"{rule}, {type(self.boundary).__name__}, {type(self.solver).__name__}, {shares}"
+
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> Run:
+        kind = Run if self.zeta is None else PrintedRun
+        return kind(self, task, threshold, source)
+
+
+_EXAMPLES = {"boundary": "MixtureBoundary()", "solver": "Certified()"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the exact problem said at one look."""
+
+    samples: int
+    side: int
+    dimension: float
+    distance: Bracket | None  # to the nearest kernel on the other side; None where the estimate is on the threshold
+    found: float = 0.0  # the distance that an answer may rest on
+    required: float = np.inf  # the distance at which the test answers
+
+    @property
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), in nats, as far as the solver found the distance."""
+        return self._sides(self.found - self.dimension)
+
+    @property
+    def allowed(self) -> tuple[float, float]:
+        """What the nearest kernel found leaves at most, proved or not: what an undecided test says."""
+        known = self.distance is not None and np.isfinite(self.distance.upper)
+        return self._sides(self.distance.upper - self.dimension) if known and self.distance else self.evidence
+
+    @property
+    def proved(self) -> tuple[float, float]:
+        """The part of it that is proved: by the lower end of the distance."""
+        return self._sides((self.distance.lower if self.distance is not None else 0.0) - self.dimension)
+
+    def _sides(self, reached: float) -> tuple[float, float]:
+        base = -self.dimension
+        return (reached, base) if self.side > 0 else (base, reached) if self.side < 0 else (base, base)
+
+
+class Run:
+    """One test at work: `step` until `answer` is given.
+
+    The tally's rewards are centred: there, values are compared with 0.
+    """
+
+    looked = (-1, np.inf)  # the samples and the level of the last look that brought no answer
+
+    def __init__(self, method: PTST, task: Task, threshold: float, source: Source | Recorded) -> None:
+        self.method, self.task, self.threshold, self.source = method, task, threshold, source
+        self.exhausted = False
+        self.tally = Tally(task, threshold, method.boundary)
+        self.samples = 0
+        self.answer: str | None = None
+        self.finding: Finding | None = None
+        self.found_at = np.inf  # the samples at which an answer was first found, proved or not
+        large = self.tally.rows.n_entries > LATE_ENTRIES
+        self.blind_until = len(self.tally.n) if large or self.tally.is_open else 0  # no look before this many samples
+
+    # ------------------------------------------------------------ the loop
+
+    def begin(self, level: float) -> None:
+        """Before the first step, and after a pause: see that there is a witness, or answer."""
+        if self.samples >= self.blind_until and self._owes_a_look(level):
+            self.look(level)
+
+    def step(self, level: float, most: int) -> None:
+        """Go on to the next sample at which a witness fails, or to the end of a block; `most` samples at most."""
+        tally = self.tally
+        blind = self.blind_until - self.samples
+        watched = np.inf if blind > 0 else level
+        k, x = self.source.ahead(tally, watched, most, blind if blind > 0 else UNLIMITED)
+        used = tally.observe(k, x, watched)
+        self.source.take(used)
+        self.samples += used
+        if self.samples < self.blind_until:
+            return
+        if tally.witness_evidence() < level:
+            if self.source.between_blocks or self.samples == self.blind_until:  # not where a limit cuts a block
+                tally.refresh()
+                self._pause()
+        elif self.samples % self.method.batch:  # look at the end of this batch
+            self.blind_until = self.samples + self.method.batch - self.samples % self.method.batch
+        else:
+            self.look(level)
+
+    def end(self, level: float) -> None:
+        """No more samples are allowed: look, if that was put off. Without an answer the run can go on as it was."""
+        if self._owes_a_look(level):
+            before = self.state()
+            self.look(level)
+            if self.answer is None:
+                self.restore(before)
+
+    def _owes_a_look(self, level: float) -> bool:
+        """Whether no witness stands, and none was sought at this sample; to look twice would change what comes next."""
+        return self.looked != (self.samples, level) and not self.tally.witness_evidence() < level
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + int(self.source.extra)
+
+    def used(self) -> int:
+        """All transitions so far."""
+        return self.samples
+
+    def why_undecided(self) -> str:
+        """An answer that lacks its proof."""
+        if self.answer is None and self.found_at <= self.samples:
+            return "an answer was found, but no proof of it; PTST(solver=ProjectionFree()) answers without one"
+        return ""
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Take over counts recorded elsewhere, and judge them; the design does not matter."""
+        self.tally.load(counts)
+        self.samples = counts.total
+        self.judge(level)
+
+    def look(self, level: float) -> None:
+        """The witness failed: find another one, or answer."""
+        self.answer = None
+        if not self.tally.seek_witness(level):
+            self.judge(level)
+        self.looked = (self.samples, level) if self.answer is None else self.looked
+
+    def judge(self, level: float) -> None:
+        """Solve the exact problem, and answer if it decides."""
+        self.finding = self._examine(level, self.method.solver)
+        self.reconsider(level)
+        if self.answer is None:
+            self._pause()
+
+    def reconsider(self, level: float) -> None:
+        """Answer if the last finding, made at this sample, decides at this level."""
+        self.answer = None
+        if self.finding is not None and self.finding.samples == self.samples:
+            decided = max(self.finding.evidence) >= level
+            self.answer = ("above" if self.finding.side > 0 else "below") if decided else None
+
+    def _pause(self) -> None:
+        """Put off the next look where looks are dear, or where the solver failed, or found no proof."""
+        pause, fresh = 0.0, self.finding is not None and self.finding.samples == self.samples
+        if fresh and self.finding is not None and _in_trouble(self.finding):
+            pause = _until_next_proof(self.finding, getattr(self.method.solver, "gap", 0.0)) * self.samples
+        elif not self.tally.inside:
+            pause = TROUBLE_GROWTH * self.samples
+        if self.tally.is_open:
+            pause = max(OPEN_GROWTH * self.samples, float(len(self.tally.n)))
+        self.blind_until = max(self.blind_until, self.samples + int(np.ceil(pause)))
+
+    # ------------------------------------------------------------ the exact problem
+
+    def _examine(self, level: float, solver: Solver) -> Finding:
+        """Solve the exact problem. Its kernel, if it has the value R, becomes the witness."""
+        tally = self.tally
+        side, dimension = tally.value()[1], tally.dimension()
+        if side == 0:
+            self._keep_witness(tally.estimate(), 0.0)
+            return Finding(self.samples, side, dimension, None)
+        distance = self._nearest(side, solver, level + dimension)
+        if distance.lower < level + dimension <= self._found(distance):  # could another descent find a nearer one?
+            others = ProjectionFree(starts=STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS)
+            for other in (self._nearest(side, others, np.inf), self._across(side, level + dimension)):
+                distance = other if other.kernel is not None and other.upper < distance.upper else distance
+        if distance.upper >= level + dimension:
+            self.found_at = min(self.found_at, self.samples)
+        if distance.kernel is not None:
+            self._keep_witness(tally.rows.pick(distance.kernel, self.task.n_states), distance.upper)
+        return Finding(self.samples, side, dimension, distance, self._found(distance), level + dimension)
+
+    def _found(self, distance: Bracket) -> float:
+        """The distance an answer may rest on: the proved end; or, of a solver that proves nothing, the one found."""
+        trusted = distance.kernel is not None and distance.status in FINISHED
+        return distance.upper if trusted and not getattr(self.method.solver, "proves", False) else distance.lower
+
+    def _nearest(self, side: int, solver: Solver, enough: float) -> Bracket:
+        """(NC) beyond 0; where rounding hides whether that can be reached at all, for a threshold a little nearer."""
+        tally = self.tally
+        room, rounding = tally.room(side), tally.rounding
+        free = (tally.n[tally.unknown] == 0).any()
+        if room < -rounding or (room == 0 and not free):
+            return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
+        threshold = 0.0 if room > rounding else 2.0 * side * rounding
+        if side * (tally.value()[0] - threshold) <= 0 or (room <= rounding and free):
+            return Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
+        tally.solves += 1
+        return solver.nearest(tally.problem().nearest(float(side), threshold, enough))
+
+    def _across(self, side: int, radius: float) -> Bracket:
+        """The kernel of extreme value found over the ball, if it is beyond 0: then the nearest one was missed."""
+        self.tally.solves += 1
+        problem = self.tally.problem().extreme(float(side), radius)
+        found = ProjectionFree().extreme(problem)
+        if found.kernel is None or side * (found.upper if side > 0 else found.lower) > 0:
+            return replace(found, lower=0.0, upper=np.inf, kernel=None, certified=False)
+        loss = problem.loss(self.tally.rows.pick(found.kernel, self.task.n_states))
+        return replace(found, lower=0.0, upper=loss, certified=False)
+
+    def _keep_witness(self, entries: FloatArray, loss: float) -> None:
+        """A kernel that falls short of R, or goes beyond it, would be a witness for one side only: not kept."""
+        tally = self.tally
+        if tally.is_open or abs(tally.value_of(entries)[0]) <= 1e-9 * np.abs(value_range(tally.task)).max():
+            tally.adopt(entries, loss)
+
+    # ------------------------------------------------------------ what it can say
+
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), at most: what the standing witness allows on the estimate's side.
+
+        Where no witness stands, what the exact problem said when it was last solved.
+        """
+        allowed = self.tally.witness_evidence()
+        if self.finding is not None and (self.finding.samples == self.samples or not np.isfinite(allowed)):
+            return self.finding.evidence
+        base = -self.tally.dimension()
+        side = self.tally.value()[1]
+        reached = allowed if side and np.isfinite(allowed) else base
+        return (base, reached) if side < 0 else (reached, base)
+
+    def conclude(self) -> Finding:
+        """What the exact problem says now."""
+        if self.finding is None or self.finding.samples != self.samples:
+            self.finding = self._examine(np.inf, self.method.solver)
+        return self.finding
+
+    def proof(self) -> tuple[float, float]:
+        """What the lower end of the distance proves, at this sample."""
+        fresh = self.finding is not None and self.finding.samples == self.samples
+        return self.finding.proved if fresh and self.finding is not None else (-np.inf, -np.inf)
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """No KL rule answers "within"."""
+        return -np.inf, -np.inf
+
+    def outcome(self, level: float) -> Outcome:
+        """What the answer rests on."""
+        finding, certified = self.conclude(), is_certified(self, level)
+        distance = finding.distance or Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
+        per_nat = float(self.tally.n.sum()) / distance.upper if distance.upper > 0 else np.inf  # T* at the estimate
+        return Outcome(
+            finding.evidence if self.answer is not None else finding.allowed,
+            distance.kernel,
+            per_nat * information(level),
+            int(self.samples - self.found_at) if certified and self.found_at <= self.samples else 0,
+            distance.certificate if certified else None,
+            finding.dimension,
+            finding.proved,
+        )
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The smallest and largest value found over the ball of radius beta(t, delta)."""
+        problem, R = self.tally.problem(), self.threshold
+        if not problem.n.any():
+            return value_range(self.task)
+        radius, solver = max(level + self.tally.dimension(), 0.0), ProjectionFree(starts=FEW_STARTS)
+        low = solver.extreme(problem.extreme(1.0, radius)).upper + R
+        high = solver.extreme(problem.extreme(-1.0, radius)).lower + R
+        inside = [self.estimate] if self.answer else [self.estimate, R]  # undecided: R is in the ball
+        return min(low, *inside), max(high, *inside)
+
+    @property
+    def estimate(self) -> float:
+        """The value of the empirical kernel."""
+        return self.tally.value()[0] + self.threshold
+
+    @property
+    def solves(self) -> int:
+        """How many worst-case problems were solved."""
+        return self.tally.solves
+
+    def counts(self) -> Counts:
+        """What was observed."""
+        return self.tally.counts()
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on later, as arrays."""
+        kept = {"samples": np.array([self.samples]), "blind_until": np.array([self.blind_until])}
+        kept["found_at"], kept["looked"] = np.array([float(self.found_at)]), np.array(self.looked, dtype=np.float64)
+        kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
+        kept.update({f"source.{name}": value for name, value in self.source.state().items()})
+        return kept
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state; one that cannot have arisen is refused."""
+        try:
+            self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
+            self.found_at = float(state["found_at"][0])
+            samples, level = state.get("looked", (-1, np.inf))
+            self.looked = int(samples), float(level)
+            for part, name in ((self.tally, "tally."), (self.source, "source.")):
+                part.restore({key[len(name) :]: value for key, value in state.items() if key.startswith(name)})
+            if self.samples != self.tally.n.sum():
+                raise ValueError("the number of samples is not that of the counts")
+        except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
+            raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None
+
+
+class PrintedRun(Run):
+    """The rule of the paper's experiments: at every round, is the heuristic's extreme value on the estimate's side?"""
+
+    def look(self, level: float) -> None:
+        """One round of Algorithm 1, after each pair was sampled once."""
+        tally, (scale, power) = self.tally, self.method.zeta or (0.0, 0.0)
+        before, self.answer, self.looked = self.looked, None, (self.samples, level)
+        value, side = tally.value()
+        if side == 0 or not (tally.n[tally.unknown] > 0).all():
+            return
+        tally.solves += 1
+        problem, t = tally.problem(), float(tally.n.sum())
+        ball = replace(problem, n=problem.n / t).extreme(float(side), (level + tally.dimension()) / t)
+        ends = self.method.solver.extreme(ball)
+        if value * (ends.upper if side > 0 else ends.lower) >= scale / t**power:
+            self.answer, self.looked = "above" if side > 0 else "below", before
+
+    def judge(self, level: float) -> None:
+        """Check once."""
+        self.look(level)
+
+    def _keep_witness(self, entries: FloatArray, loss: float) -> None:
+        """No witness is kept, so that every round is checked."""
+
+    def reconsider(self, level: float) -> None:
+        """Check again at a higher level."""
+        self.look(level)
+
+    def evidence(self) -> tuple[float, float]:
+        """That of the exact rule, which the printed one does not ask."""
+        return self.conclude().evidence
+
+    def conclude(self) -> Finding:
+        """What the exact problem says; the rule does not ask, so it is not counted."""
+        before = self.tally.solves, self.found_at
+        self.finding = self._examine(np.inf, ProjectionFree())
+        self.tally.solves, self.found_at = before
+        return self.finding
+
+    def proof(self) -> tuple[float, float]:
+        """Nothing: the heuristic may miss the extreme value."""
+        return -np.inf, -np.inf
+
+
+def _until_next_proof(finding: Finding, gap: float) -> float:
+    """The share by which samples grow before the next attempt at a proof.
+
+    A proof is the easier the smaller the share c of the distance that has to be proved; the distance grows with the
+    samples. The first attempt is made at c = 1 - gap, each further one when 1 - c has grown by half: a hard instance
+    costs few attempts.
+    """
+    distance = finding.distance
+    if distance is None or distance.kernel is None or not finding.required <= distance.upper < np.inf:
+        return TROUBLE_GROWTH
+    c = finding.required / distance.upper
+    if c > 1.0 - gap:  # no attempt was made
+        return TROUBLE_GROWTH
+    return float(np.clip(c / max(1.0 - PROOF_PATIENCE * (1.0 - c), 0.5 * c) - 1.0, TROUBLE_GROWTH, 1.0))
+
+
+def _in_trouble(finding: Finding) -> bool:
+    return finding.distance is not None and finding.distance.status not in FINISHED

@@ -1,0 +1,190 @@
+"""The observations of one run: which pair is sampled next, and what followed. The only place with randomness.
+
+Draws are made in blocks, never one too many: a block ends, at the latest, at the first sample at which the standing
+witness could fail. Simulators that say they are `replayable` cost nothing, so they are drawn from ahead; what is drawn
+ahead is kept for later and belongs to the run only once it is looked at. Where a block ends depends on the run alone: a
+pause cuts it in two, and the second part comes first when the run goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import IntArray
+from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest.data.randomness import generator, kept_extra, restored, stored
+from policytest.data.simulators import checked_draw, draw_function
+from policytest.mdp.task import Task
+from policytest.methods.sampling import Rule, Walk, sampling_rule
+from policytest.methods.witness import Tally
+
+FIRST_BLOCK, LARGEST_BLOCK = 256, 32_768  # in large tasks a block grows to eight samples a row
+LONGEST_REPLAY, UNLIMITED = 1_000_000, 2**62
+NOTHING = np.zeros(0, dtype=np.int64)
+
+
+class Drawn:
+    """Draws from a simulator, and the steps that it made on the way to them: the user pays for both."""
+
+    def __init__(self, task: Task, sim: Any) -> None:
+        self.task, self.sim, self.draw = task, sim, draw_function(sim)
+        self.rng: Any = None
+        check_size(sim, task)
+        self.travels = hasattr(sim, "extra_steps")
+        self.extra = 0
+
+    @property
+    def extra(self) -> int:
+        """The steps on the way, in this run."""
+        return int(getattr(self.sim, "extra_steps", 0)) - self._before
+
+    @extra.setter
+    def extra(self, steps: int) -> None:
+        self._before = int(getattr(self.sim, "extra_steps", 0)) - steps
+
+    def successors(self, pair: IntArray, most: int) -> IntArray:
+        """What follows these pairs; one by one where the simulator travels, as far as the samples go."""
+        states, actions = pair // self.task.n_actions, pair % self.task.n_actions
+        if not self.travels:
+            return checked_draw(self.draw, states, actions, self.rng, self.task.n_states)
+        found: list[IntArray] = []
+        before = self.extra
+        while len(found) < len(pair) and (not found or len(found) + self.extra - before < most):
+            at = slice(len(found), len(found) + 1)
+            found.append(checked_draw(self.draw, states[at], actions[at], self.rng, self.task.n_states))
+        return np.concatenate(found)
+
+
+class Source(Drawn):
+    """Samples from a simulator, by a sampling rule."""
+
+    def __init__(self, task: Task, sim: Any, allocation: Any, threshold: float, rng: Any, batch: int = 1) -> None:
+        super().__init__(task, sim)
+        self.ahead_is_free = bool(getattr(sim, "replayable", False))
+        self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
+        self.rng = generator(rng)
+        self.batch, self.drawn, self.drawing = batch, 0, False
+        self.k, self.x, self.size = NOTHING, NOTHING, max(FIRST_BLOCK, batch)
+        self.left, self.level = 0, np.inf  # draws still to be made in this block, and the level it was planned for
+        self.largest = max(LARGEST_BLOCK, 8 * len(task.layout.pairs.pair), 2 * batch)
+
+    def ahead(self, tally: Tally, level: float, most: int, due: int = UNLIMITED) -> tuple[IntArray, IntArray]:
+        """Rows and successors of the next observations, at least one, at most as many as are allowed and due."""
+        if not len(self.k):
+            self._fill(tally, level, most, due)
+        most = min(most, due)
+        return self.k[:most], self.x[:most]
+
+    @property
+    def between_blocks(self) -> bool:
+        """Whether the block is used up, whatever limit was set."""
+        return not len(self.k) and not self.left
+
+    def take(self, used: int) -> None:
+        """These were looked at."""
+        self.k, self.x = self.k[used:], self.x[used:]
+
+    def _fill(self, tally: Tally, level: float, most: int, due: int) -> None:
+        """Draw a block. Where that fails or is interrupted, nothing was drawn, as far as the run is concerned."""
+        before = self.rng.bit_generator.state, self.rule.state(), (self.left, self.level, self.size)
+        self.drawing = True
+        try:
+            self._draw(tally, level, most, due)
+        except BaseException as error:
+            error.add_note(WHILE_DRAWING)
+            self.rng.bit_generator.state = before[0]
+            self.rule.restore(before[1])
+            self.left, self.level, self.size = before[2]
+            self.k, self.x = NOTHING, NOTHING
+            raise
+        finally:
+            self.drawing = False
+
+    def _draw(self, tally: Tally, level: float, most: int, due: int) -> None:
+        if isinstance(self.rule, Walk):
+            pair, self.x = self.rule.steps(self.sim, self.draw, self.rng, self.size)
+            self.k = self.task.layout.row_of_pair[pair]
+            self.size = min(2 * self.size, self.largest)
+            return
+        going_on = self.left > 0 and level >= self.level
+        k = self.rule.plan(tally.n, tally.kernel, self.left if going_on else self.size)
+        if self.ahead_is_free:
+            self.size = min(2 * len(k), self.largest)
+        elif not going_on:
+            safe = self.drawn + tally.safe_ahead(k, level)
+            k = k[: min(due, safe + -safe % self.batch - self.drawn)]
+            self.left, self.level, self.size = len(k), level, min(2 * len(k) + self.batch + 16, self.largest)
+        k = k if self.ahead_is_free else k[:most]
+        x = self.successors(tally.rows.pair[k], most)
+        self.k, self.x = k[: len(x)], x
+        self.left -= 0 if self.ahead_is_free else len(x)
+        self.drawn += len(x)
+
+    def state(self) -> dict[str, Any]:
+        """The generator, the rule, and what was drawn ahead."""
+        rule = {f"rule.{name}": value for name, value in self.rule.state().items()}
+        return {
+            "generator": stored(self.rng),
+            "k": self.k,
+            "x": self.x,
+            "size": np.array([self.size]),
+            "drawn": np.array([self.drawn]),
+            "left": np.array([self.left, self.level]),
+            "extra": np.array([self.extra]),
+            **rule,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state, with the generator as it was."""
+        self.rng = restored(state["generator"])
+        self.k, self.x = state["k"].astype(np.int64), state["x"].astype(np.int64)
+        self.size, self.drawn = int(state["size"][0]), int(state["drawn"][0])
+        left, level = state.get("left", (0, np.inf))
+        self.left, self.level = int(left), float(level)
+        self.extra = kept_extra(state)
+        allowed = (
+            (self.k >= 0) & (self.k < len(self.task.layout.pairs.pair)) & (self.x >= 0) & (self.x < self.task.n_states)
+        )
+        if self.k.ndim != 1 or not 0 < self.size <= self.largest or self.left < 0 or not allowed.all():
+            raise ValueError("what was drawn ahead does not fit the task")
+        self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
+
+
+class Recorded:
+    """Transitions that were observed before, in their order."""
+
+    drawing = False
+    between_blocks, extra = True, 0
+
+    def __init__(self, k: IntArray, x: IntArray) -> None:
+        self.k, self.x = k, x
+
+    def ahead(self, tally: Tally, level: float, most: int, due: int = UNLIMITED) -> tuple[IntArray, IntArray]:
+        """The next ones."""
+        most = min(most, due, LONGEST_REPLAY)
+        return self.k[:most], self.x[:most]
+
+    def take(self, used: int) -> None:
+        """These were looked at."""
+        self.k, self.x = self.k[used:], self.x[used:]
+
+    def extend(self, k: IntArray, x: IntArray) -> None:
+        """More of them were observed."""
+        self.k, self.x = np.concatenate([self.k, k]), np.concatenate([self.x, x])
+
+    def state(self) -> dict[str, Any]:
+        """Nothing is drawn here, so there is nothing to keep."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Nothing to do."""
+
+
+def check_size(sim: Any, task: Task) -> None:
+    """Refuse a simulator that says it is of another size."""
+    for name in ("n_states", "n_actions"):
+        size = getattr(sim, name, getattr(task, name))
+        if size != getattr(task, name):
+            raise InputError(f"sim.{name} is {size}, but the task has {getattr(task, name)}")

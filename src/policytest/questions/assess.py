@@ -1,0 +1,66 @@
+"""Do recorded data settle the question already?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.transitions import Transitions
+from policytest.mdp.task import Task
+from policytest.methods.interface import Method
+from policytest.methods.ptst import PTST
+from policytest.methods.sampler import NOTHING, Recorded
+from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
+from policytest.results.verdict import Verdict
+
+
+def assess(
+    task: Task,
+    data: Any,
+    threshold: float,
+    delta: float = 0.05,
+    method: Method | None = None,
+    design: str = "adaptive",
+) -> Verdict:
+    """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
+
+    ``data`` may also be a log of `policytest.sources.logs`, whose counts are then judged. The guarantee is that of
+    `decide`, for data collected by any rule that did not look ahead. ``design`` says how they were: "adaptive" (each
+    pair may have been chosen after seeing the earlier ones) or "fixed" (how often each pair is drawn was fixed
+    beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts and `Combined()` for transitions
+    unless given. Betting forms its own rollouts from the recorded draws of each pair, each used once; where a draw is
+    missing there is no answer, though `PTST()`, which uses all of them, may have one.
+    """
+    task, threshold, level = checked_question(task, threshold, delta)
+    arrays.one_of("design", design, ("adaptive", "fixed"))
+    data = data.counts if isinstance(getattr(data, "counts", None), Counts) else data  # a log
+    if not isinstance(data, Counts | Transitions):
+        raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
+    known = known_answer(task, threshold, delta)
+    if known is not None:
+        nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(task, 0)
+        return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
+    default = PTST() if isinstance(data, Counts) else None
+    run = checked_method(default if method is None else method).replay(task, threshold, recorded(task, data))
+    if isinstance(data, Counts):
+        run.weigh(data, level, design)
+        return verdict_of(run, delta, "the data do not settle it", {}, data)
+    for _ in drive(run, level, len(data)):
+        pass
+    return verdict_of(run, delta, "the data do not settle it", {}, data.counts(task, run.used()), run.used())
+
+
+def recorded(task: Task, data: Counts | Transitions) -> Recorded:
+    """The rows and successors of transitions, checked."""
+    if isinstance(data, Counts):
+        return Recorded(NOTHING, NOTHING)
+    for name, column, count in (
+        ("s", data.s, task.n_states),
+        ("a", data.a, task.n_actions),
+        ("x", data.x, task.n_states),
+    ):
+        arrays.index_list(f"data.{name}", column, count)
+    return Recorded(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x)

@@ -1,0 +1,117 @@
+"""Which of two policies is better? The question, and the ways to answer it.
+
+Two policies A and B, with rewards that may differ, meet the same unknown kernel: is V^A - V^B above a margin?
+
+- *Betting* along coupled rollouts (`policytest.methods.betting.coupled`), the default: exact, so answers are certified.
+- The *KL rule* on the difference (`policytest.methods.ptst_difference`): samples any pair, answers on a local search.
+
+What delta bounds: if V^A - V^B <= margin, the probability of ever answering "above" is at most delta, and if >= margin
+that of "below"; looking at every sample, stopping early and resuming are all allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.mdp.task import Task
+from policytest.methods import checkpoint as checkpoints
+from policytest.methods.betting.coupled import CoupledRun
+from policytest.methods.betting.coupling import Pool
+from policytest.methods.betting.run import TDBetting
+from policytest.methods.known_range import check_alike, known_difference
+from policytest.methods.ptst import PTST
+from policytest.methods.ptst_difference import KLComparison
+from policytest.questions.driver import (
+    Resume,
+    carry_out,
+    checked_question,
+    checked_zone,
+    known_verdict,
+    sampling_limit,
+    with_zone,
+)
+from policytest.results.verdict import Check, Verdict
+
+
+def compare(
+    task_a: Task,
+    task_b: Task,
+    sim: Any,
+    delta: float = 0.05,
+    margin: float = 0.0,
+    method: TDBetting | PTST | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+    indifference: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: Resume | None = None,
+    progress: Callable[[Check], None] | None = None,
+) -> Verdict:
+    """Is policy A better than policy B by more than the margin? Sample until that is settled, error at most delta.
+
+    Parameters
+    ----------
+    task_a, task_b
+        Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else.
+    sim
+        The simulator of the kernel that both meet: `draw(states, actions, rng)`.
+    delta, margin
+        If V^A - V^B <= margin, "above" is answered with probability at most delta; if >=, so is "below".
+    method
+        `TDBetting()`, which is the default: certified. `PTST(...)`: the KL rule on the difference; a descent may miss
+        the nearest kernel, so its answers are not certified. It samples by its allocation, `Adaptive()` included.
+    rng, max_samples
+        A seed or a Generator; stop undecided after this many samples.
+    indifference
+        If positive, betting may also answer "within": V^A - V^B differs from the margin by less than this. Then even a
+        tie ends. Half of delta is spent on it.
+    checkpoint, resume, progress
+        As in `decide`; so is Ctrl-C, which ends the run between two draws.
+
+    In the Verdict, ``threshold`` is the margin, and ``estimate`` and ``interval`` are about the difference V^A - V^B.
+
+    Paper: `app:extension`.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> other = pt.Task(two.task.rewards, two.alternative_policy, two.task.initial, two.task.discount)
+    >>> compare(two.task, other, pt.TabularSimulator(two.kernel)).answer
+    'above'
+    """
+    _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta)
+    arrays.instance("task_b", task_b, Task)
+    check_alike(task_a, task_b)
+    rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
+    task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
+    check_method(method, zone := checked_zone(indifference))
+    limit = sampling_limit(max_samples)
+    known = known_difference(task_a, task_b)
+    if known.settles(margin, zone):
+        return known_verdict(known, task_a, margin, delta, zone, "difference")
+    if isinstance(method, PTST):
+        run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
+    else:
+        run = CoupledRun(task_a, task_b, margin, Pool([task_a, task_b], sim, rng))
+    if zone:
+        with_zone(run, zone)
+        level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
+    mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
+    verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
+    return replace(verdict, about="difference")
+
+
+def check_method(method: Any, zone: float = 0.0) -> None:
+    """Refuse everything but betting on every transition, and PTST."""
+    if isinstance(method, PTST):
+        if zone:
+            raise InputError("indifference: PTST has none for a comparison; pass method=TDBetting(), the default")
+    elif method is not None and (not isinstance(method, TDBetting) or method.draws is not None):
+        raise InputError(
+            f"method is {method!r}; a comparison is made by TDBetting(), which is the default, or by PTST(...)"
+        )

@@ -1,0 +1,145 @@
+"""Is the value above the threshold? `decide`, its loop `checks`, and `stopping_times` for several deltas."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest.mdp.task import Task
+from policytest.methods import checkpoint as checkpoints
+from policytest.methods.interface import Method, is_certified
+from policytest.questions.driver import (
+    Resume,
+    carry_out,
+    checked_method,
+    checked_question,
+    checked_zone,
+    drive,
+    known_answer,
+    sampling_limit,
+    with_zone,
+)
+from policytest.results.stopping_times import StoppingTimes
+from policytest.results.verdict import Check, Verdict
+
+
+def decide(
+    task: Task,
+    sim: Any,
+    threshold: float,
+    delta: float = 0.05,
+    method: Method | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+    indifference: float = 0.0,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: Resume | None = None,
+    progress: Callable[[Check], None] | None = None,
+) -> Verdict:
+    """Is the policy's value above the threshold? Sample until that is settled, with error at most delta.
+
+    Parameters
+    ----------
+    task, sim, threshold, delta
+        The question: a `Task`, a simulator (`draw(states, actions, rng)`), the bar R, the probability of error.
+    method
+        `Combined()`, which is the default, `TDBetting()`, `PTST(...)`, or a baseline.
+    rng
+        A seed or a Generator; it fixes the run. A resumed run goes on with its own.
+    max_samples
+        Stop undecided after this many samples.
+    indifference
+        If positive, the test may also answer "within": |V - R| is smaller than this. Then even a test at V = R ends.
+        Half of delta is spent on it.
+    checkpoint
+        A file to which the run is saved from time to time and at its end; it must not exist, unless it is resumed.
+    resume
+        An undecided Verdict, or a checkpoint: go on with the same run, to the same stopping time.
+    progress
+        Called with every `Check`.
+
+    Ctrl-C ends the run after the draw at hand and returns a Verdict without an answer that can be resumed; a second
+    Ctrl-C gives up the draw at hand, a third one everything.
+
+    Paper: `alg:static_algorithm`.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05).answer
+    'above'
+    """
+    task, threshold, level = checked_question(task, threshold, delta)
+    limit = sampling_limit(max_samples)
+    known = known_answer(task, threshold, delta, indifference := checked_zone(indifference))
+    if known is not None:
+        return known
+    run = checked_method(method).start(task, sim, threshold, rng)
+    if indifference:
+        with_zone(run, indifference)
+        level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
+    mark = checkpoints.fingerprint(task, threshold, run.method)
+    return carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
+
+
+def checks(
+    task: Task,
+    sim: Any,
+    threshold: float,
+    delta: float = 0.05,
+    method: Method | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+) -> Iterator[Check]:
+    """The loop of `decide`, one `Check` at every new witness and after every block of draws; the last has the answer.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> *_, last = pt.checks(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05)
+    >>> last.answer, last.evidence[0] >= last.required
+    ('above', True)
+    """
+    task, threshold, level = checked_question(task, threshold, delta)
+    limit = sampling_limit(max_samples)
+    known = known_answer(task, threshold, delta)
+    if known is not None:
+        return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
+    return drive(checked_method(method).start(task, sim, threshold, rng), level, limit)
+
+
+def stopping_times(
+    task: Task,
+    sim: Any,
+    threshold: float,
+    deltas: Sequence[float] = (0.05,),
+    method: Method | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+) -> StoppingTimes:
+    """The stopping times of one run for several deltas at once: levels differ by log(1/delta) only.
+
+    Each is the time at which `decide` with that delta would have stopped on the same samples; in tasks so large that
+    looks are spaced, up to that spacing.
+    """
+    array = arrays.real_array("deltas", deltas, (None,))
+    limit = sampling_limit(max_samples)
+    levels = np.array([checked_question(task, threshold, delta)[2] for delta in array])
+    samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
+    certified = np.zeros(len(array), dtype=np.bool_)
+    known = known_answer(task, float(threshold), 0.5)
+    if known is not None:
+        answers[:], certified[:] = known.answer, known.certified
+        return StoppingTimes(array, samples, answers, 0, certified)
+    run = checked_method(method).start(task, sim, float(threshold), rng)
+    for index in np.argsort(levels, kind="stable"):
+        run.reconsider(levels[index])
+        if run.answer is None:
+            for _ in drive(run, levels[index], limit):
+                pass
+        samples[index], answers[index] = run.paid, run.answer
+        certified[index] = is_certified(run, levels[index])
+    return StoppingTimes(array, samples, answers, run.solves, certified)

@@ -1,0 +1,330 @@
+"""The drivers: a test runs until it stops, is told to stop, or has no more samples.
+
+`checks` is the loop, a generator; `decide` exhausts it, `stopping_times` does so once for several deltas, and `assess`
+asks the same of data that are already there.
+
+What delta bounds: if V <= R, the probability of ever answering "above" is at most delta, and if V >= R that of "below";
+so looking at every sample, stopping early, resuming and stopping late are all allowed.
+
+Paper: `def:delta-PC`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.mdp.task import Task
+from policytest.methods import checkpoint as checkpoints
+from policytest.methods.betting.run import BettingRun
+from policytest.methods.boundaries import check_delta
+from policytest.methods.combined import Combined
+from policytest.methods.interface import Method, Run, is_certified
+from policytest.methods.known_range import KnownRange, known_value
+from policytest.methods.sampler import UNLIMITED
+from policytest.questions.plan.still_needed import further
+from policytest.results.verdict import Check, Verdict
+
+Resume = Verdict | str | os.PathLike[str]
+
+
+# ---------------------------------------------------------------- shared
+
+
+def carry_out(
+    run: Run,
+    mark: str,
+    delta: float,
+    until: tuple[float, int],
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: Resume | None = None,
+    progress: Callable[[Check], None] | None = None,
+) -> Verdict:
+    """Go on with a run until (its level is reached, its samples are used up) or Ctrl-C; see `decide`.
+
+    ``mark`` is the fingerprint by which a kept run is recognised.
+    """
+    level, limit = until
+    if resume is not None:
+        _resume(run, mark, resume)
+    saver = _Saver(run, mark, checkpoint, resume)
+    reason = "all samples that were allowed are used"
+    with interruptions(run) as interrupted:
+        try:
+            for check in drive(run, level, limit):
+                if progress is not None:
+                    progress(check)
+                saver.now_and_then()
+                if interrupted.times and run.answer is None:
+                    reason = "interrupted"
+                    break
+        except KeyboardInterrupt:
+            if interrupted.times != 2:
+                raise
+            reason = "interrupted"
+        saver.at_the_end()
+    return verdict_of(run, delta, reason, _snapshot(run, mark), level=level)
+
+
+def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float]:
+    """The task, the threshold and log(1/delta), checked."""
+    arrays.instance("task", task, Task)
+    return task, arrays.real_number("threshold", threshold), -math.log(check_delta(delta))
+
+
+def checked_method(method: Any) -> Method:
+    """The method, or the default."""
+    if method is None:
+        return Combined()
+    if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
+        raise InputError(f"method is {method!r}; pass a method such as Combined(), with its parentheses")
+    return method  # type: ignore[no-any-return]
+
+
+def sampling_limit(max_samples: int | None) -> int:
+    """The largest number of samples, checked."""
+    if max_samples is None:
+        return UNLIMITED
+    limit = arrays.whole_number("max_samples", max_samples)
+    if limit < 0:
+        raise InputError(f"max_samples is {limit}; it cannot be negative")
+    if limit > UNLIMITED:
+        raise InputError("max_samples is above 2**62; leave it out for no limit")
+    return limit
+
+
+def drive(run: Run, level: float, limit: int) -> Iterator[Check]:
+    """The loop: step until there is an answer, the samples are used up, or the data are; a `Check` after each step."""
+    run.begin(level)
+    yield _check(run, level)
+    while run.answer is None and run.paid < limit and not run.exhausted:
+        run.step(level, limit - run.paid)
+        if run.paid >= limit and run.answer is None:
+            run.end(level)
+        yield _check(run, level)
+
+
+def _check(run: Run, level: float) -> Check:
+    return Check(
+        run.paid, run.evidence(), level, run.solves, run.answer, lambda: run.estimate, lambda: run.interval(level)
+    )
+
+
+def checked_zone(indifference: Any) -> float:
+    """The half-width of the indifference zone, checked."""
+    zone = arrays.real_number("indifference", indifference)
+    if zone < 0:
+        raise InputError(f"indifference is {zone}; it is a distance, from 0 on")
+    return zone
+
+
+def with_zone(run: Any, indifference: float) -> None:
+    """Have the run look for "within" too."""
+    if not isinstance(run, BettingRun):
+        raise InputError(f"indifference: the method {run.method.describe()!r} has none; use Combined() or TDBetting()")
+    run.indifference, run.both_sides = indifference, True
+
+
+def known_answer(task: Task, threshold: float, delta: float, indifference: float = 0.0) -> Verdict | None:
+    """The answer where no sample is needed: R outside the range of values, or no row unknown."""
+    known = known_value(task)
+    return (
+        known_verdict(known, task, threshold, delta, indifference) if known.settles(threshold, indifference) else None
+    )
+
+
+def known_verdict(
+    known: KnownRange, task: Task, bar: float, delta: float, zone: float = 0.0, about: str = "value"
+) -> Verdict:
+    """The verdict without samples, about a value or a difference."""
+    answer, name = known.answer(bar, zone), "threshold" if about == "value" else "margin"
+    of = "values" if about == "value" else "the difference of policy A and policy B"
+    return Verdict(
+        task=task,
+        threshold=bar,
+        delta=delta,
+        answer=answer,
+        samples=0,
+        certified=answer is not None,
+        evidence=(np.inf if answer == "above" else 0.0, np.inf if answer == "below" else 0.0),
+        estimate=known.low if known.low == known.high else math.nan,
+        interval=(known.low, known.high),
+        witness=None,
+        lower_bound=0.0,
+        solves=0,
+        counts=Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support)),
+        reason="" if answer else f"the {about} does not depend on what is unknown, and equals the {name}",
+        method=f"the range of {of} over all kernels",
+        about=about,
+        indifference=zone,
+        refuted=(math.inf, math.inf) if answer == "within" else None,
+        forecaster=further,
+    )
+
+
+def verdict_of(
+    run: Run,
+    delta: float,
+    reason: str,
+    snapshot: dict[str, Any],
+    counts: Counts | None = None,
+    samples: int | None = None,
+    level: float | None = None,
+) -> Verdict:
+    """What a run says at its end."""
+    required = -math.log(delta) if level is None else level
+    level = -math.log(delta)
+    found = run.outcome(required)
+    return Verdict(
+        task=run.task,
+        threshold=run.threshold,
+        delta=delta,
+        answer=run.answer,
+        samples=run.paid if samples is None else samples,
+        certified=is_certified(run, required) and not (counts is not None and counts.flaws),
+        evidence=found.evidence,
+        estimate=run.estimate,
+        interval=run.interval(level),
+        witness=found.witness,
+        lower_bound=found.lower_bound,
+        solves=run.solves,
+        counts=run.counts() if counts is None else counts,
+        reason="" if run.answer else _reason(run, reason),
+        method=run.method.describe(),
+        proof_samples=found.proof_samples,
+        certificate=found.certificate,
+        snapshot=snapshot,
+        forecaster=further,
+        needed=required,
+        settings=run.method,
+        dimension=found.dimension,
+        proved=found.proved,
+        indifference=getattr(run, "indifference", 0.0),
+        refuted=run.ends_refuted() if run.answer == "within" else None,
+    )
+
+
+def _reason(run: Run, reason: str) -> str:
+    """Why there is no answer: what the run itself knows, unless it was interrupted."""
+    return reason if reason == "interrupted" else run.why_undecided() or reason
+
+
+def _resume(run: Run, mark: str, resume: Resume) -> None:
+    if not isinstance(resume, Verdict | str | os.PathLike):
+        raise InputError(f"resume is {resume!r}; pass an undecided Verdict, or the path of a checkpoint")
+    snapshot = resume.snapshot if isinstance(resume, Verdict) else checkpoints.read(resume)
+    if not snapshot:
+        raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
+    about = _about(run, mark)
+    _of_the_same_types(snapshot, about)
+    if str(snapshot.get("fingerprint", "")) != mark:
+        threshold, method = float(snapshot.get("threshold", np.nan)), str(snapshot.get("method", "another one"))
+        differs = "another task"
+        if threshold != run.threshold:
+            differs = f"the threshold {threshold:.9g}, not {run.threshold:.9g}"
+        if method != run.method.describe():
+            differs = f"the method {method!r}, not {run.method.describe()!r}"
+        raise InputError(f"resume: that run had {differs}, or other settings; pass the same, or start a new run")
+    if bool(snapshot.get("zone", False)) != bool(about["zone"]):
+        raise InputError(
+            "resume: the run was begun with an indifference zone, or without, and delta is shared out accordingly; "
+            "go on in the same way"
+        )
+    _of_the_same_types(snapshot, run.state())
+    run.restore(snapshot)
+
+
+def _of_the_same_types(kept: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Refuse what was kept if an array has another type, or another number of axes, than it has in every run."""
+    for name in expected.keys() & kept.keys():
+        mine, its = np.asarray(kept[name]), np.asarray(expected[name])
+        if mine.ndim != its.ndim or (mine.dtype != its.dtype and (mine.dtype.kind, its.dtype.kind) != ("U", "U")):
+            raise InputError(f"resume: what was kept is not a state of this run ({name} is not); start again")
+
+
+def _about(run: Run, mark: str) -> dict[str, Any]:
+    """What a run is recognised by."""
+    about: dict[str, Any] = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
+    about["zone"] = bool(getattr(run, "indifference", 0.0))
+    return {name: np.array(value) for name, value in about.items()}
+
+
+def _snapshot(run: Run, mark: str) -> dict[str, Any]:
+    """All that is needed to go on with a run, and to recognise it."""
+    return {**run.state(), **_about(run, mark)}
+
+
+class _Saver:
+    """Writes checkpoints: about once a second, less often where writing takes long; the clock changes no result."""
+
+    def __init__(self, run: Run, mark: str, path: Any, resume: Resume | None) -> None:
+        self.run, self.mark, self.path = run, mark, path
+        self.due, self.last = time.monotonic() + 1.0, -1
+        if path is None:
+            return
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"checkpoint is {path!r}; pass the path of a file")
+        resumed = not isinstance(resume, Verdict) and resume is not None and Path(resume) == Path(path)
+        if Path(path).exists() and not resumed:
+            raise InputError(f"checkpoint {path} exists; pass resume={str(path)!r} to go on from it, or remove it")
+        self.save()
+
+    def now_and_then(self) -> None:
+        """Save if it is time."""
+        if self.path is not None and time.monotonic() >= self.due:
+            begin = time.monotonic()
+            self.save()
+            self.due = time.monotonic() + max(1.0, 20 * (time.monotonic() - begin))
+
+    def at_the_end(self) -> None:
+        """Save; a file that cannot be written must not cost the verdict."""
+        try:
+            self.save()
+        except InputError as error:
+            warnings.warn(f"{error}; the verdict is not affected", stacklevel=4)
+
+    def save(self) -> None:
+        """Save, unless nothing was drawn since."""
+        if self.path is not None and self.run.samples != self.last:
+            checkpoints.write(self.path, _snapshot(self.run, self.mark))
+            self.last = self.run.samples
+
+
+class _Interruptions:
+    """How often Ctrl-C was pressed. A plain number: a signal may arrive inside any lock."""
+
+    times = 0
+
+
+@contextmanager
+def interruptions(run: Any) -> Iterator[_Interruptions]:
+    """Ctrl-C ends a run between draws; a second one also interrupts the draw at hand, a third one anything."""
+    pressed = _Interruptions()
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):  # ignored: so it stays
+        yield pressed
+        return
+
+    def handle(number: int, frame: Any) -> None:
+        pressed.times += 1
+        if pressed.times > 2 or (pressed.times == 2 and run.source.drawing):
+            before(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,214 @@
+r"""How good is the policy: an interval that is valid at every moment, and an estimate within epsilon.
+
+`value_interval` reads an interval off data. From the KL ball of radius beta(t, delta), which contains the true kernel
+at all times with probability at least 1-delta, it is the range of values over the ball: its ends are worst-case
+problems, proved where `Certified` proves them. From transitions in order, betting gives another one: the thresholds
+that neither side's capital refutes, at delta/2 a side. With transitions both are computed, each at delta/2, and
+intersected.
+
+`evaluate` samples until the interval is at most 2 epsilon wide; its middle is then within epsilon of the value, with
+probability at least 1-delta. Intervals are valid at all times at once, so they may be intersected along the run.
+
+Paper: appendix B, `lem:eva`; where the range of all possible values is short (Assumption 3 fails) no sample is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.transitions import Transitions
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range, value_range_error
+from policytest.methods.betting.run import BettingRun, TDBetting
+from policytest.methods.boundaries import check_delta
+from policytest.methods.ptst import PTST
+from policytest.methods.ptst import Run as KLRun
+from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
+from policytest.questions.assess import recorded as recorded_data
+from policytest.questions.driver import interruptions, sampling_limit
+from policytest.questions.plan.expected import any_unknown
+from policytest.results.estimate import Estimate, Interval
+from policytest.worst_case.certified import Certified
+from policytest.worst_case.projection_free import ProjectionFree
+
+LOOK = 1.03  # the interval is computed when the samples have grown by this factor
+
+
+def value_interval(
+    task: Task, data: Counts | Transitions, delta: float = 0.05, method: PTST | TDBetting | None = None
+) -> Interval:
+    """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
+
+    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
+    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> found = pt.value_interval(two.task, pt.Counts.from_array(np.rint(1e4 * two.kernel)))
+    >>> pt.value(two.task, two.kernel) in found, found.certified
+    (True, True)
+    """
+    arrays.instance("task", task, Task)
+    level = -math.log(check_delta(delta))
+    if not isinstance(data, Counts | Transitions):
+        raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
+    if method is not None and not isinstance(method, PTST | TDBetting):
+        raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), or None for the best of both")
+    low, high = value_range(task)
+    if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
+        return Interval(low, high, certified=not data.other_rewards)
+    if isinstance(data, Counts):
+        if isinstance(method, TDBetting):
+            raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
+        return _from_ball(task, data, level, method or PTST())
+    source = recorded_data(task, data)
+    if isinstance(method, TDBetting):
+        return replace(_from_bets(task, source, level, method), certified=not data.flaws)
+    counts = data.counts(task, len(data))
+    if isinstance(method, PTST):
+        return _from_ball(task, counts, level, method)
+    split = level + math.log(2.0)
+    return _from_ball(task, counts, split, PTST()) & _from_bets(task, source, split, TDBetting())
+
+
+def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:
+    """The range of values over the KL ball."""
+    run = method.replay(task, _middle(task), Recorded(NOTHING, NOTHING))
+    run.tally.load(counts)
+    found = ball_interval(run, level)
+    return replace(found, certified=found.certified and not counts.flaws)
+
+
+def ball_interval(run: KLRun, level: float, solver: Any = None) -> Interval:
+    """The range of values over the ball of radius beta(t, delta) around the counts of a run, proved where possible."""
+    low, high = value_range(run.task)
+    problem, R = run.tally.problem(), run.threshold
+    if not problem.n.any():
+        return Interval(low, high, certified=True)
+    radius = max(level + run.tally.dimension(), 0.0)
+    solver = solver or (run.method.solver if getattr(run.method.solver, "proves", False) else Certified())
+    first = solver.extreme(problem.extreme(1.0, radius))
+    second = solver.extreme(problem.extreme(-1.0, radius))
+    lower = first.lower if first.certified else first.upper
+    upper = second.upper if second.certified else second.lower
+    return Interval(max(lower + R, low), min(upper + R, high), first.certified and second.certified)
+
+
+def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting) -> Interval:
+    """The thresholds that bets on recorded draws do not refute, on both sides."""
+    run = method.replay(task, _middle(task), source)
+    run.both_sides = True
+    while not run.exhausted:
+        run.step(math.inf, UNLIMITED)
+    low, high = run.interval(level)
+    return Interval(low, high, certified=True)
+
+
+def _middle(task: Task) -> float:
+    low, high = value_range(task)
+    return 0.5 * (low + high)
+
+
+def evaluate(
+    task: Task,
+    sim: Any,
+    epsilon: float,
+    delta: float = 0.05,
+    method: PTST | TDBetting | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+    progress: Callable[[int, float, float], None] | None = None,
+) -> Estimate:
+    """Sample until the value is known within epsilon, with probability at least 1-delta.
+
+    Parameters
+    ----------
+    method
+        `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball.
+    max_samples
+        End there with the interval reached so far; so does Ctrl-C.
+    progress
+        Called with (samples, lower, upper) at every look.
+
+    Paper: appendix B.
+    """
+    arrays.instance("task", task, Task)
+    arrays.positive(epsilon=arrays.real_number("epsilon", epsilon))
+    level, limit = -math.log(check_delta(delta)), sampling_limit(max_samples)
+    method = method or TDBetting()
+    if not isinstance(method, PTST | TDBetting):
+        raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
+    low, high = value_range(task)
+    error = 4 * value_range_error(task)
+    best = Interval(low - error, high + error, certified=True)
+    if best.width <= 2 * epsilon or not any_unknown(task):  # no sample is needed, or none can help
+        nothing = Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
+        return Estimate(
+            0.5 * (low + high), best.lower, best.upper, 0, True, epsilon, delta,
+            best.width <= 2 * epsilon, method.describe(), nothing, task,
+        )  # fmt: skip
+    run: Any = method.start(task, sim, _middle(task), rng)
+    if isinstance(run, BettingRun):
+        run.both_sides = True
+    best = _narrowed(run, best, (level, limit, epsilon), progress)
+    return Estimate(
+        0.5 * (best.lower + best.upper), best.lower, best.upper, run.paid, best.certified, epsilon, delta,
+        best.width <= 2 * epsilon, method.describe(), run.counts(), task,
+    )  # fmt: skip
+
+
+def _narrowed(
+    run: Any, best: Interval, until: tuple[float, int, float], progress: Callable[[int, float, float], None] | None
+) -> Interval:
+    """Sample until the interval is short enough, the samples are used up, or Ctrl-C is pressed."""
+    level, limit, epsilon = until
+    look = 0.0
+    with interruptions(run) as interrupted:
+        try:
+            while best.width > 2 * epsilon and run.paid < limit and not interrupted.times:
+                if isinstance(run, BettingRun):
+                    run.step(math.inf, limit - run.paid)
+                else:
+                    _draw(run, limit)
+                if run.samples >= look or run.paid >= limit or interrupted.times:
+                    look = LOOK * run.samples
+                    best = best & _now(run, level, epsilon)
+                    if progress is not None:
+                        progress(run.paid, best.lower, best.upper)
+        except KeyboardInterrupt:
+            if interrupted.times != 2:
+                raise
+    if best.width > 2 * epsilon:  # the end, wanted or not: what is known now
+        best = best & (_now(run, level, epsilon) if isinstance(run, BettingRun) else ball_interval(run, level))
+    return best
+
+
+def _now(run: Any, level: float, epsilon: float) -> Interval:
+    """The interval of a run at this moment; that of a KL ball is proved only where it may end the run."""
+    if isinstance(run, BettingRun):
+        low, high = run.interval(level)
+        return Interval(low, high, certified=True)
+    found = ball_interval(run, level, ProjectionFree(starts=2))
+    if found.width > 2 * epsilon:
+        low, high = value_range(run.task)
+        return Interval(low, high, certified=True)
+    return ball_interval(run, level)
+
+
+def _draw(run: KLRun, limit: int) -> None:
+    """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
+    most = max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
+    while most > 0 and run.paid < limit:
+        k, x = run.source.ahead(run.tally, np.inf, min(most, limit - run.paid))
+        used = run.tally.observe(k, x, np.inf)
+        run.source.take(used)
+        run.samples += used
+        most -= used

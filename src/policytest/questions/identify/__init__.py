@@ -1,0 +1,124 @@
+"""Which policy is best? Among some that are given, or among all: the question, and the ways to answer it.
+
+- *Betting* on comparisons, or on deviations from a candidate (`identify.deviations`), the default: certified.
+- The *KL rule* on all alternatives at once (`policytest.questions.identify.kl_search`): answers on a local search.
+- *KLB-TS* (`policytest.questions.identify.klbts`), a baseline: a closed-form bound in the place of the worst case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from policytest._base.errors import InputError
+from policytest.methods.baselines.klbts import KLBTS
+from policytest.methods.betting.run import TDBetting
+from policytest.methods.boundaries import check_delta
+from policytest.methods.ptst import PTST
+from policytest.questions.driver import interruptions, sampling_limit
+from policytest.questions.identify.deviations import BettingSearch
+from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
+from policytest.questions.identify.klbts import KLBTSSearch
+from policytest.questions.identify.policies import task_of_all_pairs, tasks_of
+from policytest.questions.identify.tournament import Tournament
+from policytest.results.selection import Search, Selection, SelectionCheck
+
+__all__ = ["Selection", "identify"]
+
+
+def identify(
+    rewards: Any,
+    initial: Any,
+    discount: float,
+    sim: Any,
+    delta: float = 0.05,
+    policies: Sequence[Any] | None = None,
+    rng: Any = 0,
+    max_samples: int | None = None,
+    support: Any = None,
+    method: TDBetting | PTST | KLBTS | None = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    progress: Callable[[SelectionCheck], None] | None = None,
+    assumptions: Sequence[str] = (),
+) -> Selection:
+    """The best of some policies, or of all, with error at most delta.
+
+    Parameters
+    ----------
+    rewards, initial, discount, support, states, actions, assumptions
+        As in `Task`.
+    sim
+        The simulator: `draw(states, actions, rng)`.
+    policies
+        Arrays [S,A]: the best of these is sought. None: an optimal policy, from every state that rho can lead to.
+    delta, rng, max_samples
+        The probability of error; a seed or a Generator; stop undecided after this many samples.
+    method
+        `TDBetting()`, which is the default: certified. `PTST(...)`: the KL rule on all alternatives; a descent may miss
+        the nearest kernel, so its answers are not certified. `KLBTS()`: the baseline, for the best of all policies.
+    progress
+        Called after every step, with a look at the search.
+
+    Ties are not settled by samples: where the best two are exactly as good, only ``max_samples`` ends the search.
+    Policies that are as good whatever the kernel is need no samples. Ctrl-C ends it between two draws, undecided.
+
+    Paper: `app:extension`.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> found = identify(two.task.rewards, two.task.initial, 0.9, pt.TabularSimulator(two.kernel),
+    ...                  policies=[two.alternative_policy, two.task.policy])
+    >>> found.index, found.certified
+    (1, True)
+    """
+    delta, limit = check_delta(delta), sampling_limit(max_samples)
+    names: dict[str, Any] = {"states": states, "actions": actions, "assumptions": assumptions}
+    check_method(method, policies)
+    if policies is None:
+        task = task_of_all_pairs(rewards, initial, discount, support, **names)
+    else:
+        tasks = tasks_of(rewards, policies, initial, discount, support, names)
+        task = tasks[0]
+    if isinstance(method, KLBTS):
+        search: Search = KLBTSSearch(task, method, sim, delta, rng)
+    elif isinstance(method, PTST):
+        search = KLSearch(Deviations(task) if policies is None else Rivals(tasks), method, sim, delta, rng)
+    elif policies is None:
+        search = BettingSearch(task, sim, delta, rng)
+    else:
+        search = Tournament(tasks, sim, delta, rng)
+    found = _carried_out(search, limit, progress)
+    return replace(found, **{name: getattr(task, name) for name in names})
+
+
+def check_method(method: Any, policies: Any) -> None:
+    """Refuse everything but betting on every transition, PTST, and KLB-TS."""
+    if isinstance(method, KLBTS):
+        if policies is not None:
+            raise InputError("method: KLBTS() seeks the best of all policies; leave policies out, or pass PTST()")
+        if method.policies != 1:
+            raise InputError("method: KLBTS(policies=2) compares two policies of a test; pass KLBTS() to identify")
+    elif isinstance(method, TDBetting) and method.draws is not None:
+        raise InputError(f"method is {method!r}; pass TDBetting(), which bets on every transition")
+    elif method is not None and not isinstance(method, TDBetting | PTST):
+        raise InputError(f"method is {method!r}; pass TDBetting(), which is the default, PTST(...) or KLBTS()")
+
+
+def _carried_out(search: Search, limit: int, progress: Callable[[SelectionCheck], None] | None) -> Selection:
+    """The search, until it answers, its samples are used up, or Ctrl-C."""
+    reason = ""
+    with interruptions(search) as interrupted:
+        try:
+            for check in search.go(limit):
+                if progress is not None:
+                    progress(check)
+                if interrupted.times and not search.answered:
+                    reason = "interrupted"
+                    break
+        except KeyboardInterrupt:
+            if interrupted.times != 2:
+                raise
+            reason = "interrupted"
+    return search.result(reason)

@@ -1,0 +1,267 @@
+r"""Which policy is best? Among some that are given, or among all.
+
+*Among K policies.* Each unordered pair is a comparison (`questions.compare`), whose two sides have capital of their
+own; a policy is out once another one's capital against it reaches (K-1)/delta. Let b be a best policy. That j is better
+than b is false for each j, so b is thrown out with probability at most (K-1) delta/(K-1) = delta. While b is in, the
+last one that is left is b, or as good. The current leader is compared with those that are left, each in turn.
+
+*Among all policies.* The candidate pi is the optimal deterministic policy of the fitted model. It is optimal, from
+every state that can be reached from rho at all, if and only if no deviation pays (policy improvement):
+
+    gap(s,a) = V^pi(s) - Q^pi(s,a) >= 0     for every such s and every a other than pi(s).
+
+Each deviation is tested by betting against gap(s,a) <= 0: two rollouts from s, A follows pi, B takes a first and then
+follows pi. They part at once, and then move in turn, with one weight w and one coin, g = 1 or
+w/g <= (S + L)/-(B_A(x) + B_B(y)). Should they meet, the rest does not differ, and the rollout ends. By the proof in
+`questions.compare`, on the state s copied for the start, S >= -L and has mean at most gap - (V0(s) - Q0(s,a)):
+S + w (E_A(x) + E_B(y)) is a martingale, and E_A + E_B = 0 where they meet.
+
+*Nothing is paid for the number of deviations.* pi is returned only if all of them are refuted. If it is not optimal,
+let (s,a) be the first with gap(s,a) < 0: which one that is does not depend on data. Its capital alone would have to
+reach 1/delta', which happens with probability at most delta'.
+
+*Candidates change*; the j-th distinct one has delta' = 6 delta/(pi^2 j^2), which sum to delta, and capital of its own,
+which it keeps if it comes back. It is chosen from the past, so this holds conditionally, and by the sum for all.
+
+All comparisons share their counts: what one has drawn improves the model of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range, value_range_error
+from policytest.methods.betting.coupled import CoupledPlan, CoupledRun
+from policytest.methods.betting.coupling import Half, Pool, Side, cumulative, exact
+from policytest.methods.betting.run import REFIT
+from policytest.methods.witness import FULL_ENTRIES, centring_error
+from policytest.questions.identify.policies import action_values, following, may_be_reached, never_pay, optimal_actions
+from policytest.questions.identify.tournament import METHOD, turn
+from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
+
+EXPLORED = 10  # draws of each pair before the first candidate
+
+
+# ---------------------------------------------------------------- among all
+
+
+class Fit(NamedTuple):
+    """What all deviations from one candidate share: V0 and Q0, worst paths, and the worst steps [K] of A and of B."""
+
+    V: FloatArray
+    Q: FloatArray  # [K]
+    base: FloatArray
+    B_a: FloatArray
+    B_b: FloatArray
+    lowest_a: FloatArray
+    lowest_b: FloatArray
+
+
+class Candidate:
+    """A deterministic policy, and the tests of its deviations."""
+
+    def __init__(self, task: Task, actions: IntArray, pool: Pool, matter: BoolArray, level: float) -> None:
+        self.actions, self.pool, self.level = actions, pool, level
+        self.task = following(task, actions)
+        self.centre = 0.5 * sum(value_range(self.task))
+        self.rounding = 2.0 * (value_range_error(self.task) + centring_error(self.task, self.centre))
+        self.side = Side(exact(self.task, self.centre), pool)
+        self._fit: tuple[int, Fit] | None = None
+        self.asked = matter[:, None] & (np.arange(task.n_actions) != actions[:, None])
+        never = never_pay(self.side.task, self.side.rows(), pool.tally.only_successor, actions, self.rounding)
+        self.settled = never & self.asked
+        self.tests: dict[tuple[int, int], Deviation] = {}
+
+    @property
+    def undecided(self) -> list[tuple[int, int]]:
+        """The deviations still to be settled."""
+        return [(int(s), int(a)) for s, a in np.argwhere(self.asked & ~self.settled)]
+
+    def fit(self) -> Fit:
+        """V0 and the worst paths, from the model at this sample."""
+        if self._fit is None or self._fit[0] != self.pool.samples:
+            self._fit = self.pool.samples, self._fitted()
+        return self._fit[1]
+
+    def _fitted(self) -> Fit:
+        side, q = self.side, self.pool.model()
+        assert q is not None
+        V, _ = side.values(q)
+        Q = action_values(side.rows(), q, V, side.task.discount)
+        base = side.reward  # the candidate is deterministic: its advantages are 0
+        B_a, B_b = side.worst(V, base, 1.0), side.worst(V, base, -1.0)
+        steps = side.lowest_steps(V, base, B_a, 1.0), side.lowest_steps(V, base, B_b, -1.0)
+        return Fit(V, Q, base, B_a, B_b, *steps)
+
+    def test(self, place: tuple[int, int]) -> Deviation:
+        """The test of one deviation."""
+        if place not in self.tests:
+            self.tests[place] = Deviation(self, *place)
+        return self.tests[place]
+
+    def next(self) -> tuple[int, int] | None:
+        """The deviation that has had fewest samples; None where there is none to go on with."""
+        undecided = [place for place in self.undecided if not self.test(place).exhausted]
+        return min(undecided, key=lambda place: self.test(place).samples) if undecided else None
+
+
+class Deviation(CoupledRun):
+    """Whether V^pi(s) - Q^pi(s,a) > 0: A follows pi from s, B takes a first. The start is the state s, copied as S."""
+
+    def __init__(self, candidate: Candidate, s: int, a: int) -> None:
+        self.candidate, self.pool, self.at = candidate, candidate.pool, (s, a)
+        self.task, self.threshold = candidate.side.task, 0.0
+        self.source, self.tally, self.rounding = self.pool.source, self.pool.tally, candidate.rounding
+        self.a = self.b = candidate.side
+        self._start_empty()
+        self.plan = self._with_bets(self._fit())
+
+    def _fit(self) -> Any:
+        """V0(S) = V0(s) for A and Q0(s,a) for B."""
+        samples, (s, a), fit = self.pool.samples, self.at, self.candidate.fit()
+        self.refit_at = max(REFIT * samples, samples + 1.0)
+        own, other = self._row(s, int(self.candidate.actions[s])), self._row(s, a)
+        lead = float(fit.V[s] - fit.Q[other])
+        least = fit.lowest_a[own] + fit.lowest_b[other] - lead
+        size = np.abs(fit.V).max() + np.abs(fit.base).max() / (1.0 - self.task.discount)
+        start = min(0.0, float(least)) - 1e-12 * float(size)
+        half_a = Half(np.append(fit.V, fit.V[s]), fit.B_a, fit.base, self.a.gain)
+        half_b = Half(np.append(fit.V, fit.Q[other]), fit.B_b, fit.base, self.b.gain)
+        L = max(-start, self._lowest_range(half_a, half_b, lead))
+        return CoupledPlan(half_a, half_b, np.append(np.zeros(self.task.n_states), start), L, 1.0, lead)
+
+    def _row(self, s: int, a: int) -> int:
+        return int(self.pool.task.layout.row_of_pair[s * self.task.n_actions + a])
+
+    def _tables(self) -> tuple[Any, ...]:
+        """From S on, A and B part at once; after that both follow the candidate."""
+        if self._laws is None:
+            (s, a), policy = self.at, self.task.policy
+            S, A = policy.shape
+            together, leaving = np.zeros((S + 1, 2 * A)), np.zeros((S + 1, A))
+            together[:S, :A], together[S, A:], leaving[S, a] = policy, policy[s], 1.0
+            follow = cumulative(policy)
+            self._laws = (
+                self.pool.tally.only_successor,
+                np.append(np.arange(S), s),
+                cumulative(np.eye(S + 1)[[S]])[0],
+                cumulative(together),
+                cumulative(leaving),
+                follow,
+                follow,
+                self.task.discount,
+                True,
+            )
+        return self._laws
+
+
+class BettingSearch:
+    """Best policy identification: candidates from the model, each with the tests of its deviations."""
+
+    def __init__(self, task: Task, sim: Any, delta: float, rng: Any) -> None:
+        self.task, self.delta, self.stuck = task, delta, False
+        self.pool = Pool([task], sim, rng, FULL_ENTRIES)
+        if self.pool.tally.is_open:
+            raise InputError(f"the task has {task.n_states} states and no support; declare `support` to identify in it")
+        self.source, self.rows = self.pool.source, Side(task, self.pool).rows()
+        self.matter = may_be_reached(task)
+        self.tried: dict[bytes, Candidate] = {}
+        self.refit_at = 0.0
+        self.candidate = self._propose(np.zeros(task.n_states, dtype=np.int64))
+
+    @property
+    def answered(self) -> bool:
+        """Whether no deviation is left to be settled."""
+        return not self.candidate.undecided
+
+    def go(self, limit: int) -> Iterator[SelectionCheck]:
+        """Test deviations until all are settled."""
+        if not self.answered:
+            self._explore(limit)
+            self.tried.clear()  # the one before was a guess; nothing was bet on it
+            self.candidate = self._propose(self.candidate.actions)
+        yield self._check()
+        while not self.answered and self.pool.paid < limit:
+            if self.pool.samples >= self.refit_at:
+                self.candidate = self._propose(self.candidate.actions)
+                if self.answered:
+                    break
+            place = self.candidate.next()
+            if place is None:
+                self.stuck = True
+                return
+            test = self.candidate.test(place)
+            for _ in turn(test, self.candidate.level, self.pool.paid, limit):
+                self.candidate.settled[place] = test.answer is not None
+                yield self._check()
+
+    def _explore(self, limit: int) -> None:
+        """A few draws of each pair, so that the first candidate is not a guess."""
+        pool, source = self.pool, self.source
+        rows = pool.tally.rows
+        k = np.flatnonzero((pool.tally.only_successor < 0) & self.matter[rows.state])
+        k = np.tile(k, EXPLORED)[:limit]
+        if not len(k):
+            return
+        pair, before = rows.pair[k], source.rng.bit_generator.state
+        source.drawing = True
+        try:
+            x = source.successors(pair, limit)
+        except BaseException as error:
+            error.add_note(WHILE_DRAWING)
+            source.rng.bit_generator.state = before
+            raise
+        finally:
+            source.drawing = False
+        pool.tally.observe(k[: len(x)], x, np.inf)
+        pool.samples += len(x)
+
+    def _propose(self, actions: IntArray) -> Candidate:
+        """The candidate of the model at this sample."""
+        self.refit_at = REFIT * self.pool.samples + 1.0
+        q = self.pool.model()
+        assert q is not None
+        actions, _ = optimal_actions(self.task, self.rows, q, actions)
+        key = actions.tobytes()
+        if key not in self.tried:
+            level = -math.log(self.delta) + math.log(math.pi**2 / 6.0) + 2.0 * math.log(len(self.tried) + 1.0)
+            self.tried[key] = Candidate(self.task, actions, self.pool, self.matter, level)
+        return self.tried[key]
+
+    def _check(self) -> SelectionCheck:
+        candidate = self.candidate
+        done, asked = int(candidate.settled.sum()), int(candidate.asked.sum())
+        return SelectionCheck(self.pool.paid, done, asked, candidate.level, self._about)
+
+    def _about(self) -> tuple[float, float, tuple[float, float]]:
+        """The weakest evidence among deviations that are open, and about the candidate's value."""
+        candidate = self.candidate
+        weakest = min((candidate.test(place).evidence()[0] for place in candidate.undecided), default=candidate.level)
+        value = float(self.task.initial @ candidate.fit().V) + candidate.centre
+        return weakest, value, value_range(candidate.task)
+
+    def result(self, reason: str) -> Selection:
+        """The candidate."""
+        candidate, pool = self.candidate, self.pool
+        reason = reason or (NOTHING_UNKNOWN if self.stuck else USED_UP)
+        return Selection(
+            policy=candidate.task.policy,
+            index=None,
+            samples=pool.paid,
+            certified=self.answered,
+            answered=self.answered,
+            values=candidate.fit().V + candidate.centre,
+            delta=self.delta,
+            settled=int(candidate.settled.sum()),
+            questions=int(candidate.asked.sum()),
+            counts=pool.tally.counts(),
+            reason="" if self.answered else reason,
+            method=f"{METHOD} of a policy and its deviations",
+        )

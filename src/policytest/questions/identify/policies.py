@@ -1,0 +1,101 @@
+"""What searches for the best policy share: the task of all pairs, the model's best policy, what needs no samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from policytest._base import arrays
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.compiled import search
+from policytest._base.errors import InputError
+from policytest._base.rows import Rows
+from policytest.mdp.task import Task
+from policytest.mdp.values import extreme_state_values
+from policytest.methods.betting.coupling import reached
+
+
+def task_of_all_pairs(rewards: Any, initial: Any, discount: float, support: Any, **names: Any) -> Task:
+    """The task of the policy that takes every action alike: its rows are all pairs."""
+    S = len(arrays.real_array("initial", initial, (None,)))
+    if arrays.is_sparse(rewards):
+        A = rewards.shape[0] // max(S, 1)
+    else:
+        array = arrays.real_array("rewards", rewards)
+        if array.ndim not in (2, 3):
+            raise InputError(f"rewards has shape {array.shape}, expected (S, A) or (S, A, S)")
+        A = array.shape[1]
+    if S == 0 or A == 0:
+        raise InputError(f"rewards and initial have {S} states and {A} actions; at least one of each is needed")
+    return Task(rewards, np.full((S, A), 1.0 / A), initial, discount, support, **names)
+
+
+def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support: Any, names: Any) -> list[Task]:
+    """A task for each policy."""
+    if isinstance(policies, np.ndarray) and policies.ndim != 3:
+        raise InputError(f"policies has shape {policies.shape}; pass a list of arrays [S,A]")
+    listed = arrays.listed("policies", policies, "arrays [S,A]")
+    if not listed:
+        raise InputError("policies is empty; pass at least one array [S,A], or None for the best of all policies")
+    tasks = []
+    for index, policy in enumerate(listed):
+        try:
+            tasks.append(Task(rewards, policy, initial, discount, support, **names))
+        except InputError as error:
+            raise InputError(f"policies[{index}]: {error}") from None
+        arrays.check_shape(f"policies[{index}]", tasks[-1].policy.shape, tasks[0].policy.shape)
+    return tasks
+
+
+def following(task: Task, actions: IntArray) -> Task:
+    """The same task with the deterministic policy that takes these actions [S]."""
+    return replace(task, policy=np.eye(task.n_actions)[actions])
+
+
+def may_be_reached(task: Task) -> BoolArray:
+    """[S] the states to which some actions may lead from rho, by kernels with the declared support."""
+    rows, S = task.layout.rows, task.n_states
+    edges = sparse.csr_array((np.ones(rows.n_entries), (rows.state[rows.of_entry()], rows.successor)), shape=(S, S))
+    return reached(edges, task.initial > 0)
+
+
+def action_values(rows: Rows, q: FloatArray, V: FloatArray, gamma: float) -> FloatArray:
+    """[K] r(s,a) + gamma sum_x q(x|s,a) V(x), rewards on successors included."""
+    worth = gamma * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0)
+    return np.asarray(rows.reward + rows.sums(q * worth))
+
+
+def optimal_actions(task: Task, rows: Rows, q: FloatArray, actions: IntArray) -> tuple[IntArray, FloatArray]:
+    """Policy iteration on a kernel, from these actions, kept where others are not better; and the values [S]."""
+    S, A = task.n_states, task.n_actions
+    actions, states = actions.copy(), np.arange(S)
+    V = np.zeros(S)
+    for _ in range(100 * S):
+        own = rows._replace(prob=np.eye(A)[actions].ravel())
+        V, _, _ = search.values_and_occupancy(own, q, task.discount, task.initial)
+        Q = action_values(rows, q, V, task.discount).reshape(S, A)
+        better = Q.max(axis=1) > Q[states, actions] + 1e-9 * np.abs(V).max()
+        if not better.any():
+            break
+        actions[better] = Q.argmax(axis=1)[better]
+    return actions, V
+
+
+def never_pay(task: Task, rows: Rows, only: IntArray, actions: IntArray, rounding: float) -> BoolArray:
+    """[S,A] deviations from these actions that do not pay, whatever the kernel is.
+
+    ``task`` follows the actions, ``rows`` are all pairs, with its rewards, and ``only`` has their known successors.
+    """
+    A = task.n_actions
+    gain = rows.rewards()
+    if gain.max() == gain.min():  # then all policies are as good
+        return np.ones((task.n_states, A), dtype=bool)
+    low, high = extreme_state_values(task, "min"), extreme_state_values(task, "max")
+    most = np.maximum.reduceat(gain + task.discount * high[rows.successor], rows.start[:-1])
+    never = low[rows.state] > most + 4.0 * rounding
+    own, at = (np.arange(task.n_states) * A + actions)[rows.state], rows.start[:-1]
+    alike = (only >= 0) & (only == only[own]) & (gain[at[own]] >= gain[at])
+    return np.asarray(never | alike).reshape(-1, A)

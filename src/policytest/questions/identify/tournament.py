@@ -1,0 +1,124 @@
+"""The best of some policies: comparisons by betting, until one policy is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range
+from policytest.methods.betting.coupled import CoupledRun
+from policytest.methods.betting.coupling import Pool, Side
+from policytest.methods.betting.run import REFIT
+from policytest.methods.known_range import known_difference
+from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
+
+TURN, TURN_SHARE = 64, 0.02  # samples of a comparison at a time: at least, and as a share of all so far
+METHOD = "betting on temporal differences"
+
+
+def turn(run: CoupledRun, level: float, samples: int, limit: int) -> Iterator[None]:
+    """Some samples for one comparison: a number that depends on ``samples``, those of all, and on nothing else."""
+    until = run.paid + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
+    while run.answer is None and run.paid < until and not run.exhausted:
+        run.step(level, until - run.paid)
+        yield
+
+
+# ---------------------------------------------------------------- among some
+
+
+class Tournament:
+    """The best of K: pairwise comparisons of the leader with those that are left."""
+
+    def __init__(self, tasks: list[Task], sim: Any, delta: float, rng: Any) -> None:
+        self.tasks, self.pool = tasks, Pool(tasks, sim, rng)
+        self.sides = [Side(task, self.pool) for task in tasks]
+        self.level = math.log(max(len(tasks) - 1, 1) / delta)
+        self.left = list(range(len(tasks)))
+        self.source, self.delta, self.stuck = self.pool.source, delta, False
+        self.runs: dict[tuple[int, int], CoupledRun] = {}
+        self.refit_at, self.values = 0.0, np.zeros(len(tasks))
+        self._without_samples()
+        self._estimate()
+
+    def _without_samples(self) -> None:
+        """Throw out what ranges of values decide; of policies that are known to be as good, the later ones."""
+        for i in range(len(self.tasks)):
+            for j in range(i + 1, len(self.tasks)):
+                if i in self.left and j in self.left:
+                    known = known_difference(self.tasks[i], self.tasks[j])
+                    if known.settles(0.0):
+                        self.left.remove(i if known.answer(0.0) == "below" else j)
+
+    def _estimate(self) -> None:
+        """The values that the model gives the policies."""
+        q = self.pool.model()
+        self.values = np.array([float(side.task.initial @ side.values(q)[0]) for side in self.sides])
+        self.refit_at = REFIT * self.pool.samples + 1.0
+
+    @property
+    def leader(self) -> int:
+        """The best, by estimate, of those that are left."""
+        return max(self.left, key=lambda i: float(self.values[i]))
+
+    @property
+    def answered(self) -> bool:
+        """Whether one is left."""
+        return len(self.left) == 1
+
+    def go(self, limit: int) -> Iterator[SelectionCheck]:
+        """Compare until one is left."""
+        yield self._check()
+        while not self.answered and self.pool.paid < limit:
+            if self.pool.samples >= self.refit_at:
+                self._estimate()
+            leader = self.leader
+            pairs = [(min(leader, j), max(leader, j)) for j in self.left if j != leader]
+            open_pairs = [pair for pair in pairs if not self._run(pair).exhausted]
+            if not open_pairs:
+                self.stuck = True
+                return
+            pair = min(open_pairs, key=lambda pair: self._run(pair).samples)
+            run = self._run(pair)
+            for _ in turn(run, self.level, self.pool.paid, limit):
+                if run.answer is not None:
+                    self.left.remove(pair[1] if run.answer == "above" else pair[0])
+                yield self._check()
+
+    def _run(self, pair: tuple[int, int]) -> CoupledRun:
+        if pair not in self.runs:
+            self.runs[pair] = CoupledRun(self.tasks[pair[0]], self.tasks[pair[1]], 0.0, self.pool)
+        return self.runs[pair]
+
+    def _check(self) -> SelectionCheck:
+        done, asked = len(self.tasks) - len(self.left), len(self.tasks) - 1
+        return SelectionCheck(self.pool.paid, done, asked, self.level, self._about)
+
+    def _about(self) -> tuple[float, float, tuple[float, float]]:
+        """The weakest evidence among comparisons that are open, and about the leader's value."""
+        strongest = [max(run.evidence()) for pair, run in self.runs.items() if set(pair) <= set(self.left)]
+        return min(strongest, default=0.0), float(self.values[self.leader]), value_range(self.tasks[self.leader])
+
+    def result(self, reason: str) -> Selection:
+        """The one that is left, or the leader."""
+        self._estimate()
+        best, pool = self.leader, self.pool
+        reason = reason or (NOTHING_UNKNOWN if self.stuck else USED_UP)
+        return Selection(
+            policy=self.tasks[best].policy,
+            index=best,
+            samples=pool.paid,
+            certified=self.answered,
+            answered=self.answered,
+            values=self.values,
+            delta=self.delta,
+            settled=len(self.tasks) - len(self.left),
+            questions=len(self.tasks) - 1,
+            counts=pool.tally.counts(),
+            reason="" if self.answered else reason,
+            method=f"{METHOD} of policies in coupled rollouts",
+        )

@@ -1,0 +1,1 @@
+"""How many samples: before a test, and after one that is undecided."""

@@ -1,0 +1,251 @@
+r"""What a guess of the kernel says of a method's samples: one kernel, several, or the counts of a pilot.
+
+At one kernel the method is run against it; of PTST with fixed shares the expected evidence serves as well
+(`plan.expected`). A pilot leaves many kernels possible (`plan.posterior`): few of them are simulated,
+evenly spread over the size of the gap |V_q - R|, and a power law
+
+    E[tau] = c |V_q - R|^b,        b about -1.2 for betting, and -2.3 for the KL rules,
+
+is fitted to them, with what it leaves unexplained. Applied to all kernels drawn it gives the distribution of E[tau].
+Stated are its median, the share of it within a factor 1.5 of that, and the range that holds nine tenths. What is left
+of error is the pilot's: log E[tau] is off by b times as much as the pilot is about the logarithm of the gap, and at the
+true kernel the prediction is off by a few percent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.errors import InputError
+from policytest._base.text import plural
+from policytest.data.counts import Counts
+from policytest.data.simulators import TabularSimulator
+from policytest.mdp.task import Task
+from policytest.mdp.values import value, value_range, value_range_error
+from policytest.methods.ptst import PTST
+from policytest.questions.decide import stopping_times
+from policytest.questions.plan.expected import any_unknown, entries, expected_samples
+from policytest.questions.plan.posterior import Posterior
+from policytest.results.plan import FACTOR
+
+EACH = 4  # runs against each of the kernels that are simulated
+LEVEL = 0.90  # of the stated ranges
+QUANTILES = (0.04, 0.5, 0.96)  # of E[tau] around a pilot: a little more than nine tenths, for what the law is off
+SIMULATED_ENTRIES = 400  # up to this many allowed transitions PTST is simulated at a single guess
+FORMULA_ERROR = 0.1  # relative, of the expected evidence in place of a simulation; from three states on it was 3%
+
+
+@dataclass
+class Question:
+    """What is asked of a method, the randomness, and the samples that may still be simulated for it."""
+
+    task: Task
+    threshold: float
+    delta: float
+    rng: np.random.Generator
+    left: int = 0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The mean number of samples; if ``is_cut`` a lower bound. ``sure``: with which probability it is right, or nan."""
+
+    mean: float
+    low: float
+    high: float
+    is_cut: bool = False
+    sure: float = math.nan
+
+
+class Guesses:
+    """One kernel or several: ``kernel`` is the middle one, ``gaps`` [M] are V_q - R of all."""
+
+    def __init__(self, question: Question, kernels: list[Kernel]) -> None:
+        self.kernels = kernels
+        self.kernel = kernels[0] if len(kernels) == 1 else _mean(kernels)
+        self.gaps = np.array([value(question.task, q) for q in kernels]) - question.threshold
+        self.middle = value(question.task, self.kernel) - question.threshold
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def other_side(self) -> float:
+        """The share of guesses beyond the threshold, seen from the middle one."""
+        return float((self.gaps * self.middle <= 0.0).mean())
+
+    @property
+    def gap_error(self) -> float:
+        """The standard deviation of the gaps relative to the middle one: how well the guess fixes the gap."""
+        return float(self.gaps.std() / abs(self.middle)) if self.middle else math.inf
+
+    def predict(self, question: Question, method: Any, runs: int, limit: int) -> Prediction:
+        """The mean over the guesses, from the smallest to the largest with their Monte-Carlo error."""
+        each = max(2, runs // len(self.kernels))
+        expected = has_formula(method) and entries(question.task) > SIMULATED_ENTRIES
+        found = [mean_samples(question, q, method, each, limit, expected) for q in self.kernels]
+        means = np.array([mean for mean, _, _ in found])
+        errors = np.array([error for _, error, _ in found])
+        width = 1.0 if expected else student.ppf(0.5 + LEVEL / 2, each - 1)
+        is_cut = any(cut for _, _, cut in found)
+        low, high = max(float((means - width * errors).min()), 0.0), float((means + width * errors).max())
+        return Prediction(float(means.mean()), low, math.inf if is_cut else high, is_cut)
+
+
+class Pilot(Guesses):
+    """Counts of a pilot, and the kernels they leave possible."""
+
+    def __init__(self, question: Question, counts: Counts) -> None:
+        self.posterior = posterior = Posterior(question.task, question.threshold, counts, question.rng)
+        self.kernel, self.gaps, self.middle = posterior.mean, posterior.gaps, posterior.middle
+        drawn = f"{len(self.gaps)} kernels from Dirichlet(N + {posterior.prior:g})"
+        self.notes = (f"The guess: {drawn} around {plural(counts.total, 'pilot draw')}.",)
+        if posterior.is_open:
+            self.notes += ("Successors that the pilot never saw are left out of the guess.",)
+
+    def predict(self, question: Question, method: Any, runs: int, limit: int) -> Prediction:
+        """From the fitted law over all draws; cut where the runs were cut at gaps as wide as the predicted one."""
+        expected = has_formula(method)
+        size, logs, within = [], [], []
+        is_cut = False
+        for index in _spread(np.abs(self.gaps), max(runs // EACH, 4)):  # the widest gap first: beyond one cut, all are
+            kernel = self.posterior.kernel(int(index))
+            mean, error, is_cut = mean_samples(question, kernel, method, EACH, limit, expected)
+            if is_cut:
+                break
+            if mean == 0.0:  # the threshold is out of reach
+                return Prediction(0.0, 0.0, 0.0, sure=1.0)
+            size.append(abs(self.gaps[index]))
+            logs.append(math.log(mean))
+            within.append((error / mean) ** 2)
+            if question.left <= 0 and len(size) > 3:
+                break
+        if not size:
+            return Prediction(float(limit), float(limit), math.inf, is_cut=True)
+        law = Law.fit(np.array(size), np.array(logs), 0.0 if expected else float(np.mean(within)))
+        found = law.predict(np.abs(self.gaps), question.rng)
+        if is_cut and found.mean > limit:
+            return Prediction(float(limit), min(found.low, float(limit)), math.inf, is_cut=True)
+        high = math.inf if is_cut and found.high > limit else found.high
+        return Prediction(found.mean, found.low, high, False, found.sure)
+
+
+@dataclass(frozen=True)
+class Law:
+    """log E[tau] = level + slope log(gap), with a standard deviation ``spread`` of what that leaves unexplained."""
+
+    level: float
+    slope: float
+    spread: float
+
+    @classmethod
+    def fit(cls, gap: FloatArray, logs: FloatArray, noise: float) -> Law:
+        """Least squares. ``noise`` is the variance of a logarithm that is due to few runs: it biases by -noise/2."""
+        x = np.log(np.maximum(gap, 1e-300))
+        centred = x - x.mean()
+        moment = float(centred @ centred)
+        slope = float(centred @ logs) / moment if len(x) > 3 and moment > 0 else 0.0
+        left = logs - logs.mean() - slope * centred
+        freedom = max(len(x) - (2 if slope else 1), 1)
+        variance = float(left @ left) / freedom
+        spread = math.sqrt(max(variance - noise, 0.0) + variance / len(x))
+        return cls(float(logs.mean()) - slope * float(x.mean()) + noise / 2, slope, spread)
+
+    def predict(self, gaps: FloatArray, rng: np.random.Generator) -> Prediction:
+        """The median of E[tau] over these gaps, its range, and the share of them near the median."""
+        logs = self.level + self.slope * np.log(np.maximum(gaps, 1e-300)) + self.spread * rng.standard_normal(len(gaps))
+        low, middle, high = (float(end) for end in np.minimum(np.quantile(logs, QUANTILES), 700.0))
+        sure = float((np.abs(logs - middle) <= math.log(FACTOR)).mean())
+        return Prediction(math.exp(middle), math.exp(low), math.exp(high), sure=sure)
+
+
+def _spread(sizes: FloatArray, count: int) -> IntArray:
+    """The indices of so many of them, evenly spread over their ranks, the largest first."""
+    order = np.argsort(-sizes, kind="stable")
+    at = (np.arange(count) + 0.5) / count * len(sizes)
+    return np.asarray(order[np.unique(at.astype(np.int64))])
+
+
+# ---------------------------------------------------------------- what was passed
+
+
+def guesses_from(question: Question, guess: Any) -> Guesses:
+    """What the user passed, checked."""
+    task = question.task
+    if isinstance(guess, Counts):
+        arrays.check_shape("guess", (guess.n_states, guess.n_actions), (task.n_states, task.n_actions))
+        return Pilot(question, guess)
+    kernels = list(guess) if _is_list(guess) else [guess]
+    if not kernels:
+        raise InputError("guess is empty; pass a kernel, Counts, or a list of kernels")
+    several = len(kernels) > 1
+    checked = [task.check_kernel(f"guess[{i}]" if several else "guess", q) for i, q in enumerate(kernels)]
+    for index, q in enumerate(checked):
+        task.rows_of(f"guess[{index}]" if several else "guess", q)
+    return Guesses(question, checked)
+
+
+def _is_list(guess: Any) -> bool:
+    """A list of kernels, not a kernel written as a list."""
+    return isinstance(guess, list | tuple) and (not guess or arrays.is_sparse(guess[0]) or np.ndim(guess[0]) == 3)
+
+
+def _mean(kernels: list[Kernel]) -> Kernel:
+    """Their average, which is a kernel too."""
+    total = kernels[0]
+    for q in kernels[1:]:
+        total = total + q if arrays.is_sparse(total) == arrays.is_sparse(q) else _dense(total, q) + _dense(q, total)
+    return total / len(kernels)
+
+
+def _dense(kernel: Kernel, other: Kernel) -> FloatArray:
+    shape = other.shape if arrays.is_sparse(kernel) else kernel.shape
+    return np.asarray(kernel.toarray() if arrays.is_sparse(kernel) else kernel).reshape(shape)
+
+
+# ---------------------------------------------------------------- the mean number of samples at one kernel
+
+
+def mean_samples(
+    question: Question, kernel: Kernel, method: Any, runs: int, limit: int, expected: bool
+) -> tuple[float, float, bool]:
+    """(mean, its standard error, whether it is only a lower bound) of a method's samples against a kernel."""
+    task, R = question.task, question.threshold
+    low, high = value_range(task)
+    reach = 4.0 * value_range_error(task)
+    if low - reach > R or high + reach < R:
+        return 0.0, 0.0, False
+    if abs(value(task, kernel) - R) <= reach or not any_unknown(task):
+        return math.inf, 0.0, True
+    found = (0.0, 0.0, True) if expected else _simulate(question, kernel, method, runs, limit)
+    if found[2] and has_formula(method):
+        omega = method.allocation if isinstance(method.allocation, np.ndarray) else None
+        mean = expected_samples(task, R, question.delta, kernel, method.boundary, omega)
+        return mean, FORMULA_ERROR * mean if mean < math.inf else 0.0, mean == math.inf
+    return found
+
+
+def _simulate(question: Question, kernel: Kernel, method: Any, runs: int, limit: int) -> tuple[float, float, bool]:
+    """The same by running it; no more runs are made once many were cut."""
+    sim, found, cut = TabularSimulator(kernel), [], 0
+    for seed in question.rng.integers(2**62, size=runs):
+        run = stopping_times(question.task, sim, question.threshold, [question.delta], method, int(seed), limit)
+        found.append(int(run.samples[0]))
+        cut += run.answers[0] is None
+        question.left -= found[-1]
+        if len(found) > 1 and (cut > 1 or question.left <= 0):
+            break
+    error = float(np.std(found, ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
+    return float(np.mean(found)), error, cut > 0
+
+
+def has_formula(method: Any) -> bool:
+    """Whether the expected evidence can stand for a simulation: PTST with fixed shares, and no proof to wait for."""
+    if not isinstance(method, PTST) or method.zeta is not None or getattr(method.solver, "proves", False):
+        return False
+    return isinstance(method.allocation, np.ndarray) or method.allocation == "uniform"

@@ -1,0 +1,279 @@
+r"""Before sampling: how many samples will the test take, and where should they go? And after it: how many more?
+
+Everything here rests on a *guess* of the kernel: one kernel, several, or the counts of a pilot. At a guess p,
+
+    any test with error delta needs   E[tau] >= T* kl(delta, 1-delta),    1/T* = max_omega inf_q sum omega KL(p, q),
+
+and a given method needs its own mean number of samples, found by running it against p. What a pilot leaves open is
+told in `plan.guess`, what takes the place of a simulation in `plan.expected`, and how a test goes on
+from where it stands in `policytest.questions.plan.still_needed`.
+
+All of it is limited by counts (runs, samples, solves), never by time, so that a seed fixes the result.
+
+Paper: `thm:stat_lower`, `thm:sample`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import Kernel
+from policytest._base.errors import InputError
+from policytest._base.text import number, probability
+from policytest.data.counts import Counts
+from policytest.data.randomness import generator
+from policytest.mdp.task import Task
+from policytest.mdp.values import value
+from policytest.methods.betting.run import TDBetting
+from policytest.methods.boundaries import check_delta, information
+from policytest.methods.combined import Combined
+from policytest.methods.interface import Method
+from policytest.methods.ptst import PTST
+from policytest.questions.plan.expected import (
+    MANY_ENTRIES,
+    any_unknown,
+    best_allocation,
+    entries,
+    explored,
+    fast_solver,
+)
+from policytest.questions.plan.guess import LEVEL, Guesses, Pilot, Prediction, Question, guesses_from
+from policytest.questions.plan.still_needed import OTHER_SIDE, check_chance, count_from
+from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, digits, few
+from policytest.results.plan import FACTOR, Plan, Range, Sensitivity
+from policytest.results.verdict import Verdict
+from policytest.worst_case.certified import Certified
+from policytest.worst_case.lower_bound import Allocation, characteristic_time, uniform_allocation
+from policytest.worst_case.projection_free import ProjectionFree
+
+WORK = 4  # samples of all runs of a method, relative to the most of one run
+RUNS, FEW_RUNS = 64, 16  # of a method; fewer in large tasks
+PROVED_STATES, PROOF_NODES = 10, 40
+NEARER = 0.8  # the gap at which the sensitivity is stated
+NO_ERROR, PRECISE = 1e-6, 0.107  # of the gap; at the latter |gap|^-2.3 is within a factor 1.5 nine times in ten
+UNSURE = "the guess does not say on which side the value is"
+ON_IT = "the value of the guess is the threshold, where no test ends by itself; decide(..., indifference=) does"
+
+
+def plan(
+    task: Task,
+    guess: Kernel | Counts | Sequence[Kernel],
+    threshold: float,
+    delta: float = 0.05,
+    methods: Mapping[str, Method] | Sequence[Method] | None = None,
+    runs: int | None = None,
+    rng: Any = 0,
+    max_samples: int = MAX_SAMPLES,
+    progress: Any = None,
+) -> Plan:
+    """How many samples will the test take, and where should they go, if the guess is right?
+
+    Parameters
+    ----------
+    task, threshold, delta
+        The question, as for `decide`.
+    guess
+        A kernel; or `Counts` of pilot draws, around which kernels are drawn; or a list of kernels.
+    methods
+        {name: method}, or a list of methods; by default those one would choose from.
+    runs
+        How often each method is simulated, over all guesses together; 64 times by default, 16 times in large tasks,
+        and no more once 4 ``max_samples`` samples were drawn.
+    rng
+        A seed or a Generator; it fixes the plan.
+    max_samples
+        Where a simulated run is cut; what is then known is a lower bound, and shown as "at least".
+    progress
+        Called with the name of each method before it is simulated.
+
+    Paper: `thm:stat_lower`.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> methods = {"PTST": pt.PTST(solver=pt.ProjectionFree())}
+    >>> found = plan(two.task, two.kernel, threshold=0.0, methods=methods, runs=20)
+    >>> mean, low, high = found.samples["PTST"]
+    >>> low < mean < high and found.bound < mean
+    True
+    """
+    arrays.instance("task", task, Task)
+    question = Question(task, arrays.real_number("threshold", threshold), check_delta(delta), generator(rng))
+    runs, limit = _runs(task, runs), count_from("max_samples", max_samples, 1)
+    guesses = guesses_from(question, guess)
+    best = best_allocation(task, guesses.kernel, question.threshold) if any_unknown(task) else None
+    named = _named(task, methods, best)
+    found: dict[str, Prediction] = {}
+    for name, method in named.items():
+        if progress is not None:
+            progress(name)
+        question.left = WORK * limit
+        found[name] = guesses.predict(question, method, runs, limit)
+    return _assemble(question, guesses, best, found, named)
+
+
+def _assemble(
+    question: Question,
+    guesses: Guesses,
+    best: Allocation | None,
+    found: dict[str, Prediction],
+    named: dict[str, Any],
+) -> Plan:
+    task, R = question.task, question.threshold
+    known = 0.0 if guesses.middle else math.inf  # where no row is unknown
+    time = _bracket(task, guesses.kernel, best, R) if best is not None else (known, known)
+    uniform = characteristic_time(task, guesses.kernel, None, R, fast_solver(task)).time if best is not None else known
+    bound = time[0] * information(-math.log(question.delta)) if time[0] < math.inf else math.inf
+    notes = list(guesses.notes)
+    if best is None:
+        notes.append("Every row that the policy takes is known: there is nothing to sample.")
+    at_threshold = time[0] == math.inf
+    if at_threshold:
+        notes.append(f"Beware: {ON_IT}.")
+    unsure = guesses.other_side > OTHER_SIDE or at_threshold
+    if unsure and not (at_threshold and len(guesses.gaps) == 1):
+        notes.append(f"Beware: {UNSURE}.")
+    return Plan(
+        task=task,
+        threshold=R,
+        delta=question.delta,
+        value=value(task, guesses.kernel),
+        time=time,
+        bound=bound,
+        allocation=best,
+        saving=_ratio(uniform, best.time) if best is not None else 1.0,
+        samples={name: _range(one, bound, unsure, isinstance(guesses, Pilot)) for name, one in found.items()},
+        sure={name: one.sure for name, one in found.items() if not math.isnan(one.sure)},
+        methods=named,
+        at_least=frozenset(name for name, one in found.items() if one.is_cut),
+        sensitivity=_sensitivity(question, guesses, uniform),
+        notes=tuple(notes),
+    )
+
+
+def _range(found: Prediction, bound: float, unsure: bool, is_pilot: bool) -> Range:
+    """What is stated. At a kernel a run that was cut needs at least what every test needs."""
+    mean, low = found.mean, found.low
+    if found.is_cut and not is_pilot:
+        mean, low = max(mean, bound), max(low, bound)
+    return mean, low, math.inf if unsure else found.high
+
+
+def _bracket(task: Task, kernel: Kernel, best: Allocation, threshold: float) -> tuple[float, float]:
+    """(proved lower end, upper end) of T*: of all allocations, and of the best one found."""
+    lower = math.inf if best.upper_bound == 0 else 1.0 / best.upper_bound
+    if best.time in (0.0, math.inf):
+        return best.time, best.time
+    if task.n_states > PROVED_STATES:
+        return lower, math.inf
+    proved = characteristic_time(task, kernel, best.weights, threshold, Certified(max_nodes=PROOF_NODES))
+    return lower, max(lower, proved.bracket[1])
+
+
+def _ratio(time: float, best: float) -> float:
+    return time / best if 0.0 < best < math.inf and time < math.inf else 1.0
+
+
+def _named(task: Task, methods: Any, best: Allocation | None) -> dict[str, Any]:
+    """The methods by name: the default ones, those of a mapping, or a list under their own descriptions."""
+    if methods is None:
+        solver = ProjectionFree()
+        named: dict[str, Any] = {"Combined": Combined(), "TDBetting": TDBetting(), "PTST, uniform": PTST(solver=solver)}
+        if best is not None:
+            shares = explored(best.weights, uniform_allocation(task))
+            named["PTST, best allocation"] = PTST(solver=solver, allocation=shares)
+        return named
+    named = dict(methods) if isinstance(methods, Mapping) else _by_description(methods)
+    for name, method in named.items():
+        if isinstance(method, type) or not (hasattr(method, "start") and hasattr(method, "describe")):
+            raise InputError(f"methods[{name!r}] is {method!r}; pass methods such as Combined(), with its parentheses")
+    return named
+
+
+def _by_description(methods: Any) -> dict[str, Any]:
+    if isinstance(methods, str) or not isinstance(methods, Sequence):
+        raise InputError(f"methods is {methods!r}; pass a list of methods, or a dictionary of names and methods")
+    named: dict[str, Any] = {}
+    for index, method in enumerate(methods):
+        is_method = hasattr(method, "describe") and not isinstance(method, type)
+        words = method.describe() if is_method else str(index)
+        named[words if words not in named else f"{words} ({index})"] = method
+    return named
+
+
+def _runs(task: Task, runs: int | None) -> int:
+    return count_from("runs", runs, 2) if runs is not None else RUNS if entries(task) <= MANY_ENTRIES else FEW_RUNS
+
+
+def _sensitivity(question: Question, guesses: Guesses, uniform: float) -> Sensitivity:
+    task, R, tail = question.task, question.threshold, (1.0 - LEVEL) / 2
+    nearer = math.nan
+    if 0.0 < uniform < math.inf:
+        closer = R + (1.0 - NEARER) * guesses.middle
+        nearer = characteristic_time(task, guesses.kernel, None, closer, fast_solver(task)).time / uniform
+    low, high = (float(v) for v in np.quantile(guesses.gaps, [tail, 1.0 - tail]) + R)
+    words = ""
+    if len(guesses.gaps) > 1:
+        words = f"The guesses put the value between {number(digits(low))} and {number(digits(high))}. "
+    if isinstance(guesses, Pilot) and NO_ERROR < guesses.gap_error < 1.0:
+        words += f"The gap to the threshold is known to {guesses.gap_error:.0%} (one standard error). "
+    if isinstance(guesses, Pilot) and PRECISE < guesses.gap_error < 1.0:
+        times = math.ceil((guesses.gap_error / PRECISE) ** 2)
+        words += f"With {times} times as many pilot draws every mean would be known within a factor {FACTOR:g}. "
+    if guesses.other_side > 0.0 and guesses.middle != 0.0:
+        words += f"{probability(guesses.other_side)} of them are beyond the threshold. "
+    if math.isfinite(nearer):
+        words += f"If the threshold were a fifth nearer to the value, T* would be {nearer:.2f} times as long."
+    else:
+        words += "No allocation of samples matters at this guess."
+    return Sensitivity(words, (low, high), guesses.other_side, nearer, guesses.gap_error)
+
+
+def still_needed(
+    verdict: Verdict,
+    methods: Mapping[str, Method] | Sequence[Method] | None = None,
+    rng: Any = 0,
+    chance: float = CHANCE,
+    runs: int = 32,
+    max_samples: int = MAX_SAMPLES,
+) -> Needed:
+    r"""How many more samples would settle an undecided test, and from which pairs? And how many a new run takes.
+
+    The first is `Verdict.still_needed`: the test goes on from where it stands, by its own rule (`plan.still_needed`).
+    Other methods begin anew: ``methods``, by default `Combined()`, is simulated at the kernels that the counts leave
+    possible, as `plan` does.
+
+    Parameters
+    ----------
+    verdict
+        An undecided one, of `assess`, or of `decide` with ``max_samples``.
+    methods, rng, runs, max_samples
+        Of the new runs, as in `plan`; an empty dictionary leaves them out.
+    chance
+        How sure the number of samples should be.
+
+    >>> import policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> counts = pt.Counts.from_array(np.rint(40 * two.kernel))
+    >>> needed = still_needed(pt.assess(two.task, counts, threshold=0.0), methods={})
+    >>> bool(needed.samples == needed.pairs.sum()) and needed.expected < needed.samples
+    True
+    """
+    arrays.instance("verdict", verdict, Verdict)
+    check_chance(chance)
+    rng, runs = generator(rng), count_from("runs", runs, 2)
+    needed = verdict.still_needed(chance, rng, max_samples)
+    given = {"Combined": Combined()} if methods is None else methods
+    if not given or verdict.answer is not None or not any_unknown(verdict.task):
+        return needed
+    found = plan(verdict.task, verdict.counts, verdict.threshold, verdict.delta, given, runs, rng, max_samples)
+    best = min(found.samples, key=lambda name: found.samples[name][0])
+    mean = found.samples[best][0]
+    better = f" A new run of {best} takes about {few(mean)}." if mean < needed.samples else ""
+    words = needed.words + ("" if best in found.at_least else better)
+    return replace(needed, fresh=found.samples, at_least=found.at_least, words=words)

@@ -1,0 +1,242 @@
+r"""How many more samples an undecided test needs, and from which pairs.
+
+*The KL rule* goes on from the counts N, n at hand: new samples are drawn from the pairs that are behind the shares of
+the best allocation at the estimate. If they turn out as estimated, the distance D(t) to the other side is that of the
+visits then. But the gap V - R is known only up to an error: D_0 being the distance now, the estimate of the gap after t
+samples differs from the present one by the factor 1 - z r, z standard normal,
+
+    r^2 = 1/(2 D_0) - 1/(2 D(t)),        so the distance is about     (1 - z r)^2 D(t)
+
+(a distance being, near by, gap^2/2 over the variance of the estimated gap), and z is such that this suffices with the
+probability wanted.
+
+*Other methods* go on from where they were stopped, against kernels that the counts leave possible
+(`plan.posterior`), one run each, with a future of its own: so many of these runs end within so many samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import InputError
+from policytest._base.text import number, plural
+from policytest.data.randomness import generator, stored
+from policytest.data.simulators import TabularSimulator
+from policytest.mdp.task import Task
+from policytest.methods.ptst import PTST
+from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
+from policytest.questions.plan.posterior import Posterior
+from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
+from policytest.worst_case.lower_bound import uniform_allocation
+
+RUNS = 40  # that go on, each against another kernel
+WORK = 10  # samples of all such runs, relative to the most of one
+OTHER_SIDE = 0.05  # share of kernels beyond the threshold from which on data do not say the side
+AHEAD = ("numbers", "source.k", "source.x")  # what a kept run has drawn ahead
+
+
+def check_chance(chance: Any) -> float:
+    """A probability that is worth asking for."""
+    if not 0.5 <= arrays.real_number("chance", chance) < 1.0:
+        raise InputError(f"chance is {chance}; it is a probability of at least 1/2, and below 1")
+    return float(chance)
+
+
+def further(verdict: Any, chance: float = CHANCE, rng: Any = 0, max_samples: int = MAX_SAMPLES) -> Needed:
+    """How many more samples settle a test, by the method it was made with; see `policytest.results.verdict.Verdict`."""
+    chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
+    if verdict.about != "value":
+        raise InputError("verdict is that of a comparison, for which this is not worked out; go on with compare()")
+    task: Task = verdict.task
+    if verdict.answer is not None or verdict.settings is None or not any_unknown(task):
+        more = 0 if verdict.answer is not None else math.inf
+        words = "No more samples are needed." if verdict.answer else "No samples can settle it: no row is unknown."
+        if verdict.answer is None and any_unknown(task):
+            words = f"No samples can settle it: {verdict.reason}."
+        nothing = np.zeros((task.n_states, task.n_actions), dtype=np.int64)
+        return Needed(
+            task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
+        )
+    if isinstance(verdict.settings, PTST) or not verdict.snapshot:
+        return _by_distance(verdict, chance)
+    return _by_simulation(verdict, chance, rng, limit)
+
+
+def count_from(name: str, given: Any, least: int) -> int:
+    """A whole number, from ``least`` on."""
+    count = arrays.whole_number(name, given)
+    if count < least:
+        raise InputError(f"{name} is {count}; it must be at least {least}")
+    return count
+
+
+# ---------------------------------------------------------------- the KL rule
+
+
+def _by_distance(verdict: Any, chance: float) -> Needed:
+    settings, task = verdict.settings, verdict.task
+    rule = settings if isinstance(settings, PTST) else getattr(settings, "rule", None) or PTST()
+    ahead = _Ahead(verdict, rule, chance)
+    pairs = ahead.pairs(ahead.z)
+    total, expected = _total(pairs), _total(ahead.pairs(0.0))
+    counted = np.zeros_like(verdict.counts.visits) if pairs is None else pairs
+    by = "" if rule is settings else " by PTST()"
+    if not math.isfinite(total):
+        words = "The data do not say yet on which side of the threshold the value is"
+        if math.isfinite(expected):
+            words += f"; if the estimate is right, about {plural(int(expected), 'more sample')} settle it{by}"
+        words += "."
+    elif total == 0:
+        words = "No more samples should be needed: the evidence is there, and lacks only its proof."
+    else:
+        words = f"About {plural(int(total), 'more sample')} should settle it{by}, {_places(task, counted)}."
+    return Needed(
+        task=task,
+        method=rule.describe() if rule is settings else f"{rule.describe()}, on the same data",
+        samples=total,
+        uniform=ahead.uniform(),
+        expected=expected,
+        chance=chance,
+        pairs=counted,
+        evidence=ahead.evidence,
+        required=verdict.required,
+        words=words,
+    )
+
+
+def _total(pairs: IntArray | None) -> float:
+    return math.inf if pairs is None else int(pairs.sum())
+
+
+class _Ahead:
+    """The KL rule from the counts of a verdict on."""
+
+    def __init__(self, verdict: Any, rule: PTST, chance: float) -> None:
+        task, R, counts = verdict.task, verdict.threshold, verdict.counts
+        self.task, self.z = task, float(norm.ppf(chance))
+        share = 1.0 - getattr(rule.solver, "gap", 0.0) if getattr(rule.solver, "proves", False) else 1.0
+        kernel = counts.kernel(task)
+        self.prospect = Prospect(task, R, verdict.delta, kernel, rule.boundary, counts, share)
+        self.visits = self.prospect.visits()
+        self.now = self.prospect.distance(np.zeros_like(self.visits)) if counts.total else 0.0
+        self.evidence = self.now - self.prospect.dimension(np.zeros_like(self.visits))
+        self.omega = explored(best_allocation(task, kernel, R).weights, uniform_allocation(task))
+
+    def pairs(self, z: float) -> IntArray | None:
+        """[S,A] how many more from each pair, tracking the best shares; None where no number is enough."""
+        total = self._time(self._behind, z)
+        return np.asarray(np.ceil(self._behind(total)), dtype=np.int64) if math.isfinite(total) else None
+
+    def uniform(self) -> float:
+        """How many more, drawn uniformly."""
+        even = uniform_allocation(self.task)
+        found = self._time(lambda t: t * even, self.z)
+        return int(found) if math.isfinite(found) else math.inf
+
+    def _behind(self, total: float) -> FloatArray:
+        """[S,A] what tracking adds until every pair has its share of this total."""
+        return np.asarray(np.maximum(total * self.omega - self.visits, 0.0) * (self.omega > 0))
+
+    def _time(self, more: Callable[[float], FloatArray], z: float) -> float:
+        """The time at which it is settled, at so many standard deviations of the gap; infinite where it never is."""
+        if z > 0 and 2.0 * self.now <= z * z:  # the gap may be of the other sign
+            return math.inf
+
+        def distance(t: float) -> float:
+            extra = more(t)
+            then = self.prospect.distance(extra) if extra.any() else self.now
+            if z == 0 or then <= self.now:
+                return then
+            r = math.sqrt(0.5 / self.now - 0.5 / then)
+            return max(1.0 - z * r, 0.0) ** 2 * then
+
+        return self.prospect.time(more, distance)
+
+
+# ---------------------------------------------------------------- a run that goes on
+
+
+def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
+    task = verdict.task
+    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, RUNS)
+    drawn, times, budget = np.zeros(task.policy.shape), [], WORK * limit
+    for index in range(len(posterior.gaps)):
+        run = _resumed(verdict, TabularSimulator(posterior.kernel(index)), rng)
+        run.begin(verdict.required)
+        while run.answer is None and run.paid < verdict.samples + limit and not run.exhausted:
+            run.step(verdict.required, verdict.samples + limit - run.paid)
+        more = run.paid - verdict.samples
+        times.append(more if run.answer is not None else math.inf)
+        drawn += run.counts().visits - verdict.counts.visits
+        budget -= more
+        if budget <= 0:
+            break
+    total, middle = _quantile(times, chance), _quantile(times, 0.5)
+    pairs = _shared_out(drawn, total)
+    if math.isfinite(total):
+        words = f"About {plural(int(total), 'more sample')} should settle it, {_places(task, pairs)}."
+    else:
+        words = f"More than {plural(limit, 'further sample')} may be needed"
+        if math.isfinite(middle):
+            words += f", though {number(int(middle))} settle it as likely as not"
+        beyond = float((posterior.gaps * posterior.middle <= 0.0).mean())
+        words += "; the data do not say on which side the value is." if beyond > OTHER_SIDE else "."
+    return Needed(
+        task=task,
+        method=f"{verdict.method}, resumed",
+        samples=total,
+        uniform=None,
+        expected=middle,
+        chance=chance,
+        pairs=pairs,
+        evidence=max(verdict.evidence),
+        required=verdict.required,
+        words=words,
+    )
+
+
+def _resumed(verdict: Any, sim: TabularSimulator, rng: np.random.Generator) -> Any:
+    """The run of a verdict as it stood, but with another future."""
+    seed = int(rng.integers(2**62))
+    run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed)
+    if verdict.indifference:
+        run.indifference, run.both_sides = verdict.indifference, True
+    run.restore({name: _renewed(name, kept, seed) for name, kept in verdict.snapshot.items()})
+    return run
+
+
+def _renewed(name: str, kept: Any, seed: int) -> Any:
+    if name in ("generator", "source.generator"):
+        return stored(generator(seed))
+    return kept[:0] if name in AHEAD else kept
+
+
+def _quantile(times: list[float], chance: float) -> float:
+    """The least number within which this share of the runs ended."""
+    return sorted(times)[math.ceil(chance * len(times)) - 1]
+
+
+def _shared_out(drawn: FloatArray, total: float) -> IntArray:
+    """[S,A] whole numbers that sum to the total, in proportion to what was drawn."""
+    pairs = np.zeros(drawn.shape, dtype=np.int64)
+    if math.isfinite(total) and drawn.any():
+        ends = np.rint(np.cumsum(drawn.ravel()) * (total / drawn.sum())).astype(np.int64)
+        pairs = np.diff(ends, prepend=0).reshape(drawn.shape)
+    return pairs
+
+
+# ---------------------------------------------------------------- words
+
+
+def _places(task: Task, pairs: IntArray) -> str:
+    """Where most of them go."""
+    top = [pair for pair in np.argsort(-pairs.ravel(), kind="stable")[:3] if pairs.ravel()[pair] > 0]
+    places = ", ".join(f"{number(int(pairs.ravel()[pair]))} from {task.place(int(pair))}" for pair in top)
+    return places + (" and the rest elsewhere" if pairs.ravel()[top].sum() < pairs.sum() else "")

@@ -1,0 +1,112 @@
+"""A test that follows a growing log: transitions are added as they are observed, and it speaks when they suffice.
+
+`Watch` gives the verdict of `policytest.assess` on the part of the log at which it speaks. It does not begin anew with
+every addition: betting forms its rollouts from the draws of each pair in their order and waits where one is missing, so
+that the same rollouts result however the log arrives; the KL rules look at all of it, at each addition at most once.
+Looking all the time costs nothing: the guarantee holds at every moment at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import IntArray
+from policytest.data.transitions import Transitions
+from policytest.mdp.task import Task
+from policytest.methods.interface import Method
+from policytest.methods.sampler import NOTHING, Recorded
+from policytest.questions.assess import assess, recorded
+from policytest.questions.driver import checked_method, checked_question, known_answer
+from policytest.results.verdict import Verdict
+
+
+class Watch:
+    """Transitions in, the verdict out, as soon as there is one.
+
+    Parameters
+    ----------
+    task, threshold, delta, method
+        As for `policytest.assess`, on transitions.
+
+    >>> import policytest as pt
+    >>> two, rng = pt.instances.paper(2), np.random.default_rng(1)
+    >>> watch, s = Watch(two.task, threshold=0.0), np.arange(4) // 2
+    >>> while watch.add(s, np.arange(4) % 2, pt.TabularSimulator(two.kernel).draw(s, np.arange(4) % 2, rng)) is None:
+    ...     pass
+    >>> watch.verdict().answer
+    'above'
+    """
+
+    def __init__(self, task: Task, threshold: float, delta: float = 0.05, method: Method | None = None) -> None:
+        self.task, self.threshold, self.level = checked_question(task, threshold, delta)
+        self.delta, self.method = delta, checked_method(method)
+        self.found = known_answer(task, self.threshold, delta)
+        self._run: Any = self.method.replay(task, self.threshold, Recorded(NOTHING, NOTHING))
+        self._parts: list[Transitions] = []
+        self._pending: list[Recorded] = []
+        self.size = 0
+
+    def add(self, s: Any, a: Any, x: Any, other_rewards: bool = False) -> Verdict | None:
+        """Transitions that were observed next, in their order; the verdict, once there is one.
+
+        ``other_rewards``: they report other rewards than the task, so that no answer is certified.
+        """
+        part = Transitions(s, a, x, other_rewards=other_rewards)
+        rows = recorded(self.task, part)
+        if self.found is not None or not len(part):
+            return self.found
+        self._parts.append(part)
+        self._pending.append(rows)
+        self.size += len(part)
+        if self._may_go_on(rows.k):
+            self._go_on()
+        return self.found
+
+    def _may_go_on(self, k: IntArray) -> bool:
+        """Betting waits for a draw of one pair; until that is there, nothing else matters."""
+        if not self._run.exhausted:
+            return True
+        return bool((k == self.task.layout.row_of_pair[self._run.wanted]).any())
+
+    def _go_on(self) -> None:
+        run = self._run
+        k, x = (np.concatenate([getattr(rows, name) for rows in self._pending]) for name in "kx")
+        run.source.extend(k, x)
+        self._pending, run.exhausted = [], False
+        run.begin(self.level)
+        while run.answer is None and run.samples < self.size and not run.exhausted:
+            run.step(self.level, self.size - run.samples)
+        if run.answer is not None:
+            self._speak(run.used())
+
+    def _speak(self, first: int) -> None:
+        """The verdict on so many of them, counted from the first."""
+        verdict = self._assessed(first)
+        if verdict.answer is not None:
+            self.found = verdict
+
+    def _assessed(self, first: int) -> Verdict:
+        data = self.transitions()
+        return assess(
+            self.task, replace(data, s=data.s[:first], a=data.a[:first], x=data.x[:first]),
+            self.threshold, self.delta, self.method,
+        )  # fmt: skip
+
+    def transitions(self) -> Transitions:
+        """All that were added."""
+        s, a, x = (np.concatenate([NOTHING, *(getattr(part, name) for part in self._parts)]) for name in "sax")
+        self._parts = [Transitions(s, a, x, other_rewards=any(part.other_rewards for part in self._parts))]
+        return self._parts[0]
+
+    def verdict(self) -> Verdict:
+        """The verdict; undecided where the transitions so far do not suffice."""
+        return self._assessed(self.size) if self.found is None else self.found
+
+    def check(self) -> tuple[int, tuple[float, float], float]:
+        """Transitions so far, the evidence on both sides, and what is required."""
+        if self.found is not None:
+            return self.found.samples, self.found.evidence, self.level
+        return self.size, self._run.evidence(), self.level

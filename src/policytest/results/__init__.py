@@ -1,0 +1,1 @@
+"""What is returned: data, one table, JSON."""

@@ -1,0 +1,261 @@
+"""A result read back from its JSON: what it holds is as it was; what it does not hold (kernels, tasks) is absent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from policytest._base.errors import InputError
+from policytest._base.files import read_file
+from policytest.data.counts import flaws
+from policytest.mdp.task import Names
+from policytest.results.estimate import Estimate
+from policytest.results.plan import Plan, Sensitivity
+from policytest.results.selection import Selection
+from policytest.results.verdict import Change, Verdict
+from policytest.worst_case import Status
+from policytest.worst_case.lower_bound import Allocation
+
+SCHEMA = 1
+LARGEST = 1e300
+"""Numbers that are drawn stay below, so that their differences do not overflow."""
+
+
+class Visits(NamedTuple):
+    """What a saved result keeps of its counts: [S,A] how often each pair was drawn, and what is wrong with the data."""
+
+    visits: Any
+    selected: bool = False
+    other_rewards: bool = False
+
+    @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no answer is certified, in words."""
+        return flaws(self.selected, self.other_rewards)
+
+
+class Words(NamedTuple):
+    """What a saved result keeps of `Needed`."""
+
+    words: str
+
+
+def read(path: str | os.PathLike[str]) -> Any:
+    """The result that a file holds, as `to_json` wrote it."""
+    try:
+        text = read_file(path).decode("utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a JSON document (it is not text)") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, path: str) -> Any:
+    """The result that a JSON document describes; ``path`` is its name in errors."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path} is not a JSON document ({error}); pass what `policytest decide --json` printed"
+        ) from None
+    try:
+        return from_data(data)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def from_data(data: Any) -> Any:
+    """The result that these data describe: a Verdict, an Estimate, a Plan or a Selection."""
+    if not isinstance(data, Mapping):
+        raise InputError(f"the document is a {type(data).__name__}, expected an object with the key schema")
+    if data.get("schema") != SCHEMA:
+        raise InputError(f"schema is {data.get('schema')!r}, expected {SCHEMA}; is this a result of policytest?")
+    for key, make in (("answer", _verdict), ("epsilon", _estimate), ("sensitivity", _plan), ("settled", _selection)):
+        if key in data:
+            try:
+                return make(data)
+            except KeyError as error:
+                raise InputError(f"the key {error.args[0]!r} is missing; is the document complete?") from None
+            except (TypeError, ValueError, AttributeError, OverflowError) as error:
+                raise InputError(f"the document does not describe a result ({error})") from None
+    raise InputError("no kind of result has these keys; pass a verdict, an estimate, a plan or a selection")
+
+
+def _verdict(data: Mapping[str, Any]) -> Verdict:
+    answer = data["answer"]
+    if answer not in ("above", "below", "within", None):
+        raise InputError(f'answer is {answer!r}; it is "above", "below", "within" or null')
+    refuted = data.get("refuted")
+    names: Any = _names(data)
+    more = data.get("still_needed")
+    verdict = Verdict(
+        task=names,
+        threshold=float(data["threshold"]),
+        delta=_delta(data),
+        answer=answer,
+        samples=int(data["samples"]),
+        certified=_truth(data, "certified"),
+        evidence=_pair(data, "evidence"),
+        estimate=float(data["estimate"]),
+        interval=_interval(data),
+        witness=None,
+        lower_bound=float(data.get("lower_bound", "nan")),
+        solves=int(data.get("solves", 0)),
+        counts=_visits(data),
+        reason=str(data.get("reason", "")),
+        method=str(data.get("method", "")),
+        proof_samples=int(data.get("proof_samples", 0)),
+        needed=float(data["required"]) if "required" in data else None,
+        about=str(data.get("about", "value")),
+        dimension=None if data.get("dimension") is None else float(data["dimension"]),
+        proved=None if data.get("proved") is None else _pair(data, "proved"),
+        indifference=_zone(data),
+        refuted=None if refuted is None else _pair(data, "refuted"),
+        forecast=cast(Any, Words(str(more["words"]))) if isinstance(more, Mapping) and "words" in more else None,
+    )
+    changes = tuple(_change(change, verdict.counts.visits, names) for change in data.get("changes", ()))
+    verdict.__dict__["changes"] = changes  # where a cached property keeps what it found
+    return verdict
+
+
+def _change(data: Mapping[str, Any], visits: Any, names: Names) -> Change:
+    s, a, x = (int(data[key]) for key in ("state", "action", "next"))
+    for index, labels in ((s, names.states), (a, names.actions), (x, names.states)):
+        if labels is not None and not 0 <= index < len(labels):
+            raise InputError(f"changes has the index {index}, where there are {len(labels)} names")
+    times = int(visits[s, a]) if visits.ndim == 2 and 0 <= s < visits.shape[0] and 0 <= a < visits.shape[1] else 0
+    return Change(s, a, x, _share(data, "observed"), _share(data, "needed"), times, str(data.get("words", "")))
+
+
+def _estimate(data: Mapping[str, Any]) -> Estimate:
+    lower, upper = _interval(data)
+    return Estimate(
+        value=float(data["value"]),
+        lower=lower,
+        upper=upper,
+        samples=int(data["samples"]),
+        certified=_truth(data, "certified"),
+        epsilon=float(data["epsilon"]),
+        delta=_delta(data),
+        reached=_truth(data, "reached"),
+        method=str(data.get("method", "")),
+        counts=_visits(data),
+        task=_names(data),
+    )
+
+
+def _plan(data: Mapping[str, Any]) -> Plan:
+    about, low, high = dict(data["sensitivity"]), *_pair(data, "time")
+    known = {field.name for field in fields(Sensitivity)} - {"words", "values"}
+    rest = {name: float(number) for name, number in about.items() if name in known}
+    given, weights = data["allocation"], np.asarray(data["allocation"], dtype=float)
+    return Plan(
+        task=cast(Any, _names(data, weights.shape)),
+        threshold=float(data["threshold"]),
+        delta=_delta(data),
+        value=float(data["value"]),
+        time=(low, high),
+        bound=float(data["bound"]),
+        allocation=None
+        if given is None
+        else Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
+        saving=float(data["saving"]),
+        samples={str(name): (float(a), float(b), float(c)) for name, (a, b, c) in data["samples"].items()},
+        methods={},
+        at_least=frozenset(map(str, data["at_least"])),
+        sensitivity=Sensitivity(words=str(about["words"]), values=_pair(about, "values"), **rest),
+        notes=tuple(map(str, data.get("notes", ()))),
+        sure={str(name): float(share) for name, share in data.get("sure", {}).items()},
+    )
+
+
+def _selection(data: Mapping[str, Any]) -> Selection:
+    settled, questions = data["settled"]
+    nothing, policy = cast(Any, None), _table(data, "policy")
+    return Selection(
+        policy=policy,
+        index=None if data["index"] is None else int(data["index"]),
+        samples=int(data["samples"]),
+        certified=_truth(data, "certified"),
+        answered=_truth(data, "answered"),
+        values=_table(data, "values", 1),
+        delta=_delta(data),
+        settled=int(settled),
+        questions=int(questions),
+        counts=nothing,
+        reason=str(data.get("reason", "")),
+        **_names(data, policy.shape)._asdict(),
+    )
+
+
+def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Names:
+    """The names of states and actions, one for each row and column of its table, and the assumptions."""
+    shape = np.shape(data.get("visits", ())) if shape is None else shape
+    found: list[tuple[str, ...] | None] = []
+    for axis, key in enumerate(("states", "actions")):
+        labels = data.get(key)
+        if labels is not None and (not isinstance(labels, list) or (len(shape) == 2 and len(labels) != shape[axis])):
+            raise InputError(f"{key} is not a list of {shape[axis] if len(shape) == 2 else ''} names")
+        found.append(None if labels is None else tuple(map(str, labels)))
+    assumptions = data.get("assumptions", [])
+    if not isinstance(assumptions, list):
+        raise InputError(f"assumptions is {assumptions!r}; it is a list of sentences")
+    return Names(found[0], found[1], tuple(map(str, assumptions)))
+
+
+def _visits(data: Mapping[str, Any]) -> Any:
+    table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
+    return Visits(table, *(_truth(data, name) if name in data else False for name in ("selected", "other_rewards")))
+
+
+def _table(data: Mapping[str, Any], key: str, axes: int = 2) -> Any:
+    table = np.asarray(data[key], dtype=float)
+    if table.ndim != axes or not table.size or not (np.abs(table) < LARGEST).all():
+        raise InputError(f"{key} has shape {table.shape}; it is a table of numbers with {axes} axes")
+    return table
+
+
+def _interval(data: Mapping[str, Any]) -> tuple[float, float]:
+    lower, upper = _pair(data, "interval")
+    if lower > upper or any(LARGEST <= abs(end) < np.inf for end in (lower, upper)):
+        raise InputError(f"interval is {[lower, upper]}; it has a lower and an upper end")
+    return lower, upper
+
+
+def _zone(data: Mapping[str, Any]) -> float:
+    zone = float(data.get("indifference", 0.0))
+    if not 0 <= zone < LARGEST:
+        raise InputError(f"indifference is {zone}; it is a distance, from 0 on")
+    return zone
+
+
+def _share(data: Mapping[str, Any], key: str) -> float:
+    share = float(data[key])
+    if not 0 <= share <= 1:
+        raise InputError(f"{key} is {share}; it is a probability, from 0 to 1")
+    return share
+
+
+def _pair(data: Mapping[str, Any], key: str) -> tuple[float, float]:
+    first, second = data[key]
+    return float(first), float(second)
+
+
+def _delta(data: Mapping[str, Any]) -> float:
+    delta = float(data["delta"])
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta}; it lies strictly between 0 and 1")
+    return delta
+
+
+def _truth(data: Mapping[str, Any], key: str) -> bool:
+    """True or false, nothing that merely looks like it: a report must not call proved what is not."""
+    if not isinstance(data[key], bool):
+        raise InputError(f"{key} is {data[key]!r}; it is true or false")
+    return bool(data[key])

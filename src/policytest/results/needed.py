@@ -1,0 +1,109 @@
+"""How many more samples an undecided test needs: `Needed`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from policytest._base.arrays import IntArray
+from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.text import nats, number, probability
+from policytest.mdp.task import Task
+
+CHANCE = 0.8  # that the samples forecast are enough
+MAX_SAMPLES = 100_000  # of one simulated run
+
+
+@dataclass(frozen=True, eq=False)
+class Needed(Shown):
+    """How many more samples an undecided test needs, and from which pairs.
+
+    Attributes
+    ----------
+    method
+        The rule that this is about.
+    samples
+        So many more, drawn as ``pairs`` [S,A] says, settle it with probability ``chance``, about. Infinite where the
+        data do not say on which side the value is, or where more than ``max_samples`` may be needed.
+    uniform
+        The same for uniform sampling; None for methods that choose the pairs themselves.
+    expected
+        The same if they turn out just as the estimate says; for methods that were simulated, with probability 1/2.
+    fresh, at_least
+        {method name: (mean, low, high)}: what a new run of other methods takes, and those that were cut; see `Plan`.
+    words
+        All of it in a sentence.
+    """
+
+    task: Task = field(repr=False)
+    method: str
+    samples: float
+    uniform: float | None
+    expected: float
+    chance: float
+    pairs: IntArray = field(repr=False)
+    evidence: float
+    required: float
+    words: str
+    fresh: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    at_least: frozenset[str] = frozenset()
+
+    @cached_property
+    def summary(self) -> Table:
+        """The answer as one table, for text, HTML and JSON."""
+        odds = f"settles it with probability {probability(self.chance)}, about"
+        rows = [
+            Row("method", self.method, "", "method", self.method),
+            Row("evidence now", nats(self.evidence), f"of {nats(self.required)} required", "evidence", self.evidence),
+            Row("more samples", number(self.samples), odds, "samples", self.samples),
+            Row("as the estimate says", number(self.expected), "more samples", "expected", self.expected),
+        ]
+        if self.uniform is not None:
+            rows.insert(3, Row("drawn uniformly", number(self.uniform), odds, "uniform", self.uniform))
+        for name, found in self.fresh.items():
+            shown, remark = samples_in_words(found, name in self.at_least)
+            rows.append(Row(f"or a new run: {name}", shown, remark))
+        return Table(self.words, tuple(rows))
+
+    def data(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            **self.summary.data(),
+            "uniform": self.uniform,
+            "chance": self.chance,
+            "required": self.required,
+            "pairs": self.pairs,
+            "fresh": {name: list(found) for name, found in self.fresh.items()},
+            "at_least": sorted(self.at_least),
+            "words": self.words,
+        }
+
+    def to_json(self) -> str:
+        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
+        return to_json({"schema": 1, **self.data()})
+
+
+def samples_in_words(found: tuple[float, float, float], is_cut: bool) -> tuple[str, str]:
+    """(what is shown, a remark) of a predicted mean and its range."""
+    mean, low, high = found
+    if not math.isfinite(mean):
+        return "without end", "at the threshold itself no number of samples is enough"
+    if is_cut:
+        return f"at least {few(mean)} samples", "simulated runs were cut before they ended"
+    if not math.isfinite(high):
+        return f"{few(mean)} samples", f"mean, at least {few(low)}; there is no upper end"
+    return f"{few(mean)} samples", f"mean, between {few(low)} and {few(high)}"
+
+
+def digits(x: float) -> float:
+    """Three significant digits; whole numbers where it has more."""
+    return float(f"{x:.3g}") if math.isfinite(x) and abs(x) < 1e4 else round(x) if math.isfinite(x) else x
+
+
+def few(x: float) -> str:
+    """A number of samples in words, rounded to what is known of it."""
+    if not math.isfinite(x):
+        return number(x)
+    return number(round(float(f"{x:.3g}")) if x >= 10 else digits(x))

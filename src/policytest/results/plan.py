@@ -1,0 +1,147 @@
+"""How many samples a test will take: a `Plan`, made before sampling."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.text import number, probability
+from policytest.mdp.task import Task, about_task
+from policytest.results.needed import digits, few, samples_in_words
+from policytest.worst_case.lower_bound import Allocation
+
+Range = tuple[float, float, float]
+FACTOR = 1.5  # within which a prediction counts as right
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How the answer changes if the guess is off.
+
+    ``values`` holds nine tenths of the values V_q of the guesses, ``other_side`` is the share of them beyond the
+    threshold, seen from the middle one, ``nearer`` the factor by which T* grows if the gap is a fifth smaller, and
+    ``gap_error`` the standard error of V - R relative to it: 0 for one kernel.
+    """
+
+    words: str
+    values: tuple[float, float]
+    other_side: float
+    nearer: float
+    gap_error: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Shown):
+    """What a test will take, if the guess is right.
+
+    Attributes
+    ----------
+    value
+        V of the guess.
+    time
+        A bracket of T*, the characteristic time of the best allocation at the guess. The lower end is proved; the
+        upper one is too, in tasks of up to 10 states, and infinite elsewhere.
+    bound
+        T* kl(delta, 1-delta), of the lower end: no test needs fewer samples on average.
+    allocation, saving
+        The best `Allocation` at the guess, and T* of the uniform allocation relative to it. The allocation is None
+        where no row is unknown.
+    samples
+        {method name: (mean, low, high)}, of every transition drawn. For one kernel the range is the uncertainty of the
+        simulated mean; else it covers that of the guess as well: nine times in ten it holds the true mean.
+    sure
+        {method name: probability}: around a pilot, that the true mean is within a factor 1.5 of the stated one. Empty
+        for kernels.
+    methods
+        {method name: method}, ready for `decide`.
+    at_least
+        The names of methods whose runs were cut at ``max_samples``: their numbers are lower bounds.
+    sensitivity
+        How the answer changes if the guess is off.
+    """
+
+    task: Task = field(repr=False)
+    threshold: float
+    delta: float
+    value: float
+    time: tuple[float, float]
+    bound: float
+    allocation: Allocation | None = field(repr=False)
+    saving: float
+    samples: dict[str, Range]
+    methods: dict[str, Any] = field(repr=False)
+    at_least: frozenset[str]
+    sensitivity: Sensitivity
+    notes: tuple[str, ...] = ()
+    sure: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def summary(self) -> Table:
+        """The plan as one table, for text, HTML and JSON."""
+        rows = (
+            Row("threshold R", number(self.threshold), "", "threshold", self.threshold),
+            Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
+            Row("value of the guess", number(self.value), "", "value", self.value),
+            Row("characteristic time T*", self._time(), "of the best allocation", "time", list(self.time)),
+            Row("no test needs fewer than", *self.fewest_in_words(), "bound", self.bound),
+            Row(
+                "the best allocation saves", self.saved_in_words(), "of T* with uniform sampling", "saving", self.saving
+            ),
+            *(self._row(name) for name in self.samples),
+        )
+        return Table(self._title(), rows, (*self.notes, self.sensitivity.words))
+
+    def _title(self) -> str:
+        means = {name: mean for name, (mean, _, _) in self.samples.items() if math.isfinite(mean)}
+        if not means:
+            return "No number of samples is enough" if self.samples and self.bound else "A plan"
+        known = {name: mean for name, mean in means.items() if name not in self.at_least}
+        least = min(means, key=lambda name: means[name])
+        if not known:
+            return f"{least}: at least {few(means[least])} samples"
+        best = min(known, key=lambda name: known[name])
+        title = f"{best}: about {few(known[best])} samples"
+        return title if least == best else f"{title}; or {least}: at least {few(means[least])}"
+
+    def _time(self) -> str:
+        low, high = self.time
+        if not math.isfinite(low):
+            return "infinite"
+        return f"{number(digits(low))} to {number(digits(high))}" if math.isfinite(high) else f"at least {few(low)}"
+
+    def fewest_in_words(self) -> tuple[str, str]:
+        """The lower bound, and what it counts."""
+        return (few(self.bound), "samples on average") if math.isfinite(self.bound) else ("no number", "is enough")
+
+    def saved_in_words(self) -> str:
+        """What the best allocation saves of uniform sampling."""
+        return f"{1.0 - 1.0 / self.saving:.0%}" if math.isfinite(self.saving) and self.saving > 1.0 else "nothing"
+
+    def _row(self, name: str) -> Row:
+        shown, remark = samples_in_words(self.samples[name], name in self.at_least)
+        if name in self.sure and math.isfinite(self.samples[name][2]):
+            remark += f"; within a factor {FACTOR:g} with probability {probability(round(self.sure[name], 2))}"
+        return Row(name, shown, remark)
+
+    def to_json(self) -> str:
+        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
+        about = self.sensitivity
+        extra = {
+            "samples": {name: list(found) for name, found in self.samples.items()},
+            "sure": self.sure,
+            "methods": {name: method.describe() for name, method in self.methods.items()},
+            "at_least": sorted(self.at_least),
+            "allocation": None if self.allocation is None else self.allocation.weights,
+            "sensitivity": {
+                "words": about.words,
+                "values": list(about.values),
+                "other_side": about.other_side,
+                "nearer": about.nearer,
+                "gap_error": about.gap_error,
+            },
+            "notes": list(self.notes),
+        }
+        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.task)})

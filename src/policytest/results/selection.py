@@ -1,0 +1,159 @@
+"""What a search for the best policy says: a `SelectionCheck` while it runs, a `Selection` when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from policytest._base.arrays import FloatArray
+from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.text import number, plain, probability
+from policytest.data.counts import Counts
+from policytest.mdp.task import Names, about_task, given
+
+MOST_SHOWN = 20  # states whose actions are shown
+USED_UP = "all samples that were allowed are used"
+NOTHING_UNKNOWN = "rollouts meet nothing that is unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class Selection(Shown):
+    """Which policy is best, and what that rests on.
+
+    Attributes
+    ----------
+    policy, index
+        The policy [S,A]; its place among ``policies`` where these were given, else None.
+    answered
+        Whether it is the best one, or as good, with probability at least 1-delta. If not, it is the best by estimate.
+    certified
+        Whether the answer rests on a proof; if not, on a local optimum of the solver.
+    samples, counts
+        Every transition drawn.
+    values
+        Estimates from the fitted model: [K] the value of each given policy from rho, or [S] of the policy returned.
+    settled
+        How many of the ``questions`` are settled: of rivals that are out, or of deviations that do not pay.
+    """
+
+    policy: FloatArray
+    index: int | None
+    samples: int
+    certified: bool
+    answered: bool
+    values: FloatArray
+    delta: float
+    settled: int
+    questions: int
+    counts: Counts = field(repr=False)
+    reason: str = ""
+    method: str = ""
+    states: tuple[Hashable, ...] | None = None
+    actions: tuple[Hashable, ...] | None = None
+    assumptions: tuple[str, ...] = ()
+
+    @cached_property
+    def summary(self) -> Table:
+        """The selection as one table, for text, HTML and JSON."""
+        among = self.index is not None
+        what = "rivals that are out" if among else "deviations that do not pay"
+        title = f"Policy {self.index} is the best" if among else "This policy is optimal"
+        proof = "certified" if self.certified else "not certified"
+        rows = (
+            Row(
+                "policy" if among else "action in each state",
+                str(self.index) if among else self._actions(),
+                f"by {self.method}" if self.method else "",
+                "policy",
+                self.policy,
+            ),
+            Row("certified", *self._proof(), "certified", self.certified),
+            Row("samples", number(self.samples), "", "samples", self.samples),
+            Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
+            Row(what, f"{self.settled} of {self.questions}", "", "settled", [self.settled, self.questions]),
+        )
+        return Table(f"{title} ({proof})" if self.answered else f"Undecided: {self.reason}", rows)
+
+    def _proof(self) -> tuple[str, str]:
+        if self.certified:
+            return "yes", f"proved{given(self.assumptions)}"
+        return "no", "rests on a local optimum, which is not proved to be the global one" if self.answered else ""
+
+    @property
+    def names(self) -> Names:
+        """Of states and actions, with the assumptions."""
+        return Names(self.states, self.actions, self.assumptions)
+
+    def _actions(self) -> str:
+        """The action of each state, with names where there are some."""
+        chosen = self.policy.argmax(axis=1)[:MOST_SHOWN]
+        words = [str(a) if self.actions is None else str(self.actions[a]) for a in chosen]
+        if self.states is not None:
+            words = [f"{state}: {word}" for state, word in zip(self.states, words, strict=False)]
+        between = " " if self.states is None and self.actions is None else ", "
+        return plain(between.join(words) + (" ..." if len(self.policy) > MOST_SHOWN else ""))
+
+    def to_json(self) -> str:
+        """One JSON document, with "schema": 1."""
+        extra: dict[str, Any] = {
+            "index": self.index,
+            "answered": self.answered,
+            "reason": self.reason,
+            "values": self.values,
+        }
+        extra.update(method=self.method)
+        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.names)})
+
+
+@dataclass(frozen=True)
+class SelectionCheck:
+    """One look at a running search; what is costly is computed when it is asked for, before the search goes on.
+
+    ``evidence`` is that of the weakest question that is open, in nats, and ``required`` what each one needs; the
+    ``estimate`` is of the value of the best policy by the model, and `interval` the trivial one of all kernels.
+    """
+
+    samples: int
+    settled: int
+    questions: int
+    required: float
+    _about: Callable[[], tuple[float, float, tuple[float, float]]] = field(repr=False, compare=False)
+
+    @cached_property
+    def _now(self) -> tuple[float, float, tuple[float, float]]:
+        return self._about()
+
+    @property
+    def evidence(self) -> tuple[float, float]:
+        """Of the weakest open question; there is no second side."""
+        return self._now[0], float("-inf")
+
+    @property
+    def estimate(self) -> float:
+        """The value of the best policy, by estimate."""
+        return self._now[1]
+
+    def interval(self) -> tuple[float, float]:
+        """Where that value lies for some kernel."""
+        return self._now[2]
+
+
+class Search(Protocol):
+    """A search at work."""
+
+    source: Any  # its attribute `drawing` is true while the simulator is at work
+
+    @property
+    def answered(self) -> bool:
+        """Whether the best policy is known."""
+        ...
+
+    def go(self, limit: int) -> Iterator[SelectionCheck]:
+        """Sample, at most so much, until there is an answer; a check after every step."""
+        ...
+
+    def result(self, reason: str) -> Selection:
+        """What it found."""
+        ...

@@ -1,0 +1,1 @@
+"""Environments and datasets as tasks and simulators."""

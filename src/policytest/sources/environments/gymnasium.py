@@ -1,0 +1,395 @@
+r"""Gymnasium environments with numbered observations and actions, as tasks to be tested.
+
+    lake = sources.gymnasium("FrozenLake-v1", policy, discount=0.99)
+    decide(lake.task, lake.simulator, threshold=0.3)
+
+An environment with a table ``P`` gives an exact simulator, and the exact value of the policy to compare a verdict with:
+see `policytest.sources.environments.table`. One without is stepped: see `policytest.sources.environments.stepping`.
+
+*Time limits.* The discounted value has no horizon: what a `TimeLimit` cuts off is part of it. A time limit is therefore
+never an end; around the environment it is taken off.
+
+*What the guarantee means.* The test knows rewards, policy, discount, which arrivals end an episode, and the start where
+that is stated; it does not know the kernel, even if the environment does. If V <= threshold, the probability of ever
+answering "above" is at most delta, and likewise on the other side, provided that the environment is what it says it is:
+Markov in its observations, with rewards a function of (s, a, next state).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from policytest._base import arrays, errors
+from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.errors import InputError
+from policytest._base.table import Row, Shown, Table
+from policytest._base.text import number, plural
+from policytest.data.simulators import TabularSimulator
+from policytest.mdp.task import Task
+from policytest.mdp.values import value
+from policytest.sources.environments.bins import Bins
+from policytest.sources.environments.stepping import (
+    OBSERVATIONS_ARE_MARKOV,
+    Layout,
+    Stepping,
+    given_initial,
+    given_rewards,
+    given_terminal,
+)
+from policytest.sources.environments.table import ends_of, read_table, rules
+from policytest.sources.tasks.policy import Places, discrete, policy_table
+from policytest.sources.tasks.policy_files import load_policy
+
+HARMLESS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics", "RecordVideo",
+            "HumanRendering", "Autoreset", "RenderCollection")  # fmt: skip
+"""Wrappers that change neither observations nor actions, rewards or ends, so that the table underneath holds."""
+STARTS = ("initial_state_distrib", "isd")
+PREFIX = "gym:"
+SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+OWN_OPTIONS = ("known_support", "ambiguous", "policy", "discount")
+
+
+@dataclass(frozen=True, eq=False)
+class Environment(Shown):
+    """An environment as something to be tested.
+
+    Attributes
+    ----------
+    task, simulator
+        For `decide` and all the others.
+    kernel, value
+        The true kernel and the exact value of the policy, where the environment has a table; otherwise None.
+    name
+        Of the environment.
+    notes
+        What was made of time limits, ends and ambiguous arrivals.
+    """
+
+    task: Task = field(repr=False)
+    simulator: Any = field(repr=False)
+    kernel: Kernel | None = field(repr=False)
+    value: float | None
+    name: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> Table:
+        """What there is, as one table."""
+        task = self.task
+        ends = int(_known_ends(task).sum())
+        rows = [
+            Row("states", number(task.n_states), key="states", raw=task.n_states),
+            Row("actions", number(task.n_actions), key="actions", raw=task.n_actions),
+            Row("discount", number(task.discount), key="discount", raw=task.discount),
+            Row("ended states", number(ends), key="ended", raw=ends),
+            Row("rewards on", "(s, a, next state)" if task.rewards_on_successor else "(s, a)"),
+            Row("samples from", "its table" if self.kernel is not None else "its steps"),
+        ]
+        if self.value is not None:
+            rows.append(Row("exact value", number(self.value), "of the policy, by its table", "value", self.value))
+        title = f"{self.name}: {plural(task.n_states, 'state')}, {plural(task.n_actions, 'action')}"
+        return Table(title, tuple(rows), self.notes)
+
+
+def gymnasium(
+    env: Any,
+    policy: Any,
+    discount: float,
+    *,
+    options: Mapping[str, Any] | None = None,
+    rewards: Any = None,
+    initial: Any = None,
+    terminal: Any = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    known_support: bool = False,
+    ambiguous: str = "refuse",
+    table: bool | None = None,
+) -> Environment:
+    """An environment and a policy, as a task, a simulator and, where there is a table, the exact value.
+
+    Parameters
+    ----------
+    env
+        A Gymnasium environment with Discrete observations and actions, its id, or its EnvSpec.
+    policy
+        Anything that `policytest.sources.policy` takes. Functions and agents are shown observations.
+    discount
+        gamma in [0, 1).
+    options
+        Of `gymnasium.make`, such as ``{"map_name": "8x8"}``, where an id or a spec is given.
+    rewards
+        r[s,a], r[s,a,x] or a function of (s, a, next state) as the environment numbers them. An environment without a
+        table needs them; every reward that is paid, or listed, is compared with them.
+    initial
+        rho[s], or the state in which all episodes start. Otherwise that of the table's environment
+        (``initial_state_distrib`` or ``isd``); without a table the start is part of what is unknown.
+    terminal
+        Without a table: the states that end episodes, where it is the state that does. Saves copies of states.
+    states, actions
+        Names.
+    known_support
+        Whether the successors that the table lists are known to be all there are. By default the test does not know
+        which transitions are possible, just as if it had to find out in the world.
+    ambiguous
+        "refuse", or "split": what to do where one (s, a, next state) has two rewards, or is an end and is none.
+    table
+        None: use the table if there is one. False: step the environment. True: refuse one without a table.
+
+    >>> lake = gymnasium("FrozenLake-v1", "uniform", 0.9)
+    >>> lake.task.n_states, round(lake.value, 5)
+    (16, 0.00448)
+    """
+    env = _environment(env, options)
+    at = _places(env, states, actions)
+    if ambiguous not in ("refuse", "split"):
+        raise InputError(f'ambiguous is {ambiguous!r}; pass "refuse" or "split"')
+    limit, inner = _without_limit(env)
+    P = _table_of(env, table)
+    notes = (
+        [f"The time limit of {limit:,} steps is not an end: the discounted value goes on beyond it."] if limit else []
+    )
+    if P is None:
+        return _stepped(inner, at, policy, discount, rewards, initial, terminal, known_support, notes)
+    if terminal is not None:
+        raise InputError("terminal is for environments that are stepped; the table says what ends an episode")
+    listed = read_table(P, at)
+    rho = _initial(env, initial, at)
+    given = None if rewards is None else given_rewards(rewards, at)
+    found = rules(listed, at, rho, split=ambiguous == "split", known_support=bool(known_support), rewards=given)
+    pi = policy_table(policy, at, free=np.flatnonzero(found.absorbing[: at.n_states]))[found.origin]
+    pi[at.n_states :][found.absorbing[at.n_states :]] = np.eye(at.n_actions)[0]
+    task = Task(
+        found.rewards, pi, found.initial, discount, found.support, found.states, _action_names(at),
+        terminal=ends_of(found.absorbing, found.states),
+    )  # fmt: skip
+    exact = value(task, found.kernel)
+    return Environment(task, TabularSimulator(found.kernel), found.kernel, exact, _name(env), (*notes, *found.notes))
+
+
+def from_address(address: str, policy: Any, discount: float | None) -> Environment:
+    """The environment at an address such as "gym:FrozenLake-v1?map_name=8x8&is_slippery=true", for the command line.
+
+    What follows the question mark are options of `gymnasium.make`, and known_support, ambiguous, policy and discount.
+    An option that is true or false is written so, or as yes, no, on, off, 1, 0; nothing else is taken for it.
+    The policy is a file, or "uniform".
+    """
+    name, _, query = address.removeprefix(PREFIX).partition("?")
+    if not name:
+        raise InputError(f"{address!r} names no environment; write {PREFIX}FrozenLake-v1, for instance")
+    try:
+        listed = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise InputError(f"{address}: options are written ?name=value&other=value") from None
+    defaults = _defaults(name)
+    options = {key: _option(key, text, defaults.get(key)) for key, text in listed}
+    if len(options) < len(listed):
+        raise InputError(f"{address}: an option is there twice; keep one")
+    own: dict[str, Any] = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
+    stated = {"policy": own.pop("policy", None), "discount": own.pop("discount", None)}
+    policy, discount = policy or stated["policy"], stated["discount"] if discount is None else discount
+    if discount is None:
+        raise InputError(
+            f"{address} has no discount; pass --discount 0.9, or write discount=0.9 behind its question mark"
+        )
+    if policy is None:
+        raise InputError(f"{address} has no policy; pass --policy FILE, or write policy=FILE (or uniform) behind it")
+    env = _environment(name, options)
+    if policy != "uniform":
+        policy = load_policy(str(policy), _axes(_places(env, None, None)))
+    try:
+        return gymnasium(env, policy, discount, table=True, **own)
+    except InputError as error:
+        told = str(error).replace('pass ambiguous="split"', "write &ambiguous=split behind the address")
+        told = told.replace("pass known_support=True", "write &known_support=true behind the address")
+        raise InputError(f"{address}: {told}") from None
+
+
+def _axes(at: Places) -> tuple[Any, Any]:
+    """States and actions as policy files name them: by number, or as the environment numbers them."""
+    states, actions = (numbers if numbers and numbers[0] else None for numbers in (at.observations, at.codes))
+    return states or at.n_states, actions or at.n_actions
+
+
+def _defaults(name: str) -> dict[str, Any]:
+    """The options of an environment as they are if nothing is said; those that can be known without making it."""
+    found: dict[str, Any] = {"known_support": False}
+    gym = errors.needs("gymnasium", "gym")
+    with contextlib.suppress(Exception):  # `gymnasium.make` will say what is wrong
+        module, _, name = name.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        spec = gym.spec(name)
+        maker = (
+            spec.entry_point if callable(spec.entry_point) else gym.envs.registration.load_env_creator(spec.entry_point)
+        )
+        parameters = inspect.signature(maker).parameters.values()
+        found |= {one.name: one.default for one in parameters if one.default is not one.empty}
+        found |= spec.kwargs
+    return found
+
+
+def _option(key: str, text: str, default: Any = None) -> Any:
+    """A number, true, false or none; otherwise the text itself. Where the default is true or false, one of these."""
+    if isinstance(default, bool):
+        if text.lower() not in SWITCHES:
+            raise InputError(f"{key} is {text!r}; it is true or false")
+        return SWITCHES[text.lower()]
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+# ---------------------------------------------------------------- what is asked of an environment
+
+
+def _environment(env: Any, options: Mapping[str, Any] | None) -> Any:
+    """The environment itself, made if it was named."""
+    if not isinstance(env, str) and type(env).__name__ != "EnvSpec":
+        if options:
+            raise InputError(
+                "options belong to an environment that is made here, from its id; this one is made already"
+            )
+        if hasattr(env, "single_observation_space"):
+            raise InputError("env is a vector of environments; pass a single one, such as gymnasium.make(id)")
+        if not all(hasattr(env, name) for name in ("observation_space", "action_space", "reset", "step")):
+            raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment, or its id")
+        return env
+    gym = errors.needs("gymnasium", "gym")
+    try:
+        return gym.make(env, **(options or {}))
+    except Exception as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"env is {getattr(env, 'id', env)!r}, which cannot be made: {why}") from error
+
+
+def _places(env: Any, states: Any, actions: Any) -> Places:
+    observations, codes = discrete(env, "observation_space"), discrete(env, "action_space")
+    return Places(
+        len(observations),
+        len(codes),
+        arrays.names("states", states, len(observations)),
+        arrays.names("actions", actions, len(codes)),
+        tuple(observations),
+        tuple(codes),
+    )
+
+
+def _wrappers(env: Any) -> list[Any]:
+    """The environment and all that is inside it, from the outside."""
+    layers = [env]
+    while hasattr(layers[-1], "env") and getattr(layers[-1], "unwrapped", None) is not layers[-1]:
+        layers.append(layers[-1].env)
+    return layers
+
+
+def _without_limit(env: Any) -> tuple[int, Any]:
+    """The time limit, 0 if there is none, and the environment without it where it is on the outside."""
+    limits = [layer for layer in _wrappers(env) if type(layer).__name__ == "TimeLimit"]
+    steps = min((int(getattr(layer, "_max_episode_steps", 0)) for layer in limits), default=0)
+    while type(env).__name__ == "TimeLimit":
+        env = env.env
+    return steps, env
+
+
+def _table_of(env: Any, wanted: bool | None) -> Any:
+    """The table ``P`` under all wrappers, if it is to be used."""
+    if wanted is False:
+        return None
+    *around, core = _wrappers(env)
+    P = getattr(core, "P", None)
+    if P is None:
+        if wanted:
+            raise InputError(f"{_name(env)} has no table P; it can be stepped from Python, with rewards=")
+        return None
+    for layer in around:
+        if type(layer).__name__ not in HARMLESS:
+            raise InputError(
+                f"env is wrapped in {type(layer).__name__}, which may change what the table P says; pass env.unwrapped "
+                "to ignore the wrapper, or table=False and rewards= to step the environment as it is"
+            )
+    return P
+
+
+def _initial(env: Any, given: Any, at: Places) -> FloatArray:
+    if given is not None:
+        return given_initial(given, at)
+    for name in STARTS:
+        found = getattr(_wrappers(env)[-1], name, None)
+        if found is not None:
+            rho = arrays.real_array(f"env.{name}", found, (at.n_states,))
+            return arrays.probability_rows(f"env.{name}", rho)
+    raise InputError("env does not say where it starts (initial_state_distrib); pass initial, rho[s] or the state")
+
+
+def _stepped(
+    env: Any,
+    at: Places,
+    policy: Any,
+    discount: float,
+    rewards: Any,
+    initial: Any,
+    terminal: Any,
+    known_support: bool,
+    notes: list[str],
+) -> Environment:
+    if known_support:
+        raise InputError("known_support is for tables; an environment that is stepped lists no successors")
+    if rewards is None:
+        raise InputError(
+            f"{_name(env)} has no table P, so rewards must be given: r[s,a], r[s,a,x], or a function of "
+            "(s, a, next state)"
+        )
+    ends = given_terminal(terminal, at)
+    layout = Layout(at, given_rewards(rewards, at), ends, None if initial is None else given_initial(initial, at))
+    free = () if ends is None else np.flatnonzero(ends)
+    pi = policy_table(policy, at, free=free)
+    cells = [layer.bins for layer in _wrappers(env) if isinstance(getattr(layer, "bins", None), Bins)]
+    rests_on = tuple(one for bins in cells for one in bins.assumptions) or (OBSERVATIONS_ARE_MARKOV,)
+    task = layout.task(at, pi, discount, rests_on)
+    if layout.start >= 0:
+        notes.append('Where episodes start is unknown: a state "start" was added, and rewards are divided by discount.')
+    if layout.endings:
+        notes.append(
+            "An episode that ends leads to an added absorbing state with reward 0. Any state may also be entered "
+            "without an end: pass terminal, the states that always end an episode, for narrower ranges of the value."
+        )
+    return Environment(task, Stepping(env, at, task, layout, pi), None, None, _name(env), tuple(notes))
+
+
+def _known_ends(task: Task) -> Any:
+    """[S] absorbing states: known rows that stay."""
+    if task.support is None:
+        return np.zeros(task.n_states, dtype=bool)
+    stays = np.ones(task.n_states, dtype=bool)
+    for a in range(task.n_actions):
+        rows = np.arange(task.n_states) * task.n_actions + a
+        if arrays.is_sparse(task.support):
+            own = np.asarray(task.support[rows].diagonal()) > 0
+        else:
+            own = task.support[:, a].diagonal()
+        stays &= own & task.known_rows[:, a]
+    return stays
+
+
+def _action_names(at: Places) -> tuple[Hashable, ...] | None:
+    return at.actions if at.actions is not None else at.codes if at.code(0) else None
+
+
+def _name(env: Any) -> str:
+    spec = getattr(env, "spec", None)
+    return str(getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__)

@@ -1,0 +1,382 @@
+r"""Minari datasets: recorded episodes, as the log of a task.
+
+    lake = sources.gymnasium("FrozenLake-v1", policy, discount=0.99)
+    data = sources.minari("lake/random-v0", lake)
+    assess(lake.task, data.transitions(), threshold=0.3)
+    data.diagnose()
+
+An episode of T steps has T actions and T+1 observations; step t is the transition (o_t, a_t, o_{t+1}).
+
+*Terminated* episodes end: the last step leads to the final observation, which in the task must be an end, absorbing
+with reward 0, or to a state "ended" that is added; nothing is recorded after it. *Truncated* episodes do not end: their
+last step is a transition like any other, and what would have followed is simply not there. So a time limit never
+counts as an end, just as in `policytest.sources.gymnasium`.
+
+Where a task is made here and the start is not given, each episode also tells where it began: a transition from an
+added state "start", which does not depend on what happened in the episode.
+
+Episodes are taken in the order of their ids. For methods that look at the data in order that is right only if ids were
+given when episodes *began*, and each began after the one before had ended, or the rule that chose the actions learnt
+nothing from other episodes. Ids given at the end (several environments recorded at once) put short episodes first, and
+then the order tells about outcomes.
+
+A dataset that is a selection of the episodes of another one (`filter_episodes`) may have been selected by outcome: it
+warns, and no answer from it is certified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.table import Row, Table
+from policytest._base.text import plural
+from policytest.data.transitions import Transitions
+from policytest.mdp.task import Task
+from policytest.questions.diagnose import PERIODS, diagnose
+from policytest.questions.independence_test import grouped
+from policytest.results.diagnosis import Diagnosis
+from policytest.sources.environments.bins import SAME_EFFECT, Bins
+from policytest.sources.environments.gymnasium import Environment
+from policytest.sources.environments.minari_episodes import Steps, numbers, open_dataset, read
+from policytest.sources.environments.stepping import Layout, given_initial, given_rewards, given_terminal
+from policytest.sources.logged.counting import ROUNDING, new_counts
+from policytest.sources.logged.log import Log, lookups, taken_pairs
+from policytest.sources.logged.paths import File
+from policytest.sources.tasks.policy import Places, policy_table
+
+SETTINGS = ("policy", "discount", "rewards", "initial", "terminal", "states", "actions")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset(Log):
+    """A log with its task and its episodes.
+
+    Attributes
+    ----------
+    task
+        What the transitions belong to.
+    name
+        Of the dataset.
+    episodes
+        The id of the episode of each transition.
+    ended, cut
+        Episodes that terminated, and episodes that did not.
+    """
+
+    task: Task = field(default=None, repr=False)  # type: ignore[assignment]
+    name: str = ""
+    episodes: IntArray = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    recorded: Transitions = field(default=None, repr=False)  # type: ignore[assignment]
+    ended: int = 0
+    cut: int = 0
+
+    def transitions(self, by_episode: bool = True) -> Transitions:
+        """The transitions, one episode after another in the order of their ids.
+
+        Right for methods that look at them in order only if ids were given when episodes began, and each began after
+        the one before had ended, or the rule that chose the actions learnt nothing from other episodes.
+        """
+        return self.recorded
+
+    def diagnose(self, periods: int = PERIODS, level: float = 0.05) -> Diagnosis:
+        """Do the transitions look Markov and stationary? See `policytest.diagnose`."""
+        return diagnose(self.task, self.recorded, self.episodes, periods, level)
+
+    @cached_property
+    def summary(self) -> Table:
+        """The log, and how its episodes ended."""
+        table = Log.summary.func(self)  # type: ignore[attr-defined]
+        total = self.ended + self.cut
+        rows = (
+            Row("episodes", self._number(total), key="episodes", raw=self._raw(total)),
+            Row("terminated", self._number(self.ended), "their last step is an end", "ended", self._raw(self.ended)),
+            Row("not terminated", self._number(self.cut), "cut off, which is no end", "cut", self._raw(self.cut)),
+        )
+        kept = tuple(row for row in table.rows if row.key not in ("n_files",))
+        title = table.title.replace("from 1 file", f"from the dataset {self.name}")
+        return Table(title, (*rows, *kept), table.notes)
+
+
+def minari(
+    dataset: Any,
+    task: Task | Environment | None = None,
+    *,
+    policy: Any = None,
+    discount: float | None = None,
+    rewards: Any = None,
+    initial: Any = None,
+    terminal: Any = None,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    bins: Bins | None = None,
+    action_bins: Bins | None = None,
+    check_rewards: bool = True,
+    reward_tolerance: float = 1e-6,
+) -> Dataset:
+    """The transitions of a Minari dataset, as the log of a task.
+
+    Parameters
+    ----------
+    dataset
+        A Minari dataset, or the id of one that is on this machine (``MINARI_DATASETS_PATH``); nothing is downloaded.
+    task
+        A `Task` with one state for each observation, in which final observations are ends; or what
+        `policytest.sources.gymnasium` made of the environment. None: the task is made of what follows.
+    policy, discount, rewards, initial, terminal, states, actions
+        As in `policytest.sources.gymnasium` for an environment that is stepped. Rewards must be given: those in the
+        data say nothing about transitions that did not occur.
+    bins, action_bins
+        For observations or actions that are not Discrete: what `policytest.sources.discretise` made.
+    check_rewards, reward_tolerance
+        Whether to refuse data whose rewards are not the task's, and how far they may be from them, in absolute or
+        relative terms (environments often pay in single precision). If they differ and are not refused, no answer from
+        the data is certified.
+    """
+    settings = dict(zip(SETTINGS, (policy, discount, rewards, initial, terminal, states, actions), strict=True))
+    tolerance = arrays.real_number("reward_tolerance", reward_tolerance)
+    source = open_dataset(dataset)
+    name = str(getattr(source, "id", None) or getattr(getattr(source, "spec", None), "dataset_id", "of episodes"))
+    observations = numbers(source, "observation_space", bins, "bins")
+    codes = numbers(source, "action_space", action_bins, "action_bins")
+    at, made, layout = _task(task, settings, observations, codes, bins)
+    rests_on = (*(bins.assumptions if bins else ()), *((SAME_EFFECT,) if action_bins else ()))
+    if rests_on:
+        made = replace(made, assumptions=tuple(dict.fromkeys((*made.assumptions, *rests_on))))
+    steps = read(source, observations, codes, bins, action_bins)
+    if not len(steps.s):
+        raise InputError(f"dataset {name} has no steps; there is nothing to count")
+    x = _arrivals(made, at, layout, steps)
+    _check_support(made, steps, x)
+    if check_rewards:
+        _check_rewards(made, at, layout, steps, tolerance)
+    other = _other_rewards(made, layout, steps, name)
+    return _log(source, name, made, layout, steps, x, other)
+
+
+# ---------------------------------------------------------------- the task
+
+
+def _task(
+    task: Any, settings: dict[str, Any], observations: range, codes: range, bins: Bins | None
+) -> tuple[Places, Task, Layout | None]:
+    S, A = len(observations), len(codes)
+    if task is not None:
+        extra = [name for name, value in settings.items() if value is not None]
+        if extra:
+            raise InputError(f"{extra[0]} is for a task that is made here; a task is given, which has its own")
+        if isinstance(task, Environment) and isinstance(layout := getattr(task.simulator, "layout", None), Layout):
+            sizes, made = (layout.S, task.task.n_actions), task.task
+        else:
+            made, layout = task.task if isinstance(task, Environment) else task, None
+            arrays.instance("task", made, Task)
+            sizes = (made.n_states, made.n_actions)
+        if sizes != (S, A):
+            raise InputError(
+                f"the dataset has {plural(S, 'observation')} and {plural(A, 'action')}, the task has {sizes[0]} and "
+                f"{sizes[1]}; pass the task of this environment, or policy, rewards and discount"
+            )
+        return Places(S, A, None, None, tuple(observations), tuple(codes)), made, layout
+    for name in ("policy", "rewards", "discount"):
+        if settings[name] is None:
+            raise InputError(f"{name} is missing; pass a task, or policy, rewards and discount to make one")
+    names = settings["states"] if settings["states"] is not None or bins is None else bins.states
+    at = Places(
+        S,
+        A,
+        arrays.names("states", names, S),
+        arrays.names("actions", settings["actions"], A),
+        tuple(observations),
+        tuple(codes),
+    )
+    ends = given_terminal(settings["terminal"], at)
+    start = settings["initial"]
+    layout = Layout(
+        at, given_rewards(settings["rewards"], at), ends, None if start is None else given_initial(start, at)
+    )
+    pi = policy_table(settings["policy"], at, free=() if ends is None else np.flatnonzero(ends))
+    return at, layout.task(at, pi, settings["discount"]), layout
+
+
+def _arrivals(task: Task, at: Places, layout: Layout | None, steps: Steps) -> IntArray:
+    """The state of the task that each step leads to."""
+    if layout is None:
+        for s in np.unique(steps.x[steps.terminated]):
+            _check_end(task, at, steps, int(s))
+        return steps.x
+    if layout.terminal is None:
+        ended = layout.S + (steps.x if layout.rewards.ndim == 3 else 0)
+        return np.where(steps.terminated, ended, steps.x)
+    wrong = steps.terminated != layout.terminal[steps.x]
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        layout.arrival(int(steps.s[first]), int(steps.a[first]), int(steps.x[first]), bool(steps.terminated[first]), at)
+    return steps.x
+
+
+def _check_end(task: Task, at: Places, steps: Steps, s: int) -> None:
+    """Refuse a final observation that is no end in the task, or from which other episodes went on."""
+    onwards = np.flatnonzero(steps.s == s)
+    if onwards.size:
+        raise InputError(
+            f"observation {at.observation(s)} ends episode {steps.episode[(steps.x == s) & steps.terminated][0]}, but "
+            f"episode {steps.episode[onwards[0]]} goes on from it: it is not always an end; leave the task out and "
+            "pass policy, rewards and discount, and ends become states of their own"
+        )
+    pairs = s * task.n_actions + np.flatnonzero(task.policy[s] > 0)
+    rewards = _rewards(task, pairs, np.full(len(pairs), s))
+    stays = task.known_rows.ravel()[pairs].all() and _allowed(task, pairs, np.full(len(pairs), s)).all()
+    if not stays or (rewards != 0).any():
+        raise InputError(
+            f"observation {at.observation(s)} ends episodes, but the task goes on from it"
+            + (f" and pays {rewards[rewards != 0][0]:.6g}" if stays else "")
+            + "; let its row allow only itself, with reward 0, or leave the task out and pass policy, rewards, discount"
+        )
+
+
+def _allowed(task: Task, pairs: IntArray, x: IntArray) -> Any:
+    if task.support is None:
+        return np.ones(len(pairs), dtype=bool)
+    if arrays.is_sparse(task.support):
+        return np.asarray(task.support[pairs, x]).ravel() > 0
+    return task.support.reshape(-1, task.n_states)[pairs, x]
+
+
+def _rewards(task: Task, pairs: IntArray, x: IntArray) -> FloatArray:
+    """r(s,a,x) of these transitions."""
+    if arrays.is_sparse(task.rewards):
+        return np.asarray(task.rewards[pairs, x], dtype=np.float64).ravel()
+    table = task.rewards.reshape(task.n_states * task.n_actions, -1)
+    return np.asarray(table[pairs, x if task.rewards_on_successor else 0])
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _check_support(task: Task, steps: Steps, x: IntArray) -> None:
+    pairs = steps.s * task.n_actions + steps.a
+    wrong = ~_allowed(task, pairs, x) & (task.policy.ravel()[pairs] > 0)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise InputError(
+            f"episode {steps.episode[first]} has the transition {task.place(int(pairs[first]), int(x[first]))}, which "
+            "the support of the task excludes; widen the support"
+        )
+
+
+def _check_rewards(task: Task, at: Places, layout: Layout | None, steps: Steps, tolerance: float) -> None:
+    """Refuse rewards that are no function of (s, a, next state), or not the task's; where the policy goes."""
+    (s, a, x), _ = grouped((steps.s, steps.a, steps.x), np.ones(len(steps.s), np.int64))
+    order = np.lexsort((steps.x, steps.a, steps.s))
+    key = np.stack([steps.s, steps.a, steps.x])[:, order]
+    start = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
+    paid = steps.reward[order]
+    least, largest = np.minimum.reduceat(paid, start), np.maximum.reduceat(paid, start)
+    expected = _expected(task, layout, s, a, x)
+    room = tolerance * np.maximum(1.0, np.abs(expected))
+    matters = task.policy[s, a] > 0
+    varied = matters & (largest - least > 2 * room)
+    off = matters & ((np.abs(least - expected) > room) | (np.abs(largest - expected) > room))
+    if not (varied | off).any():
+        return
+    i = int(np.argmax(varied if varied.any() else off))
+    place = f"(s={at.state(int(s[i]))!r}, a={at.action(int(a[i]))!r}, x={at.state(int(x[i]))!r})"
+    remedy = (
+        "Estimated rewards, such as means of these, void the guarantee; with check_rewards=False no answer is certified"
+    )
+    if varied[i]:
+        raise InputError(
+            f"the rewards in the dataset run from {least[i]:.9g} to {largest[i]:.9g} at {place}; they must be a "
+            f"function of (s, a, next state): split the states by what they depend on. {remedy}"
+        )
+    other = least[i] if abs(least[i] - expected[i]) > room[i] else largest[i]
+    raise InputError(
+        f"the reward in the dataset is {other:.9g} at {place}, the task has {expected[i]:.9g} there; correct one of "
+        f"them. {remedy}"
+    )
+
+
+def _expected(task: Task, layout: Layout | None, s: IntArray, a: IntArray, x: IntArray) -> FloatArray:
+    """The task's rewards of transitions of the environment."""
+    if layout is None:
+        return _rewards(task, s * task.n_actions + a, x)
+    return layout.rewards[s, a] if layout.rewards.ndim == 2 else layout.rewards[s, a, x]
+
+
+def _other_rewards(task: Task, layout: Layout | None, steps: Steps, name: str) -> bool:
+    """Whether the dataset pays other rewards than the task, beyond rounding, where the policy goes; warns if so."""
+    expected = _expected(task, layout, steps.s, steps.a, steps.x)
+    close = np.abs(steps.reward - expected) <= ROUNDING * np.maximum(1.0, np.abs(expected))
+    if not (~close & (task.policy[steps.s, steps.a] > 0)).any():
+        return False
+    warnings.warn(
+        f"the rewards in the dataset {name} differ from the task's: no answer from it is certified",
+        AssumptionWarning,
+        stacklevel=3,
+    )
+    return True
+
+
+# ---------------------------------------------------------------- the log
+
+
+def _log(
+    source: Any, name: str, task: Task, layout: Layout | None, steps: Steps, x: IntArray, other_rewards: bool
+) -> Dataset:
+    s, a, episode = steps.s, steps.a, steps.episode
+    if layout is not None and layout.start >= 0:  # each episode first tells where it begins
+        at = np.flatnonzero(steps.first)
+        x = np.insert(x, at, s[at])
+        episode = np.insert(episode, at, episode[at])
+        s, a = np.insert(s, at, layout.start), np.insert(a, at, 0)
+    selected = _is_selection(source, name)
+    recorded = Transitions(s, a, x, selected, other_rewards)
+    counts = new_counts(task, selected, other_rewards)
+    counts.record(s, a, x)
+    taken = taken_pairs(task)
+    ends = np.append(np.flatnonzero(steps.first)[1:] - 1, len(steps.s) - 1)
+    ended = int(steps.terminated[ends].sum())
+    mark = hashlib.blake2b(digest_size=16)
+    for column in (s, a, x, episode):
+        mark.update(np.ascontiguousarray(column).tobytes())
+    return Dataset(
+        counts=counts,
+        rows=len(s),
+        used=len(s),
+        left_out=(),
+        idle=int((~taken[s * task.n_actions + a]).sum()),
+        files=(File(name, 4 * s.nbytes, mark.hexdigest()),),
+        states=lookups(task)[0],
+        actions=lookups(task)[1],
+        taken=taken,
+        task=task,
+        name=name,
+        episodes=episode,
+        recorded=recorded,
+        ended=ended,
+        cut=len(ends) - ended,
+    )
+
+
+def _is_selection(source: Any, name: str) -> bool:
+    """A dataset can be a selection of the episodes of another one; by what, it does not say."""
+    everything = getattr(getattr(source, "storage", None), "total_episodes", None)
+    chosen: Iterator[int] | None = getattr(source, "episode_indices", None)
+    if everything is None or chosen is None or len(list(chosen)) >= int(everything):
+        return False
+    warnings.warn(
+        f"dataset {name} is a selection of its {int(everything):,} episodes; if they were chosen by what happened in "
+        "them, delta bounds nothing, and no answer from it is certified",
+        AssumptionWarning,
+        stacklevel=4,
+    )
+    return True

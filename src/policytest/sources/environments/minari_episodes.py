@@ -1,0 +1,115 @@
+"""Recorded episodes as steps: what a Minari dataset holds, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays, errors
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import InputError
+from policytest.sources.environments.bins import Bins
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """All steps of all episodes: indices of observations and actions, what was paid, and how episodes ended."""
+
+    s: IntArray
+    a: IntArray
+    x: IntArray
+    reward: FloatArray
+    terminated: Any
+    episode: IntArray
+    first: Any  # whether the step is the first of its episode
+
+
+def open_dataset(dataset: Any) -> Any:
+    """The dataset itself, found on this machine if it was named."""
+    if not isinstance(dataset, str):
+        if not all(hasattr(dataset, part) for part in ("iterate_episodes", "observation_space", "action_space")):
+            raise InputError(f"dataset is a {type(dataset).__name__}; pass a Minari dataset, or its id")
+        return dataset
+    package = errors.needs("minari", "minari")
+    try:
+        return package.load_dataset(dataset)
+    except FileNotFoundError:
+        raise InputError(
+            f"dataset {dataset!r} is not on this machine; fetch it with `minari download {dataset}`, or say where it "
+            "is with MINARI_DATASETS_PATH"
+        ) from None
+    except ImportError as error:
+        raise InputError(
+            f"dataset {dataset!r} cannot be read ({error}); run {errors.installation('minari')}"
+        ) from error
+    except Exception as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"dataset {dataset!r} cannot be read: {why}") from error
+
+
+def numbers(source: Any, name: str, bins: Bins | None, setting: str) -> range:
+    """The numbers of the observations or actions, or of their cells."""
+    space, kind = getattr(source, name), name.removesuffix("_space")
+    if bins is not None:
+        arrays.instance(setting, bins, Bins, ", which policytest.sources.discretise makes")
+        return range(bins.n_states)
+    if type(space).__name__ != "Discrete":
+        shown = repr(space)
+        raise InputError(
+            f"the {kind}s of the dataset are {shown if len(shown) <= 80 else shown[:77] + '...'}, not Discrete(n): "
+            f"number them, with {setting}=policytest.sources.discretise(...)"
+        )
+    start = int(getattr(space, "start", 0))
+    return range(start, start + int(space.n))
+
+
+def read(source: Any, observations: range, codes: range, bins: Bins | None, action_bins: Bins | None) -> Steps:
+    """All steps, episode by episode."""
+    parts: list[tuple[Any, ...]] = []
+    for episode in source.iterate_episodes():
+        place = f"episode {episode.id}"
+        o = _indices(f"{place}: observations", episode.observations, observations, bins)
+        a = _indices(f"{place}: actions", episode.actions, codes, action_bins)
+        T = len(a)
+        reward, over, cut = (
+            arrays.numbers(f"{place}: {what}", getattr(episode, what)).astype(kind).reshape(-1)
+            for what, kind in (("rewards", np.float64), ("terminations", bool), ("truncations", bool))
+        )
+        sizes = {"rewards": len(reward), "terminations": len(over), "truncations": len(cut)}
+        if len(o) != T + 1 or any(size != T for size in sizes.values()):
+            listed = ", ".join(f"{size} {what}" for what, size in sizes.items())
+            raise InputError(
+                f"{place} has {len(o)} observations, {T} actions, {listed}; T steps have T+1 observations and T of "
+                "each of the others: record the episode again, or leave it out"
+            )
+        for what, flags in (("terminated", over), ("was truncated", cut)):
+            if flags[:-1].any():
+                raise InputError(
+                    f"{place} {what} at step {int(np.argmax(flags))}, and goes on to step {T - 1}; split it into two"
+                )
+        if not np.isfinite(reward).all():
+            at = int(np.argmax(~np.isfinite(reward)))
+            raise InputError(f"{place}: rewards[{at}] is {reward[at]}; every reward must be a finite number")
+        parts.append((o[:-1], a, o[1:], reward, over, np.full(T, int(episode.id)), np.arange(T) == 0))
+    if not parts:
+        empty = np.zeros(0, np.int64)
+        return Steps(empty, empty, empty, empty.astype(float), empty.astype(bool), empty, empty.astype(bool))
+    return Steps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _indices(place: str, values: Any, numbers: range, bins: Bins | None) -> IntArray:
+    if bins is not None:
+        flat = values if bins.function is not None else arrays.numbers(place, values).reshape(len(values), -1)
+        return bins(flat, place)
+    array = arrays.numbers(place, values)
+    if array.ndim != 1 and array.size == len(array):
+        array = array.reshape(-1)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(f"{place} have shape {array.shape} and type {array.dtype}; expected a list of whole numbers")
+    wrong = (array < numbers.start) | (array >= numbers.stop)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(f"{place}[{at}] is {array[at]}; the space has {numbers.start} to {numbers.stop - 1}")
+    return np.asarray(array.astype(np.int64) - numbers.start)

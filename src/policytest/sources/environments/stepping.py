@@ -1,0 +1,308 @@
+r"""An environment without a table, as a simulator: it is stepped, episode by episode, and nothing else.
+
+*Drawing.* Asked for a successor of (s, a), the simulator steps the environment with a if it stands in s. If not, it
+brings it there by episodes from `reset` under the policy, until s is met, and then steps. By the strong Markov property
+the step has the law p(.|s,a), whatever happened before: the time at which s is met depends on the past only. So every
+answer is a fresh draw, and any method may ask for any pair. Methods that follow trajectories (betting, which is the
+default of `decide`, and `Forward`) ask for the pair at which the environment stands anyway, and waste nothing; an
+allocation that jumps about, such as "uniform", spends most steps on the way. They count as samples like all others.
+
+*Starts.* The law of `reset` is part of what is unknown. The task has one more state, "start": its reward is 0, and its
+successor is drawn by `reset`. All other rewards are divided by gamma, so that
+
+    V(start) = 0 + gamma sum_x p(x|start) V(x)/gamma = V(rho).
+
+If ``initial`` is given it is taken to be the law of `reset`, and there is no such state; an episode that starts in s is
+then found by resetting until s comes up, 1/rho(s) times on average.
+
+*Ends.* An episode that terminates at x has reached an absorbing state with reward 0. Which one? If ``terminal`` lists
+the states that end episodes, x itself; a termination elsewhere is an error, and so is none there. Otherwise, with
+rewards on (s,a), one state "ended" for all; with rewards on (s,a,x), a copy (x, "ended") of each state. All of it is
+known. A *truncated* episode has not ended: its last transition counts as any other, and a new episode begins.
+
+*Rewards* must be known, and are compared with those that are paid at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.errors import InputError
+from policytest.data.simulators import cumulative_rows
+from policytest.mdp.task import Task
+from policytest.sources.environments.table import FULL_LIMIT, close, differs, ends_of, full_support, state_index
+from policytest.sources.tasks.policy import Places
+
+FUNCTION_LIMIT = 5_000_000  # calls of a function of (s, a, next state)
+OBSERVATIONS_ARE_MARKOV = "what follows depends on the observation and the action alone"
+LONGEST_WAY = 1_000_000  # steps, or resets, to a state that is asked for
+
+
+class Stepping:
+    """A simulator that steps an environment; see the module.
+
+    ``steps`` and ``resets`` say how often the environment was moved, on the way to the pairs asked for as well;
+    ``extra_steps`` are those on the way (with resets, where the start is a state of the task), which count as samples.
+    The environment is seeded from the generator it is first called with, and again whenever that is another one: a run
+    with a seed can be repeated. It can be resumed too, but goes on with a new episode, and so in another way than it
+    would have without the interruption.
+    """
+
+    def __init__(self, env: Any, at: Places, task: Task, layout: Layout, policy: FloatArray) -> None:
+        self.env, self.at, self.layout = env, at, layout
+        self.n_states, self.n_actions = task.n_states, task.n_actions
+        self.steps = self.resets = self.extra_steps = 0
+        self._actions = cumulative_rows(np.arange(at.n_states + 1) * at.n_actions, policy.ravel()).reshape(policy.shape)
+        self._rng: Any = None
+        self._state = -1  # where the environment stands; -1: nowhere, the episode is over
+
+    def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> IntArray:
+        """The next state of each pair."""
+        if rng is not self._rng:
+            self._rng, self._state = None, -1
+            seed = int(rng.integers(2**31 - 1))
+            self._reset(seed)
+            self._rng = rng
+        return np.array([self._counted(int(s), int(a)) for s, a in zip(states, actions, strict=True)], dtype=np.int64)
+
+    def _counted(self, s: int, a: int) -> int:
+        """The next state; what else the environment did on the way is counted apart."""
+        before = self._moves
+        try:
+            x = self._next(s, a)
+        except BaseException:
+            self.extra_steps += self._moves - before
+            raise
+        self.extra_steps += max(self._moves - before - 1, 0)
+        return x
+
+    @property
+    def _moves(self) -> int:
+        return self.steps + (self.resets if self.layout.start >= 0 else 0)
+
+    def _next(self, s: int, a: int) -> int:
+        if s == self.layout.start:
+            return self._reset()
+        if not (0 <= s < self.n_states and 0 <= a < self.n_actions):
+            raise InputError(f"(s={s}, a={a}) is no pair of the task; states are 0 to {self.n_states - 1}")
+        if self.layout.ended(s):
+            return s
+        if self._state != s:
+            self._go_to(s)
+        return self._step(a)
+
+    def _go_to(self, s: int) -> None:
+        """Bring the environment to a state by episodes under the policy."""
+        initial = self.layout.initial
+        if initial is not None and initial[s] > 0:
+            for _ in range(LONGEST_WAY):
+                if self._reset() == s:
+                    return
+        else:
+            until = self.steps + LONGEST_WAY
+            while self.steps < until:
+                if self._state < 0:
+                    self._reset()
+                if self._state == s:
+                    return
+                self._step(int(np.argmax(self._actions[self._state] > self._rng.random())))
+        raise InputError(
+            f"state {self.at.state(s)!r} was not met in {LONGEST_WAY:,} steps of the environment; use a method that "
+            "follows trajectories: Combined(), TDBetting() or PTST(allocation=Forward())"
+        )
+
+    def _reset(self, seed: int | None = None) -> int:
+        """A new episode; where it starts."""
+        self._state = -1
+        self.resets += 1
+        answer = self.env.reset() if seed is None else self.env.reset(seed=seed)
+        if not (isinstance(answer, tuple) and len(answer) == 2):
+            raise InputError(f"env.reset answered {answer!r}; expected (observation, info), as Gymnasium has it")
+        s = state_index("env.reset answered", answer[0], self.at)
+        layout = self.layout
+        if layout.terminal is not None and layout.terminal[s]:
+            raise InputError(f"env.reset answered {self.at.state(s)!r}, which is listed in terminal; take it out there")
+        if layout.initial is not None and layout.initial[s] == 0:
+            raise InputError(f"env.reset answered {self.at.state(s)!r}, which has probability 0 in initial; mend that")
+        self._state = s
+        return s
+
+    def _step(self, a: int) -> int:
+        """One step from where the environment stands; the state it leads to, in the task."""
+        s, at = self._state, self.at
+        self._state = -1
+        self.steps += 1
+        try:
+            answer = self.env.step(at.code(a))
+        except Exception as error:
+            error.add_note(f"raised by env.step at (s={at.state(s)!r}, a={at.action(a)!r})")
+            raise
+        if not (isinstance(answer, tuple) and len(answer) == 5):
+            raise InputError(
+                f"env.step answered {len(answer) if isinstance(answer, tuple) else answer!r} values; expected "
+                "(observation, reward, terminated, truncated, info), as Gymnasium has it"
+            )
+        x = state_index(f"env.step at (s={at.state(s)!r}, a={at.action(a)!r}) answered", answer[0], at)
+        paid = arrays.real_number(f"the reward of env.step at (s={at.state(s)!r}, a={at.action(a)!r})", answer[1])
+        said = self.layout.reward(s, a, x)
+        if not close(said, paid):
+            raise differs(at, s, a, x, said, paid)
+        terminated, truncated = bool(answer[2]), bool(answer[3])
+        if not terminated and not truncated:
+            self._state = x
+        return self.layout.arrival(s, a, x, terminated, at)
+
+
+class Layout:
+    """Which states the task has beside those of the environment, and what they are for."""
+
+    def __init__(self, at: Places, rewards: FloatArray, terminal: BoolArray | None, initial: FloatArray | None) -> None:
+        S = self.S = at.n_states
+        self.rewards, self.terminal, self.initial = rewards, terminal, initial
+        self.endings = 0 if terminal is not None else 1 if rewards.ndim == 2 else S
+        self.start = S + self.endings if initial is None else -1
+        self.size = S + self.endings + (initial is None)
+
+    def ended(self, s: int) -> bool:
+        """Whether nothing can happen any more in this state of the task."""
+        return self.S <= s < self.S + self.endings or (s < self.S and self.terminal is not None and self.terminal[s])
+
+    def reward(self, s: int, a: int, x: int) -> float:
+        """What is said to be paid for a transition of the environment."""
+        return float(self.rewards[s, a] if self.rewards.ndim == 2 else self.rewards[s, a, x])
+
+    def arrival(self, s: int, a: int, x: int, terminated: bool, at: Places) -> int:
+        """The state of the task that a transition leads to."""
+        if self.terminal is None:
+            return x if not terminated else self.S + (x if self.endings > 1 or self.rewards.ndim == 3 else 0)
+        if terminated != self.terminal[x]:
+            place = f"(s={at.state(s)!r}, a={at.action(a)!r}, x={at.state(x)!r})"
+            what = "ended the episode, but terminal does not list" if terminated else "went on, but terminal lists"
+            raise InputError(f"the step {place} {what} {at.state(x)!r}; correct terminal, or leave it out")
+        return x
+
+    def task(self, at: Places, policy: FloatArray, discount: float, assumptions: Sequence[str] = ()) -> Task:
+        """The task that is tested."""
+        S, A, size = self.S, at.n_actions, self.size
+        if size * A * size > FULL_LIMIT:
+            raise InputError(
+                f"{size:,} states and {A} actions make {size * A * size:,} transitions, too many where any may be "
+                "possible; state terminal to save copies, or number observations more coarsely"
+            )
+        absorbing = np.zeros(size, dtype=bool)
+        absorbing[S : S + self.endings] = True
+        if self.terminal is not None:
+            absorbing[:S] = self.terminal
+        unknown_start = self.initial is None
+        if unknown_start and not discount > 0:
+            raise InputError("discount is 0, and where episodes start is unknown; pass initial, rho[s]")
+        scale = 1.0 / discount if unknown_start else 1.0
+        pi = np.zeros((size, A))
+        pi[:S], pi[S:, 0] = policy, 1.0
+        rho = np.zeros(size)
+        if self.initial is None:
+            rho[self.start] = 1.0
+        else:
+            rho[:S] = self.initial
+        plain = not absorbing.any() and not unknown_start
+        names = self._names(at)
+        return Task(
+            rewards=self._rewards(A, absorbing) * scale,
+            policy=pi,
+            initial=rho,
+            discount=discount,
+            support=None if plain else self._support(absorbing, A),
+            states=names,
+            actions=at.actions if at.actions is not None else at.codes if at.code(0) else None,
+            terminal=ends_of(absorbing, names),
+            assumptions=assumptions,
+        )
+
+    def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray:
+        S = self.S
+        if self.rewards.ndim == 2:
+            table = np.zeros((self.size, A))
+            table[:S] = self.rewards
+        else:
+            table = np.zeros((self.size, A, self.size))
+            table[:S, :, :S] = self.rewards
+            if self.endings:
+                table[:S, :, S : 2 * S] = self.rewards
+        table[absorbing] = 0.0
+        return table
+
+    def _support(self, absorbing: BoolArray, A: int) -> BoolArray:
+        entered = np.ones(self.size, dtype=bool)
+        if self.start >= 0:
+            entered[self.start] = False
+        support = full_support(absorbing, entered, A)
+        if self.start >= 0:
+            support[self.start] = entered & ~absorbing
+        return support
+
+    def _names(self, at: Places) -> tuple[Hashable, ...] | None:
+        if self.size == self.S:
+            return at.states if at.states is not None else at.observations if at.observation(0) else None
+        names: list[Hashable] = [at.state(s) for s in range(self.S)]
+        if self.endings:
+            names += ["ended"] if self.rewards.ndim == 2 else [(at.state(s), "ended") for s in range(self.S)]
+        return (*names, *(["start"] if self.start >= 0 else []))
+
+
+# ---------------------------------------------------------------- what must be given
+
+
+def given_rewards(rewards: Any, at: Places) -> FloatArray:
+    """Rewards [S,A], or [S,A,S] where they depend on the next state, from an array or a function of (s, a, x)."""
+    S, A = at.n_states, at.n_actions
+    if callable(rewards):
+        if S * A * S > FUNCTION_LIMIT:
+            raise InputError(f"rewards is a function, and there are {S * A * S:,} transitions; pass an array [S,A]")
+        table = arrays.real_array("rewards", _tabulated(rewards, at), (S, A, S))
+    else:
+        table = arrays.real_array("rewards", rewards)
+        arrays.check_shape("rewards", table.shape, (S, A, S) if table.ndim == 3 else (S, A))
+    return table[:, :, 0].copy() if table.ndim == 3 and (table == table[:, :, :1]).all() else table
+
+
+def _tabulated(function: Callable[[Any, Any, Any], Any], at: Places) -> list[Any]:
+    """The function at all (s, a, x), which are spoken of as the environment does."""
+    shown, codes = [at.observation(s) for s in range(at.n_states)], [at.code(a) for a in range(at.n_actions)]
+    try:
+        return [[[float(function(s, a, x)) for x in shown] for a in codes] for s in shown]
+    except (TypeError, ValueError, LookupError) as error:
+        raise InputError(
+            f"rewards as a function of (s, a, next state) failed: {error}; it must give a number"
+        ) from error
+
+
+def given_terminal(terminal: Any, at: Places) -> BoolArray | None:
+    """[S] the states that end episodes, from a list of them or from booleans; None if nothing is said."""
+    if terminal is None:
+        return None
+    array = arrays.any_array("terminal", terminal)
+    if array.dtype.kind == "b":
+        arrays.check_shape("terminal", array.shape, (at.n_states,))
+        return array
+    mask = np.zeros(at.n_states, dtype=bool)
+    for state in [terminal] if isinstance(terminal, str | int) else list(terminal):
+        mask[at.find_state("terminal", state)] = True
+    return mask
+
+
+def given_initial(initial: Any, at: Places) -> FloatArray:
+    """rho [S] from probabilities, {state: probability}, or the one state in which every episode starts."""
+    rho = np.zeros(at.n_states)
+    if isinstance(initial, Mapping):
+        for state, probability in initial.items():
+            rho[at.find_state("initial", state)] += arrays.real_number("initial", probability)
+    elif np.ndim(initial) == 0 or (at.states is not None and isinstance(initial, Hashable) and initial in at.states):
+        rho[at.find_state("initial", initial)] = 1.0
+    else:
+        rho = arrays.real_array("initial", initial, (at.n_states,))
+    return arrays.probability_rows("initial", rho)

@@ -1,0 +1,1 @@
+"""Recorded transitions: from tables, files and growing logs to counts."""

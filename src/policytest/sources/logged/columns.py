@@ -1,0 +1,81 @@
+"""Which column of a table plays which part.
+
+`s`, `a` and `s_next` must be there; `count`, `order`, `episode` and `reward` are used where they are. A mapping
+``columns={"s": "state"}`` gives other names, and ``columns={"reward": None}`` leaves a column alone. A column reward
+that is left alone is still compared with the task's rewards, under the name `IGNORED`: where they differ, nothing is
+refused, but no answer from the data is certified.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from policytest._base.errors import InputError
+from policytest._base.text import plain
+
+LABELS = ("s", "a", "s_next")
+OPTIONAL = ("count", "order", "episode", "reward")
+ROLES = LABELS + OPTIONAL
+IGNORED = "ignored_reward"
+_OFTEN = {
+    "s": ("state", "obs", "observation", "s_t", "from", "source"),
+    "a": ("action", "act", "a_t", "treatment"),
+    "s_next": ("next_state", "state_next", "next_s", "next_obs", "next_observation", "s_prime", "sp", "x", "to"),
+}
+
+
+def check_mapping(columns: Any) -> dict[str, str | None]:
+    """The argument ``columns``, checked as far as that is possible without the table."""
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        raise InputError(f'columns is a {type(columns).__name__}; pass a mapping such as {{"s": "state"}}')
+    for role, name in columns.items():
+        if role not in ROLES:
+            close = difflib.get_close_matches(str(role), ROLES, n=1)
+            remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(ROLES)}"
+            raise InputError(
+                f"columns has the key {role!r}; {remedy} (the key is the part, the value is your name for it)"
+            )
+        if name is None and role in LABELS:
+            raise InputError(f"columns[{role!r}] is None; s, a and s_next cannot be left out")
+        if name is not None and not isinstance(name, str):
+            raise InputError(f"columns[{role!r}] is {name!r}; pass the name of a column, a string")
+    named = [name for name in columns.values() if name is not None]
+    for name in named:
+        if named.count(name) > 1:
+            raise InputError(f"columns gives the column {name!r} two parts; one column plays one part")
+    return dict(columns)
+
+
+def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str) -> dict[str, str]:
+    """The name of the column of each part, for a table (or a file: `place`) with these columns."""
+    found: dict[str, str] = {}
+    for role in ROLES:
+        name = columns.get(role, role)
+        if name is None or (name not in there and role in OPTIONAL and role not in columns):
+            continue
+        if role not in columns and name in columns.values():  # that column plays another part
+            if role in LABELS:
+                raise InputError(f"columns says nothing about {role}, and gives the column {name!r} to another part")
+            continue
+        if name not in there:
+            raise InputError(f"{place} has no column {plain(name)!r} for {role}; {_suggestion(role, name, there)}")
+        if list(there).count(name) > 1:
+            raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
+        found[role] = name
+    if columns.get("reward", "") is None and list(there).count("reward") == 1 and "reward" not in found.values():
+        found[IGNORED] = "reward"
+    return found
+
+
+def _suggestion(role: str, name: str, there: Sequence[str]) -> str:
+    """What is there, and what might have been meant."""
+    listed = ", ".join(repr(plain(column)) for column in there[:20]) + (", ..." if len(there) > 20 else "")
+    lower = {column.lower(): column for column in reversed(there)}
+    close = [lower[word] for word in (name.lower(), role, *_OFTEN.get(role, ())) if word in lower]
+    close += difflib.get_close_matches(name, there, n=1, cutoff=0.75)
+    meant = f'; did you mean columns={{"{role}": "{plain(close[0])}"}}?' if close else ""
+    return f"there are {listed or 'none'}{meant or '; name it in columns'}"

@@ -1,0 +1,346 @@
+r"""One group-by on any engine: what a table holds, as counts.
+
+The expression is written once, in Narwhals, and runs where the data are: DuckDB for files (embedded, with bounded
+memory) and for Arrow's tables, Polars, pandas, Dask or Spark for their own frames. Only the groups come back.
+
+For other modules: `grouped(frame, keys, lookups)` counts transitions for every combination of keys, which are
+expressions over the columns `s, a, s_next` and, where they are, `order, episode, reward`; `weight` is the multiplicity
+of a row. With a `labels.Lookup` a key comes back as indices (-1 unknown, -2 missing). Of a `Log`:
+
+    import narwhals as nw
+    last = nw.col("s").shift(1).over("episode", order_by="order")
+    table = grouped(log.frame, {"s": nw.col("s"), "last": last}, {"s": log.states, "last": log.states})
+    table["s"], table["last"], table["n"]        # arrays of one length, n the numbers of transitions
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policytest._base import errors as errors_module
+from policytest._base.errors import InputError
+from policytest._base.text import plain
+from policytest.sources.labels import Lookup, whole
+from policytest.sources.logged import duckdb_files, paths
+from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, ROLES, check_mapping, resolve
+
+GROUP_LIMIT = 50_000_000  # groups that are fetched
+COUNT_LIMIT, HIGH = 2**62, 2**32
+BATCH = 2**18
+_KINDS = "a path, a list of paths, or a frame of pandas, Polars, PyArrow, DuckDB, Dask or Spark"
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A table on its engine: a Narwhals frame whose columns are named by their parts.
+
+    ``form`` is that of the labels ("typed", "text", "json": see `labels.Lookup`); ``roles`` are the parts that are
+    there; ``files`` is where it came from, and ``n_rows`` what these hold.
+    """
+
+    table: Any
+    roles: tuple[str, ...]
+    form: str
+    engine: str
+    files: tuple[paths.File, ...] = ()
+    connection: Any = None  # of the engine, kept as long as the frame
+    n_rows: int | None = None
+
+
+def open_frame(data: Any, columns: Any = None) -> Frame:
+    """The table behind `data`, nothing of which is read yet but names and types."""
+    narwhals = errors_module.needs("narwhals", "data")
+    mapping = check_mapping(columns)
+    if isinstance(data, Frame):
+        return data
+    with readable():
+        if paths.is_path(data):
+            found = paths.find(data)
+            connection = duckdb_files.connect()
+            relation, form, files, n_rows = duckdb_files.relation(connection, found, mapping)
+            table = narwhals.from_native(relation)
+            roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
+            return _checked(Frame(table, roles, form, "DuckDB", files, connection, n_rows))
+        native, connection = _scannable(data)
+        try:
+            table = narwhals.from_native(native)
+        except TypeError:
+            raise InputError(f"data is a {type(data).__name__}; pass {_KINDS}") from None
+        names = resolve(mapping, list(table.collect_schema().names()), "data")
+        chosen = table.select(*(narwhals.col(name).alias(role) for role, name in names.items()))
+        return _checked(Frame(chosen, tuple(names), "typed", str(table.implementation.name), (), connection))
+
+
+def _scannable(data: Any) -> tuple[Any, Any]:
+    """The data as something Narwhals takes, and the connection that holds it if there is one."""
+    module = type(data).__module__.split(".")[0]
+    if module == "pyarrow":
+        import pyarrow as pa
+
+        if isinstance(data, pa.RecordBatchReader):
+            raise InputError("data is a RecordBatchReader, which can be read only once; pass data.read_all()")
+        data = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+        if not isinstance(data, pa.Table) and not hasattr(data, "get_fragments"):
+            raise InputError(f"data is a {type(data).__name__}; pass {_KINDS}")
+        connection = duckdb_files.connect()  # which reads Arrow where it lies, and has windows, unlike PyArrow
+        return connection.from_arrow(data), connection
+    if module == "pandas" and not all(isinstance(name, str) for name in getattr(data, "columns", ())):
+        raise InputError("data has columns whose names are not strings; rename them")
+    return data, None
+
+
+def _checked(frame: Frame) -> Frame:
+    """The frame, refused if a column has a type that its part cannot have."""
+    narwhals = errors_module.needs("narwhals", "data")
+    kinds = frame.table.collect_schema()
+    for role in frame.roles:
+        kind = kinds[role]
+        numeric = kind.is_numeric()
+        if role in ("count", "reward") and not numeric:
+            rule = "whole numbers" if role == "count" else "numbers"
+            raise InputError(
+                f"the column {role} has the type {kind}; it must hold {rule}: convert it, or {_alone(role)}"
+            )
+        if role == "order" and not numeric and not kind.is_temporal():
+            raise InputError(
+                f"the column order has the type {kind}; it must hold numbers or times: convert it, or {_alone(role)}"
+            )
+        if role in LABELS and kind in (narwhals.Binary, narwhals.Struct):
+            raise InputError(f"the column {role} has the type {kind}; labels are text, numbers, dates or lists of them")
+    return frame
+
+
+def _alone(role: str) -> str:
+    return f'leave it alone with columns={{"{role}": None}}'
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Errors of the engine as one line about the data."""
+    try:
+        yield
+    except (InputError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if errors_module.interrupted(error):
+            raise KeyboardInterrupt from None
+        if type(error).__name__ == "OutOfMemoryException":
+            raise InputError(
+                "DuckDB's working memory does not suffice for these data; pass a relation of a connection of your own, "
+                "with a larger memory_limit, or one file at a time with add_to"
+            ) from None
+        raise InputError(
+            f"the data cannot be read: {_first_words(error)}; mend what it names, or leave it out"
+        ) from None
+
+
+def _first_words(error: Exception) -> str:
+    """What an engine says is wrong, without its advice, on one line."""
+    text = re.split(r"\n\s*(?:Possible|LINE \d|Candidate|Hint)", str(error).strip())[0]
+    file = re.search(r"^\s*file = (.+)$", str(error), re.MULTILINE)
+    lines = [line.strip(" .") for line in text.splitlines() if line.strip(" .^")]
+    words = ", ".join(lines) + (f", in {file.group(1)}" if file else "")
+    return plain(words[:500]) or type(error).__name__
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def prepared(frame: Frame) -> Any:
+    """The table with `weight`, and flags (1 or 0) for what cannot be used: `bad_count`, `bad_order` and so on."""
+    narwhals = errors_module.needs("narwhals", "data")
+    kinds = frame.table.collect_schema()
+    one, nought = narwhals.lit(1), narwhals.lit(0)
+
+    def flag(condition: Any) -> Any:
+        return narwhals.when(condition).then(one).otherwise(nought)
+
+    added = []
+    for role in frame.roles[len(LABELS) :]:
+        column = narwhals.col(role)
+        if role == IGNORED:
+            added += _extremes(column, kinds[role].is_numeric())
+            continue
+        wrong = column.is_null()
+        if kinds[role].is_float():
+            wrong = wrong | column.is_nan()
+        if role == "count":
+            wrong = wrong | (column < 0)
+            if not kinds[role].is_integer():
+                wrong = wrong | (column >= float(COUNT_LIMIT)) | (column % 1 != 0)
+            elif kinds[role] in (narwhals.Int64, narwhals.UInt64, narwhals.Int128, narwhals.UInt128):
+                wrong = wrong | (column >= COUNT_LIMIT)
+            added += [narwhals.when(~wrong).then(column).otherwise(nought).cast(narwhals.Int64).alias("weight")]
+        if role == "reward":
+            number = column.cast(narwhals.Float64)
+            wrong = wrong | ~number.is_finite()
+            added += [number.alias("reward")]
+        added.append(flag(wrong).alias(f"bad_{role}"))
+    if "count" not in frame.roles:
+        added.append(one.alias("weight"))
+    return frame.table.with_columns(*added)
+
+
+def _extremes(reward: Any, numeric: bool) -> list[Any]:
+    """Two columns, whose least and largest entries are those of a reward that may be missing; inf: not a number."""
+    nw = errors_module.needs("narwhals", "data")
+    number = reward.cast(nw.Float64) if numeric else nw.lit(np.inf)
+    found = nw.when(number.is_finite()).then(number).otherwise(nw.lit(np.inf))
+    missing = {"ignored_least": np.inf, "ignored_largest": -np.inf}
+    return [nw.when(~reward.is_null()).then(found).otherwise(nw.lit(end)).alias(name) for name, end in missing.items()]
+
+
+def tallied(frame: Frame) -> Any:
+    """The one group-by: for each (s, a, s_next) rows, transitions, the least and largest reward, and flags."""
+    narwhals = errors_module.needs("narwhals", "data")
+    weight = narwhals.col("weight")
+    wanted = [narwhals.len().alias("rows")]
+    table = prepared(frame)
+    if "count" in frame.roles:
+        high = weight // HIGH  # in two parts, so that no engine's sum overflows or wraps around
+        table = table.with_columns(high.alias("high"), (weight - high * HIGH).alias("low"))
+        wanted += [narwhals.col(part).sum().alias(part) for part in ("high", "low")]
+    if "reward" in frame.roles:
+        reward = narwhals.col("reward")
+        wanted += [reward.min().alias("least"), reward.max().alias("largest")]
+    if IGNORED in frame.roles:
+        wanted += [narwhals.col("ignored_least").min(), narwhals.col("ignored_largest").max()]
+    wanted += [narwhals.col(f"bad_{role}").sum().alias(f"bad_{role}") for role in OPTIONAL if role in frame.roles]
+    return table.group_by(*LABELS).agg(*wanted)
+
+
+def repeated(frame: Frame) -> dict[str, Any] | None:
+    """Rows with the same order (in the same episode, where there are episodes): one example, or None."""
+    narwhals = errors_module.needs("narwhals", "data")
+    keys = [role for role in ("episode", "order") if role in frame.roles]
+    same = frame.table.group_by(*keys).agg(narwhals.len().alias("rows")).filter(narwhals.col("rows") > 1)
+    found = rows(same, 1)
+    return found[0] if found else None
+
+
+def examples(frame: Frame, role: str, most: int = 3) -> list[Any]:
+    """What stands in the first rows that cannot be used for this column."""
+    narwhals = errors_module.needs("narwhals", "data")
+    wrong = prepared(frame).filter(narwhals.col(f"bad_{role}") == 1)
+    written = f"{role}_text" if f"{role}_text" in frame.table.collect_schema().names() else role
+    return [row[written] for row in rows(wrong.select(written), most)]
+
+
+def rows(table: Any, most: int) -> list[dict[str, Any]]:
+    """The first rows of a table."""
+    with readable():
+        first = table.head(most)
+        first = first.collect() if hasattr(first, "collect") else first
+        return list(first.rows(named=True))
+
+
+# ---------------------------------------------------------------- results
+
+
+@contextmanager
+def watched(frame: Frame, progress: Callable[[float], None] | None, begin: float, end: float) -> Iterator[None]:
+    """Tell how far a query is, as a share between `begin` and `end`; DuckDB is asked, by a thread, five times a second.
+
+    An error in `progress` is raised when the query is done.
+    """
+    if progress is None:
+        yield
+        return
+    done = threading.Event()
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        last = begin
+        while not done.wait(0.2) and not errors:
+            share = begin + (end - begin) * min(max(frame.connection.query_progress(), 0.0), 100.0) / 100
+            if share > last:
+                last = share
+                try:
+                    progress(share)
+                except BaseException as error:
+                    errors.append(error)
+
+    progress(begin)
+    asking = threading.Thread(target=ask, daemon=True)
+    if frame.connection is not None:
+        asking.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if frame.connection is not None:
+            asking.join()
+    if errors:
+        raise errors[0]
+    progress(end)
+
+
+def grouped(
+    frame: Frame,
+    keys: Mapping[str, Any],
+    lookups: Mapping[str, Lookup] | None = None,
+    limit: int = GROUP_LIMIT,
+) -> dict[str, Any]:
+    """The number of transitions for every combination of keys, computed by the engine.
+
+    ``keys`` are Narwhals expressions by name. Returns an array (or, without a lookup, a list of labels) for each of
+    them, and "n", the numbers of transitions.
+    """
+    narwhals = errors_module.needs("narwhals", "data")
+    lookups = lookups or {}
+    named = {f"key_{at}": expression for at, expression in enumerate(keys.values())}
+    with readable():
+        table = prepared(frame).with_columns(*(value.alias(name) for name, value in named.items()))
+        table = table.group_by(*named).agg(narwhals.col("weight").sum().alias("n"))
+        parts: dict[str, list[Any]] = {name: [] for name in (*keys, "n")}
+        for batch in batches(table, limit):
+            parts["n"].append(whole(batch["n"]))
+            for (name, _), column in zip(keys.items(), named, strict=True):
+                labels = batch[column]
+                known = lookups.get(name)
+                listed = labels if isinstance(labels, list) else labels.to_pylist()
+                parts[name].append(listed if known is None else known.indices(labels, frame.form))
+    whole_numbers = {name: np.concatenate([np.zeros(0, np.int64), *parts[name]]) for name in ("n", *lookups)}
+    return {name: whole_numbers.get(name, [label for part in parts[name] for label in part]) for name in parts}
+
+
+def batches(table: Any, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]:
+    """The groups of a table, in pieces: a dictionary of columns (Arrow arrays, or lists) each."""
+    seen = 0
+    for piece in _pieces(table, limit):
+        seen += len(next(iter(piece.values()), []))
+        if seen > limit:
+            raise InputError(
+                f"there are more than {limit:,} different rows (s, a, s_next); these are measurements, not labels of "
+                "states: make them discrete first"
+            )
+        yield piece
+
+
+def _pieces(table: Any, limit: int) -> Iterator[dict[str, Any]]:
+    if hasattr(table, "collect"):
+        native = table.to_native()
+        if type(native).__name__ == "DuckDBPyRelation":
+            read = getattr(native, "to_arrow_reader", None) or native.fetch_record_batch
+            for batch in read(BATCH):
+                yield dict(zip(batch.schema.names, batch.columns, strict=True))
+            return
+        table = table.head(limit + 1).collect()
+    yield {name: _arrow(table.get_column(name)) for name in table.columns}
+
+
+def _arrow(column: Any) -> Any:
+    """A column of an eager frame as an Arrow array; as a list, where its values are of mixed types."""
+    import pyarrow as pa
+
+    try:
+        return column.to_arrow()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return column.to_list()

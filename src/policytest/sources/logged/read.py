@@ -1,0 +1,195 @@
+r"""Logs: from the data people have to counts of transitions.
+
+`logs` reads a table with a row for each transition (s, a, s_next), on files or on any engine, in one group-by:
+
+    N[s,a,x] = number of rows (or sum of `count`) with these labels.
+
+What makes the result sound is that *which* transitions are counted was settled without looking at their outcome. So
+rows may be left out for their s or a (``skip=("s", "a")``), which were there before the outcome. Rows that are left
+out for their s_next are selected by the outcome: the law of what remains is p(x|s,a, x is known), not p(x|s,a). Then
+the counts say ``selected``, and no answer from them is certified.
+
+Nothing is repaired silently. Labels that are no names, nulls, negative or fractional counts, rewards that contradict
+the task, successors outside the declared support and repeated keys are refused, with examples.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from policytest._base import arrays
+from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.text import number, plural
+from policytest.data.counts import Counts
+from policytest.mdp.task import Task
+from policytest.sources.labels import Lookup
+from policytest.sources.logged import frames
+from policytest.sources.logged.columns import LABELS
+from policytest.sources.logged.counting import Tally, most_frequent
+from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.log import LeftOut, Log, lookups, mark, short, taken_pairs
+from policytest.sources.logged.paths import File, provenance
+
+
+def logs(
+    data: Any,
+    task: Task,
+    *,
+    columns: Any = None,
+    skip: Sequence[str] = (),
+    add_to: Counts | Log | None = None,
+    reward_tolerance: float = 1e-9,
+    progress: Callable[[float], None] | None = None,
+) -> Log:
+    """The counts of the transitions in a table, wherever it lies.
+
+    Parameters
+    ----------
+    data
+        A path, a list of paths, a folder or a pattern (CSV, TSV and JSON lines, also with .gz; Parquet); or a frame of
+        pandas, Polars, PyArrow, DuckDB, Dask or Spark. The engine of the frame does the work, DuckDB that on files.
+    task
+        Gives the names of states and actions (without names, labels are indices), the rewards and the support.
+    columns
+        Other names for the columns s, a, s_next, count, order, episode, reward: ``{"s": "state"}``; None for a
+        column that is there but is not to be used.
+    skip
+        Of "s", "a" and "s_next": leave out rows whose label there is null or no name, instead of refusing the data.
+        Leaving rows out for s_next loses the guarantee, and warns.
+    add_to
+        Yesterday's `Log` or `Counts`; a new log with both is returned.
+    reward_tolerance
+        How far the column reward may be from the task's, in absolute or relative terms.
+    progress
+        Called with the share that is done, from 0 to 1; for files, from another thread.
+
+    >>> import policytest as pt, pandas as pd
+    >>> two = pt.instances.paper(2)
+    >>> log = logs(pd.DataFrame({"s": [0, 0, 1], "a": [1, 1, 0], "s_next": [1, 0, 1]}), two.task)
+    >>> log.counts
+    Counts(2 states, 2 actions, 3 transitions, 2 of 4 pairs visited)
+    """
+    arrays.instance("task", task, Task)
+    tolerance = arrays.real_number("reward_tolerance", reward_tolerance)
+    if tolerance < 0:
+        raise InputError(f"reward_tolerance is {tolerance}; it is a distance, from 0 on")
+    leave = _skip(skip)
+    states, actions = lookups(task)
+    earlier = _earlier(add_to, task, states, actions)
+    frame = frames.open_frame(data, columns)
+    _no_file_twice(frame.files, earlier.files)
+    found = Tally(task, frame, states, actions, tolerance)
+    ordered = "order" in frame.roles
+    with frames.watched(frame, progress, 0.0, 0.5 if ordered else 1.0), frames.readable():
+        for batch in frames.batches(frames.tallied(frame)):
+            found.add(batch)
+    found.check(leave, empty_too=add_to is not None)
+    if ordered:
+        with frames.watched(frame, progress, 0.5, 1.0):
+            _no_key_twice(frame)
+    selected = found.selected
+    if selected:
+        warnings.warn(
+            f"{plural(found.lost, 'row')} left out for s_next, which is the outcome: what remains is a selection, "
+            "delta bounds nothing, and no answer from these counts is certified; mend the labels instead",
+            AssumptionWarning,
+            stacklevel=2,
+        )
+    if found.other_reward:
+        warnings.warn(
+            f"the column reward is {found.other_reward}: no answer from these counts is certified",
+            AssumptionWarning,
+            stacklevel=2,
+        )
+    counts = found.counts
+    counts.merge(earlier.counts)
+    counts.merge(_nothing(task, selected, bool(found.other_reward)))
+    return Log(
+        counts, found.rows + earlier.rows, found.used + earlier.used, joined(earlier.left_out + found.left_out()),
+        found.idle + earlier.idle, earlier.files + frame.files, states, actions, taken_pairs(task),
+        earlier.before, None if add_to is not None else frame,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- before
+
+
+def _skip(skip: Any) -> tuple[str, ...]:
+    leave = (skip,) if isinstance(skip, str) else tuple(skip) if isinstance(skip, Iterable) else (skip,)
+    for role in leave:
+        if role not in LABELS:
+            raise InputError(f'skip has {role!r}; it may have "s", "a" and "s_next"')
+    return leave
+
+
+def _nothing(task: Task, selected: bool = False, other_rewards: bool = False) -> Counts:
+    """No transitions, in the form that takes no room."""
+    return Counts(task.n_states, task.n_actions, sparse=True, selected=selected, other_rewards=other_rewards)
+
+
+def _earlier(add_to: Any, task: Task, states: Lookup, actions: Lookup) -> Log:
+    """What is added to, as a log."""
+    if add_to is None:
+        return Log(_nothing(task), 0, 0, (), 0, (), states, actions, None)
+    if isinstance(add_to, Counts):
+        add_to.check_same_shape("task", task)
+        return Log(add_to, 0, 0, (), 0, (), states, actions, None, before=add_to.total)
+    if not isinstance(add_to, Log):
+        raise InputError(f"add_to is a {type(add_to).__name__}; pass a Log or Counts")
+    if mark(add_to.states, add_to.actions) != mark(states, actions):
+        raise InputError("add_to has other states or actions than the task; pass the task of that log")
+    return add_to
+
+
+def _no_file_twice(files: Sequence[File], earlier: Sequence[File]) -> None:
+    """Refuse a file whose content was counted already, under whichever name."""
+    seen = {(file.size, file.fingerprint): file for file in earlier if not file.empty}
+    for file in files:
+        _not_grown(file, earlier)
+        other = None if file.empty else seen.setdefault((file.size, file.fingerprint), file)
+        if other is not None and other is not file:
+            raise InputError(
+                f"{file.name} has the same content as {other.name}, which is counted already; leave it out (if both "
+                "are observations of their own that happen to agree, read one alone and pass add_to=log.counts)"
+            )
+
+
+def _not_grown(file: File, earlier: Sequence[File]) -> None:
+    """Refuse a file of the same name that begins with what was counted already."""
+    path = Path(file.name)
+    for before in earlier:
+        longer = not before.empty and before.size < file.size and Path(before.name).name == path.name
+        if longer and provenance(path, False, before.size).fingerprint == before.fingerprint:
+            raise InputError(
+                f"{file.name} has grown: its first {before.size:,} bytes are counted already; pass the new rows as a "
+                "file of their own, or read all of it anew, without add_to"
+            )
+
+
+def _no_key_twice(frame: Frame) -> None:
+    with frames.readable():
+        again = frames.repeated(frame)
+    if again is not None:
+        key = ", ".join(f"{name}={short(again[name])}" for name in ("episode", "order") if name in again)
+        raise InputError(
+            f"data has {number(int(again['rows']))} rows with {key}; a transition that is logged twice counts once: "
+            'drop the repetitions, or, if that column is no key, leave it alone with columns={"order": None}'
+        )
+
+
+def joined(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
+    """Entries of the same column and reason as one."""
+    found: dict[tuple[str, str], LeftOut] = {}
+    for entry in entries:
+        key = (entry.column, entry.reason)
+        if key in found:
+            labels: dict[str, int] = dict(found[key].examples)
+            for label, rows in entry.examples:
+                labels[label] = labels.get(label, 0) + rows
+            entry = replace(entry, rows=entry.rows + found[key].rows, examples=most_frequent(labels))
+        found[key] = entry
+    return tuple(found.values())

@@ -1,0 +1,295 @@
+"""A log that is still being written: lines as they arrive, as transitions.
+
+Two forms: JSON lines, an object with the keys s, a and s_next on each line, and CSV, with a header. `lines` waits for
+complete lines at the end of a file or a pipe; `Parser` turns them into indices, and refuses what it does not
+understand with the number of the line, since a test that guesses at its data proves nothing. The rules are those of
+files that are read whole (`policytest.sources.logged.lines`). A column ``order`` must rise from line to line, within an
+episode where there are episodes: then the order of the lines is the one that it tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import select
+import stat
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import is_sparse
+from policytest._base.errors import InputError
+from policytest._base.text import plain
+from policytest.data.transitions import Transitions
+from policytest.mdp.task import Task
+from policytest.sources.labels import MISSING, Lookup
+from policytest.sources.logged import lines as rules
+from policytest.sources.logged.columns import IGNORED, LABELS, check_mapping, resolve
+from policytest.sources.logged.counting import ROUNDING, UNPROVED
+
+CHUNK = 1 << 16
+STDIN = 0
+"""The file number of standard input."""
+
+
+def lines(name: str, follow: bool = True, poll: float = 0.2, idle: float | None = None) -> Iterator[list[bytes]]:
+    """Lists of complete lines with their ends, as they arrive; an empty list where none came for a while.
+
+    ``name`` is a path, or "-" for standard input. A file is followed until ``idle`` seconds brought nothing new (None:
+    for ever); standard input until it ends. Without ``follow``, a file ends where it ends.
+    """
+    with _opened(name) as file:
+        is_file, follow = stat.S_ISREG(os.fstat(file).st_mode), follow and name != "-"
+        left, read, since = b"", 0, time.monotonic()
+        while True:
+            chunk = os.read(file, CHUNK) if is_file or select.select([file], [], [], poll)[0] else None
+            if chunk:
+                read, since = read + len(chunk), time.monotonic()
+                *whole, left = (left + chunk).split(b"\n")
+                if len(left) > rules.LONGEST + 1:
+                    raise InputError(
+                        f"{name}: a line has no end after {len(left):,} bytes; each transition is one line"
+                    )
+                yield [line + b"\n" for line in whole]
+                continue
+            if (chunk == b"" and not (is_file and follow)) or (idle is not None and time.monotonic() - since >= idle):
+                break
+            if is_file:
+                _check_file(name, file, read)
+                time.sleep(poll)
+            yield []
+        if left and not (is_file and follow):  # a line that is still being written is none yet
+            yield [left]
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[int]:
+    if name == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; pass the name of a file")
+        yield STDIN
+        return
+    try:
+        file = os.open(name, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read ({error.strerror or error}); check the path") from None
+    try:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise InputError(f"{name} is a folder; one growing file is followed, or standard input (-)")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _check_file(name: str, file: int, read: int) -> None:
+    """What was read must still be the beginning of the file of this name."""
+    with contextlib.suppress(OSError):  # removed: nothing more will come, and what came stays valid
+        now = os.stat(name)
+        if not os.path.samestat(now, os.fstat(file)):
+            raise InputError(f"{name}: it was replaced by another file; start again, on both if both matter")
+        if now.st_size < read:
+            raise InputError(f"{name}: it was cut short while it was followed; start again")
+
+
+class Parser:
+    """Lines in, transitions out.
+
+    Parameters
+    ----------
+    task
+        Gives the names of states and actions, and the rewards that a column ``reward`` is checked against.
+    columns
+        Other names for s, a, s_next, count, order, episode and reward.
+    skip
+        Of "s" and "a": leave rows out whose label there is missing or unknown; they are counted in ``left_out``.
+
+    ``other_rewards`` says of a column reward that is left alone whether it differs from the task's rewards so far.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        columns: Mapping[str, str | None] | None = None,
+        skip: Collection[str] = (),
+        place: str = "the log",
+        tolerance: float = 1e-9,
+    ) -> None:
+        self.task, self.columns, self.place, self.tolerance = task, check_mapping(columns), place, tolerance
+        states = Lookup("state", task.states, task.n_states)
+        self._lookups = dict(zip(LABELS, (states, Lookup("action", task.actions, task.n_actions), states), strict=True))
+        for part in skip:
+            if part not in ("s", "a"):
+                raise InputError(f"skip has {part!r}; rows of a growing log may be left out for their s or a, no more")
+        self.skip, self.line, self.left_out, self.other_rewards = frozenset(skip), 0, 0, False
+        self._taken = task.layout.unknown_pairs
+        self._form = self._delimiter = ""
+        self._crlf = False
+        self._header: list[str] = []
+        self._parts: dict[str, str] = {}
+        self._keys: rules.Keys | None = None
+        self._known: dict[tuple[str, str], int] = {}
+        self._last: dict[str, Any] = {}
+
+    def transitions(self, lines: list[bytes]) -> Transitions:
+        """The transitions in these lines, in their order. Empty lines are none."""
+        found = []
+        for line in lines:
+            self.line += 1
+            try:
+                row = self._row(rules.text(rules.without_end(line)), line[-2:])
+                if row is not None and (entry := self._entry(row)) is not None:
+                    found.append(entry)
+            except InputError as error:
+                raise InputError(f"{self.place}, line {self.line}: {error}") from None
+        table = np.array(found, dtype=np.int64).reshape(-1, 4)
+        s, a, x = (np.repeat(table[:, column], table[:, 3]) for column in range(3))
+        return Transitions(s, a, x, other_rewards=self.other_rewards)
+
+    def _row(self, text: str, end: bytes) -> dict[str, Any] | None:
+        """The entries of a line by their parts; None for the header of a CSV file, and for an empty line."""
+        if self._form == "text" and end.endswith(b"\n") and (end == b"\r\n") != self._crlf:
+            raise InputError(rules.MIXED)
+        if not (text if self._form == "text" else text.strip(rules.BLANKS)):
+            return None
+        if not self._form:
+            self._form = "json" if text.lstrip(rules.BLANKS + "\ufeff").startswith("{") else "text"
+            if self._form == "text":
+                self._begin(text, end)
+                return None
+        row = self._cells(text) if self._form == "text" else self._record(text)
+        return {part: row.get(name) for part, name in self._parts.items()}
+
+    def _begin(self, text: str, end: bytes) -> None:
+        """Read the header of a CSV file."""
+        if self.line > 1:
+            raise InputError("the lines before are empty; a CSV file begins with the names of its columns")
+        self._header, self._delimiter = rules.header(text.removeprefix("\ufeff"), self.columns)
+        self._crlf, self._parts = end == b"\r\n", resolve(self.columns, self._header, "it")
+
+    def _cells(self, text: str) -> dict[str, Any]:
+        cells = rules.cells(text, self._delimiter)
+        while len(cells) > len(self._header) and not cells[-1]:  # as DuckDB reads them
+            cells.pop()
+        if len(cells) != len(self._header):
+            raise InputError(f"there are {len(cells)} entries, but the header has {len(self._header)}; mend the line")
+        return dict(zip(self._header, cells, strict=True))
+
+    def _record(self, text: str) -> dict[str, Any]:
+        row = rules.record(text)
+        if self._keys is None:
+            self._keys = rules.Keys(self.columns, row, "it")
+            self._parts = self._keys.parts
+        self._keys.check(row)
+        return row
+
+    def _entry(self, row: dict[str, Any]) -> tuple[int, int, int, int] | None:
+        """(s, a, x) and how often; None where the row is left out."""
+        copies = self._copies(row.get("count", 1))
+        self._check_order(row)
+        reward = rules.number(row.get("reward", 0))
+        if reward is None:
+            raise InputError(f"the reward is {_shown(row['reward'])}; it must be a finite number")
+        index = {part: self._index(part, row[part]) for part in LABELS}
+        for part, found in index.items():
+            if found < 0:
+                if part in self.skip:
+                    self.left_out += 1
+                    return None
+                kind = self._lookups[part].kind
+                what = "is missing" if found == MISSING else f"is {_shown(row[part])}, which is no {kind} of the task"
+                remedy = f"; --skip {part} leaves such rows out" if part != "s_next" else ""
+                raise InputError(f"{part} {what}{remedy or '; mend the task or the log'}")
+        s, a, x = index.values()
+        if self._taken[s, a]:  # as `assess` has it: what the policy never does is not looked at
+            self._check_transition(s, a, x, reward if "reward" in row else None, copies)
+        self._note_reward(s, a, x, row.get(IGNORED))
+        return s, a, x, copies
+
+    def _index(self, part: str, label: Any) -> int:
+        if isinstance(label, str) and not label and self._form == "text":
+            return MISSING
+        if not isinstance(label, str):
+            return self._lookups[part].index(label)
+        key = (part, label)
+        if key not in self._known:
+            self._known[key] = self._lookups[part].index(label, "text" if self._form == "text" else "typed")
+        return self._known[key]
+
+    def _copies(self, count: Any) -> int:
+        """0 or 1, as a number or written out."""
+        copies = rules.number(count)
+        if copies not in (0.0, 1.0):
+            raise InputError(
+                f"count is {_shown(count)}; a growing log has one line for each transition, in the order in which they "
+                "were observed: count is 0 or 1 here (assess takes sums)"
+            )
+        return int(copies)
+
+    def _check_order(self, row: dict[str, Any]) -> None:
+        """The order rises from row to row, in each episode."""
+        if "episode" in row and row["episode"] in (None, ""):
+            raise InputError(f"episode is missing; give it to all rows, or leave it alone with {_alone('episode')}")
+        if "order" not in row:
+            return
+        now, episode = _moment(row["order"]), _written(row.get("episode", ""))
+        last = self._last.get(episode, now[:1])
+        if not (last[:1] == now[:1] and last < now):
+            raise InputError(
+                f"order is {_shown(row['order'])}, which is not after the row before; a transition counts once, in the "
+                f"order in which it was observed: sort the log, or leave the column alone with {_alone('order')}"
+            )
+        self._last[episode] = now
+
+    def _check_transition(self, s: int, a: int, x: int, reward: float | None, copies: int) -> None:
+        """The successor is one that the task allows, and the reward is the task's."""
+        if copies and self.task.support is not None and not self._entry_of(self.task.support, s, a, x):
+            raise InputError(
+                f"the transition {self.task.place(s * self.task.n_actions + a, x)} is outside the support of the task; "
+                "widen the support, or mend the log"
+            )
+        expected = float(self._entry_of(self.task.rewards, s, a, x))
+        if reward is not None and not abs(reward - expected) <= self.tolerance * max(1.0, abs(expected)):
+            raise InputError(
+                f"the reward is {reward!r}, but the task says {expected!r} there; correct one of them. {UNPROVED}"
+            )
+
+    def _note_reward(self, s: int, a: int, x: int, reward: Any) -> None:
+        """Whether a reward that is left alone is the task's, where the policy goes."""
+        if reward is not None and _written(reward).strip(rules.BLANKS) and self.task.policy[s, a] > 0:
+            expected, seen = float(self._entry_of(self.task.rewards, s, a, x)), rules.number(reward)
+            self.other_rewards |= seen is None or not abs(seen - expected) <= ROUNDING * max(1.0, abs(expected))
+
+    def _entry_of(self, table: Any, s: int, a: int, x: int) -> Any:
+        """The entry of a table on (s,a,x), dense or sparse, or on (s,a)."""
+        if is_sparse(table):
+            return table[s * self.task.n_actions + a, x]
+        return table[s, a, x] if table.ndim == 3 else table[s, a]
+
+
+def _shown(value: Any) -> str:
+    return plain(repr(value))[:80]
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _alone(role: str) -> str:
+    return f'columns={{"{role}": None}}'
+
+
+def _moment(value: Any) -> tuple[str, Any]:
+    """An order as something to compare: a number, or a time."""
+    written = _written(value).strip(rules.BLANKS)
+    if rules.number(written) is not None:
+        return "number", int(written) if written.lstrip("+-").isdigit() else float(written)
+    try:
+        time = datetime.datetime.fromisoformat(written)
+    except ValueError:
+        raise InputError(f"order is {_shown(value)}; it must be a number or a time, of one kind") from None
+    return "time", time if time.tzinfo else time.replace(tzinfo=datetime.UTC)

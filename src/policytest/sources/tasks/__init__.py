@@ -1,0 +1,1 @@
+"""Tasks and policies from files."""

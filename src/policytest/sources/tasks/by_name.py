@@ -1,0 +1,316 @@
+r"""Tables by names: what people write instead of arrays.
+
+States and actions go by their names, or by their indices where they have none. Each table has an array form and forms
+for people:
+
+| table | by names |
+|---|---|
+| initial | a state (probability 1), or ``{state: probability}`` |
+| policy | ``{state: action}``, ``{state: {action: probability}}``, a list with an action for each state, or "uniform" |
+| rewards | ``{state: r}``, ``{state: {action: r}}``, ``{state: {action: {next: r}}}``; what is left out is 0 |
+| kernel | ``{state: {action: {next: p}}}`` |
+| support | ``{state: {action: [next, ...]}}``, or ``{state: [next, ...]}`` for all actions; or "kernel" |
+
+The support "kernel" are the successors to which the kernel gives mass; any state may follow a pair that is left out.
+Rewards, kernel and support may also be a list of entries ``{s, a, s_next, r}``, ``{s, a, s_next, p}`` and
+``{s, a, s_next}``. An entry of the rewards may leave out s, a or s_next, and then holds for all of them; an entry that
+names more counts for more. Two entries that name equally much and meet are refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from policytest._base import arrays
+from policytest._base.arrays import BoolArray, FloatArray, Kernel
+from policytest._base.errors import InputError
+
+PAIRS_LIMIT = 50_000_000
+"""The most pairs of a state and an action."""
+DENSE_LIMIT = 4_000_000
+"""Up to this many entries S*A*S, a table given entry by entry becomes an array; above, a CSR array."""
+FIELDS = ("s", "a", "s_next")
+
+
+class Axis:
+    """The states, or the actions: names, or indices where there are none."""
+
+    def __init__(
+        self, kind: str, count: int, labels: Sequence[Hashable] | None = None, ends: Iterable[Any] = ()
+    ) -> None:
+        self.kind, self.count, self.labels = kind, count, labels
+        self._index: dict[Hashable, int] = {}
+        self._text: dict[str, int | None] = {}  # None: more than one label reads so
+        for index, label in enumerate(range(count) if labels is None else labels):
+            self._index.setdefault(label, index)
+            text = str(label)
+            self._text[text] = None if text in self._text else index
+        self.ends = tuple(self.index("terminal", label) for label in ends)  # about which a policy need not say anything
+
+    def index(self, place: str, name: Any) -> int:
+        """The index of a name; text serves for a name that reads so, since keys of files are text."""
+        name = as_name(name)
+        try:
+            if name in self._index and isinstance(self._own(name), bool) == isinstance(name, bool):
+                return self._index[name]  # true is not 1 here
+        except TypeError:
+            raise InputError(f"{place} names the {self.kind} {name!r}; a name is text, a number or a list") from None
+        found = self._text.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise InputError(f"{place} names the {self.kind} {name!r}, {self._remedy(name)}")
+        return found
+
+    def _own(self, name: Hashable) -> Any:
+        index = self._index[name]
+        return index if self.labels is None else self.labels[index]
+
+    def _remedy(self, name: Any) -> str:
+        if isinstance(name, str) and name in self._text:
+            return f"but several {self.kind}s read so; use the array form"
+        if self.labels is None:
+            return f"but {self.kind}s are 0 to {self.count - 1}"
+        close = difflib.get_close_matches(str(name), list(self._text)[:10_000], n=1)
+        some = ", ".join(map(repr, self.labels[:5])) + (", ..." if self.count > 5 else "")
+        return f"which is not among them; did you mean {close[0]!r}?" if close else f"but the {self.kind}s are {some}"
+
+    def label(self, index: int) -> str:
+        """The name for messages."""
+        return str(index) if self.labels is None else repr(self.labels[index])
+
+
+class Axes(NamedTuple):
+    """The states and the actions of a task."""
+
+    states: Axis
+    actions: Axis
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a model checker's file says beside its tables: which pairs exist, and groups of states by label."""
+
+    available: BoolArray
+    groups: dict[str, list[int]]
+
+
+class Entry(NamedTuple):
+    """One number of a table, where it belongs (None: everywhere), and where it was found."""
+
+    s: int | None
+    a: int | None
+    x: int | None
+    number: float
+    place: str
+
+
+def by_names(value: Any) -> bool:
+    """Whether a table is given by names rather than as an array."""
+    if isinstance(value, str | dict):
+        return True
+    return isinstance(value, list) and any(isinstance(item, str | dict) for item in value)
+
+
+def as_name(value: Any) -> Any:
+    """Lists as tuples, all the way down: names must be hashable."""
+    return tuple(as_name(item) for item in value) if isinstance(value, list) else value
+
+
+# ---------------------------------------------------------------- the initial distribution
+
+
+def initial(value: Any, axes: Axes, groups: dict[str, list[int]] | None = None) -> FloatArray:
+    """[S] from a state, the name of a group of states (all alike), or probabilities by state."""
+    states, rho = axes.states, np.zeros(axes.states.count)
+    if isinstance(value, str):
+        if groups and value in groups:
+            rho[groups[value]] = 1.0 / len(groups[value])
+        else:
+            rho[states.index("initial", value)] = 1.0
+        return rho
+    _need_dict("initial", value, "{state: probability}")
+    for name, number in value.items():
+        rho[states.index("initial", name)] = _number(f"initial.{name}", number)
+    return rho
+
+
+# ---------------------------------------------------------------- transitions
+
+
+def check_size(S: int, A: int) -> None:
+    """Refuse more pairs than fit into memory as a table; a list of names is much shorter than that."""
+    if S * A > PAIRS_LIMIT:
+        raise InputError(f"{S:,} states with {A:,} actions are more than {PAIRS_LIMIT:,} pairs; name fewer actions")
+
+
+def kernel(value: Any, axes: Axes) -> Kernel:
+    """p[s,a,x] from ``{state: {action: {next: p}}}`` or entries."""
+    entries = list(_entries("kernel", value, axes, "p"))
+    return _table("kernel", entries, axes)
+
+
+def support(value: Any, axes: Axes, truth: Kernel | None) -> Kernel:
+    """Allowed successors from names, entries, or "kernel": where the kernel has mass."""
+    if not isinstance(value, str):
+        return _table("support", _completed(list(_entries("support", value, axes, None)), axes), axes)
+    if value != "kernel":
+        raise InputError(f'support is {value!r}; the one word it may be is "kernel"')
+    if truth is None:
+        raise InputError('support is "kernel", but there is no kernel; add one, or list the support')
+    if not arrays.is_sparse(truth):
+        return arrays.real_array("kernel", truth, (None, None, None)) > 0
+    kept = sparse.csr_array(truth > 0)
+    return kept.astype(np.float64)
+
+
+def _completed(entries: list[Entry], axes: Axes) -> list[Entry]:
+    """Any state may follow a pair that is not named."""
+    S, A = axes.states.count, axes.actions.count
+    named = {(entry.s, entry.a) for entry in entries}
+    missing = [(s, a) for s in range(S) for a in range(A) if (s, a) not in named]
+    if len(missing) * S > DENSE_LIMIT:
+        raise InputError(
+            f"support says nothing about {len(missing):,} pairs, and any of {S:,} states following each of them is too "
+            "much to list; name them all, or leave support out"
+        )
+    return entries + [Entry(s, a, x, 1.0, "support") for s, a in missing for x in range(S)]
+
+
+def rewards(value: Any, axes: Axes) -> Any:
+    """r[s,a], or r[s,a,x] where an entry names the next state."""
+    entries = list(_entries("rewards", value, axes, "r"))
+    S, A = axes.states.count, axes.actions.count
+    if all(entry.x is None for entry in entries):
+        return _filled(entries, (S, A))
+    if S * A * S <= DENSE_LIMIT:
+        return _filled(entries, (S, A, S))
+    for entry in entries:
+        if entry.s is None or entry.a is None or entry.x is None:
+            raise InputError(
+                f"{entry.place} holds for many of {S:,} x {A} x {S:,} transitions; in a task of this size name "
+                "s, a and s_next in every entry (the table is then sparse), or none of them s_next"
+            )
+    return _table("rewards", entries, axes)
+
+
+def _filled(entries: list[Entry], shape: tuple[int, ...]) -> FloatArray:
+    """Entries put into an array, those that name more last; equals that meet are refused."""
+    table, level = np.zeros(shape), np.zeros(shape, dtype=np.int8)
+    for entry in sorted(entries, key=_named):
+        where = tuple(slice(None) if at is None else at for at in (entry.s, entry.a, entry.x)[: len(shape)])
+        if (level[where] == _named(entry) + 1).any():
+            raise InputError(f"{entry.place} is given twice; keep one")
+        table[where], level[where] = entry.number, _named(entry) + 1
+    return table
+
+
+def _named(entry: Entry) -> int:
+    return sum(at is not None for at in (entry.s, entry.a, entry.x))
+
+
+def _table(name: str, entries: list[Entry], axes: Axes) -> Kernel:
+    """Entries with all of s, a and x as an array [S,A,S], or as a CSR array where that would be large."""
+    S, A = axes.states.count, axes.actions.count
+    for entry in entries:
+        if entry.s is None or entry.a is None or entry.x is None:
+            raise InputError(f"{entry.place} must name s, a and s_next")
+    row = np.array([entry.s * A + entry.a for entry in entries], dtype=np.int64)  # type: ignore[operator]
+    column = np.array([entry.x for entry in entries], dtype=np.int64)
+    number = np.array([entry.number for entry in entries], dtype=np.float64)
+    twice = repeated(row * S + column)
+    if twice is not None:
+        raise InputError(f"{entries[twice].place} is given twice; keep one")
+    return assembled(row, column, number, S, A)
+
+
+def repeated(keys: Any) -> int | None:
+    """The place of the first key that was there before; None if all differ."""
+    order = np.argsort(keys, kind="stable")
+    again = order[1:][keys[order][1:] == keys[order][:-1]]
+    return int(again.min()) if len(again) else None
+
+
+def assembled(row: Any, column: Any, number: FloatArray, S: int, A: int) -> Kernel:
+    """The table with these numbers at (row, column): an array [S,A,S] if it is small, a CSR array otherwise."""
+    table = sparse.csr_array((number, (row, column)), shape=(S * A, S))
+    return table.toarray().reshape(S, A, S) if S * A * S <= DENSE_LIMIT else table
+
+
+def _entries(name: str, value: Any, axes: Axes, field: str | None) -> Iterator[Entry]:
+    """The numbers of a table, from a list of entries or from nested names."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield _entry(f"{name}[{index}]", item, axes, field)
+        return
+    forms = {"r": "{state: {action: r}}", "p": "{state: {action: {next: p}}}", None: "{state: {action: [next, ...]}}"}
+    _need_dict(name, value, forms[field])
+    for state, of_state in value.items():
+        s = axes.states.index(name, state)
+        if field == "r" and not isinstance(of_state, dict):
+            yield Entry(s, None, None, _number(f"{name}.{state}", of_state), f"{name}.{state}")
+            continue
+        if field is None and isinstance(of_state, list):
+            of_state = {_label(axes.actions, a): of_state for a in range(axes.actions.count)}
+        _need_dict(f"{name}.{state}", of_state, "{action: ...}")
+        for action, of_action in of_state.items():
+            yield from _of_pair(f"{name}.{state}.{action}", name, s, action, of_action, axes, field)
+
+
+def _label(axis: Axis, index: int) -> Any:
+    return index if axis.labels is None else axis.labels[index]
+
+
+def _of_pair(place: str, name: str, s: int, action: Any, value: Any, axes: Axes, field: str | None) -> Iterator[Entry]:
+    a = axes.actions.index(f"{name} at {place}", action)
+    if field is None and isinstance(value, list | dict) and not value:
+        raise InputError(f"{place} allows no successor; list at least one, or leave the pair out: then any may follow")
+    if field == "r" and not isinstance(value, dict):
+        yield Entry(s, a, None, _number(place, value), place)
+        return
+    if field is None and isinstance(value, list):
+        if not value:
+            raise InputError(f"{place} is empty; name a successor, or leave the pair out if any state may follow")
+        for successor in value:
+            yield Entry(s, a, axes.states.index(place, successor), 1.0, f"{place}.{successor}")
+        return
+    _need_dict(place, value, "[next, ...]" if field is None else f"{{next: {field}}}")
+    for successor, number in value.items():
+        at = f"{place}.{successor}"
+        allowed = float(number) if field is None and isinstance(number, bool) else _number(at, number)
+        yield Entry(s, a, axes.states.index(place, successor), allowed, at)
+
+
+def _entry(place: str, item: Any, axes: Axes, field: str | None) -> Entry:
+    known = FIELDS if field is None else (*FIELDS, field)
+    _need_dict(place, item, "{" + ", ".join(known) + "}")
+    for key in item:
+        if key not in known:
+            raise InputError(f"{place} has the unknown key {key!r}; known are {', '.join(known)}")
+    if field is not None and field not in item:
+        raise InputError(f"{place} has no {field}; add it")
+    s, a, x = (
+        axis.index(f"{place}.{key}", item[key]) if key in item else None
+        for key, axis in zip(FIELDS, (axes.states, axes.actions, axes.states), strict=True)
+    )
+    return Entry(s, a, x, 1.0 if field is None else _number(f"{place}.{field}", item[field]), place)
+
+
+def _need_dict(place: str, value: Any, form: str) -> None:
+    if not isinstance(value, dict):
+        raise InputError(f"{place} is {_short(value)}; by names it is {form}")
+
+
+def _number(place: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{place} is {_short(value)}; it must be a number")
+    return arrays.real_number(place, value)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

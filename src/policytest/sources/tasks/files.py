@@ -1,0 +1,277 @@
+r"""Task files: a task, and optionally the kernel that plays the truth and a threshold, in several formats.
+
+| name | read | written | for |
+|---|---|---|---|
+| ``.json`` | yes | yes | programs and people |
+| ``.toml`` | yes | yes | people: comments, tables by names |
+| ``.npz`` | yes | yes | size |
+| ``.drn`` | yes | yes | Storm |
+| ``.tra`` | yes | no | PRISM, and Storm's dialect, with companions (``.sta``, ``.lab``, ``.srew``, ``.trew``) |
+
+The first three have the same keys; see `policytest.sources.tasks.keys`. The last two list transitions and rewards but
+carry no discount, policy or threshold: pass them, or write them into a *side file* ``model.task.toml`` or
+``model.task.json`` beside ``model.drn``, with the same keys. What is passed counts before what a file says.
+
+A file that `save_model` wrote is read back exactly, and it is replaced in one step: an interrupted write leaves the
+old file. Nothing in a file is ever evaluated or unpickled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import Kernel
+from policytest._base.errors import InputError
+from policytest._base.files import write_file
+from policytest.mdp.task import Task
+from policytest.sources.tasks import json, npz, policy_files, toml
+from policytest.sources.tasks.by_name import Offer
+from policytest.sources.tasks.keys import (
+    NAMES,
+    REQUIRED,
+    Model,
+    axes_of,
+    check_keys,
+    from_parts,
+    model,
+    names_of,
+    storable,
+)
+from policytest.sources.tasks.keys import policy as as_policy
+from policytest.sources.tasks.model_checkers import drn, prism
+from policytest.sources.tasks.model_checkers import listing as listing_module
+
+__all__ = ["Model", "load_model", "save_model"]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+TABULAR = (".json", ".toml", ".npz")
+LISTED = (".drn", ".tra")
+FORMATS = (*TABULAR, *LISTED)
+SIDES = (".task.toml", ".task.json")
+
+
+def load_model(
+    path: PathLike,
+    *,
+    discount: Any = None,
+    policy: Any = None,
+    initial: Any = None,
+    rewards: Any = None,
+    threshold: Any = None,
+    known_support: bool = False,
+    normalise: bool = False,
+) -> Model:
+    """Read a task file; the module lists the formats.
+
+    Parameters
+    ----------
+    path
+        The file; its ending tells the format.
+    discount, initial, threshold
+        Instead of what the file says, or because it does not say. ``initial`` may be a state, ``{state: probability}``,
+        or for ``.drn`` and ``.tra`` a label, whose states then are equally likely; there the default is the one state
+        labelled init.
+    policy
+        An array, ``{state: action}``, ``{state: {action: probability}}``, "uniform", or the path of a policy file.
+    rewards
+        For ``.drn`` and ``.tra``: which of several reward models, "" for the unnamed one. Or an array.
+    known_support
+        The kernel's zeros are known to the test: only successors to which the kernel gives mass are possible.
+    normalise
+        Rescale the rows of policy, initial and kernel to sum to 1.
+
+    Anything wrong with the file is an `InputError` that names the file, the place and the remedy.
+    """
+    path = Path(path)
+    suffix = _suffix(path, FORMATS, "read")
+    given = {"discount": discount, "initial": initial, "threshold": threshold, "rewards": rewards, "policy": policy}
+    given |= {"support": "kernel" if known_support else None, "normalise": normalise or None}
+    given = {key: value for key, value in given.items() if value is not None}
+    try:
+        read = _tabular if suffix in TABULAR else _listed
+        content, offer = read(path, suffix, given)
+        return _completed(content, offer, suffix)
+    except InputError as error:
+        raise InputError(f"{path}: {_in_words_of_the_file(str(error), suffix, path)}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+
+
+def companions(path: Path) -> list[Path]:
+    """The file and all that are read with it, where they are there."""
+    suffix = path.suffix.lower()
+    sides = [path.with_name(path.stem + ending) for ending in SIDES] if suffix in LISTED else []
+    return [path, *sides, *(prism.companions(path) if suffix == ".tra" else ())]
+
+
+def save_model(path: PathLike, task: Task, kernel: Kernel | None = None, threshold: float | None = None) -> None:
+    """Write a task file that `load_model` reads back exactly: ``.json``, ``.toml``, ``.npz``, or ``.drn``.
+
+    Each file is replaced in one step, so that no reader ever finds half of it. A ``.drn`` file needs a kernel and
+    rewards on (s,a); what it cannot hold goes into a side file, ``model.task.json`` beside ``model.drn``.
+    """
+    path = Path(path)
+    suffix = _suffix(path, (*TABULAR, ".drn"), "written")
+    arrays.instance("task", task, Task)
+    content = storable(task, kernel, threshold)
+    if suffix == ".drn":
+        body = drn.drn_bytes(task, kernel)
+        kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards")}
+        if path.with_name(path.stem + SIDES[0]).exists():
+            raise InputError(f"{path}: there is a side file {path.stem}{SIDES[0]} already; remove it first")
+        write_file(path.with_name(path.stem + SIDES[1]), json.as_bytes(kept))
+        write_file(path, body)
+        return
+    writers: dict[str, Callable[[dict[str, Any]], bytes]] = {
+        ".json": json.as_bytes,
+        ".toml": toml.as_bytes,
+        ".npz": npz.as_bytes,
+    }
+    write_file(path, writers[suffix](content))
+
+
+def _suffix(path: Path, known: tuple[str, ...], verb: str) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in known:
+        found = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
+        can = f"which cannot be {verb}" if suffix in FORMATS else "so the format is unknown"
+        raise InputError(f"{path}: the name {found}, {can}; use {', '.join(known[:-1])} or {known[-1]}")
+    return suffix
+
+
+def _in_words_of_the_file(message: str, suffix: str, path: Path) -> str:
+    side = f"{path.stem}{SIDES[0]}" if suffix in LISTED else "the file"
+    remedy = f'set "normalise" to true in {side}'
+    for words in ("pass normalise=True", "divide each row by its sum, in double precision,"):
+        message = message.replace(words, remedy)
+    return message
+
+
+# ---------------------------------------------------------------- tables under keys
+
+
+def _tabular(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer | None]:
+    """The content of a file that holds a whole task, with what was passed in its place."""
+    needed = tuple(key for key in REQUIRED if key not in given)
+    if suffix == ".npz":
+        content = npz.read(path, needed)
+    else:
+        content = _object(json.read(path) if suffix == ".json" else toml.read(path))
+    check_keys([key for key, value in content.items() if value is not None], needed)
+    return content | _passed(given, content, None), None
+
+
+def _object(content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise InputError(
+            f"it holds a {type(content).__name__}; a task file is an object with the keys {', '.join(REQUIRED)}"
+        )
+    return from_parts(content)
+
+
+def _passed(given: dict[str, Any], content: dict[str, Any], offer: Offer | None) -> dict[str, Any]:
+    """What was passed, as content: a policy in whichever form as an array."""
+    passed = dict(given)
+    policy = passed.get("policy")
+    if policy is None or (isinstance(policy, str) and policy == "uniform" and offer is not None):
+        return passed
+    axes = axes_of(_shown_sizes(content), "policy", offer)
+    normalise = given.get("normalise", content.get("normalise")) is True
+    if isinstance(policy, os.PathLike) or (isinstance(policy, str) and policy != "uniform"):
+        passed["policy"] = policy_files.read_policy(Path(policy), axes, offer, normalise)
+    else:
+        passed["policy"] = as_policy(policy, axes, offer, normalise)
+    return passed
+
+
+def _shown_sizes(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with lists as arrays where they show how many states and actions there are."""
+    shown = dict(content)
+    for key in ("policy", "rewards", "kernel", "support"):
+        value = shown.get(key)
+        if isinstance(value, list) and value and isinstance(value[0], list):
+            try:
+                shown[key] = np.array(value)
+            except ValueError:  # ragged: refused where it is read
+                del shown[key]
+    return shown
+
+
+# ---------------------------------------------------------------- lists of transitions
+
+
+def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer]:
+    """The content of a model checker's file, of its side file, and what was passed."""
+    side = _side(path)
+    wanted = given.get("rewards", side.get("rewards"))
+    which = wanted if isinstance(wanted, str) else None
+    listing = drn.read(path, which) if suffix == ".drn" else prism.read(path, which)
+    normalise = given.get("normalise", side.get("normalise", False)) is True
+    content, offer = listing_module.content(listing, side.get("actions"), _width(side.get("policy")), normalise)
+    side, given = (
+        {k: v for k, v in part.items() if not (k == "rewards" and which is not None)} for part in (side, given)
+    )
+    content |= side
+    content |= _passed(given, content, offer)
+    if "initial" not in content:
+        content["initial"] = _one_state(offer)
+    if "policy" not in content and (offer.available.sum(axis=1) == 1).all():
+        content["policy"] = "uniform"  # there is nothing to choose
+    return content, offer
+
+
+def _width(policy: Any) -> int:
+    """How many actions a policy that is a table has."""
+    row = policy[0] if isinstance(policy, list) and policy else None
+    return len(row) if isinstance(row, list) else 0
+
+
+def _one_state(offer: Offer) -> Any:
+    states = offer.groups.get("init", [])
+    if len(states) != 1:
+        raise InputError(
+            f"{len(states) or 'no'} states are labelled init; pass initial"
+            + ('="init" to begin in each of them with equal probability' if states else ", the state to begin in")
+        )
+    rho = np.zeros(offer.available.shape[0])
+    rho[states[0]] = 1.0
+    return rho
+
+
+def _side(path: Path) -> dict[str, Any]:
+    """The content of the side file; empty where there is none."""
+    beside = [path.with_name(path.stem + ending) for ending in SIDES]
+    found = [file for file in beside if os.path.lexists(file)]
+    if len(found) > 1:
+        raise InputError(f"there are two side files, {found[0].name} and {found[1].name}; keep one")
+    if not found:
+        return {}
+    try:
+        content = _object(toml.read(found[0]) if found[0].suffix == ".toml" else json.read(found[0]))
+        content = {key: value for key, value in content.items() if value is not None}
+        check_keys(content, ())
+        content |= {name: names_of(name, content[name]) for name in NAMES if name in content}
+        if "kernel" in content:
+            raise InputError("a side file has no kernel: the transitions are in the model")
+    except InputError as error:
+        raise InputError(f"{found[0].name}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{found[0].name}: cannot be read ({error.strerror or error})") from None
+    return content
+
+
+def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Model:
+    missing = [key for key in REQUIRED if content.get(key) is None]
+    if missing and offer is not None:
+        option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "
+        raise InputError(
+            f"{', '.join(missing)} must be known, and a {suffix} file cannot say, or does not; {option}write a side "
+            f"file that ends in {SIDES[0]}"
+        )
+    return model(content, offer)

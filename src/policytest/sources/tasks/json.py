@@ -1,0 +1,54 @@
+"""Task files as JSON: one line for each key. Floats are written by repr, so that they are read back exactly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest._base.files import read_file
+from policytest.sources.tasks.keys import PARTS
+
+
+def read(path: Path) -> Any:
+    """What a JSON file holds; keys that are there twice are refused."""
+    try:
+        return json.loads(read_file(path).decode("utf-8-sig"), object_pairs_hook=_no_repeats)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"line {error.lineno}, column {error.colno}: {error.msg}; this is not JSON, mend it there"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
+    except RecursionError:
+        raise InputError("its lists are nested too deeply; a table has at most three levels") from None
+    except InputError:
+        raise
+    except ValueError as error:  # a number with thousands of digits
+        raise InputError(f"a number cannot be read ({error}); mend it") from None
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in content:
+            raise InputError(f"the key {key!r} is there twice; keep one")
+        content[key] = value
+    return content
+
+
+def as_bytes(content: dict[str, Any]) -> bytes:
+    """One line for each key."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(listed(value))}" for key, value in content.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode("utf-8")
+
+
+def listed(value: Any) -> Any:
+    """Arrays as lists, sparse tables as their parts."""
+    if arrays.is_sparse(value):
+        return {part: np.asarray(getattr(value, part)).tolist() for part in PARTS}
+    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,1 @@
+"""The explicit formats of probabilistic model checkers."""

@@ -1,0 +1,66 @@
+"""Task files as TOML, for people: comments, and tables under headings. Reading is Python's own `tomllib`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from policytest._base.errors import InputError
+from policytest._base.files import read_file
+from policytest.sources.tasks.json import listed
+
+DEPTH = 100
+"""The most parts of a dotted key: reading one takes Python's parser time quadratic in them."""
+_DEEP = re.compile(
+    r"""(?<![^\s\[{,])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % DEPTH  # noqa: UP031
+)
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a TOML file holds."""
+    try:
+        text = read_file(path).decode("utf-8-sig")
+        if deep := _DEEP.search(text):
+            line = text.count("\n", 0, deep.start()) + 1
+            raise InputError(f"line {line}: a key has more than {DEPTH} parts; a table has at most three levels")
+        return tomllib.loads(text)
+    except InputError:
+        raise
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{error}; this is not TOML, mend it there") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
+    except RecursionError:
+        raise InputError("its lists are nested too deeply; a table has at most three levels") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise InputError(f"a number cannot be read ({error}); mend it") from None
+
+
+def as_bytes(content: dict[str, Any]) -> bytes:
+    """One line for each key."""
+    return "".join(f"{key} = {_value(key, listed(value))}\n" for key, value in content.items()).encode("utf-8")
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return f'"{"".join(_character(key, c) for c in value)}"'
+    if isinstance(value, list):
+        return f"[{', '.join(_value(key, item) for item in value)}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_value(key, item)}" for name, item in value.items()) + "}"
+    raise InputError(f"{key} holds {value!r}, which TOML has no word for; save the file as .json or .npz")
+
+
+def _character(key: str, c: str) -> str:
+    if c in _ESCAPES:
+        return _ESCAPES[c]
+    if 0xD800 <= ord(c) <= 0xDFFF:
+        raise InputError(f"{key} holds half of a character ({c!r}), which TOML cannot; save the file as .json or .npz")
+    return c if c.isprintable() else f"\\U{ord(c):08X}"

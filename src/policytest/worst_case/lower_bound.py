@@ -1,0 +1,245 @@
+r"""How many samples any test needs (section 4), and the allocation that needs fewest.
+
+For an allocation omega over pairs, Theorem `thm:stat_lower` bounds every delta-correct test from below,
+
+    liminf E[tau] / log(1/delta) >= T*_omega(p),     1/T*_omega(p) = inf over q with V_q beyond R of sum omega KL(p, q),
+
+which is `nearest_kernel` with weights omega. As an infimum of linear functions, omega -> 1/T*_omega is concave, with
+supergradient KL_sa(p, q*): each confusing kernel q bounds every allocation at once, 1/T*_omega <= sum omega KL(p, q).
+The smallest of these bounds, maximised over omega, is a small linear program. Its value shows how far from optimal an
+allocation can be, and drives the search for a better one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog, minimize
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.errors import InputError
+from policytest.mdp.task import Task
+from policytest.worst_case import Bracket, Solver, Status, nearest_kernel
+from policytest.worst_case.ball import kl_rows
+from policytest.worst_case.projection_free import ProjectionFree
+
+
+@dataclass(frozen=True, eq=False)
+class LowerBound:
+    """The characteristic time T* of an allocation.
+
+    ``time`` = 1/(upper end of the distance), itself a lower bound on T*; ``bracket`` = (1/upper, 1/lower);
+    ``kernel``, the confusing kernel: the nearest one found on the other side of the threshold; ``status``, how the
+    search for it ended.
+    """
+
+    time: float
+    bracket: tuple[float, float]
+    kernel: Kernel | None
+    certified: bool
+    status: Status
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """An allocation ``weights`` [S,A] summing to 1, and its characteristic ``time``, proved to be at least this.
+
+    ``upper_bound`` bounds 1/T*_omega over *all* allocations omega: none has a characteristic time below
+    1/upper_bound. Proved whatever the solver did, because it uses only kernels on the other side of the threshold.
+    ``status``: how the last search for a confusing kernel ended.
+    """
+
+    weights: FloatArray
+    time: float
+    upper_bound: float
+    status: Status
+
+    @property
+    def gap(self) -> float:
+        """How much shorter, relatively, the best time can be: time * upper_bound - 1, if ``time`` is exact.
+
+        A solver that proves nothing may have missed a nearer kernel; then the time is longer, and the gap larger.
+        """
+        if self.time in (0.0, np.inf):  # no samples help, or none are needed, whatever the allocation
+            return 0.0
+        return self.time * self.upper_bound - 1.0
+
+
+def uniform_allocation(task: Task) -> FloatArray:
+    """[S,A] equal weights over pairs with pi(a|s) > 0 whose row is not known; they sum to 1."""
+    sampled = task.layout.unknown_pairs
+    if not sampled.any():
+        raise InputError("every row the policy takes is known; there is nothing to sample")
+    return np.asarray(sampled / sampled.sum())
+
+
+def characteristic_time(
+    task: Task,
+    kernel: Kernel,
+    allocation: Any = None,
+    threshold: float = 0.0,
+    solver: Solver | None = None,
+) -> LowerBound:
+    """T*_omega(p): any delta-correct test needs about T* log(1/delta) samples when p is the truth.
+
+    Paper: `thm:stat_lower`, `eq:Tbo`. ``allocation`` [S,A] sums to 1; None or "uniform" is uniform.
+    """
+    weights = check_allocation(task, allocation)
+    centre = _checked_kernel(task, kernel)
+    distance = nearest_kernel(task, centre, weights, threshold, solver)
+    return LowerBound(
+        _inverse(distance.upper),
+        (_inverse(distance.upper), _inverse(distance.lower)),
+        distance.kernel,
+        distance.certified,
+        distance.status,
+    )
+
+
+def optimal_allocation(
+    task: Task,
+    kernel: Kernel,
+    threshold: float = 0.0,
+    solver: Solver | None = None,
+    tolerance: float = 1e-3,
+    max_solves: int = 300,
+) -> Allocation:
+    """The allocation with the smallest characteristic time: the maximum of the concave 1/T* over allocations.
+
+    An entropic level method. All confusing kernels met so far give a concave upper model of 1/T*; the next allocation
+    is the one nearest to the best so far (in KL) at which the model reaches half-way to its maximum. Stops when the
+    model shows the best to be within ``tolerance`` (relative) of the optimum, or after about ``max_solves`` solves.
+    """
+    arrays.positive(tolerance=tolerance, max_solves=max_solves)
+    start = uniform_allocation(task)
+    centre = _checked_kernel(task, kernel)
+    first = nearest_kernel(task, centre, start, threshold, solver)
+    if first.kernel is None or first.upper == 0.0:
+        return Allocation(start, _inverse(first.upper), first.upper, first.status)
+
+    model = _Model(start)
+    weights, found = start, first
+    careful = solver or ProjectionFree(starts=8)
+    for _ in range(0, max_solves, 2):
+        model.add(weights, _cuts(centre, found))
+        if model.bound <= (1 + tolerance) * model.rate:  # close, unless a nearer kernel was missed at the best
+            other = nearest_kernel(task, centre, model.best, threshold, careful)
+            model.add(model.best, _cuts(centre, other))
+            found = other
+            if model.bound <= (1 + tolerance) * model.rate:
+                break
+        weights = model.next_allocation()
+        cold = nearest_kernel(task, centre, weights, threshold, solver)
+        warm = nearest_kernel(task, centre, weights, threshold, solver, found)
+        found = min(cold, warm, key=lambda bracket: bracket.upper)
+    return Allocation(model.best, _inverse(model.rate), model.bound, found.status)
+
+
+def _cuts(centre: Kernel, found: Bracket) -> list[FloatArray]:
+    """The divergences of the confusing kernel, row by row; none where no kernel was found."""
+    cut = np.array([np.inf]) if found.kernel is None else kl_rows(centre, found.kernel)
+    return [cut] if np.isfinite(cut).all() else []
+
+
+class _Model:
+    """Cuts <omega, KL(p, q)> >= 1/T*_omega, one for each confusing kernel q met, and the allocations tried.
+
+    A cut holds for every allocation, so each new one may also lower what an earlier allocation is credited with:
+    a descent that starts from another kernel can reveal a nearer one.
+    """
+
+    def __init__(self, start: FloatArray) -> None:
+        self.shape, self.sampled = start.shape, start > 0
+        self.cuts = np.empty((0, int(self.sampled.sum())))
+        self.tried = np.empty_like(self.cuts)
+        self.rates = np.empty(0)
+        self.bound = np.inf
+
+    @property
+    def rate(self) -> float:
+        """The best 1/T* so far."""
+        return float(self.rates.max())
+
+    @property
+    def best(self) -> FloatArray:
+        """[S,A] the best allocation so far."""
+        weights = np.zeros(self.shape)
+        weights[self.sampled] = self.tried[int(np.argmax(self.rates))]
+        return weights
+
+    def add(self, weights: FloatArray, cuts: list[FloatArray]) -> None:
+        """Record an allocation and the cuts found at it, and tighten the bound."""
+        new = np.array([cut.reshape(self.shape)[self.sampled] for cut in cuts]).reshape(-1, self.cuts.shape[1])
+        self.cuts = np.vstack([self.cuts, new])
+        self.rates = np.minimum(self.rates, (self.tried @ new.T).min(axis=1, initial=np.inf))
+        mine = weights[self.sampled]
+        self.tried = np.vstack([self.tried, mine])
+        self.rates = np.append(self.rates, (self.cuts @ mine).min())
+        self.bound = min(self.bound, self._maximum())
+
+    def _maximum(self) -> float:
+        """The maximum of the model over allocations, by linear programming; proved by its dual prices.
+
+        A mixture of cuts bounds every allocation by its largest entry, whatever the accuracy of the prices.
+        """
+        count = self.cuts.shape[1]
+        result = linprog(
+            c=np.append(np.zeros(count), -1.0),
+            A_ub=np.column_stack([-self.cuts / self.rate, np.ones(len(self.cuts))]),
+            b_ub=np.zeros(len(self.cuts)),
+            A_eq=np.append(np.ones(count), 0.0)[None, :],
+            b_eq=[1.0],
+            bounds=[(0, None)] * count + [(None, None)],
+        )
+        if result.status != 0:
+            return float(self.cuts.max(axis=1).min())
+        prices = np.maximum(-result.ineqlin.marginals, 0.0)
+        return float((prices / prices.sum() @ self.cuts).max())
+
+    def next_allocation(self) -> FloatArray:
+        """[S,A] the allocation nearest to the best, in KL, whose cuts all reach half-way from the best to the bound.
+
+        omega = omega_best exp(prices.cuts)/Z, with the prices of the constraints from a small dual problem.
+        """
+        cuts = self.cuts / self.rate
+        level = 0.5 * (1.0 + self.bound / self.rate)
+        origin = np.log(np.maximum(self.tried[int(np.argmax(self.rates))], 1e-300))
+
+        def dual(prices: FloatArray) -> tuple[float, FloatArray]:
+            tilted = origin + prices @ cuts
+            top = tilted.max()
+            weights = np.exp(tilted - top)
+            total = weights.sum()
+            return float(top + np.log(total) - level * prices.sum()), cuts @ (weights / total) - level
+
+        start = np.zeros(len(cuts))
+        found = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=[(0, 1e6)] * len(cuts)).x
+        tilted = origin + found @ cuts
+        weights = np.zeros(self.shape)
+        weights[self.sampled] = np.exp(tilted - tilted.max())
+        return np.asarray(weights / weights.sum())
+
+
+def _checked_kernel(task: Task, kernel: Kernel) -> Kernel:
+    """The kernel, checked under its own name."""
+    checked = task.check_kernel("kernel", kernel)
+    task.rows_of("kernel", checked)
+    return checked
+
+
+def check_allocation(task: Task, allocation: Any) -> FloatArray:
+    """[S,A] shares that sum to 1; None or "uniform" is uniform."""
+    if allocation is None or (isinstance(allocation, str) and allocation == "uniform"):
+        return uniform_allocation(task)
+    weights = arrays.real_array("allocation", allocation, (task.n_states, task.n_actions))
+    arrays.no_negative("allocation", weights, "shares")
+    if abs(weights.sum() - 1) > arrays.SUM_TOLERANCE:
+        raise InputError(f"allocation sums to {weights.sum():.9g}, not 1; divide it by its sum")
+    return weights
+
+
+def _inverse(distance: float) -> float:
+    return np.inf if distance == 0 else 1.0 / distance

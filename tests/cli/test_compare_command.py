@@ -1,0 +1,117 @@
+"""``policytest compare`` and ``policytest identify``: methods, zones, checkpoints, progress, and errors."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from policytest.cli import main
+from policytest.sources.tasks.files import save_model
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    """Two files, a.json and b.json, whose policies differ; the current folder is theirs."""
+    monkeypatch.chdir(tmp_path)
+    two = pt.instances.paper(2)
+    task = two.task
+    save_model("a.json", task, two.kernel)
+    save_model("b.json", pt.Task(task.rewards, two.alternative_policy, task.initial, task.discount), two.kernel)
+    return tmp_path
+
+
+def found(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_compare_by_each_method(models, capsys):
+    assert main(["compare", "a.json", "b.json", "--json"]) == 0
+    assert found(capsys)["certified"] is True
+    assert main(["compare", "a.json", "b.json", "--method", "ptst", "--allocation", "adaptive", "--json"]) == 0
+    said = found(capsys)
+    assert (said["answer"], said["certified"]) == ("above", False)
+    assert main(["compare", "a.json", "b.json", "--method", "ptst", "--require-certified", "--quiet"]) == 3
+    assert "--require-certified" in capsys.readouterr().err
+
+
+def test_compare_ends_within_its_zone(models, capsys):
+    assert main(["compare", "a.json", "b.json", "--margin", "0.2", "--indifference", "2.0", "--json"]) == 5
+    assert found(capsys)["answer"] == "within"
+
+
+def test_compare_is_continued_from_its_checkpoint(models, capsys):
+    command = ["compare", "a.json", "b.json", "--checkpoint", "run.npz", "--json"]
+    assert main([*command, "--max-samples", "50"]) == 3
+    assert "run.npz holds the run" in capsys.readouterr().err
+    assert main(command) == 0
+    assert found(capsys)["samples"] > 50
+    assert main(["compare", "b.json", "a.json", "--checkpoint", "run.npz"]) == 2
+    assert "resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--method", "boxes"], "--method"),
+        (["--method", "betting", "--allocation", "uniform"], "--allocation"),
+        (["--allocation", "optimal"], "--allocation optimal"),
+        (["--method", "ptst", "--indifference", "0.1"], "--indifference"),
+        (["--delta", "2"], "delta"),
+    ],
+)
+def test_wrong_options_are_named(models, capsys, options, words):
+    assert main(["compare", "a.json", "b.json", *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["betting", "ptst", "klb-ts"])
+def test_identify_by_each_method(capsys, method):
+    assert main(["identify", "paper-2", "--method", method, "--json", "--quiet"]) == 0
+    said = found(capsys)
+    assert np.argmax(said["policy"], axis=1).tolist() == [0, 1]
+    assert said["certified"] == (method != "ptst")
+    assert main(["identify", "paper-2", "--method", method, "--max-samples", "20", "--quiet"]) == 3
+    assert "Undecided" in capsys.readouterr().out
+
+
+def test_identify_names_and_tells(models, capsys):
+    two = pt.instances.paper(2)
+    task = pt.Task(
+        two.task.rewards, two.task.policy, two.task.initial, 0.9, states=["hall", "yard"], actions=["a", "b"]
+    )
+    save_model("named.json", task, two.kernel)
+    assert main(["identify", "named.json", "--delta", "1e-9"]) == 0
+    shown = capsys.readouterr()
+    assert "hall: a, yard: b" in shown.out
+    assert "samples" in shown.err
+    assert main(["identify", "named.json", "--allocation", "optimal"]) == 2
+    assert "--allocation optimal" in capsys.readouterr().err
+    assert main(["identify", "named.json", "--method", "klb-ts", "--allocation", "uniform"]) == 2
+    assert "--allocation" in capsys.readouterr().err
+
+
+def test_policies_from_files(models, capsys):
+    """B as a policy file says the same as B as a model; of two candidates the better one is found."""
+    for name in "ab":
+        pt.sources.save_policy(f"{name}.csv", pt.sources.load_model(f"{name}.json").task.policy)
+    assert main(["compare", "a.json", "b.json", "--json", "--quiet"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert main(["compare", "a.json", "b.csv", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+    assert main(["identify", "a.json", "--candidate", "b.csv", "--candidate", "a.csv", "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["index"] == 1
+    assert "policy 1 is a.csv" in err
+    assert main(["identify", "a.json", "--candidate", "none.csv"]) == 2
+    assert main(["compare", "a.json", "none.csv"]) == 2
+
+
+def test_nothing_that_is_read_is_overwritten(models, capsys):
+    before = (models / "a.json").read_bytes()
+    assert main(["compare", "a.json", "b.json", "--html", "a.json"]) == 2
+    assert main(["identify", "a.json", "--html", "a.json"]) == 2
+    assert "is read by this command" in capsys.readouterr().err
+    assert (models / "a.json").read_bytes() == before

@@ -1,0 +1,88 @@
+"""A log that grows: the verdict is the one of `assess`, however the log arrives."""
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from policytest.questions.watch import Watch
+
+
+def sampled(seed, size, n=3):
+    """Transitions of uniformly chosen pairs."""
+    instance, rng = pt.instances.paper(n), np.random.default_rng(seed)
+    s, a = rng.integers(0, n, size), rng.integers(0, n, size)
+    return instance, pt.Transitions(s, a, pt.TabularSimulator(instance.kernel).draw(s, a, rng))
+
+
+def fed(watch, data, cuts):
+    """The verdict, with the log handed over in pieces that end at the cuts."""
+    for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+        found = watch.add(data.s[begin:end], data.a[begin:end], data.x[begin:end])
+        if found is not None:
+            return found
+    return watch.verdict()
+
+
+def same(first, second):
+    assert (first.answer, first.samples, first.certified) == (second.answer, second.samples, second.certified)
+    assert first.evidence == pytest.approx(second.evidence)
+    assert first.interval == pytest.approx(second.interval)
+    assert (first.counts.N == second.counts.N).all()
+
+
+@pytest.mark.parametrize("method", [None, pt.TDBetting(), pt.PTST(solver=pt.ProjectionFree())], ids=repr)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_verdict_is_that_of_assess_on_the_prefix(method, seed):
+    instance, data = sampled(seed, 20_000)
+    rng = np.random.default_rng(seed)
+    for pieces in (0, 7, 400):
+        cuts = np.sort(rng.integers(0, len(data), pieces)).tolist()
+        found = fed(Watch(instance.task, 0.0, 0.05, method), data, cuts)
+        assert found.answer is not None
+        n = found.samples
+        prefix = pt.Transitions(data.s[:n], data.a[:n], data.x[:n])
+        same(found, pt.assess(instance.task, prefix, 0.0, 0.05, pt.Combined() if method is None else method))
+
+
+def test_betting_speaks_at_the_same_transition_however_the_log_arrives():
+    instance, data = sampled(5, 20_000)
+    whole = pt.assess(instance.task, data, threshold=0.0)
+    for cuts in ([], [1, 2, 3], list(range(10, 20_000, 10))):
+        same(fed(Watch(instance.task, threshold=0.0), data, cuts), whole)
+
+
+def test_undecided_and_then_more():
+    instance, data = sampled(1, 20_000)
+    watch = Watch(instance.task, threshold=0.0)
+    assert watch.add(data.s[:20], data.a[:20], data.x[:20]) is None
+    assert watch.verdict().answer is None
+    same(
+        watch.verdict(), pt.assess(instance.task, pt.Transitions(data.s[:20], data.a[:20], data.x[:20]), threshold=0.0)
+    )
+    assert watch.size == 20
+    assert watch.add(data.s[20:], data.a[20:], data.x[20:]).answer == "above"
+
+
+def test_a_missing_pair_leaves_it_waiting():
+    """Betting needs draws of all pairs; additions of others cost nothing and change nothing."""
+    instance, data = sampled(1, 20_000)
+    there = data.s != 2
+    watch = Watch(instance.task, threshold=0.0)
+    for part in np.array_split(np.flatnonzero(there), 50):
+        assert watch.add(data.s[part], data.a[part], data.x[part]) is None
+    assert "needs a draw of (s=2" in watch.verdict().reason
+    assert watch.add(data.s[~there], data.a[~there], data.x[~there]).answer == "above"
+
+
+def test_a_known_answer_needs_no_log():
+    task = pt.instances.paper(2).task
+    watch = Watch(task, threshold=1e6)
+    assert watch.verdict().answer == "below"
+    assert watch.add([0], [0], [0]).samples == 0
+
+
+def test_bad_transitions_are_refused():
+    watch = Watch(pt.instances.paper(2).task, threshold=0.0)
+    with pytest.raises(pt.InputError, match=r"data.x\[1\] is 2"):
+        watch.add([0, 0], [0, 0], [1, 2])
+    assert watch.size == 0

@@ -1,0 +1,212 @@
+"""The same table on every engine gives the same counts, the same refusals and the same order.
+
+Spark takes some twenty seconds to start and wants Java: its tests run where POLICYTEST_SPARK=1 (`make test-spark`).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from policytest.sources.logged import frames
+
+pd = pytest.importorskip("pandas")
+nw = pytest.importorskip("narwhals")
+pytest.importorskip("duckdb")
+
+S, A, ROWS = 6, 3, 5000
+STATES = ["ward", "home", 7, (0, 1), "5", 2.5]
+ACTIONS = ["none", "drug a", "drug b"]
+
+
+def make_task(states=None, actions=None):
+    policy = np.tile([0.5, 0.5, 0.0], (S, 1))
+    rewards = np.arange(S * A).reshape(S, A) / 4
+    return pt.Task(rewards, policy, np.full(S, 1 / S), 0.9, states=states, actions=actions)
+
+
+TASK = make_task()
+
+
+def indices(seed=0):
+    rng = np.random.default_rng(seed)
+    return {"s": rng.integers(0, 4, ROWS), "a": rng.integers(0, A, ROWS), "s_next": rng.integers(0, S, ROWS)}
+
+
+def table(seed=0):
+    """Rows in no particular order; `order` says which."""
+    rng = np.random.default_rng(seed + 1)
+    columns = indices(seed)
+    columns["count"] = rng.integers(0, 4, ROWS)
+    columns["reward"] = TASK.rewards[columns["s"], columns["a"]]
+    columns["order"] = rng.permutation(ROWS)
+    columns["episode"] = columns["order"] // 50
+    return pd.DataFrame(columns)
+
+
+def by_hand(frame):
+    """N[s,a,x] by the definition."""
+    N = np.zeros((S, A, S), dtype=np.int64)
+    np.add.at(N, (frame["s"], frame["a"], frame["s_next"]), frame["count"])
+    return N
+
+
+@pytest.fixture(scope="module")
+def spark():
+    if os.environ.get("POLICYTEST_SPARK") != "1":
+        pytest.skip("set POLICYTEST_SPARK=1, or run make test-spark")
+    sql = pytest.importorskip("pyspark.sql")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
+        builder = sql.SparkSession.builder.master("local[2]").appName("policytest")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+def from_pandas(engine, frame, request=None):
+    """The same rows as a frame of the engine."""
+    if engine == "pandas":
+        return frame
+    if engine in ("polars", "polars lazy"):
+        polars = pytest.importorskip("polars")
+        return polars.from_pandas(frame) if engine == "polars" else polars.from_pandas(frame).lazy()
+    if engine in ("pyarrow", "pyarrow dataset"):
+        import pyarrow as pa
+        import pyarrow.dataset
+
+        return pa.Table.from_pandas(frame) if engine == "pyarrow" else pa.dataset.dataset(pa.Table.from_pandas(frame))
+    if engine == "duckdb":
+        import duckdb
+
+        return duckdb.connect().from_df(frame)
+    if engine == "dask":
+        return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3)
+    return request.getfixturevalue("spark").createDataFrame(frame)
+
+
+ENGINES = ["pandas", "polars", "polars lazy", "pyarrow", "pyarrow dataset", "duckdb", "dask", "spark"]
+EVERY = pytest.mark.parametrize("engine", ENGINES)
+# Spark and its tools warn about their own affairs.
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning:pyspark", "default::UserWarning:pyspark")
+
+
+@EVERY
+def test_the_same_counts(engine, request):
+    frame = table()
+    log = pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    np.testing.assert_array_equal(log.counts.N, by_hand(frame))
+    assert (log.rows, log.used, log.left_out, log.files) == (ROWS, ROWS, (), ())
+    assert log.idle == (frame["a"] == 2).sum()
+
+
+@EVERY
+def test_the_same_order(engine, request):
+    """Of rows that stand for one transition or none; sums have no order on any engine."""
+    frame = table()
+    summed = pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    assert not summed.in_order()
+    with pytest.raises(pt.InputError, match="count above 1"):
+        summed.transitions()
+    frame["count"] = frame["count"].clip(upper=1)
+    log = pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    assert log.in_order()
+    found = log.transitions()
+    rows = frame.sort_values("order")
+    for name, column in (("s", found.s), ("a", found.a), ("s_next", found.x)):
+        np.testing.assert_array_equal(column, np.repeat(rows[name].to_numpy(), rows["count"].to_numpy()))
+
+
+@EVERY
+def test_the_same_labels(engine, request):
+    """Text, with unknown and missing labels left out for s and a."""
+    states = ["ward", "home", "lab", "7", "8", "9"]
+    frame = table().drop(columns=["reward", "count"])
+    where = indices()
+    for name, names in (("s", states), ("a", ACTIONS), ("s_next", states)):
+        frame[name] = np.array(names, dtype=object)[where[name]]
+    frame.loc[:9, "s"] = "elsewhere"
+    frame.loc[10:14, "a"] = None
+    data = from_pandas(engine, frame, request)
+    log = pt.sources.logs(data, make_task(states, ACTIONS), skip=("s", "a"))
+    kept = pd.DataFrame(where | {"count": 1})[15:]
+    np.testing.assert_array_equal(log.counts.N, by_hand(kept))
+    assert [(gone.column, gone.reason, gone.rows) for gone in log.left_out] == [
+        ("s", "no such name", 10),
+        ("a", "null", 5),
+    ]
+    assert log.left_out[0].examples == (("'elsewhere'", 10),)
+    assert not log.selected
+    with pytest.raises(pt.InputError, match=r"s is 'elsewhere' in 10 rows; a is null in 5 rows"):
+        pt.sources.logs(data, make_task(states, ACTIONS))
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("column", "entry", "words"),
+    [
+        ("count", -1, "the column count must hold whole numbers"),
+        ("count", 1.5, "the column count must hold whole numbers"),
+        ("count", np.nan, "the column count must hold whole numbers"),
+        ("count", 2.0**62, "the column count must hold whole numbers"),
+        ("reward", np.inf, "the column reward must hold finite numbers"),
+        ("reward", 0.75, "the column reward"),
+        ("order", np.nan, "the column order must hold numbers"),
+        ("order", 17, "2 rows with episode="),
+        ("s_next", 99, "s_next is 99"),
+    ],
+)
+def test_the_same_refusals(engine, column, entry, words, request):
+    frame = table()
+    at = int(np.flatnonzero((frame["a"] == 0) & (frame["s"] == 1))[0])  # the task's reward there is 3/4
+    if column == "reward" and entry == 0.75:
+        entry = 0.7
+    if column == "order" and entry == 17:
+        at = int(np.flatnonzero(frame["order"] == 18)[0])
+    if isinstance(entry, float):
+        frame[column] = frame[column].astype(float)
+    frame.loc[at, column] = entry
+    with pytest.raises(pt.InputError, match=words) as caught:
+        pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    assert "\n" not in str(caught.value)
+
+
+@EVERY
+def test_sums_of_counts_do_not_wrap_around(engine, request):
+    frame = pd.DataFrame({"s": [0] * 5, "a": 0, "s_next": 1, "count": 2**62 - 1})
+    with pytest.raises(pt.InputError, match="adds up to 2"):
+        pt.sources.logs(from_pandas(engine, frame, request), TASK)
+
+
+@EVERY
+def test_groups_of_any_expression(engine, request):
+    """What diagnostics are built from: here the first and the second half of the data."""
+    frame = table()
+    log = pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    half = nw.when(nw.col("order") < ROWS // 2).then(nw.lit(0)).otherwise(nw.lit(1))
+    found = frames.grouped(log.frame, {"s": nw.col("s"), "half": half}, {"s": log.states})
+    expected = frame.groupby(["s", frame["order"] >= ROWS // 2])["count"].sum()
+    assert {(int(s), int(h)): int(n) for s, h, n in zip(found["s"], found["half"], found["n"], strict=True)} == {
+        (int(s), int(h)): int(n) for (s, h), n in expected.items()
+    }
+
+
+@pytest.mark.parametrize("engine", ["pandas", "polars", "pyarrow", "duckdb", "spark"])  # Dask has no ordered windows
+def test_groups_by_what_came_before(engine, request):
+    frame = table().drop(columns="count")
+    log = pt.sources.logs(from_pandas(engine, frame, request), TASK)
+    last = nw.col("s").shift(1).over("episode", order_by="order")
+    found = frames.grouped(log.frame, {"s": nw.col("s"), "last": last}, {"s": log.states, "last": log.states})
+    rows = frame.sort_values(["episode", "order"])
+    before = rows.groupby("episode")["s"].shift(1).fillna(-2).astype(int)
+    expected = rows.groupby(["s", before]).size()
+    assert {(int(s), int(b)): int(n) for s, b, n in zip(found["s"], found["last"], found["n"], strict=True)} == {
+        (int(s), int(b)): int(n) for (s, b), n in expected.items()
+    }
