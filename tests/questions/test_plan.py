@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -412,15 +413,18 @@ def test_runs_that_go_on_end_within_what_was_said_as_often_as_stated():
     assert sum(outcomes) > 0.55 * len(outcomes)
 
 
-def test_an_undecided_verdict_says_how_many_more_by_itself():
+def test_an_undecided_verdict_says_how_many_more_when_asked():
     instance, threshold = problem(3)
     counts = drawn(instance, 40, np.random.default_rng(0))
     for method, words in ((FAST, "more samples should settle it, "), (pt.PTST(boundary=pt.PaperBoundary()), "more")):
         verdict = pt.assess(instance.task, counts, threshold, method=method)
         assert verdict.answer is None
-        assert verdict.still_needed().words in str(verdict)
-        assert words in str(verdict)
-        assert json.loads(verdict.to_json())["still_needed"]["samples"] == verdict.still_needed().samples
+        assert "still_needed()" in str(verdict)
+        assert json.loads(verdict.to_json())["still_needed"] is None
+        told = replace(verdict, forecast=verdict.still_needed())
+        assert verdict.still_needed().words in str(told)
+        assert words in str(told)
+        assert json.loads(told.to_json())["still_needed"]["samples"] == verdict.still_needed().samples
     mixture, paper = (
         pt.assess(instance.task, counts, threshold, method=pt.PTST(boundary=boundary)).still_needed().samples
         for boundary in (pt.MixtureBoundary(), pt.PaperBoundary())
@@ -479,3 +483,18 @@ def test_bad_input_to_still_needed_is_named(change, words):
     verdict = pt.assess(instance.task, pt.Counts(2, 2), threshold=0.0)
     with pytest.raises(pt.InputError, match=words):
         still_needed(**{"verdict": verdict, **change})
+
+
+def test_printing_an_undecided_verdict_simulates_nothing(monkeypatch):
+    """Negative control: the forecast itself does start runs."""
+    two, started = pt.instances.paper(2), []
+    start = pt.Combined.start
+    verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.3, delta=1e-6, max_samples=50)
+    monkeypatch.setattr(pt.Combined, "start", lambda *given: started.append(1) or start(*given))
+    assert verdict.answer is None
+    assert str(verdict)
+    assert verdict._repr_html_()
+    assert verdict.to_json()
+    assert not started
+    verdict.still_needed(max_samples=200)
+    assert started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -123,6 +124,28 @@ def is_certified(run: Run, required: float) -> bool:
         return False
     proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
     return bool(proved >= required)
+
+
+class Pause(Protocol):
+    """Says where a run pauses, and looks at it there; `policytest.plots.Trace` is one."""
+
+    def most(self, run: Any, most: int) -> int:
+        """How many samples, at most as many as allowed, to the next pause."""
+        ...
+
+    def look(self, run: Any, required: float) -> None:
+        """What a step has led to."""
+        ...
+
+
+def steps(run: Any, required: float, limit: int, pause: Pause | None = None) -> Iterator[None]:
+    """The loop: step until there is an answer, the samples are used up, or recorded data are."""
+    while run.answer is None and run.paid < limit and not run.exhausted:
+        left = limit - run.paid
+        run.step(required, left if pause is None else pause.most(run, left))
+        if pause is not None:
+            pause.look(run, required)
+        yield
 
 
 class Method(Protocol):

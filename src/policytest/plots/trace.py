@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray, positive
+from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.betting.run import TDBetting
 from policytest.methods.combined import Combined
-from policytest.methods.interface import Method
+from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst import Run as KLRun
 from policytest.results.verdict import Check, Verdict
@@ -137,6 +138,28 @@ class Trace:
         """The method, default `Combined()`, pausing where this trace wants a point; otherwise as it is."""
         return Watched(Combined() if method is None else method, self)
 
+    # ------------------------------------------------------------ pausing
+
+    def most(self, run: Any, most: int) -> int:
+        """How many samples to the next point. Runs that cannot be cut anywhere, and very large ones, are not cut."""
+        if not _can_pause(run):
+            return most
+        if isinstance(run, KLRun) and _entries(run.task) > LARGE:
+            self.few()
+        return int(min(most, max(self.wait - run.samples, _first_pause(run) - run.samples, 1)))
+
+    def look(self, run: Any, required: float) -> None:
+        """Keep a point where one is due.
+
+        Betting is looked at between its rollouts, where its evidence is exact. Of the KL rule, which between its solves
+        knows only what its witness allows, the evidence is computed here, from the counts.
+        """
+        between = getattr(run, "walker", (0.0,))[0] == 0.0 and run.samples >= _first_pause(run)
+        if _can_pause(run) and (run.answer is not None or (between and self.is_due(run.samples))):
+            exact = _exact(run) if isinstance(run.method, PTST) and run.answer is None else None
+            found = run.samples, run.evidence(), required, run.solves, run.answer
+            self._record(Check(*found, lambda: run.estimate, lambda: run.interval(required)), exact)
+
     # ------------------------------------------------------------ reading
 
     def __len__(self) -> int:
@@ -176,47 +199,31 @@ class Watched:
     """A method whose runs pause where a trace wants a point. The runs are those of the method, and say so."""
 
     method: Method
-    trace: Trace
+    pause: Trace
 
-    def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> Any:
-        """The test at work on a simulator, watched."""
-        return _watched(self.method.start(task, sim, threshold, rng), self.trace)
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any, **zone: Any) -> Run:
+        """The test at work on a simulator."""
+        return self.method.start(task, sim, threshold, rng, **zone)
 
-    def replay(self, task: Any, threshold: float, source: Any) -> Any:
-        """The test at work on recorded transitions, watched."""
-        return _watched(self.method.replay(task, threshold, source), self.trace)
+    def replay(self, task: Task, threshold: float, source: Any, **zone: Any) -> Run:
+        """The test at work on recorded transitions."""
+        return self.method.replay(task, threshold, source, **zone)
 
     def describe(self) -> str:
-        """That of the method."""
+        """The name of the method."""
         return self.method.describe()
 
 
-def _watched(run: Any, trace: Trace) -> Any:
-    """The run, its steps cut where the trace wants a point. Such runs may be stopped and resumed anywhere.
+def _can_pause(run: Any) -> bool:
+    """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
+    if isinstance(run, KLRun) and _entries(run.task) > HUGE:
+        return False
+    return isinstance(run.method, PTST | TDBetting | Combined | RectangularKL)
 
-    Betting is looked at between its rollouts, where its evidence is exact. Of the KL rule, which between its solves
-    knows only what its witness allows, the evidence is computed here, from the counts. Other runs are not cut.
-    """
-    by_ball, step = isinstance(run, KLRun), run.step
-    size = _entries(run.task) if by_ball else 0.0
-    if size > HUGE or not isinstance(run.method, PTST | TDBetting | Combined | RectangularKL):
-        return run
-    if size > LARGE:
-        trace.few()
-    by_rule = isinstance(run.method, PTST)
-    first = len(run.tally.n) if by_ball else 0  # before every pair was seen the ball is everything
 
-    def pausing(level: float, most: int) -> None:
-        wait = max(trace.wait, first) - run.samples
-        step(level, min(most, max(wait, 1)))
-        between = getattr(run, "walker", (0.0,))[0] == 0.0 and run.samples >= first
-        if run.answer is not None or (between and trace.is_due(run.samples)):
-            found = run.evidence(), level, run.solves, run.answer
-            check = Check(run.samples, *found, lambda: run.estimate, lambda: run.interval(level))
-            trace._record(check, _exact(run) if by_rule and run.answer is None else None)
-
-    run.step = pausing
-    return run
+def _first_pause(run: Any) -> int:
+    """Before every pair was seen the KL ball is everything."""
+    return len(run.task.layout.pairs.pair) if isinstance(run, KLRun) else 0
 
 
 def _exact(run: KLRun) -> tuple[float, float]:

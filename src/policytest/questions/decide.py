@@ -78,12 +78,13 @@ def decide(
     known = known_answer(task, threshold, delta, indifference := checked_zone(indifference))
     if known is not None:
         return known
-    run = checked_method(method).start(task, sim, threshold, rng)
+    method = checked_method(method)
+    run = method.start(task, sim, threshold, rng)
     if indifference:
         with_zone(run, indifference)
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     mark = checkpoints.fingerprint(task, threshold, run.method)
-    return carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
+    return carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress, getattr(method, "pause", None))
 
 
 def checks(
@@ -108,7 +109,8 @@ def checks(
     known = known_answer(task, threshold, delta)
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    return drive(checked_method(method).start(task, sim, threshold, rng), level, limit)
+    method = checked_method(method)
+    return drive(method.start(task, sim, threshold, rng), level, limit, getattr(method, "pause", None))
 
 
 def stopping_times(

@@ -1,7 +1,4 @@
-"""The drivers: a test runs until it stops, is told to stop, or has no more samples.
-
-`checks` is the loop, a generator; `decide` exhausts it, `stopping_times` does so once for several deltas, and `assess`
-asks the same of data that are already there.
+"""The driver of every question: a run is stepped to its end, with checks, Ctrl-C, checkpoints and pauses.
 
 What delta bounds: if V <= R, the probability of ever answering "above" is at most delta, and if V >= R that of "below";
 so looking at every sample, stopping early, resuming and stopping late are all allowed.
@@ -17,7 +14,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,16 +29,14 @@ from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import check_delta
 from policytest.methods.combined import Combined
-from policytest.methods.interface import Method, Run, is_certified
+from policytest.methods.interface import Method, Pause, Run, is_certified, steps
 from policytest.methods.known_range import KnownRange, known_value
 from policytest.methods.sampler import UNLIMITED
 from policytest.questions.plan.still_needed import further
 from policytest.results.verdict import Check, Verdict
 
 Resume = Verdict | str | os.PathLike[str]
-
-
-# ---------------------------------------------------------------- shared
+INTERRUPTED = "interrupted"
 
 
 def carry_out(
@@ -52,31 +47,55 @@ def carry_out(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Resume | None = None,
     progress: Callable[[Check], None] | None = None,
+    pause: Pause | None = None,
 ) -> Verdict:
-    """Go on with a run until (its level is reached, its samples are used up) or Ctrl-C; see `decide`.
+    """Go on with a run until (its evidence suffices, its samples are used up) or Ctrl-C; see `decide`.
 
     ``mark`` is the fingerprint by which a kept run is recognised.
     """
-    level, limit = until
+    required, limit = until
     if resume is not None:
         _resume(run, mark, resume)
     saver = _Saver(run, mark, checkpoint, resume)
-    reason = "all samples that were allowed are used"
-    with interruptions(run) as interrupted:
+
+    def look(check: Check) -> None:
+        if progress is not None:
+            progress(check)
+        saver.now_and_then()
+
+    checks = drive(run, required, limit, pause)
+    interrupted = carried_out(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end)
+    reason = INTERRUPTED if interrupted else "all samples that were allowed are used"
+    return verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
+
+
+def carried_out(
+    source: Any,
+    steps: Iterable[Any],
+    look: Callable[[Any], None] | None,
+    is_answered: Callable[[], bool],
+    finish: Callable[[], None] | None = None,
+) -> bool:
+    """Take steps, looking at each, then ``finish``; whether Ctrl-C ended them before there was an answer.
+
+    The first Ctrl-C ends the run between draws, a second one also interrupts the draw at hand, a third one anything.
+    """
+    interrupted = False
+    with _interruptions(source) as pressed:
         try:
-            for check in drive(run, level, limit):
-                if progress is not None:
-                    progress(check)
-                saver.now_and_then()
-                if interrupted.times and run.answer is None:
-                    reason = "interrupted"
+            for step in steps:
+                if look is not None:
+                    look(step)
+                if pressed.times and not is_answered():
+                    interrupted = True
                     break
         except KeyboardInterrupt:
-            if interrupted.times != 2:
+            if pressed.times != 2:
                 raise
-            reason = "interrupted"
-        saver.at_the_end()
-    return verdict_of(run, delta, reason, _snapshot(run, mark), level=level)
+            interrupted = True
+        if finish is not None:
+            finish()
+    return interrupted
 
 
 def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float]:
@@ -106,21 +125,20 @@ def sampling_limit(max_samples: int | None) -> int:
     return limit
 
 
-def drive(run: Run, level: float, limit: int) -> Iterator[Check]:
-    """The loop: step until there is an answer, the samples are used up, or the data are; a `Check` after each step."""
-    run.begin(level)
-    yield _check(run, level)
-    while run.answer is None and run.paid < limit and not run.exhausted:
-        run.step(level, limit - run.paid)
+def drive(run: Run, required: float, limit: int, pause: Pause | None = None) -> Iterator[Check]:
+    """A run from its beginning to its end: a `Check` at the start and after every step."""
+    run.begin(required)
+    yield check_of(run, required)
+    for _ in steps(run, required, limit, pause):
         if run.paid >= limit and run.answer is None:
-            run.end(level)
-        yield _check(run, level)
+            run.end(required)
+        yield check_of(run, required)
 
 
-def _check(run: Run, level: float) -> Check:
-    return Check(
-        run.paid, run.evidence(), level, run.solves, run.answer, lambda: run.estimate, lambda: run.interval(level)
-    )
+def check_of(run: Run, required: float) -> Check:
+    """One look at a run; what is costly is computed when it is asked for."""
+    found = run.paid, run.evidence(), required, run.solves, run.answer
+    return Check(*found, lambda: run.estimate, lambda: run.interval(required))
 
 
 def checked_zone(indifference: Any) -> float:
@@ -182,11 +200,11 @@ def verdict_of(
     snapshot: dict[str, Any],
     counts: Counts | None = None,
     samples: int | None = None,
-    level: float | None = None,
+    required: float | None = None,
 ) -> Verdict:
     """What a run says at its end."""
-    required = -math.log(delta) if level is None else level
     level = -math.log(delta)
+    required = level if required is None else required
     found = run.outcome(required)
     return Verdict(
         task=run.task,
@@ -219,7 +237,7 @@ def verdict_of(
 
 def _reason(run: Run, reason: str) -> str:
     """Why there is no answer: what the run itself knows, unless it was interrupted."""
-    return reason if reason == "interrupted" else run.why_undecided() or reason
+    return reason if reason == INTERRUPTED else run.why_undecided() or reason
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:
@@ -303,16 +321,16 @@ class _Saver:
             self.last = self.run.samples
 
 
-class _Interruptions:
+class _Pressed:
     """How often Ctrl-C was pressed. A plain number: a signal may arrive inside any lock."""
 
     times = 0
 
 
 @contextmanager
-def interruptions(run: Any) -> Iterator[_Interruptions]:
-    """Ctrl-C ends a run between draws; a second one also interrupts the draw at hand, a third one anything."""
-    pressed = _Interruptions()
+def _interruptions(source: Any) -> Iterator[_Pressed]:
+    """Count Ctrl-C instead of raising; the second one raises within a draw, the third one anywhere."""
+    pressed = _Pressed()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):  # ignored: so it stays
         yield pressed
@@ -320,7 +338,7 @@ def interruptions(run: Any) -> Iterator[_Interruptions]:
 
     def handle(number: int, frame: Any) -> None:
         pressed.times += 1
-        if pressed.times > 2 or (pressed.times == 2 and run.source.drawing):
+        if pressed.times > 2 or (pressed.times == 2 and source.drawing):
             before(number, frame)
 
     signal.signal(signal.SIGINT, handle)

@@ -15,7 +15,7 @@ Paper: appendix B, `lem:eva`; where the range of all possible values is short (A
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from policytest.methods.ptst import PTST
 from policytest.methods.ptst import Run as KLRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import recorded as recorded_data
-from policytest.questions.driver import interruptions, sampling_limit
+from policytest.questions.driver import carried_out, sampling_limit
 from policytest.questions.plan.expected import any_unknown
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
@@ -149,46 +149,70 @@ def evaluate(
     low, high = value_range(task)
     error = 4 * value_range_error(task)
     best = Interval(low - error, high + error, certified=True)
-    if best.width <= 2 * epsilon or not any_unknown(task):  # no sample is needed, or none can help
-        nothing = Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
-        return Estimate(
-            0.5 * (low + high), best.lower, best.upper, 0, True, epsilon, delta,
-            best.width <= 2 * epsilon, method.describe(), nothing, task,
-        )  # fmt: skip
-    run: Any = method.start(task, sim, _middle(task), rng)
-    if isinstance(run, BettingRun):
-        run.both_sides = True
-    best = _narrowed(run, best, (level, limit, epsilon), progress)
+    found, counts = best, Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
+    paid = 0
+    if best.width > 2 * epsilon and any_unknown(task):  # else no sample is needed, or none can help
+        run: Any = method.start(task, sim, _middle(task), rng)
+        if isinstance(run, BettingRun):
+            run.both_sides = True
+        narrowing = Narrowing(run, best, level, epsilon)
+        carried_out(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
+        found, counts, paid = narrowing.at_the_end(), run.counts(), run.paid
     return Estimate(
-        0.5 * (best.lower + best.upper), best.lower, best.upper, run.paid, best.certified, epsilon, delta,
-        best.width <= 2 * epsilon, method.describe(), run.counts(), task,
-    )  # fmt: skip
+        value=0.5 * (found.lower + found.upper),
+        lower=found.lower,
+        upper=found.upper,
+        samples=paid,
+        certified=found.certified,
+        epsilon=epsilon,
+        delta=delta,
+        reached=found.width <= 2 * epsilon,
+        method=method.describe(),
+        counts=counts,
+        task=task,
+    )
 
 
-def _narrowed(
-    run: Any, best: Interval, until: tuple[float, int, float], progress: Callable[[int, float, float], None] | None
-) -> Interval:
-    """Sample until the interval is short enough, the samples are used up, or Ctrl-C is pressed."""
-    level, limit, epsilon = until
-    look = 0.0
-    with interruptions(run) as interrupted:
-        try:
-            while best.width > 2 * epsilon and run.paid < limit and not interrupted.times:
-                if isinstance(run, BettingRun):
-                    run.step(math.inf, limit - run.paid)
-                else:
-                    _draw(run, limit)
-                if run.samples >= look or run.paid >= limit or interrupted.times:
-                    look = LOOK * run.samples
-                    best = best & _now(run, level, epsilon)
-                    if progress is not None:
-                        progress(run.paid, best.lower, best.upper)
-        except KeyboardInterrupt:
-            if interrupted.times != 2:
-                raise
-    if best.width > 2 * epsilon:  # the end, wanted or not: what is known now
-        best = best & (_now(run, level, epsilon) if isinstance(run, BettingRun) else ball_interval(run, level))
-    return best
+class Narrowing:
+    """An interval that narrows as a run samples: at each look it is intersected with the one of that moment."""
+
+    def __init__(self, run: Any, best: Interval, level: float, epsilon: float) -> None:
+        self.run, self.best, self.level, self.epsilon = run, best, level, epsilon
+
+    def is_short(self) -> bool:
+        """Whether the interval is short enough."""
+        return self.best.width <= 2 * self.epsilon
+
+    def steps(self, limit: int) -> Iterator[bool]:
+        """Sample until the interval is short enough or the samples are used up; whether there was a look."""
+        run, look = self.run, 0.0
+        while not self.is_short() and run.paid < limit:
+            if isinstance(run, BettingRun):
+                run.step(math.inf, limit - run.paid)
+            else:
+                _draw(run, limit)
+            due = run.samples >= look or run.paid >= limit
+            if due:
+                look = LOOK * run.samples
+                self.best = self.best & _now(run, self.level, self.epsilon)
+            yield due
+
+    def told(self, progress: Callable[[int, float, float], None] | None) -> Callable[[bool], None]:
+        """What is called after each step: the progress, after those with a look."""
+
+        def tell(due: bool) -> None:
+            if progress is not None and due:
+                progress(self.run.paid, self.best.lower, self.best.upper)
+
+        return tell
+
+    def at_the_end(self) -> Interval:
+        """The interval, with a last look where it is not short enough; a KL ball is then solved with proofs."""
+        if not self.is_short():
+            by_bets = isinstance(self.run, BettingRun)
+            last = _now(self.run, self.level, self.epsilon) if by_bets else ball_interval(self.run, self.level)
+            self.best = self.best & last
+        return self.best
 
 
 def _now(run: Any, level: float, epsilon: float) -> Interval:

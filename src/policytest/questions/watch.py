@@ -16,7 +16,7 @@ import numpy as np
 from policytest._base.arrays import IntArray
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.methods.interface import Method
+from policytest.methods.interface import Method, steps
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.assess import assess, recorded
 from policytest.questions.driver import checked_method, checked_question, known_answer
@@ -77,8 +77,8 @@ class Watch:
         run.source.extend(k, x)
         self._pending, run.exhausted = [], False
         run.begin(self.level)
-        while run.answer is None and run.samples < self.size and not run.exhausted:
-            run.step(self.level, self.size - run.samples)
+        for _ in steps(run, self.level, self.size):
+            pass
         if run.answer is not None:
             self._speak(run.used())
 
@@ -90,10 +90,8 @@ class Watch:
 
     def _assessed(self, first: int) -> Verdict:
         data = self.transitions()
-        return assess(
-            self.task, replace(data, s=data.s[:first], a=data.a[:first], x=data.x[:first]),
-            self.threshold, self.delta, self.method,
-        )  # fmt: skip
+        part = replace(data, s=data.s[:first], a=data.a[:first], x=data.x[:first])
+        return assess(self.task, part, self.threshold, self.delta, self.method)
 
     def transitions(self) -> Transitions:
         """All that were added."""

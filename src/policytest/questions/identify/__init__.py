@@ -16,7 +16,7 @@ from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting.run import TDBetting
 from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST
-from policytest.questions.driver import interruptions, sampling_limit
+from policytest.questions.driver import INTERRUPTED, carried_out, sampling_limit
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
@@ -108,17 +108,5 @@ def check_method(method: Any, policies: Any) -> None:
 
 def _carried_out(search: Search, limit: int, progress: Callable[[SelectionCheck], None] | None) -> Selection:
     """The search, until it answers, its samples are used up, or Ctrl-C."""
-    reason = ""
-    with interruptions(search) as interrupted:
-        try:
-            for check in search.go(limit):
-                if progress is not None:
-                    progress(check)
-                if interrupted.times and not search.answered:
-                    reason = "interrupted"
-                    break
-        except KeyboardInterrupt:
-            if interrupted.times != 2:
-                raise
-            reason = "interrupted"
-    return search.result(reason)
+    interrupted = carried_out(search.source, search.go(limit), progress, lambda: search.answered)
+    return search.result(INTERRUPTED if interrupted else "")

@@ -30,6 +30,7 @@ from policytest._base.text import number, plural
 from policytest.data.randomness import generator, stored
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp.task import Task
+from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
@@ -170,8 +171,8 @@ def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit:
     for index in range(len(posterior.gaps)):
         run = _resumed(verdict, TabularSimulator(posterior.kernel(index)), rng)
         run.begin(verdict.required)
-        while run.answer is None and run.paid < verdict.samples + limit and not run.exhausted:
-            run.step(verdict.required, verdict.samples + limit - run.paid)
+        for _ in steps(run, verdict.required, verdict.samples + limit):
+            pass
         more = run.paid - verdict.samples
         times.append(more if run.answer is not None else math.inf)
         drawn += run.counts().visits - verdict.counts.visits
