@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from policytest._base.text import nats
 from policytest.data.randomness import generator
 from policytest.methods.betting.run import BettingRun, Supply
+from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.watch import Watch
 
 TWO = pt.instances.paper(2)
@@ -88,7 +90,7 @@ def test_the_random_numbers_of_a_test_are_not_those_of_data_made_from_the_same_s
         plain, own = np.random.default_rng(seed).random(1000), generator(seed).random(1000)
         assert not np.isin(own, plain).any()
         assert (generator(seed).random(1000) == own).all()
-    recorded = pt.TDBetting(seed=0).replay(TWO.task, 0.0, pt.sequential.recorded(TWO.task, pt.Transitions([], [], [])))
+    recorded = pt.TDBetting(seed=0).replay(TWO.task, 0.0, recorded_data(TWO.task, pt.Transitions([], [], [])))
     assert not np.isin(recorded.source.rng.random(100), np.random.default_rng(0).random(1000)).any()
     given = np.random.default_rng(3)
     assert generator(given) is given
@@ -137,8 +139,8 @@ def test_an_answer_from_rewards_alone_says_so_in_its_first_line():
 
 
 def test_rounding_is_not_shown_as_evidence():
-    assert pt._display.nats(-1.665e-16) == "0 nats"
-    assert pt._display.nats(-0.924) == "-0.924 nats"
+    assert nats(-1.665e-16) == "0 nats"
+    assert nats(-0.924) == "-0.924 nats"
 
 
 def test_a_forecast_that_cannot_be_given_does_not_say_that_no_number_is_enough():

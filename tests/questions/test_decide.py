@@ -1033,7 +1033,7 @@ def test_no_flipped_byte_gets_through(mask, tmp_path):
 KILLED = """
 import os, signal, sys
 import policytest as pt
-from policytest import sequential
+from policytest.questions import driver
 
 class Clock:  # runs so fast that every check is worth a checkpoint
     now = 1
@@ -1041,7 +1041,7 @@ class Clock:  # runs so fast that every check is worth a checkpoint
         self.now *= 100
         return self.now
 
-sequential.time = Clock()
+driver.time = Clock()
 two = pt.instances.paper(2)
 table, drawn = pt.TabularSimulator(two.kernel), 0
 

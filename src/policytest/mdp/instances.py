@@ -54,7 +54,7 @@ def paper(n: int) -> Instance:
 
     Paper: tab:all_mdp_info_2d, tab:all_mdp_info, tab:all_mdp_info_5.
 
-    >>> from policytest.mdp.task import value
+    >>> from policytest.mdp.values import value
     >>> two = paper(2)
     >>> round(value(two.task, two.kernel), 8)
     0.20923298
@@ -78,7 +78,7 @@ def nonconvex() -> tuple[Task, list[FloatArray]]:
 
     Paper: sec:lower.
 
-    >>> from policytest.mdp.task import value
+    >>> from policytest.mdp.values import value
     >>> task, kernels = nonconvex()
     >>> [round(value(task, q), 5) for q in kernels]
     [-0.15364, 0.86667, 0.13557]

@@ -62,7 +62,7 @@ class Task:
         Markov". They change no number; every result repeats them: "proved, if the cells are Markov".
 
     >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
-    >>> value_range(task)
+    >>> task.layout.value_ends[:2]
     (1.0, 2.0)
     """
 
