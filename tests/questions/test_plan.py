@@ -473,7 +473,7 @@ def test_a_comparison_has_no_such_number():
     one, two = pt.instances.paper(2), pt.instances.paper(2)
     other = pt.Task(two.task.rewards, two.alternative_policy, two.task.initial, two.task.discount)
     verdict = pt.compare(one.task, other, pt.TabularSimulator(one.kernel), max_samples=20)
-    with pytest.raises(pt.InputError, match="comparison"):
+    with pytest.raises(pt.InputError, match="compares two policies"):
         still_needed(verdict)
 
 

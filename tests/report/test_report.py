@@ -323,7 +323,7 @@ def test_an_undecided_verdict_says_how_to_go_on():
     verdict = decide(TWO.task, SIM, 0.25, 1e-6, max_samples=60)
     page = check(report.render(verdict))
     assert verdict.answer is None
-    for words in ("Not settled yet.", "resume=verdict", "indifference=eps", "all samples that were allowed are used"):
+    for words in ("Not settled yet.", "resume=verdict", "indifference=eps", "the sample limit is reached"):
         assert words in page.text
     assert "rests on a proof" not in page.text
 

@@ -65,7 +65,7 @@ def carry_out(
 
     checks = drive(run, required, limit, pause)
     interrupted = carried_out(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end)
-    reason = INTERRUPTED if interrupted else "all samples that were allowed are used"
+    reason = INTERRUPTED if interrupted else "the sample limit is reached"
     return verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
 
 
@@ -145,7 +145,7 @@ def checked_zone(indifference: Any) -> float:
     """The half-width of the indifference zone, checked."""
     zone = arrays.real_number("indifference", indifference)
     if zone < 0:
-        raise InputError(f"indifference is {zone}; it is a distance, from 0 on")
+        raise InputError(f"indifference is {zone}; it must be at least 0")
     return zone
 
 
@@ -184,7 +184,7 @@ def known_verdict(
         lower_bound=0.0,
         solves=0,
         counts=Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support)),
-        reason="" if answer else f"the {about} does not depend on what is unknown, and equals the {name}",
+        reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
         method=f"the range of {of} over all kernels",
         about=about,
         indifference=zone,
@@ -245,7 +245,8 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
         raise InputError(f"resume is {resume!r}; pass an undecided Verdict, or the path of a checkpoint")
     snapshot = resume.snapshot if isinstance(resume, Verdict) else checkpoints.read(resume)
     if not snapshot:
-        raise InputError("resume: this Verdict holds no run to go on with; it needed no samples, or assessed data")
+        why = "it needed no samples, or assessed data"
+        raise InputError(f"resume: this Verdict holds no run that could continue: {why}; start a new run")
     about = _about(run, mark)
     _of_the_same_types(snapshot, about)
     if str(snapshot.get("fingerprint", "")) != mark:
@@ -258,8 +259,8 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
         raise InputError(f"resume: that run had {differs}, or other settings; pass the same, or start a new run")
     if bool(snapshot.get("zone", False)) != bool(about["zone"]):
         raise InputError(
-            "resume: the run was begun with an indifference zone, or without, and delta is shared out accordingly; "
-            "go on in the same way"
+            "resume: the run and this call differ in having an indifference zone, which half of delta is spent on; "
+            "pass the same indifference as before"
         )
     _of_the_same_types(snapshot, run.state())
     run.restore(snapshot)
@@ -270,7 +271,7 @@ def _of_the_same_types(kept: dict[str, Any], expected: dict[str, Any]) -> None:
     for name in expected.keys() & kept.keys():
         mine, its = np.asarray(kept[name]), np.asarray(expected[name])
         if mine.ndim != its.ndim or (mine.dtype != its.dtype and (mine.dtype.kind, its.dtype.kind) != ("U", "U")):
-            raise InputError(f"resume: what was kept is not a state of this run ({name} is not); start again")
+            raise InputError(f"cannot resume: the checkpoint is inconsistent ({name}); start a new run")
 
 
 def _about(run: Run, mark: str) -> dict[str, Any]:

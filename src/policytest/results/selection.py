@@ -14,7 +14,7 @@ from policytest.data.counts import Counts
 from policytest.mdp.task import Names, about_task, given
 
 MOST_SHOWN = 20  # states whose actions are shown
-USED_UP = "all samples that were allowed are used"
+USED_UP = "the sample limit is reached"
 NOTHING_UNKNOWN = "rollouts meet nothing that is unknown"
 
 

@@ -46,7 +46,7 @@ AHEAD = ("numbers", "source.k", "source.x")  # what a kept run has drawn ahead
 def check_chance(chance: Any) -> float:
     """A probability that is worth asking for."""
     if not 0.5 <= arrays.real_number("chance", chance) < 1.0:
-        raise InputError(f"chance is {chance}; it is a probability of at least 1/2, and below 1")
+        raise InputError(f"chance is {chance}; it must be a probability from 0.5 to below 1")
     return float(chance)
 
 
@@ -54,7 +54,9 @@ def further(verdict: Any, chance: float = CHANCE, rng: Any = 0, max_samples: int
     """How many more samples settle a test, by the method it was made with; see `policytest.results.verdict.Verdict`."""
     chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
     if verdict.about != "value":
-        raise InputError("verdict is that of a comparison, for which this is not worked out; go on with compare()")
+        raise InputError(
+            "verdict compares two policies, and the forecast is for one; continue with compare(..., resume=verdict)"
+        )
     task: Task = verdict.task
     if verdict.answer is not None or verdict.settings is None or not any_unknown(task):
         more = 0 if verdict.answer is not None else math.inf
