@@ -15,11 +15,11 @@ print(f"  over all kernels           {low:.6f} to {high:.6f}")
 
 bound = pt.characteristic_time(task, kernel)
 best = pt.optimal_allocation(task, kernel)
-print("\nHow many samples any test needs, as delta falls: T* log(1/delta)")
+print("\nThe lower bound of all tests on the mean number of samples: T* kl(delta, 1-delta)")
 print(f"  T*, every pair equally     {bound.time:.2f}")
 print(f"  T*, the best allocation    {best.time:.2f}   (no allocation is below {1 / best.upper_bound:.2f})")
 for delta in (0.05, 1e-3, 1e-15):
-    samples = math.ceil(bound.time * math.log(1 / delta))
+    samples = math.ceil(bound.time * (1 - 2 * delta) * math.log((1 - delta) / delta))
     print(f"  delta = {delta:<8g}           {samples} samples, every pair equally")
 
 print("\nThe confusing kernel: the nearest one under which the policy is worth 0. Its rows that differ most:")

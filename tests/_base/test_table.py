@@ -87,7 +87,7 @@ def test_hostile_names_stay_text(place):
     row = {"label": "label", "shown": "shown", "remark": "remark"}
     row |= {place: HOSTILE} if place in row else {}
     table = Table(HOSTILE if place == "title" else "title", (Row(**row),), (HOSTILE,) if place == "notes" else ())
-    html = table.page(HOSTILE if place == "heading" else "heading")
+    html = page(HOSTILE if place == "heading" else "heading", table.html())
     reader = read(html)
     assert "script" not in {tag for tag, _ in reader.tags}
     assert plain(HOSTILE) in reader.words

@@ -27,7 +27,7 @@ from policytest._base.table import Row, Table
 from policytest.cli import app, main
 from policytest.cli.exit_codes import Code, exit_code, read_or_not, say
 from policytest.cli.output import fingerprint
-from policytest.cli.progress import COMPILING, Bar, Interval, Lines, Progress, Silent, progress
+from policytest.cli.progress import COMPILING, Bar, LatestInterval, Lines, progress
 from policytest.data.simulators import TabularSimulator
 from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
 from policytest.methods.sampling import Adaptive, Forward, Optimal
@@ -387,7 +387,7 @@ def test_warnings_are_one_line_on_stderr(stand_in, capsys):
         (["decide", "paper-2", "--delta", "x"], "--delta"),
         (["decide", "paper-2", "--boundary", "x"], "mixture"),
         (["decide", "paper-2", "--nonsense"], "--nonsense"),
-        (["decide", "paper2"], "did you mean paper-2?"),
+        (["decide", "paper2"], "did you mean 'paper-2'?"),
         (["decide", "zzz"], ".drn, .tra), or one of paper-2"),
         (["decide", "zzz.json"], "cannot be read"),
         (["decide", "zzz.yaml"], "use .json, .toml, .npz, .drn or .tra"),
@@ -588,7 +588,7 @@ def test_intervals_take_a_tenth_of_the_time_at_most(cost):
         spent.append(cost)
         return -1.0, 1.0
 
-    shown, now = Interval(clock), check()
+    shown, now = LatestInterval(clock), check()
     now.interval = interval
     while clock.now < 1000.0:
         clock.now += 0.25
@@ -598,13 +598,18 @@ def test_intervals_take_a_tenth_of_the_time_at_most(cost):
 
 
 def test_progress_that_suits_the_stream(terminal, monkeypatch):
-    assert isinstance(progress(io.StringIO())._display, Lines)
-    assert isinstance(progress(io.StringIO(), quiet=True)._display, Silent)
-    assert isinstance(progress(None)._display, Silent)
+    assert type(progress(io.StringIO())) is Lines
+    for stream, quiet in ((quiet_one := io.StringIO(), True), (None, False)):
+        with progress(stream, quiet) as shown:
+            shown.notice("nobody is told")
+            shown.count(1, 1, "nor of this")
+            for samples in (0, 10**6):
+                shown(check(samples))
+    assert quiet_one.getvalue() == ""
     with progress(terminal) as shown:
-        assert isinstance(shown._display, Bar)
+        assert isinstance(shown, Bar)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(progress(terminal)._display, Lines)
+    assert type(progress(terminal)) is Lines
 
 
 def test_a_broken_stream_never_stops_the_run():
@@ -612,12 +617,12 @@ def test_a_broken_stream_never_stops_the_run():
         def write(self, _):
             raise BrokenPipeError
 
-    with Progress(Lines(Broken())) as shown:
+    with Lines(Broken()) as shown:
         for samples in (0, 1000, 2000):
             shown(check(samples))
     closed = io.StringIO()
     closed.close()
-    with Progress(Lines(closed)) as shown:
+    with Lines(closed) as shown:
         for samples in (0, 1000):
             shown(check(samples))
 

@@ -190,8 +190,8 @@ RECORD = b'{"cell": ["paper-2", "TDBetting", 0], "samples": [1], "answers": ["ab
     ("content", "words"),
     [
         (b"damaged\n" + RECORD + b'{"cell": ["paper', "line 1 is damaged"),
-        (RECORD + b"no record, and no end", "ends with what is no record"),
-        (b"notes of somebody else", "ends with what is no record"),
+        (RECORD + b"no record, and no end", "ends with something else than a record"),
+        (b"notes of somebody else", "ends with something else than a record"),
     ],
 )
 def test_a_journal_that_is_refused_is_left_as_it_is(tmp_path, content, words):

@@ -11,7 +11,7 @@ import pytest
 
 import policytest as pt
 from policytest.cli import main
-from policytest.cli.progress import Lines, Progress, Silent, progress
+from policytest.cli.progress import Lines, progress
 from policytest.sources import save_model
 
 TWO = pt.instances.paper(2)
@@ -72,10 +72,10 @@ def test_words_are_shown_at_doubling_times_and_broken_streams_are_left_alone():
         == "1,000 samples, so far\n2,000 samples, so far\n4,000 samples, so far\n8,000 samples, so far\n"
     )
     stream.close()
-    with Progress(Lines(stream)) as shown:
+    with Lines(stream) as shown:
         shown.notice("nobody reads this")
         shown.tell(10**6, "nor this")
-    Silent().tell(10**6, "nothing")
+    Lines(None).tell(10**6, "nothing")
 
 
 @pytest.mark.parametrize("sim", [lambda s, a: s, lambda: 0, lambda s, a, rng, more: s])

@@ -163,7 +163,7 @@ def test_rows_are_left_out_only_on_request_and_only_for_what_came_before(example
     text = '{"s": "middle", "a": 10, "s_next": "high"}\n' + GOOD
     code, _, err = run([example[0], "--skip", "s"], text, monkeypatch, capsys)
     assert code == 3
-    assert "1 row left out" in err
+    assert "1 row dropped (--skip)" in err
     code, _, err = run([example[0], "--skip", "s_next"], text, monkeypatch, capsys)
     assert code == 2
     assert "s_next" in err

@@ -404,7 +404,7 @@ def test_plan():
     assert [found.get_xdata()[0] for found in marks] == [300.0, 9000.0]
     assert [found.get_marker() for found in marks] == ["o", ">"]
     assert marks[1].get_markerfacecolor() == "none"
-    assert {"Combined", "PTST", "slow", "> 9,000", "no test needs fewer: 100"} <= set(texts(ax))
+    assert {"Combined", "PTST", "slow", "> 9,000", "lower bound: 100"} <= set(texts(ax))
     assert "no method" in texts(drawn(plots.plan(a_plan(samples={}))))[0]
 
 
@@ -456,7 +456,8 @@ def test_stopping_times():
             half = mine.std(ddof=1) / math.sqrt(len(mine))
             assert [segment[0][1], segment[1][1]] == pytest.approx([mean - half, mean + half])
     bound = line(ax, "lower bound")
-    assert np.allclose(bound.get_ydata(), 12.0 * np.log(1 / bound.get_xdata()))
+    delta = bound.get_xdata()
+    assert np.allclose(bound.get_ydata(), 12.0 * (1 - 2 * delta) * np.log((1 - delta) / delta))  # kl(delta, 1-delta)
     assert [list(found.get_xdata()) for found in ax.lines if found.get_markerfacecolor() == "none"] == [[0.001]]
 
 
@@ -497,7 +498,7 @@ def test_tables_in_all_forms():
     forms = (columns, expected, pandas.DataFrame(columns), polars.DataFrame(columns), arrow.table(columns))
     for form in (*forms, SimpleNamespace(table=expected), SimpleNamespace(rows=lambda: expected)):
         assert rows_of(form) == expected
-    with pytest.raises(InputError, match="one length"):
+    with pytest.raises(InputError, match="the same length"):
         rows_of({"a": [1], "b": [1, 2]})
     with pytest.raises(InputError, match="table is a int"):
         rows_of(3)

@@ -32,7 +32,7 @@ from policytest.questions.compare import compare
 from policytest.questions.decide import decide
 from policytest.questions.evaluate import evaluate
 from policytest.questions.identify import Selection, identify
-from policytest.report.verdicts import verdict_story
+from policytest.report.story import verdict_story
 from policytest.results.estimate import Estimate
 from policytest.results.load import from_data
 from policytest.results.plan import Plan, Sensitivity
@@ -292,7 +292,7 @@ def test_the_headline(by_ball, about, answer, certified, threshold, words):
     assert told.headline == words
     assert told.tone == {"above": "yes", "below": "no"}.get(answer, "open")
     claims = " ".join((told.lead, told.proof, *told.warnings, *told.guarantee))
-    assert ("rests on a proof" in claims) == (certified and answer is not None)
+    assert ("The answer is proved" in claims) == (certified and answer is not None)
     assert ("local search" in claims) == (not certified and answer is not None)
     assert bool(told.next_steps) == (answer is None)
 
@@ -301,8 +301,8 @@ def test_a_verdict_without_proof_says_so_at_once(by_ball):
     assert not by_ball.certified
     page = check(report.render(by_ball))
     assert "Yes, but not certified: its value is above 0." in page.text
-    assert "rests on a proof" not in page.text
-    assert "For this answer to be wrong, all of these, and more, would have to be true at once." in page.text
+    assert "The answer is proved" not in page.text
+    assert "For this answer to be wrong, all of these, and more, would have to be true at once:" in page.text
 
 
 @pytest.mark.parametrize("flag", ["selected", "other_rewards"])
@@ -316,7 +316,7 @@ def test_flawed_data_have_no_guarantee(by_ball, flag):
         assert counts.flaws[0] in page.text
         assert "delta bounds nothing here" in page.text
         assert "with a probability of error of at most" not in page.text
-        assert "rests on a proof" not in page.text
+        assert "The answer is proved" not in page.text
 
 
 def test_an_undecided_verdict_says_how_to_go_on():
@@ -325,7 +325,7 @@ def test_an_undecided_verdict_says_how_to_go_on():
     assert verdict.answer is None
     for words in ("Not settled yet.", "resume=verdict", "indifference=eps", "the sample limit is reached"):
         assert words in page.text
-    assert "rests on a proof" not in page.text
+    assert "The answer is proved" not in page.text
 
 
 def test_an_answer_without_samples():
@@ -346,7 +346,7 @@ def test_a_plan_promises_nothing():
     assert "About 120 samples, with Combined." in page.text
     assert "A plan promises nothing" in page.text
     assert "Beware: a note." in page.text
-    assert "rests on a proof" not in page.text
+    assert "The answer is proved" not in page.text
     hopeless = a_plan(bound=math.inf, time=(math.inf, math.inf), samples={"A": (math.inf,) * 3})
     page = check(report.render(hopeless))
     assert "No number of samples is enough." in page.text
@@ -438,19 +438,22 @@ def named(task=TWO.task):
 
 
 NAMED = {
-    "verdict": (lambda: decide(named(), SIM, threshold=0.0, method=PTST()), "search went, if the sea is Markov."),
-    "estimate": (lambda: evaluate(named(), SIM, 0.3), "rest on proofs, if the sea is Markov."),
+    "verdict": (
+        lambda: decide(named(), SIM, threshold=0.0, method=PTST()),
+        "The answer is proved, if the sea is Markov.",
+    ),
+    "estimate": (lambda: evaluate(named(), SIM, 0.3), "The interval is proved, if the sea is Markov."),
     "plan": (lambda: a_plan(task=named()), "that of (s=0 'calm sea', a=0 '<wait>')."),
     "selection": (
         lambda: identify(
             TWO.task.rewards, TWO.task.initial, TWO.task.discount, SIM, states=named().states, actions=named().actions,
             assumptions=named().assumptions,
         ),
-        "The answer rests on a proof, if the sea is Markov.",
+        "The answer is proved, if the sea is Markov.",
     ),
     "comparison": (
         lambda: compare(replace(named(), assumptions=()), replace(named(), policy=TWO.alternative_policy), SIM),
-        "search went, if the sea is Markov.",
+        "The answer is proved, if the sea is Markov.",
     ),
 }  # fmt: skip
 
@@ -471,6 +474,19 @@ def test_a_saved_result_keeps_names_and_assumptions(kind, tmp_path):
         assert ("(s=0 'calm sea', a=1 'sail', x=" in page.text) is (kind == "verdict")
     for found in (result, report.read(file)):
         assert ("proved, if the sea is Markov" in str(found)) is (kind != "plan")
+
+
+def test_the_kind_of_an_interval_is_told(by_ball):
+    """Each end of a verdict's interval holds with probability 1 - delta; files of before say nothing: two-sided."""
+    data = json.loads(by_ball.to_json())
+    assert data["interval_kind"] == "one-sided ends, 1 - delta each"
+    assert "each end holds with probability 0.95, at any time" in str(by_ball)
+    assert str(from_data(data)).partition("\nFor this")[0] == str(by_ball).partition("\nFor this")[0]
+    del data["interval_kind"]
+    assert "anytime-valid 95% interval (two-sided)" in str(from_data(data))
+    known = decide(TWO.task, SIM, threshold=1e6)
+    assert json.loads(known.to_json())["interval_kind"].startswith("certain")
+    assert json.loads(an_estimate().to_json())["interval_kind"] == "two-sided, 1 - delta"
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,7 @@ COMMANDS = (
 def test_every_command_that_reads_a_model_has_the_options_that_its_messages_name(command, capsys):
     ask = [*command.format(*[str(STORM / "walk.drn")] * 2).split(), "--discount", "0.95"]
     assert main(ask) == 2
-    assert "say which with --rewards 'cost'" in capsys.readouterr().err
+    assert "say which with --rewards cost" in capsys.readouterr().err
     assert main([*ask, "--rewards", "", "--initial", "nowhere"]) == 2
     assert "initial names the state 'nowhere'" in capsys.readouterr().err
 

@@ -20,7 +20,8 @@ from paths import ROOT
 from policytest import study
 from policytest._base.errors import InputError
 from policytest.cli import main
-from policytest.cli.commands.study import Bar, Lines, bar
+from policytest.cli.commands.study import FinishedRuns
+from policytest.cli.progress import Bar, Lines, progress
 from policytest.methods.boundaries import information
 from policytest.study import cells, paper, runner, spec
 from policytest.study.store import Store
@@ -356,7 +357,7 @@ def test_another_study_is_refused_and_says_why(tmp_path):
         with pytest.raises(InputError, match=f"holds another study.*{words}.*choose a new folder"):
             study.run({**small, **changes}, place, jobs=1)
     (place / "study.json").write_text("{}")
-    with pytest.raises(InputError, match="not that of a study"):
+    with pytest.raises(InputError, match="not written by a study"):
         study.run(small, place, jobs=1)
 
 
@@ -485,7 +486,7 @@ def test_instances_and_methods_may_be_objects():
         ({"instances": {}}, "the sweep is empty"),
         ({"instances": "paper-2"}, "pass a table of them, or a list"),
         ({"instances": ["paper-2", "paper-2"]}, "has 'paper-2' twice"),
-        ({"instances": [2]}, "instances holds 2"),
+        ({"instances": [2]}, "instances has the entry 2"),
         ({"instances": ["paper-4"]}, "there is no 'paper-4'; did you mean"),
         ({"instances": ["nowhere.json"]}, "nowhere.json.*cannot be read|nowhere.json"),
         ({"instances": {"x": {}}}, "instances.x has no source"),
@@ -518,7 +519,7 @@ def test_instances_and_methods_may_be_objects():
         ({"methods": {"x": {"method": "PTST", "instances": ["three"]}}}, "there is no 'three'"),
         ({"methods": {"x": {"method": "PTST", "instances": "two"}}}, "pass a list of names"),
         ({"methods": {"x": {"method": "PTST", "instances": []}}}, "the sweep is empty"),
-        ({"methods": {"x": {"method": "PTST", "instances": ["two", "two"]}}}, "is there twice"),
+        ({"methods": {"x": {"method": "PTST", "instances": ["two", "two"]}}}, "appears twice"),
         ({"methods": {"x": {"method": "KLBTS", "policies": 2}}}, "instances.easy has none"),
         ({"methods": {"x": {"method": "MonteCarlo", "kind": "luck"}}}, "methods.x: kind is 'luck'"),
         ({"methods": {"x": {"method": "Combined", "weight": 2}}}, "weight is 2"),
@@ -534,7 +535,7 @@ def test_what_is_no_description(tmp_path):
     broken.write_text("deltas = [")
     odd.write_bytes(b"\xff\xfe")
     for given, words in (
-        ({}, "the key instances must be there"),
+        ({}, "the key instances is missing"),
         (3, "spec is a int"),
         (broken, "this is not TOML"),
         (odd, "not UTF-8"),
@@ -586,7 +587,7 @@ def steps(total, failed=()):
 
 def test_lines_where_there_is_no_terminal():
     stream = io.StringIO()
-    shown = bar(stream)
+    shown = FinishedRuns(progress(stream))
     for step in steps(200, failed=range(5, 30)):
         shown(step)
     lines = stream.getvalue().splitlines()
@@ -600,22 +601,22 @@ def test_one_bar_on_a_terminal():
     from rich.console import Console
 
     stream = io.StringIO()
-    shown = Bar(Console(file=stream, force_terminal=True, width=100))
-    for step in steps(40, failed=[7]):
-        shown(step)
-    shown.close()
+    with Bar(Console(file=stream, force_terminal=True, width=100)) as bar:
+        shown = FinishedRuns(bar)
+        for step in steps(40, failed=[7]):
+            shown(step)
     assert "failed: bets on two, seed 7: RuntimeError: no" in stream.getvalue()
     assert "40/40" in stream.getvalue()
 
 
 def test_a_closed_stream_stops_nothing():
     stream = io.StringIO()
-    shown = Lines(stream)
+    shown = FinishedRuns(Lines(stream))
     stream.close()
     for step in steps(3, failed=[1]):
         shown(step)
     for step in steps(3):
-        bar(None)(step)
+        FinishedRuns(progress(None))(step)
 
 
 def test_the_example_runs_from_the_command_line(tmp_path, capsys):

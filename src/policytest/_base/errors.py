@@ -15,10 +15,11 @@ PRECISION = 2e-8  # the largest relative error of a value that is returned
 
 
 class InputError(ValueError):
-    """Bad input. The message names the argument, the place, the value and the remedy; a long value is cut."""
+    """Bad input: ``what`` names the argument, the place and the value, ``remedy`` what to do. A long message is cut."""
 
-    def __init__(self, message: object = "") -> None:
-        super().__init__(short(str(message)))
+    def __init__(self, what: object = "", remedy: str = "") -> None:
+        self.what, self.remedy = str(what), remedy
+        super().__init__(short(f"{what}; {remedy}" if remedy else self.what))
 
 
 class PrecisionError(InputError, ArithmeticError):

@@ -66,10 +66,6 @@ class Table:
         """The raw values of the rows that have a key."""
         return {row.key: row.raw for row in self.rows if row.key is not None}
 
-    def page(self, heading: str) -> str:
-        """A complete HTML document with this table alone."""
-        return page(heading, self.html())
-
 
 _CAPTION = "caption-side: top; text-align: left; font-weight: bold; padding: 0.3em 0"
 _CELL = "text-align: left; padding: 0.2em 1.2em 0.2em 0; vertical-align: top"
@@ -79,6 +75,14 @@ class Shown:
     """A result that is shown by its ``summary``: as text, and as HTML in notebooks."""
 
     summary: Any
+
+    def data(self) -> dict[str, Any]:
+        """What a program reads: numbers, strings, lists and arrays by their keys."""
+        return dict(self.summary.data())
+
+    def to_json(self) -> str:
+        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
+        return to_json({"schema": 1, **self.data()})
 
     def __str__(self) -> str:
         return str(self.summary.text())
@@ -99,26 +103,16 @@ def _html_row(row: Row) -> str:
 GENERATOR = '<meta name="generator" content="policytest">'
 PAGE_MARKS = (GENERATOR, "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action")
 """How a page of policytest is recognised, also one of before it said so."""
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem;
-       overflow-wrap: break-word; }
-h1 { font-size: 1.5rem; line-height: 1.25; }
-.wide { overflow-x: auto; }
-th, td { border-bottom: 1px solid rgb(128 128 128 / 35%); }
-@media print { body { max-width: none; margin: 0; font-size: 11pt; } }
-"""
+_STYLE = "html { color-scheme: light dark; font: 16px/1.5 system-ui } body { max-width: 46rem; margin: 2rem auto }"
 
 
 def page(title: str, *fragments: str) -> str:
     """A complete, self-contained HTML document: the title as heading, then fragments, which are HTML already."""
-    body = "\n".join(f'<div class="wide">\n{fragment}\n</div>' for fragment in fragments)
-    head = f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{GENERATOR}\n'
-        f"{head}\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    viewport = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f'<meta charset="utf-8">\n{viewport}\n{GENERATOR}\n<title>{escape(title)}</title>\n<style>{_STYLE}</style>'
+    body = "\n".join([f"<h1>{escape(title)}</h1>", *fragments])
+    whole = f"<head>\n{head}\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>"
+    return f'<!DOCTYPE html>\n<html lang="en">\n{whole}\n</html>\n'
 
 
 def paragraph(text: str) -> str:
@@ -127,7 +121,7 @@ def paragraph(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text made safe for HTML, in content and in quoted attributes alike."""
+    """Text made safe for HTML, in content and in quoted attributes."""
     return html.escape(plain(text), quote=True)
 
 
@@ -157,7 +151,7 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_jsonable(item) for item in value]
     if hasattr(value, "tolist"):  # NumPy scalars and arrays, without importing NumPy
-        return _jsonable(value.tolist())
+        return value.tolist() if value.dtype.kind in "biu" else _jsonable(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     return value

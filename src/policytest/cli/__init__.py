@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from policytest.cli import options as o
 from policytest.cli.commands.assess import assess
 from policytest.cli.commands.compare import compare
 from policytest.cli.commands.decide import decide
@@ -33,7 +34,6 @@ from policytest.cli.commands.study import study
 from policytest.cli.commands.warmup import warmup
 from policytest.cli.commands.watch import watch
 from policytest.cli.exit_codes import debugging, exit_code, say
-from policytest.cli.options import Debug
 from policytest.cli.output import arguments
 from policytest.cli.progress import compiling_told
 
@@ -82,6 +82,6 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
-    debug: Debug = False,
+    debug: o.Debug = False,
 ) -> None:
     """Is this policy good enough? Policy testing in tabular Markov decision processes."""

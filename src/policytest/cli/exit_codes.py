@@ -6,10 +6,12 @@ would turn into a 1 (a crash, output that nobody reads) and what a simulator mig
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import os
 import re
+import shlex
 import sys
 import traceback
 import warnings
@@ -86,7 +88,7 @@ def _is_broken_pipe(error: BaseException) -> bool:
 def _input_error(error: Any) -> str | None:
     """The message of an `InputError`, or of what Typer raises for a wrong option; None for anything else."""
     if isinstance(error, InputError):
-        return as_options(str(error))
+        return f"{error.what}; {as_options(error.remedy)}" if error.remedy else as_options(error.what)
     if not hasattr(error, "format_message"):
         return None
     context = getattr(error, "ctx", None)
@@ -109,38 +111,53 @@ def _surroundings(error: BaseException) -> str | None:
     return None
 
 
-_IN_PYTHON = (
-    (r'columns=\{"(\w+)": None\}', r"--column \1="),
-    (r'columns=\{"(\w+)": "([^"]*)"\}', r"--column \1=\2"),
-    (r'columns=\{"(\w+)": \.\.\.\}', r"--column \1=NAME"),
-    (r"; name it in columns", "; name it with --column PART=NAME"),
-    (r"\brewards=('[^']*'|\"[^\"]*\")", r"--rewards \1"),
-    (r'\bpass initial="(\w+)"', r"pass --initial \1"),
-    (r"\bpass initial, ", "pass --initial STATE, "),
-    (r"\bpass (\w+)=\.\.\. \((--\w+) on the command line\)", r"pass \2"),
-    (r"\bby_episode=True", "--by-episode"),
-    (r"\bknown_support=True", "known_support=true in the address"),
-    (r", read one alone and pass add_to=log\.counts", ", count one of them alone"),
-    (r"\b(and|with|without) add_to\b", r"\1 --add-to"),
-    (r"\buse log\.counts\b", "use --method ptst"),
-    (r" \(reward_tolerance=1e-6 for single precision\)", ""),
-    (r"; pass resume='[^']*' to go on from it, or remove it", "; remove it, or choose another file"),
+OPTIONS = {
+    "columns": "--column",
+    "skip": "--skip",
+    "rewards": "--rewards",
+    "initial": "--initial",
+    "discount": "--discount",
+    "policy": "--policy",
+    "by_episode": "--by-episode",
+    "add_to": "--add-to",
+}
+"""The options of arguments that messages may name."""
+PHRASES = {
+    " (reward_tolerance=1e-6 for single precision)": "",
+    ", read one alone and pass add_to=log.counts": ", count one of them alone",
+    "known_support=True": "known_support=true in the address",
+    "name it in columns": "name it with --column PART=NAME",
+    "pass initial, ": "pass --initial STATE, ",
+    "use log.counts": "use --method ptst",
+}
+"""What only Python can do, and what the command line does instead."""
+ARGUMENT = (
+    rf"\b({'|'.join(OPTIONS)})=(\{{.*?\}}|\(.*?\)|'[^']*'|\"[^\"]*\"|True|\.\.\.)(?: \(--\w+ on the command line\))?"
 )
 
 
 def as_options(message: str) -> str:
-    """A message for Python, in the words of the command line.
+    """A message that names arguments of Python, with the options of the command line instead.
 
     >>> as_options('leave it alone with columns={"reward": None}, or leave them out with skip=("s", "a",)')
     'leave it alone with --column reward=, or leave them out with --skip s --skip a'
     >>> as_options("say which with rewards='cost'; pass one kind at a time, and add_to")
-    "say which with --rewards 'cost'; pass one kind at a time, and --add-to"
+    'say which with --rewards cost; pass one kind at a time, and --add-to'
     """
-    for pattern, words in _IN_PYTHON:
-        message = re.sub(pattern, words, message)
-    return re.sub(
-        r"skip=\(([^)]*)\)", lambda found: " ".join(f"--skip {part}" for part in re.findall(r"\w+", found[1])), message
-    )
+    for phrase, words in PHRASES.items():
+        message = message.replace(phrase, words)
+    message = re.sub(ARGUMENT, _as_option, message)
+    return re.sub(r"\b(and|with|without) add_to\b", r"\1 --add-to", message)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    """columns={"s": "state"} as --column s=state, and so on."""
+    option, value = OPTIONS[found[1]], ast.literal_eval(found[2])
+    if value is True or value is ...:
+        return option
+    if isinstance(value, dict):
+        return " ".join(f"{option} {part}={'NAME' if name is ... else name or ''}" for part, name in value.items())
+    return " ".join(f"{option} {shlex.quote(part)}" for part in ((value,) if isinstance(value, str) else value))
 
 
 def say(text: str) -> None:

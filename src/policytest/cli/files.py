@@ -15,14 +15,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from policytest._base.errors import InputError
+
 STDOUT = 1
 """The file number of standard output."""
 
 
 def check_files(read: Iterable[str | Path | None], written: Mapping[str, Path | None]) -> None:
     """Refuse files, by the options that name them, that could not be written or would replace something else."""
-    from policytest._base.errors import InputError
-
     outputs = {option: file for option, file in written.items() if file is not None}
     marks = {option: _marks(file) for option, file in outputs.items()}
     for (option, mine), (other, its) in combinations(marks.items(), 2):
@@ -56,8 +56,6 @@ def files_of_model(name: str | None) -> list[Path]:
 
 
 def _check_place(file: Path) -> None:
-    from policytest._base.errors import InputError
-
     if file.is_dir():
         raise InputError(f"{file} is a folder; pass the name of a file")
     if not file.absolute().parent.is_dir():

@@ -6,7 +6,6 @@ so that ``policytest --help`` does not wait for them.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import os
@@ -15,7 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from policytest._base.errors import InputError
+from policytest._base.text import did_you_mean
+
 if TYPE_CHECKING:
+    from policytest._base.arrays import Kernel
+    from policytest.mdp.task import Task
     from policytest.sources.tasks.files import Model
 
 BUILT_IN: dict[str, Callable[[Any], Any]] = {
@@ -35,7 +39,6 @@ def find_model(
     initial: str | None = None,
 ) -> Model:
     """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
-    from policytest._base.errors import InputError
     from policytest.sources.tasks.files import LISTED, Model, load_model
 
     if rewards is not None and Path(name).suffix.lower() not in LISTED:
@@ -52,15 +55,13 @@ def find_model(
         instance = BUILT_IN[name](importlib.import_module("policytest.mdp.instances"))
         return Model(_with(instance.task, policy, discount), instance.kernel, instance.threshold)
     if not Path(name).suffix and not os.path.exists(name):
-        close = difflib.get_close_matches(name, BUILT_IN, n=1)
         others = f"pass a task file (.json, .toml, .npz, .drn, .tra), or one of {', '.join(BUILT_IN)}"
-        remedy = f"did you mean {close[0]}?" if close else others
-        raise InputError(f"there is no model {name!r}; {remedy}")
+        raise InputError(f"there is no model {name!r}", did_you_mean(name, BUILT_IN, others))
     given: dict[str, Any] = {"policy": policy, "discount": discount, "rewards": rewards, "initial": initial}
     return load_model(name, **{key: value for key, value in given.items() if value is not None})
 
 
-def _with(task: Any, policy: str | None, discount: float | None) -> Any:
+def _with(task: Task, policy: str | None, discount: float | None) -> Task:
     """The task with another policy, "uniform" or a file, and another discount."""
     from dataclasses import replace
 
@@ -75,15 +76,13 @@ def _with(task: Any, policy: str | None, discount: float | None) -> Any:
 
 def the_bar(threshold: float | None, model: Model) -> float:
     """The threshold of the command line, otherwise the file's; a forgotten one must not deploy anything."""
-    from policytest._base.errors import InputError
-
     bar = threshold if threshold is not None else model.threshold
     if bar is None:
         raise InputError("no threshold: pass --threshold R, or add `threshold = R` to the task file")
     return bar
 
 
-def find_policy(file: str, task: Any) -> Any:
+def find_policy(file: str, task: Task) -> Task:
     """The task with the policy that a file holds."""
     from dataclasses import replace
 
@@ -94,7 +93,6 @@ def find_policy(file: str, task: Any) -> Any:
 
 def find_simulator(place: str | None, model: Model, name: str) -> Any:
     """What ``--simulator`` names, or the model's own kernel."""
-    from policytest._base.errors import InputError
     from policytest.data.simulators import TabularSimulator
 
     if place is not None:
@@ -108,8 +106,6 @@ def find_simulator(place: str | None, model: Model, name: str) -> Any:
 
 def _imported(place: str) -> Any:
     """The object at package.module:name, with the current folder among the places to import from."""
-    from policytest._base.errors import InputError
-
     module, _, name = place.partition(":")
     if not module or not name:
         raise InputError(f"--simulator is {place!r}; it must look like package.module:name")
@@ -121,16 +117,14 @@ def _imported(place: str) -> Any:
         raise InputError(f"--simulator: importing {module} failed with {type(error).__name__}: {error}") from error
     for part in name.split("."):
         if not hasattr(found, part):
-            close = difflib.get_close_matches(part, dir(found), n=1)
-            remedy = f"did you mean {close[0]!r}?" if close else "check the name after the colon"
-            raise InputError(f"--simulator: {module} has no {name!r}; {remedy}")
+            remedy = did_you_mean(part, dir(found), "check the name after the colon")
+            raise InputError(f"--simulator: {module} has no {name!r}", remedy)
         found = getattr(found, part)
     return found
 
 
 def _usable(place: str, found: Any) -> Any:
     """A simulator: an object with `draw`, a function like `draw`, or a class of such objects, which is called."""
-    from policytest._base.errors import InputError
     from policytest.data.simulators import takes_three
 
     kind = "an object" if not isinstance(found, type) else "a class"
@@ -155,61 +149,47 @@ def _usable(place: str, found: Any) -> Any:
 
 
 def find_method(
-    name: str | None, boundary: str | None, prior: float | None, allocation: str | None, model: Model
+    name: str | None,
+    boundary: str | None = None,
+    prior: float | None = None,
+    allocation: str | None = None,
+    kernel: Kernel | None = None,
 ) -> Any:
-    """The method the options describe; None, the default one, if they say nothing."""
-    from policytest._base.errors import InputError
-    from policytest.methods.baselines.boxes import RectangularKL
-    from policytest.methods.baselines.monte_carlo import MonteCarlo
-    from policytest.methods.betting.run import TDBetting
-    from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
-    from policytest.methods.ptst import PTST
+    """The method that the options describe; None, the default one, if they say nothing."""
+    from policytest.methods import names
 
-    others: dict[str, Any] = {"betting": TDBetting, "boxes": RectangularKL, "monte-carlo": MonteCarlo}
     of_ptst = {"--boundary": boundary, "--prior": prior, "--allocation": allocation}
     given = [option for option, value in of_ptst.items() if value is not None]
-    if name is not None and name != "ptst" and given:
+    if given and name not in (None, "ptst"):
         raise InputError(f"{given[0]} belongs to --method ptst, not to {name}")
-    if name in others:
-        return others[name]()
     if boundary == "paper" and prior is not None:
         raise InputError("--prior belongs to --boundary mixture; the paper's boundary has none")
+    if allocation == "optimal" and kernel is None:
+        raise InputError("--allocation optimal needs a kernel", "add the key kernel to the task file, or use adaptive")
+    if name is None and not given:
+        return None
     settings: dict[str, Any] = {}
-    if boundary == "paper":
-        settings["boundary"] = PaperBoundary()
-    elif boundary is not None or prior is not None:
-        settings["boundary"] = MixtureBoundary() if prior is None else MixtureBoundary(prior)
+    if boundary is not None or prior is not None:
+        settings["boundary"] = names.make_boundary(boundary or "mixture", prior)
     if allocation is not None:
-        settings["allocation"] = _sampling(allocation, model)
-    return PTST(**settings) if settings or name == "ptst" else None
+        settings["allocation"] = names.make_sampling_rule(allocation, kernel)
+    return names.METHODS[name or "ptst"].load()(**settings)
 
 
-def _sampling(allocation: str, model: Model) -> Any:
-    from policytest._base.errors import InputError
-    from policytest.methods.sampling import Adaptive, Forward, Optimal
-
-    if allocation == "optimal" and model.kernel is None:
-        raise InputError(
-            "--allocation optimal needs a guess of the kernel; add the key kernel to the file, or use adaptive"
-        )
-    rules: dict[str, Callable[[], Any]] = {
-        "uniform": lambda: "uniform",
-        "optimal": lambda: Optimal(model.kernel),
-        "adaptive": Adaptive,
-        "forward": Forward,
-    }
-    return rules[allocation]()
+def method_of_pairs(name: str | None, boundary: str | None, prior: float | None, allocation: str | None) -> Any:
+    """The method for more than one policy; None, betting, where the options say nothing."""
+    if allocation == "optimal":
+        raise InputError("--allocation optimal is for the value of one policy; use adaptive, uniform or forward")
+    return find_method(name, boundary, prior, allocation)
 
 
 def named_columns(given: list[str] | None) -> dict[str, str | None]:
     """The mapping that ``--column PART=NAME`` describes; an empty name leaves that column alone."""
-    from policytest._base.errors import InputError
-
     columns: dict[str, str | None] = {}
     for entry in given or ():
         part, equals, name = entry.partition("=")
         if not equals or not part:
-            raise InputError(f"--column is {entry!r}; it must look like s=state: the part, then your name for it")
+            raise InputError(f"--column is {entry!r}; it must look like s=state: the part, then your name of it")
         if part in columns:
             raise InputError(f"--column names {part!r} twice; keep one")
         columns[part] = name or None

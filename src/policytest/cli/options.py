@@ -26,35 +26,18 @@ def _whole(text: str) -> int:
     return int(text) if text.lstrip("+-").isdigit() else int(number)
 
 
-class Method(StrEnum):
-    """Names of the methods."""
+OnePolicyMethod = StrEnum("OnePolicyMethod", ["combined", "betting", "ptst", "boxes", "monte-carlo"])
+PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
+SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])
+BoundaryName = StrEnum("BoundaryName", ["mixture", "paper"])
+AllocationName = StrEnum("AllocationName", ["uniform", "optimal", "adaptive", "forward"])
+"""Names in `policytest.methods.names`."""
 
-    combined = "combined"
-    betting = "betting"
-    ptst = "ptst"
-    boxes = "boxes"
-    monte_carlo = "monte-carlo"
-
-
-class Boundary(StrEnum):
-    """Names of the boundaries."""
-
-    mixture = "mixture"
-    paper = "paper"
-
-
-class Allocation(StrEnum):
-    """Names of the sampling rules."""
-
-    uniform = "uniform"
-    optimal = "optimal"
-    adaptive = "adaptive"
-    forward = "forward"
-
-
-Debug = Annotated[bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show where an error arose.")]
-Delta = Annotated[float, typer.Option(help="The probability of a wrong answer, at most.")]
-Seed = Annotated[int, typer.Option(help="The seed of all randomness.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show the traceback of an error.")
+]
+Delta = Annotated[float, typer.Option(help="The largest allowed probability of a wrong answer.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random number generator.")]
 ModelName = Annotated[
     str,
     typer.Argument(
@@ -63,44 +46,48 @@ ModelName = Annotated[
 ]
 PolicyName = Annotated[
     str | None,
-    typer.Option("--policy", metavar="FILE", help="Instead of the model's policy: a policy file, or uniform."),
+    typer.Option("--policy", metavar="FILE", help="Use this policy instead of the model's: a policy file, or uniform."),
 ]
-Discount = Annotated[float | None, typer.Option(help="Instead of the model's discount.")]
+Discount = Annotated[float | None, typer.Option(help="Use this discount instead of the model's.")]
 RewardModel = Annotated[
     str | None,
     typer.Option("--rewards", metavar="NAME", help='Which reward model of a .drn or .tra file; "" is the unnamed one.'),
 ]
 InitialState = Annotated[
     str | None,
-    typer.Option(
-        "--initial", metavar="STATE", help="Instead of the model's initial distribution: a state, or a label."
-    ),
+    typer.Option("--initial", metavar="STATE", help="Start in this state, or in the states with this label."),
 ]
 MaxSamples = Annotated[
-    int | None, typer.Option(parser=_whole, metavar="N", help="Give up after this many samples; 1e6 will do.")
+    int | None, typer.Option(parser=_whole, metavar="N", help="Stop undecided after N samples, for example 1e6.")
 ]
-SimulatorPlace = Annotated[str | None, typer.Option("--simulator", help="Sample from this: package.module:name.")]
+SimulatorPlace = Annotated[
+    str | None, typer.Option("--simulator", help="Sample from this Python object: package.module:name.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
-Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as a web page.")]
-Threshold = Annotated[float | None, typer.Option(help="The bar R. Required, unless the task file has one.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the result as a web page.")]
+Threshold = Annotated[
+    float | None, typer.Option(help="The threshold R to compare the value with. Required, unless the task file has it.")
+]
 RequireCertified = Annotated[
     bool, typer.Option("--require-certified", help="Exit with 3 if the answer is not certified.")
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", metavar="PART=NAME", help="Another name of a column, such as s=state; may be repeated."),
+    typer.Option("--column", metavar="PART=NAME", help="Your name of a column, such as s=state; may be repeated."),
 ]
 Skip = Annotated[
     list[str] | None,
-    typer.Option("--skip", metavar="PART", help="Leave rows out whose label there is unknown: s, a; may be repeated."),
+    typer.Option(
+        "--skip", metavar="PART", help="Drop rows whose state (s) or action (a) is not in the task; may be repeated."
+    ),
 ]
-SuppressBelow = Annotated[
-    int, typer.Option(min=0, help="Show no number of rows from 1 to this, less one, in what is said about the data.")
+SuppressBelow = Annotated[int, typer.Option(min=0, metavar="N", help="Hide row counts below N (privacy).")]
+Boundary = Annotated[BoundaryName | None, typer.Option(help="The boundary of the method ptst.")]
+Prior = Annotated[float | None, typer.Option(help="The Dirichlet prior of the mixture boundary; by default 0.5.")]
+Allocation = Annotated[
+    AllocationName | None, typer.Option(help="Which state-action pairs ptst samples; by default uniform.")
 ]
-BoundaryName = Annotated[Boundary | None, typer.Option("--boundary", help="The boundary of ptst.")]
-Prior = Annotated[float | None, typer.Option(help="The prior of its mixture boundary.")]
-AllocationName = Annotated[Allocation | None, typer.Option("--allocation", help="Which pairs ptst samples.")]
 Checkpoint = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Save the run here, and go on from here if it exists.")
+    Path | None, typer.Option(metavar="FILE", help="Save the run in this file; if it exists, resume from it.")
 ]

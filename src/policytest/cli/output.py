@@ -7,14 +7,14 @@ import hashlib
 import importlib.util
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policytest._base.table import page, paragraph
+from policytest._base.table import Shown, page, paragraph
 from policytest._base.text import plural
-from policytest.cli.exit_codes import Code, complain, read_or_not, say
+from policytest.cli.exit_codes import CODES, Code, complain, read_or_not, say
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def quiet_stdout(as_json: bool) -> contextlib.AbstractContextManager[Any]:
 
 
 def show(
-    found: Any, as_json: bool, html: Path | None, title: str, about: str | Sequence[str], trace: Trace | None = None
+    found: Shown, as_json: bool, html: Path | None, title: str, about: str | Sequence[str], trace: Trace | None = None
 ) -> None:
     """The result on stdout, and as a web page where one is wanted; a trace of the run adds pictures to it."""
     with read_or_not():
@@ -45,7 +45,7 @@ def show(
 
 
 def write_report(
-    file: Path, found: Any, title: str, about: str | Sequence[str] = (), trace: Trace | None = None, **more: Any
+    file: Path, found: Shown, title: str, about: str | Sequence[str] = (), trace: Trace | None = None, **more: Any
 ) -> None:
     """The report of a result; where what it needs is not installed a plain page, and a line that says so.
 
@@ -61,8 +61,7 @@ def write_report(
     from policytest.report import render
 
     sources = {**more.pop("provenance", {}), **provenance()}
-    text = render(found, trace=trace, provenance=sources, title=title, background=paragraphs, **more)
-    write(file, text)
+    write(file, render(found, trace=trace, provenance=sources, title=title, background=paragraphs, **more))
 
 
 def can_report() -> bool:
@@ -79,22 +78,6 @@ def course(html: Path | None) -> Trace | None:
     return Trace()
 
 
-def watched(method: Any, trace: Trace | None) -> Any:
-    """The method, watched by the trace where there is one."""
-    return method if trace is None else trace.watch(method)
-
-
-def both(*listeners: Callable[..., None] | None) -> Callable[..., None] | None:
-    """Tell all of those that are there; None if there is none."""
-    there = [listener for listener in listeners if listener is not None]
-
-    def tell(*news: Any) -> None:
-        for listener in there:
-            listener(*news)
-
-    return tell if there else None
-
-
 def provenance() -> dict[str, Any]:
     """What the report says about where the result comes from: the command line, and the files that it names."""
     given = arguments.get()
@@ -102,12 +85,10 @@ def provenance() -> dict[str, Any]:
         return {}
     from policytest.cli.inputs import BUILT_IN
 
-    files = [
-        file
-        for part in given[1:]
-        if part not in BUILT_IN and (file := part.rpartition("=")[2]) and is_file(file) and not _is_output(given, part)
-    ]
-    found: dict[str, Any] = {"command": shlex.join(["policytest", *_without_output(given)])}
+    kept = _without_output(given)
+    named = [part.rpartition("=")[2] for part in kept[1:] if part not in BUILT_IN]
+    files = [file for file in named if file and is_file(file)]
+    found: dict[str, Any] = {"command": shlex.join(["policytest", *kept])}
     return {**found, "files": [fingerprint(file) for file in files]} if files else found
 
 
@@ -127,10 +108,6 @@ def is_file(name: str) -> bool:
         return Path(name).is_file()
     except (OSError, ValueError):
         return False
-
-
-def _is_output(given: Sequence[str], part: str) -> bool:
-    return part not in _without_output(given)
 
 
 def _without_output(given: Sequence[str]) -> list[str]:
@@ -158,23 +135,23 @@ def with_forecast(verdict: Verdict, quiet: bool) -> Verdict:
         return replace(verdict, forecast=verdict.still_needed(max_samples=FORECAST_SAMPLES))
 
 
-def certified_or_not(verdict: Verdict, required: bool, code: int) -> int:
-    """The exit code, unless proof is required and there is none."""
-    if required and verdict.answer is not None and not verdict.certified:
+def ended(verdict: Verdict, require_certified: bool, undecided: str) -> int:
+    """The exit code of a verdict; without an answer, or without the proof that is required, stderr says so."""
+    if verdict.answer is None:
+        complain(undecided)
+    elif require_certified and not verdict.certified:
         complain(f'not certified: "{verdict.answer}" was found but not proved, and --require-certified wants proof')
         return Code.UNDECIDED
-    return code
+    return CODES[verdict.answer]
 
 
 def how_to_go_on(verdict: Verdict, checkpoint: Path | None) -> str:
     """What an undecided user may do next."""
     if not verdict.snapshot:
         return f"undecided: {verdict.reason}"
-    remedy = (
-        "with --checkpoint FILE a run can be continued"
-        if checkpoint is None
-        else f"{checkpoint} holds the run, and the same command continues it (with a larger --max-samples if need be)"
-    )
+    remedy = f"{checkpoint} holds the run, and the same command continues it (with a larger --max-samples if need be)"
+    if checkpoint is None:
+        remedy = "with --checkpoint FILE a run can be continued"
     return f"undecided after {plural(verdict.samples, 'sample')}; {remedy}"
 
 

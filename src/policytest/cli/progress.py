@@ -1,6 +1,6 @@
 """What a run shows while it works: a live line on a terminal, a few plain lines elsewhere.
 
-A `Progress` is handed to ``decide`` and called with every check, thousands of times a second; most calls return at
+`Lines`, or a `Bar`, is handed to ``decide`` and called with every check, thousands of times a second; most calls end at
 once. Nothing shown here goes into a result, so this is the one place with a clock. A stream that breaks (a closed
 terminal, a pipe nobody reads) silences the display and never stops the run.
 """
@@ -11,10 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from policytest._base.text import nats, number
+from policytest._base.text import nats, number, plain, plural
 from policytest.cli.exit_codes import complain
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from policytest.results.selection import SelectionCheck
+    from policytest.results.verdict import Check
 
 COMPILING = "compiling what this command needs, once: up to a minute; later runs start at once"
 REFRESH = 0.25
@@ -27,6 +33,8 @@ WIDE = 110
 """Columns that the whole live line takes; on a narrower terminal it is shorter."""
 FIRST_LINE = 1000
 """The first plain line is shown after this many samples, and then each time they have doubled."""
+COUNTED_LINES = 10
+"""Plain lines about finished runs, at most."""
 
 
 @contextmanager
@@ -52,183 +60,137 @@ def compiling_told(quiet: bool) -> Iterator[None]:
         yield
 
 
-class Check(Protocol):
-    """What is shown of a stopping check."""
+class Lines:
+    """Plain lines about the checks it is called with: one each time the samples have doubled; none without a stream.
 
-    @property
-    def samples(self) -> int:
-        """Samples so far."""
-        ...
+    ``with Lines(sys.stderr) as shown: decide(..., progress=shown)``
+    """
 
-    @property
-    def evidence(self) -> tuple[float, float]:
-        """In nats, against V <= R and against V >= R; at most this, as far as is known without solving."""
-        ...
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self._begun = False
+        self._next: float = FIRST_LINE
+        self._next_count = 0.0
 
-    @property
-    def required(self) -> float:
-        """The evidence that decides."""
-        ...
-
-    @property
-    def estimate(self) -> float:
-        """The value of the policy in the empirical kernel."""
-        ...
-
-    def interval(self) -> tuple[float, float]:
-        """The value interval, computed when called."""
-        ...
-
-
-class Display(Protocol):
-    """Where checks are shown."""
-
-    def notice(self, message: str) -> None:
-        """Show a message."""
-        ...
-
-    def show(self, check: Check) -> None:
-        """Show a check, if it is time to."""
-        ...
-
-    def tell(self, samples: int, words: str) -> None:
-        """Show these words about so many samples, if it is time to."""
-        ...
-
-    def close(self) -> None:
-        """Leave the stream as it was."""
-        ...
-
-
-class Progress:
-    """Shows the checks it is called with. ``with Progress(display) as progress: decide(..., progress=progress)``."""
-
-    def __init__(self, display: Display) -> None:
-        self._display = display
-        self._begun = self._broken = False
-
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
-    def __call__(self, check: Check) -> None:
-        """Show one check; not the first, which is made before anything is drawn and often before all is compiled."""
-        if not self._begun:
-            self._begun = True
-            return
-        self._guard(self._display.show, check)
+    def __exit__(self, *_: object) -> None:
+        self.write(self.close)
 
-    def tell(self, samples: int, words: str) -> None:
-        """Show words about so many samples, where there is no check."""
-        self._guard(self._display.tell, samples, words)
+    def __call__(self, check: Check | SelectionCheck) -> None:
+        """Show one check; not the first, which is made before anything is drawn and often before all is compiled."""
+        if self._begun and self._stream is not None:
+            self.show(check)
+        self._begun = True
+
+    def write(self, action: Callable[..., object], *arguments: object) -> None:
+        """Do something to the stream, unless it broke before."""
+        if self._stream is not None:
+            try:
+                action(*arguments)
+            except (OSError, ValueError):  # ValueError: the stream was closed
+                self._stream = None
+
+    def line(self, words: str) -> None:
+        """A line that stays."""
+        self.write(lambda: print(words, file=self._stream, flush=True))
 
     def notice(self, words: str) -> None:
-        """Show a message, now."""
-        self._guard(self._display.notice, words)
+        """What is being done, now."""
+        self.line(words)
 
-    def __exit__(self, *_: object) -> None:
-        self._guard(self._display.close)
-
-    def _guard(self, show: Callable[..., None], *arguments: Any) -> None:
-        if not self._broken:
-            try:
-                show(*arguments)
-            except (OSError, ValueError):  # ValueError: the stream was closed
-                self._broken = True
-
-
-class Silent:
-    """Shows nothing."""
-
-    def notice(self, message: str) -> None:
-        """Nothing."""
-
-    def show(self, check: Check) -> None:
-        """Nothing."""
-
-    def tell(self, samples: int, words: str) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class Lines:
-    """A plain line each time the samples have doubled: two dozen lines for ten billion samples."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._next = FIRST_LINE
-
-    def notice(self, message: str) -> None:
-        """The message on a line."""
-        print(message, file=self._stream, flush=True)
-
-    def show(self, check: Check) -> None:
-        """A line, when it is time."""
+    def show(self, check: Check | SelectionCheck) -> None:
+        """A line about a check, when it is time."""
         if check.samples >= self._next:
-            self.tell(
-                check.samples,
-                f"evidence at most {nats(max(check.evidence))} of {nats(check.required)}, "
-                f"value estimate {number(check.estimate)}",
-            )
+            evidence = f"evidence at most {nats(max(check.evidence))} of {nats(check.required)}"
+            self.tell(check.samples, f"{evidence}, value estimate {number(check.estimate)}")
 
     def tell(self, samples: int, words: str) -> None:
-        """A line, when it is time."""
+        """Words about the run after this many samples, when it is time."""
         if samples >= self._next:
             while samples >= self._next:
                 self._next *= 2
-            self.notice(f"{number(samples)} samples, {words}")
+            self.line(f"{number(samples)} samples, {words}")
+
+    def count(self, done: int, total: int, problem: str = "") -> None:
+        """How many of several runs are finished, at every tenth of them; and each problem with one."""
+        if problem:
+            self.line(plain(problem))
+        if done >= self._next_count or done == total:
+            self._next_count = done + total / COUNTED_LINES
+            self.line(f"{done:,} of {plural(total, 'run')}")
 
     def close(self) -> None:
         """Nothing to put back."""
 
 
-class Bar:
+class Bar(Lines):
     """One live line on a terminal, which disappears at the end."""
 
-    def __init__(self, console: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.live import Live
 
+        super().__init__(console.file)  # type: ignore[arg-type]
         self._clock = clock
         shared = sys.stdout is not None and sys.stdout.isatty()  # what a simulator prints then appears above the line
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=shared)
-        self._begun: tuple[float, int] | None = None
+        self._first: tuple[float, int] | None = None
         self._due = 0.0
-        self._interval = Interval(clock)
-        self._live.start()
+        self._interval = LatestInterval(clock)
+        self._runs: Any = None
+        self.write(self._live.start)
 
-    def notice(self, message: str) -> None:
-        """The message in place of the line."""
+    def line(self, words: str) -> None:
+        """A line above the live one."""
+        self.write(lambda: self._live.console.print(words, markup=False, highlight=False))
+
+    def notice(self, words: str) -> None:
+        """These words in place of the line."""
         from rich.text import Text
 
-        self._live.update(Text(message, no_wrap=True, overflow="ellipsis"), refresh=True)
+        self._update(Text(words, no_wrap=True, overflow="ellipsis"))
 
-    def show(self, check: Check) -> None:
+    def show(self, check: Check | SelectionCheck) -> None:
         """The line, at most four times a second."""
         now = self._clock()
-        if self._begun is None:
-            self._begun = now, check.samples
+        if self._first is None:
+            self._first = now, check.samples
         if now >= self._due:
-            self._live.update(self._line(check, now), refresh=True)
+            self._update(self._line(check, now))
             self._due = self._clock() + REFRESH
 
     def tell(self, samples: int, words: str) -> None:
         """The line, at most four times a second."""
-        now = self._clock()
-        if now >= self._due:
+        if self._clock() >= self._due:
             self.notice(f"{number(samples)} samples, {words}")
             self._due = self._clock() + REFRESH
+
+    def count(self, done: int, total: int, problem: str = "") -> None:
+        """A bar of the runs, with the time they still take."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        if self._runs is None:
+            self._runs = Progress(TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._runs.add_task("runs")
+        if problem:
+            self.line(plain(problem))
+        self._runs.update(0, total=total, completed=done)
+        self._update(self._runs.get_renderable())
 
     def close(self) -> None:
         """Remove the line."""
         self._live.stop()
 
-    def _line(self, check: Check, now: float) -> Any:
+    def _update(self, shown: RenderableType) -> None:
+        self.write(lambda: self._live.update(shown, refresh=True))
+
+    def _line(self, check: Check | SelectionCheck, now: float) -> Any:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
         wide = self._live.console.width >= WIDE
-        begun, before = self._begun or (now, check.samples)
+        begun, before = self._first or (now, check.samples)
         speed = (check.samples - before) / (now - begun) if now > begun else 0.0
         strongest = max(check.evidence)
         grid = Table.grid(padding=(0, 2))
@@ -243,15 +205,15 @@ class Bar:
         return grid
 
 
-class Interval:
-    """The value interval in words, computed anew only while that takes a small share of the time."""
+class LatestInterval:
+    """The value interval in words, computed again only while that takes a small share of the time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due: float | None = None
         self._words = ""
 
-    def __call__(self, check: Check) -> str:
+    def __call__(self, check: Check | SelectionCheck) -> str:
         """The latest interval, or none yet."""
         begun = self._clock()
         if self._due is None:
@@ -264,18 +226,12 @@ class Interval:
         return self._words
 
 
-def progress(stream: TextIO | None, quiet: bool = False) -> Progress:
+def progress(stream: TextIO | None, quiet: bool = False) -> Lines:
     """The progress that suits a stream: live on a terminal, lines elsewhere, nothing if quiet or without one."""
-    return Progress(_display(stream, quiet))
-
-
-def _display(stream: TextIO | None, quiet: bool) -> Display:
-    if quiet or stream is None:
-        return Silent()
-    if stream.isatty():
+    if not quiet and stream is not None and stream.isatty():
         from rich.console import Console
 
         console = Console(file=stream)
         if not console.is_dumb_terminal:
             return Bar(console)
-    return Lines(stream)
+    return Lines(None if quiet else stream)

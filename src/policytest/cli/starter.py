@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from pathlib import Path
 
@@ -90,17 +88,14 @@ def _log(model: Model, seed: int) -> str:
     """Visits under the deployed policy, which chooses among all actions evenly."""
     task, rng = model.task, np.random.default_rng(seed)
     sim, states, actions = TabularSimulator(model.kernel), task.states or (), task.actions or ()
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("episode", "order", "s", "a", "s_next"))
-    order, gone = 0, task.n_states - 1
+    rows = ["episode,order,s,a,s_next"]
     for visitor in range(VISITORS):
         s = int(rng.choice(task.n_states, p=task.initial))
         for _ in range(VISITS):
             a = int(rng.integers(task.n_actions))
             x = int(sim.draw(np.array([s]), np.array([a]), rng)[0])
-            writer.writerow((visitor, order, states[s], actions[a], states[x]))
-            order, s = order + 1, x
-            if s == gone:
+            rows.append(f"{visitor},{len(rows) - 1},{states[s]},{actions[a]},{states[x]}")
+            s = x
+            if s == task.n_states - 1:  # gone
                 break
-    return text.getvalue()
+    return "\n".join([*rows, ""])

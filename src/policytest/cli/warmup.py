@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
 
+from policytest._base.arrays import Kernel
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.task import Task
 from policytest.methods.betting.run import TDBetting
 from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
+from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
 from policytest.methods.sampling import Adaptive, Forward, Optimal
 from policytest.questions.decide import checks
@@ -24,8 +26,14 @@ SAMPLES = 400
 def small_runs() -> None:
     """Dense, with a support, with rewards on (s,a,x), sparse; each boundary; each sampling rule."""
     free, listed = instances.paper(2), instances.random(seed=1, S=4, A=2, successors=2)
-    for task, kernel in ((free.task, free.kernel), *_variants(listed)):
-        _run(task, kernel)
+    task, kernel = listed.task, listed.kernel
+    S, A = task.n_states, task.n_actions
+    flat, support = (sparse.csr_array(table.reshape(S * A, S)) for table in (kernel, task.support))
+    _run(free.task, free.kernel)
+    _run(task, kernel)
+    _run(replace(task, rewards=task.rewards[:, :, None] + np.linspace(-0.1, 0.2, S)), kernel)
+    _run(replace(task, support=support), flat)
+    _run(replace(task, support=None), flat)
     _run(free.task, free.kernel, TDBetting(draws=2))
     evaluate(free.task, TabularSimulator(free.kernel), 0.3, max_samples=SAMPLES)
     for boundary in (PaperBoundary(), MixtureBoundary(0.5)):
@@ -35,27 +43,7 @@ def small_runs() -> None:
     characteristic_time(free.task, free.kernel)
 
 
-def _variants(listed: instances.Instance) -> list[tuple[Task, Any]]:
-    """The same instance in other forms."""
-    task, kernel = listed.task, listed.kernel
-    S, A = task.n_states, task.n_actions
-    rewards = task.rewards[:, :, None] + np.linspace(-0.1, 0.2, S)
-    flat = sparse.csr_array(kernel.reshape(S * A, S))
-    support = sparse.csr_array(task.support.reshape(S * A, S))
-    return [
-        (task, kernel),
-        (_with(task, rewards=rewards), kernel),
-        (_with(task, support=support), flat),
-        (_with(task, support=None), flat),
-    ]
-
-
-def _with(task: Task, **changes: Any) -> Task:
-    names = ("rewards", "policy", "initial", "discount", "support")
-    return Task(**{**{name: getattr(task, name) for name in names}, **changes})
-
-
-def _run(task: Task, kernel: Any, method: Any = None) -> None:
+def _run(task: Task, kernel: Kernel, method: Method | None = None) -> None:
     for check in checks(task, TabularSimulator(kernel), 0.0, 0.05, method, 0, SAMPLES):
         last = check
     last.interval()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policytest.mdp.task import Names, Task
 from policytest.plots import style
-from policytest.plots.style import BLUE, FAINT, MUTED, VERMILION
+from policytest.plots.style import BLUE, MUTED, VERMILION
 from policytest.results.verdict import Change, Verdict, largest_changes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TOP = 8
 
 
-def witness(verdict: Verdict, ax: Any = None, top: int = TOP, suppress_below: int = 0) -> Any:
+def witness(verdict: Verdict, ax: Axes | None = None, top: int = TOP, suppress_below: int = 0) -> Axes:
     """Before and after: the observed share of a transition, and the probability it would need to have.
 
     Of the rows (s,a) that cost most, n_sa KL(p_hat_sa, q_sa), the transition that changes most. Rows with fewer than
@@ -34,10 +38,7 @@ def witness(verdict: Verdict, ax: Any = None, top: int = TOP, suppress_below: in
     room = 0.1 * float(np.ptp(ends)) or 0.05
     low, high = max(ends.min() - room, -0.02), min(ends.max() + room, 1.02)
     ax.set_xlim(low, high)
-    ax.grid(axis="x", color=FAINT, linewidth=0.5)
-    style.labels(ax, "probability", "state, action → next")
-    style.legend(ax)
-    return ax
+    return style.finished(ax, "probability", "state, action → next", "x")
 
 
 def top_changes(verdict: Verdict, top: int = TOP, suppress_below: int = 0) -> tuple[Change, ...]:
@@ -55,7 +56,7 @@ def _may_be_shown(change: Change, below: int) -> bool:
     return below <= 1 or (change.visits >= below and all(n == 0 or n >= below for n in (times, change.visits - times)))
 
 
-def transition(task: Any, change: Change, longest: int = 12) -> str:
+def transition(task: Task | Names, change: Change, longest: int = 12) -> str:
     """The transition in words, with names where the task has them."""
     s, a = style.name(change.state, task.states, longest), style.name(change.action, task.actions, longest)
     return f"{s}, {a} → {style.name(change.successor, task.states, longest)}"

@@ -6,15 +6,19 @@ a grid, large ones in blocks.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, instance, real_array
+from policytest._base.arrays import BoolArray, FloatArray, instance, real_array
 from policytest._base.errors import InputError
 from policytest.mdp.task import Names, Task
 from policytest.mdp.values import occupancy as occupancy_of
 from policytest.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_ROWS, MOST_COLUMNS, MOST_WRITTEN, MOST_BLOCKS = 16, 10, 120, 40
 
@@ -22,10 +26,10 @@ MOST_ROWS, MOST_COLUMNS, MOST_WRITTEN, MOST_BLOCKS = 16, 10, 120, 40
 def allocation(
     weights_or_counts: Any,
     task: Task | Names | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
     shape: tuple[int, int] | None = None,
     suppress_below: int = 0,
-) -> Any:
+) -> Axes:
     """How samples are, or should be, shared out over state-action pairs: a heat map of the table [S,A].
 
     ``weights_or_counts`` is an array, an `Allocation`, or `Counts`. The ``task`` gives names. With ``shape`` = (rows,
@@ -43,17 +47,20 @@ def allocation(
     whole = bool((table == np.rint(table)).all() and table.sum() > 1.0)
     words = "samples" if whole else "share of samples"
     hidden = hide(table, suppress_below) if whole else np.zeros(table.shape, dtype=bool)
-    return _draw(table, task, ax, shape, words, whole, hidden)
+    cells = _largest(table, hidden, task) if shape is None else _grid(table, hidden, shape)
+    return _draw(cells, ax, words, whole)
 
 
-def occupancy(task: Task, kernel: Any, ax: Any = None, shape: tuple[int, int] | None = None) -> Any:
+def occupancy(task: Task, kernel: Any, ax: Axes | None = None, shape: tuple[int, int] | None = None) -> Axes:
     """Where the policy spends its (discounted) time if the kernel is true: (1-gamma) d(s) pi(a|s), as a heat map."""
     instance("task", task, Task)
     table = (1.0 - task.discount) * occupancy_of(task, kernel)[:, None] * task.policy
-    return _draw(table, task, ax, shape, "share of time", False, np.zeros(table.shape, dtype=bool))
+    hidden = np.zeros(table.shape, dtype=bool)
+    cells = _largest(table, hidden, task) if shape is None else _grid(table, hidden, shape)
+    return _draw(cells, ax, "share of time", False)
 
 
-def hide(table: FloatArray, below: int) -> Any:
+def hide(table: FloatArray, below: int) -> BoolArray:
     """Which counts are not to be shown: 1 to below-1; and where that hides one alone, which the sum would give away,
     the next larger one with it.
     """
@@ -61,22 +68,19 @@ def hide(table: FloatArray, below: int) -> Any:
     if hidden.sum() == 1 and (table > 0).sum() > 1:
         rest = np.where((table > 0) & ~hidden, table, np.inf)
         hidden.flat[int(np.argmin(rest))] = True
-    return hidden
+    return np.asarray(hidden)
 
 
 class _Cells(NamedTuple):
     values: FloatArray  # [rows, columns]
-    hidden: Any
+    hidden: BoolArray
     rows: list[str]
     columns: list[str]
-    left_out: int
 
 
-def _draw(
-    table: FloatArray, task: Task | Names | None, ax: Any, shape: Any, words: str, whole: bool, hidden: Any
-) -> Any:
-    is_grid = shape is not None
-    cells = _grid(table, hidden, shape) if is_grid else _largest(table, hidden, task)
+def _draw(cells: _Cells, ax: Axes | None, words: str, whole: bool) -> Axes:
+    """The cells as a heat map: with names of rows and columns, or as a grid."""
+    is_grid = not cells.rows
     rows, columns = cells.values.shape
     ax = style.axes(ax, height=3.2 if is_grid else 1.1 + 0.23 * max(rows, 4))
     shown = np.ma.masked_array(cells.values, cells.hidden)
@@ -104,7 +108,7 @@ def _draw(
     bar.ax.tick_params(labelsize=8, colors=style.INK, length=2)
     bar.set_label(words, fontsize=9, color=style.INK)
     if whole:
-        bar.ax.yaxis.get_major_locator().set_params(integer=True)
+        bar.ax.locator_params(axis="y", integer=True)
         style.thousands(bar.ax.yaxis)
     return ax
 
@@ -115,7 +119,7 @@ def _top(cells: _Cells) -> float:
     return max(float(seen.max()), 1.6 * float(seen.mean())) or 1.0
 
 
-def _write(ax: Any, cells: _Cells, whole: bool, top: float) -> None:
+def _write(ax: Axes, cells: _Cells, whole: bool, top: float) -> None:
     """The numbers in the cells, dark on light and light on dark."""
     for (row, column), x in np.ndenumerate(cells.values):
         secret = cells.hidden[row, column]
@@ -128,15 +132,17 @@ def _share(x: float) -> str:
     return "0" if x == 0 else f"{x:.1%}" if x >= 0.001 else "<0.1%"
 
 
-def _largest(table: FloatArray, hidden: Any, task: Task | Names | None) -> _Cells:
+def _largest(table: FloatArray, hidden: BoolArray, task: Task | Names | None) -> _Cells:
     """The rows and columns with the largest sums, in their order, and the others summed."""
     states, actions = (task.states, task.actions) if task is not None else (None, None)
-    values, secret, rows = _cut(table, hidden, MOST_ROWS, states, "state")
-    values, secret, columns = _cut(values.T, secret.T, MOST_COLUMNS, actions, "action")
-    return _Cells(values.T, secret.T, rows, columns, max(len(table) - MOST_ROWS, 0))
+    values, secret, rows = _cut(table, hidden, MOST_ROWS, states)
+    values, secret, columns = _cut(values.T, secret.T, MOST_COLUMNS, actions)
+    return _Cells(values.T, secret.T, rows, columns)
 
 
-def _cut(table: FloatArray, hidden: Any, most: int, names: Any, noun: str) -> tuple[FloatArray, Any, list[str]]:
+def _cut(
+    table: FloatArray, hidden: BoolArray, most: int, names: Sequence[Hashable] | None
+) -> tuple[FloatArray, BoolArray, list[str]]:
     if len(table) <= most:
         return table, hidden, [style.name(i, names) for i in range(len(table))]
     kept = np.sort(np.argsort(-table.sum(axis=1), kind="stable")[: most - 1])
@@ -146,7 +152,7 @@ def _cut(table: FloatArray, hidden: Any, most: int, names: Any, noun: str) -> tu
     return values, secret, [*(style.name(int(i), names) for i in kept), f"{len(rest):,} others"]
 
 
-def _grid(table: FloatArray, hidden: Any, shape: Any) -> _Cells:
+def _grid(table: FloatArray, hidden: BoolArray, shape: tuple[int, int]) -> _Cells:
     """States on their grid; a large one in blocks, summed."""
     height, width = (int(side) for side in shape)
     if height * width != len(table):
@@ -158,4 +164,4 @@ def _grid(table: FloatArray, hidden: Any, shape: Any) -> _Cells:
             starts = np.arange(0, size, -(-size // MOST_BLOCKS))
             values = np.add.reduceat(values, starts, axis=axis)
             secret = np.logical_or.reduceat(secret, starts, axis=axis) & (values < np.inf)
-    return _Cells(values, secret, [], [], 0)
+    return _Cells(values, secret, [], [])

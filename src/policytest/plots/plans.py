@@ -1,19 +1,23 @@
-"""A plan as a picture: how many samples each method will take, beside what no test can do without."""
+"""A plan as a picture: how many samples each method will take, and the lower bound of all tests."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from policytest.plots import style
-from policytest.plots.style import BLUE, FAINT, MUTED, VERMILION
+from policytest.plots.style import BLUE, MUTED, VERMILION
+from policytest.results.plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-def plan(found: Any, ax: Any = None) -> Any:
+def plan(found: Plan, ax: Axes | None = None) -> Axes:
     """The mean number of samples of each method with its range, and the lower bound of all tests.
 
-    An open triangle: at least so many, since simulated runs were cut.
+    An open triangle is a lower bound, since simulated runs were cut.
     """
     names = list(found.samples)
     ax = style.axes(ax, height=1.15 + 0.34 * max(len(names), 2))
@@ -28,23 +32,16 @@ def plan(found: Any, ax: Any = None) -> Any:
         if known[row]:
             cut = names[row] in found.at_least
             ax.plot([max(low, finite.min()), min(high, far)], [row, row], color=MUTED, linewidth=2.2)
-            ax.plot(
-                [mean], [row], ">" if cut else "o", color=BLUE, markersize=8, markerfacecolor="none" if cut else BLUE
-            )
-            ax.annotate(
-                f"{'> ' if cut else ''}{style.few_digits(mean)}", (mean, row), (0, 7), textcoords="offset points",
-                ha="center", fontsize=8, color=style.INK,
-            )  # fmt: skip
+            mark, inside, words = (">", "none", "> ") if cut else ("o", BLUE, "")
+            ax.plot([mean], [row], mark, color=BLUE, markersize=8, markerfacecolor=inside)
+            words += style.few_digits(mean)
+            place: dict[str, Any] = {"xy": (mean, row), "xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
+            ax.annotate(words, **place, fontsize=8, color=style.INK)
     if np.isfinite(found.bound) and found.bound > 0:
-        ax.axvline(
-            found.bound, color=VERMILION, linestyle="--", linewidth=1.5,
-            label=f"no test needs fewer: {style.few_digits(found.bound)}",
-        )  # fmt: skip
+        label = f"lower bound: {style.few_digits(found.bound)}"
+        ax.axvline(found.bound, color=VERMILION, linestyle="--", linewidth=1.5, label=label)
     ax.set_xscale("log")
     ax.set_yticks(rows, [style.short(name, 24) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.7)
     style.sparse_log(ax.xaxis)
-    ax.grid(axis="x", color=FAINT, linewidth=0.5)
-    style.labels(ax, "samples, on average")
-    style.legend(ax)
-    return ax
+    return style.finished(ax, "samples, on average", grid="x")

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from policytest._base.errors import needs
 from policytest._base.text import number
-from policytest.plots import style as style_module
+from policytest.plots import style
 from policytest.plots.style import BLUE, FAINT, GREEN, INK, MUTED, VERMILION
 from policytest.plots.trace import Trace
+from policytest.results.estimate import Estimate, Interval
+from policytest.results.selection import Selection
+from policytest.results.sentences import ONE_SIDED, sure
 from policytest.results.verdict import Check, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MANY_TIMES = 50.0  # beyond this ratio of the last to the first sample count the axis of an interval is logarithmic
 
 
-def evidence(trace: Trace | Iterable[Check], ax: Any = None, about: str = "value") -> Any:
+def evidence(trace: Trace | Iterable[Check], ax: Axes | None = None, about: str = "value") -> Axes:
     """The evidence on both sides along a run, in nats, against the level that decides.
 
     Evidence is the logarithm of an e-value: at log(1/delta) the other side is refuted with error delta. ``about`` is
     "value" or "difference", as in a `Verdict`.
     """
-    trace, ax = _traced(trace), style_module.axes(ax)
+    trace, ax = _traced(trace), style.axes(ax)
     t, both = trace.samples, trace.evidence
     if not len(t) or np.isnan(both).all():
-        return style_module.nothing(ax, "no evidence was recorded along this run")
+        return style.nothing(ax, "no evidence was recorded along this run")
     sides = ("above", "below") if about == "value" else ("better", "not better")
-    for column, word, (color, style) in zip((0, 1), sides, ((BLUE, "-"), (VERMILION, "--")), strict=True):
-        ax.plot(t, both[:, column], color=color, linestyle=style, linewidth=1.8, label=f"evidence for “{word}”")
+    for column, word, (color, dashes) in zip((0, 1), sides, ((BLUE, "-"), (VERMILION, "--")), strict=True):
+        ax.plot(t, both[:, column], color=color, linestyle=dashes, linewidth=1.8, label=f"evidence for “{word}”")
     ax.axhline(trace.required, color=INK, linestyle=":", linewidth=1.3, label=f"decides: {trace.required:.3g} nats")
     finite = both[np.isfinite(both)]
     leading = both[:, int(both[-1, 1] > both[-1, 0])]
@@ -38,20 +45,19 @@ def evidence(trace: Trace | Iterable[Check], ax: Any = None, about: str = "value
         ax.set_ylim(low - 0.08 * (top - low), top + 0.12 * (top - low))
     ax.set_xlim(0, max(int(t[-1]), 1) * 1.02)
     ax.xaxis.set_major_locator(_few_ticks())
-    style_module.thousands(ax.xaxis)
-    ax.grid(axis="y", color=FAINT, linewidth=0.5)
-    style_module.labels(ax, "samples", "evidence (nats)")
-    style_module.legend(ax)
-    return ax
+    style.thousands(ax.xaxis)
+    return style.finished(ax, "samples", "evidence (nats)", "y")
 
 
-def interval(trace: Trace | Iterable[Check], ax: Any = None, threshold: float | None = None, about: str = "") -> Any:
-    """The interval for the value along a run, and the threshold. Its probability 1-delta is for all times at once."""
-    trace, ax = _traced(trace), style_module.axes(ax)
+def interval(
+    trace: Trace | Iterable[Check], ax: Axes | None = None, threshold: float | None = None, about: str = ""
+) -> Axes:
+    """The interval for the value along a run, valid at all times at once, and the threshold."""
+    trace, ax = _traced(trace), style.axes(ax)
     known = np.isfinite(trace.intervals).all(axis=1) & (trace.samples > 0)
     t, (low, high) = trace.samples[known], trace.intervals[known].T
     if not len(t):
-        return style_module.nothing(ax, "no intervals were recorded along this run")
+        return style.nothing(ax, "no intervals were recorded along this run")
     what = about or "value"
     ax.fill_between(t, low, high, color=BLUE, alpha=0.22, linewidth=0, label=f"interval for the {what}")
     for end in (low, high):
@@ -62,36 +68,38 @@ def interval(trace: Trace | Iterable[Check], ax: Any = None, threshold: float | 
         ax.axhline(threshold, color=VERMILION, linestyle="--", linewidth=1.4, label=f"{word} {number(threshold)}")
     if t[-1] > MANY_TIMES * t[0]:
         ax.set_xscale("log")
-        style_module.sparse_log(ax.xaxis)
+        style.sparse_log(ax.xaxis)
     else:
         ax.xaxis.set_major_locator(_few_ticks())
-        style_module.thousands(ax.xaxis)
-    ax.grid(axis="y", color=FAINT, linewidth=0.5)
-    style_module.labels(ax, "samples", what)
-    style_module.legend(ax)
-    return ax
+        style.thousands(ax.xaxis)
+    return style.finished(ax, "samples", what, "y")
 
 
-def estimate(result: Any, ax: Any = None) -> Any:
+def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> Axes:
     """Where the value lies: a number line with the interval, the estimate, and the threshold where there is one.
 
-    ``result`` is a `Verdict`, or an `Estimate` or `Interval`.
+    ``result`` is a `Verdict`, an `Estimate` or an `Interval`; the legend says which interval it is.
     """
-    ax = style_module.axes(ax, height=1.55)
-    is_verdict = hasattr(result, "interval")
-    low, high = result.interval if is_verdict else (result.lower, result.upper)
-    middle = result.estimate if is_verdict else getattr(result, "value", 0.5 * (low + high))
+    ax = style.axes(ax, height=1.55)
+    if isinstance(result, Verdict):
+        (low, high), middle = result.interval, result.estimate
+        kind = f"each end {sure(result.delta)}" if result.interval_kind == ONE_SIDED else f"{sure(result.delta)}"
+        label = "interval" if result.is_known else f"interval ({kind})"
+    else:
+        low, high = result.lower, result.upper
+        middle = getattr(result, "value", 0.5 * (low + high))
+        label = f"interval ({sure(result.delta)})" if isinstance(result, Estimate) else "interval"
     bar = getattr(result, "threshold", None)
     what = getattr(result, "about", "value")
     zone = getattr(result, "indifference", 0.0)
     around = () if bar is None else (bar - zone, bar + zone)
     places = [x for x in (low, high, middle, *around) if np.isfinite(x)]
     if not places:
-        return style_module.nothing(ax, f"nothing is known about the {what}")
+        return style.nothing(ax, f"nothing is known about the {what}")
     room = 0.12 * (max(places) - min(places)) or max(abs(places[0]), 1.0) * 0.1
     left, right = min(places) - room, max(places) + room
     ends = max(low, left), min(high, right)
-    ax.plot(ends, [0, 0], color=BLUE, linewidth=7, solid_capstyle="butt", alpha=0.45, label="interval")
+    ax.plot(ends, [0, 0], color=BLUE, linewidth=7, solid_capstyle="butt", alpha=0.45, label=label)
     finite = [end for end in (low, high) if np.isfinite(end)]
     ax.plot(finite, [0] * len(finite), color=BLUE, linestyle="none", marker="|", markersize=15, markeredgewidth=2)
     if np.isfinite(middle):
@@ -106,24 +114,23 @@ def estimate(result: Any, ax: Any = None) -> Any:
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_locator(_few_ticks(6))
-    style_module.labels(ax, {"value": "value of the policy"}.get(what, "value of policy A less value of policy B"))
-    style_module.legend(ax, 4)
-    return ax
+    words = "value of the policy" if what == "value" else "value of policy A less value of policy B"
+    return style.finished(ax, words, columns=4)
 
 
-def comparison(verdict: Verdict, ax: Any = None) -> Any:
+def comparison(verdict: Verdict, ax: Axes | None = None) -> Axes:
     """By how much policy A is better than policy B: the interval for the difference, and the margin."""
     return estimate(verdict, ax)
 
 
-def selection(found: Any, ax: Any = None, top: int = 20) -> Any:
+def selection(found: Selection, ax: Axes | None = None, top: int = 20) -> Axes:
     """The estimated values of the policies among which one was chosen, or of the states under the one returned."""
     values = np.asarray(found.values, dtype=float)
     among = found.index is not None
     chosen = np.argsort(-values, kind="stable")[:top] if among else np.arange(min(top, len(values)))
-    ax = style_module.axes(ax, height=1.0 + 0.24 * max(len(chosen), 2))
+    ax = style.axes(ax, height=1.0 + 0.24 * max(len(chosen), 2))
     if not len(chosen):
-        return style_module.nothing(ax, "there are no values to show")
+        return style.nothing(ax, "there are no values to show")
     rows = np.arange(len(chosen))
     best = np.array([among and int(i) == found.index for i in chosen])
     ax.axvline(0.0, color=FAINT, linewidth=0.8)
@@ -134,19 +141,15 @@ def selection(found: Any, ax: Any = None, top: int = 20) -> Any:
             values[chosen][best], rows[best], "D", color=GREEN, markersize=8, linestyle="none", label="the one chosen"
         )
     names = None if among else getattr(found, "states", None)
-    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {style_module.name(int(i), names)}" for i in chosen])
+    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {style.name(int(i), names)}" for i in chosen])
     ax.invert_yaxis()
     rest = len(values) - len(chosen)
-    style_module.labels(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))
-    style_module.legend(ax)
-    return ax
+    return style.finished(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))
 
 
-def _traced(trace: Any) -> Trace:
+def _traced(trace: Trace | Iterable[Check]) -> Trace:
     return trace if isinstance(trace, Trace) else Trace.of(trace)
 
 
 def _few_ticks(most: int = 5) -> Any:
-    from policytest._base.errors import needs
-
     return needs("matplotlib.ticker", "report").MaxNLocator(most)

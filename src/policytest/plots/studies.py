@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError, needs
-from policytest.plots import style as style_module
-from policytest.plots.style import FAINT, INK, MUTED
+from policytest.methods.boundaries import information
+from policytest.plots import style
+from policytest.plots.style import INK, MUTED, SERIES
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+TableRow = dict[str, Any]
 BOUND = "lower bound"
 BOUNDS = ("best_bound", "lower_bound", "uniform_bound")
-"""Columns with the samples that no test can do without: whatever its allocation, or with that of the table."""
+"""Columns with lower bounds on the mean number of samples: of any allocation, or of that of the table."""
 
 
-def rows_of(table: Any) -> list[Row]:
+def rows_of(table: Any) -> list[TableRow]:
     """The rows of a study, a list of dicts, a dict of columns, or a data frame.
 
     >>> rows_of({"delta": [0.1, 0.01], "samples": [20, 40]})
@@ -41,78 +46,73 @@ def rows_of(table: Any) -> list[Row]:
         columns = {str(name): list(column) for name, column in table.items()}
         lengths = {len(column) for column in columns.values()}
         if len(lengths) > 1:
-            raise InputError(f"table has columns of {sorted(lengths)} entries; they must be of one length")
+            raise InputError(f"table has columns of {sorted(lengths)} entries; all columns must have the same length")
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if isinstance(table, list | tuple) and all(isinstance(row, Mapping) for row in table):
         return [dict(row) for row in table]
     raise InputError(f"table is a {type(table).__name__}; pass a list of dicts, a dict of columns, or a study")
 
 
-def stopping_times(table: Any, ax: Any = None, lower_bound: Any = None) -> Any:
+def stopping_times(table: Any, ax: Axes | None = None, lower_bound: Any = None) -> Axes:
     """Mean samples, with standard errors, against delta; both axes logarithmic. The lower bound is drawn in.
 
     A method has its colour and marker; where there are several instances, each has its line style.
 
-    ``lower_bound`` is T*, or {instance: T*}: the line is T* log(1/delta). Without it, a column of `BOUNDS` of the table
-    is used, in samples, where there is one. An open marker: some runs were cut, so that the mean is larger.
+    ``lower_bound`` is T*, or {instance: T*}: the line is T* kl(delta, 1-delta). Without it, a column of `BOUNDS` of the
+    table is used, in samples, where there is one. An open marker: some runs were cut, so that the mean is larger.
     """
-    ax = style_module.axes(ax)
+    ax = style.axes(ax)
     rows = _with(rows_of(table), "delta", "samples")
     if not rows:
-        return style_module.nothing(ax, "there are no runs to show")
+        return style.nothing(ax, "there are no runs to show")
     many = len({row.get("instance") for row in rows}) > 1
-    groups = _grouped(rows, "instance", "method")
+    groups = grouped(rows, "instance", "method")
     instances, methods = (list(dict.fromkeys(key[place] for key in groups)) for place in (0, 1))
     for key, mine in groups.items():
-        color, style, marker = style_module.SERIES[methods.index(key[1]) % len(style_module.SERIES)]
-        style = style_module.SERIES[instances.index(key[0]) % len(style_module.SERIES)][1] if many else style
+        color, dashes, marker = _series(methods.index(key[1]))
+        dashes = _series(instances.index(key[0]))[1] if many else dashes
         deltas, means, errors, cut = _summary(mine, "delta", "samples")
         label = _label(key, many)
-        ax.errorbar(deltas, means, errors, color=color, linestyle=style, linewidth=1.5, capsize=2.5, label=label)
-        for open_ones in (False, True):
-            at = cut == open_ones
+        ax.errorbar(deltas, means, errors, color=color, linestyle=dashes, linewidth=1.5, capsize=2.5, label=label)
+        for at, inside in ((~cut, color), (cut, "none")):
             if at.any():
-                ax.plot(
-                    deltas[at], means[at], marker, color=color, linestyle="none", markersize=5.5,
-                    markerfacecolor="none" if open_ones else color,
-                )  # fmt: skip
+                ax.plot(deltas[at], means[at], marker, color=color, markersize=5.5, markerfacecolor=inside)
     _bounds(ax, rows, lower_bound, many)
     ax.set_xscale("log")
     ax.set_yscale("log")
     if not ax.xaxis_inverted():
         ax.invert_xaxis()  # to the right it gets harder
-    style_module.sparse_log(ax.yaxis)
-    ax.grid(color=FAINT, linewidth=0.5)
-    style_module.labels(ax, "delta, the probability of error", "samples (mean ± s.e.)")
-    style_module.legend(ax, handles=_apart(ax, methods, instances) if many else ())
-    return ax
+    style.sparse_log(ax.yaxis)
+    handles = _apart(ax, methods, instances) if many else ()
+    return style.finished(ax, "delta, the probability of error", "samples (mean ± s.e.)", "both", handles=handles)
 
 
-def _apart(ax: Any, methods: list[Any], instances: list[Any]) -> list[Any]:
+def _series(at: int) -> tuple[str, Any, str]:
+    """Colour, line style and marker of the line at this place."""
+    return SERIES[at % len(SERIES)]
+
+
+def _apart(ax: Axes, methods: list[Any], instances: list[Any]) -> list[Any]:
     """The colours of the methods and the styles of the instances, each once: not a line for each of their pairs."""
     line = needs("matplotlib.lines", "report").Line2D
-    series = style_module.SERIES
     found = []
     for at, method in enumerate(methods):
-        color, _, marker = series[at % len(series)]
-        found.append(
-            line([], [], color=color, marker=marker, markersize=5.5, label=style_module.short(str(method), 34))
-        )
+        color, _, marker = _series(at)
+        found.append(line([], [], color=color, marker=marker, markersize=5.5, label=style.short(str(method), 34)))
     for at, name in enumerate(instances):
-        style = series[at % len(series)][1]
-        found.append(line([], [], color=MUTED, linestyle=style, label=style_module.short(str(name), 34)))
+        found.append(line([], [], color=MUTED, linestyle=_series(at)[1], label=style.short(str(name), 34)))
     if any(str(one.get_label()).startswith(BOUND) for one in ax.lines):
         found.append(line([], [], color=INK, linewidth=1.0, label=BOUND))
     return found
 
 
-def _bounds(ax: Any, rows: list[Row], lower_bound: Any, many: bool) -> None:
-    """T* log(1/delta) for each instance, as far as it is known; of several, in the line style of each."""
-    for index, (key, mine) in enumerate(_grouped(rows, "instance").items()):
+def _bounds(ax: Axes, rows: list[TableRow], lower_bound: Any, many: bool) -> None:
+    """T* kl(delta, 1-delta) for each instance, as far as it is known; of several, in the line style of each."""
+    for index, (key, mine) in enumerate(grouped(rows, "instance").items()):
         deltas = np.unique([float(row["delta"]) for row in mine])
         time = lower_bound.get(key[0]) if isinstance(lower_bound, Mapping) else lower_bound
         if time is not None:
-            bound = float(time) * np.log(1.0 / deltas)
+            bound = float(time) * np.array([information(-math.log(delta)) for delta in deltas])
         else:
             column = next((name for name in BOUNDS if all(_is_number(row.get(name)) for row in mine)), None)
             if column is None:
@@ -120,78 +120,80 @@ def _bounds(ax: Any, rows: list[Row], lower_bound: Any, many: bool) -> None:
             bound = np.array([_mean(mine, column, delta) for delta in deltas])
         use = np.isfinite(bound) & (bound > 0)
         if use.any():
-            style = style_module.SERIES[index % len(style_module.SERIES)][1] if many else ":"
-            name = f"{BOUND}, {style_module.short(str(key[0]))}" if many else BOUND
-            ax.plot(deltas[use], bound[use], color=INK, linestyle=style, linewidth=1.0 if many else 1.4, label=name)
+            dashes, width = (_series(index)[1], 1.0) if many else (":", 1.4)
+            name = f"{BOUND}, {style.short(str(key[0]))}" if many else BOUND
+            ax.plot(deltas[use], bound[use], color=INK, linestyle=dashes, linewidth=width, label=name)
 
 
-def sample_efficiency(table: Any, ax: Any = None, delta: float | None = None) -> Any:
+def sample_efficiency(table: Any, ax: Axes | None = None, delta: float | None = None) -> Axes:
     """Mean samples of each method on each instance, at one delta (the smallest unless given): a dot plot, log axis."""
     rows = _with(rows_of(table), "samples")
     deltas = sorted({float(row["delta"]) for row in rows if "delta" in row})
     wanted = deltas[0] if deltas and delta is None else delta
     rows = [row for row in rows if "delta" not in row or math.isclose(float(row["delta"]), float(wanted or 0.0))]
-    groups = _grouped(rows, "instance")
-    ax = style_module.axes(ax, height=1.3 + 0.34 * max(len(groups), 2))
+    groups = grouped(rows, "instance")
+    ax = style.axes(ax, height=1.3 + 0.34 * max(len(groups), 2))
     if not rows:
-        return style_module.nothing(ax, "there are no runs to show")
+        return style.nothing(ax, "there are no runs to show")
     methods = list(dict.fromkeys(str(row.get("method", "")) for row in rows))
     for index, method in enumerate(methods):
-        color, _, marker = style_module.SERIES[index % len(style_module.SERIES)]
+        color, _, marker = _series(index)
         shift = 0.5 * (index - 0.5 * (len(methods) - 1)) / max(len(methods), 2)
-        first = True
+        label: str | None = style.short(method, 30)
         for place, mine in enumerate(groups.values()):
             own = [row for row in mine if str(row.get("method", "")) == method]
             if not own:
                 continue
-            mean, error = _mean_and_error(own, "samples")
-            is_cut = any(row.get("cut") for row in own)
-            ax.errorbar(
-                [mean], [place + shift], xerr=[error], color=color, marker=marker, linestyle="none", markersize=6,
-                markerfacecolor="none" if is_cut else color, capsize=2.5,
-                label=style_module.short(method, 30) if first else None,
-            )  # fmt: skip
-            first = False
+            mean, error = mean_and_error(own, "samples")
+            inside = "none" if any(row.get("cut") for row in own) else color
+            look: dict[str, Any] = {
+                "color": color,
+                "marker": marker,
+                "markersize": 6,
+                "markerfacecolor": inside,
+                "capsize": 2.5,
+            }
+            ax.errorbar([mean], [place + shift], xerr=[error], linestyle="none", label=label, **look)
+            label = None
     ax.set_xscale("log")
-    style_module.sparse_log(ax.xaxis)
-    ax.set_yticks(range(len(groups)), [style_module.short(str(key[0])) for key in groups])
+    style.sparse_log(ax.xaxis)
+    ax.set_yticks(range(len(groups)), [style.short(str(key[0])) for key in groups])
     ax.set_ylim(len(groups) - 0.4, -0.6)
-    ax.grid(axis="x", color=FAINT, linewidth=0.5)
-    style_module.labels(ax, "samples, mean ± standard error" + (f", delta = {wanted:g}" if wanted is not None else ""))
-    style_module.legend(ax)
-    return ax
+    at_delta = f", delta = {wanted:g}" if wanted is not None else ""
+    return style.finished(ax, f"samples, mean ± standard error{at_delta}", grid="x")
 
 
-def time_against_size(table: Any, ax: Any = None, size: str = "states", time: str = "seconds") -> Any:
+def time_against_size(table: Any, ax: Axes | None = None, size: str = "states", time: str = "seconds") -> Axes:
     """How long it takes against how large it is, a line for each method; both axes logarithmic.
 
     ``size`` and ``time`` are the names of columns; several rows of one size are averaged.
     """
-    ax = style_module.axes(ax)
+    ax = style.axes(ax)
     rows = _with(rows_of(table), size, time)
     if not rows:
-        return style_module.nothing(ax, "there is nothing to show")
-    for index, (key, mine) in enumerate(_grouped(rows, "method").items()):
-        color, style, marker = style_module.SERIES[index % len(style_module.SERIES)]
+        return style.nothing(ax, "there is nothing to show")
+    for index, (key, mine) in enumerate(grouped(rows, "method").items()):
+        color, dashes, marker = _series(index)
         sizes, means, errors, _ = _summary(mine, size, time)
-        ax.errorbar(
-            sizes, means, errors, color=color, linestyle=style, marker=marker, markersize=5.5, linewidth=1.5,
-            capsize=2.5, label=_label(key, False),
-        )  # fmt: skip
+        look: dict[str, Any] = {
+            "color": color,
+            "linestyle": dashes,
+            "marker": marker,
+            "markersize": 5.5,
+            "linewidth": 1.5,
+        }
+        ax.errorbar(sizes, means, errors, **look, capsize=2.5, label=_label(key, False))
     ax.set_xscale("log")
     ax.set_yscale("log")
-    style_module.sparse_log(ax.xaxis)
-    style_module.sparse_log(ax.yaxis)
-    ax.grid(color=FAINT, linewidth=0.5)
-    style_module.labels(ax, size, time)
-    style_module.legend(ax)
-    return ax
+    style.sparse_log(ax.xaxis)
+    style.sparse_log(ax.yaxis)
+    return style.finished(ax, size, time, "both")
 
 
 # ---------------------------------------------------------------- rows
 
 
-def _with(rows: list[Row], *columns: str) -> list[Row]:
+def _with(rows: list[TableRow], *columns: str) -> list[TableRow]:
     """The rows with finite numbers in these columns; a column that no row has is an error."""
     for column in columns:
         if rows and not any(column in row for row in rows):
@@ -206,37 +208,34 @@ def _is_number(x: Any) -> bool:
         return False
 
 
-def _grouped(rows: list[Row], *columns: str) -> dict[tuple[Any, ...], list[Row]]:
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+def grouped(rows: list[TableRow], *columns: str) -> dict[tuple[Any, ...], list[TableRow]]:
+    """The rows by what they have in these columns, in order."""
+    groups: dict[tuple[Any, ...], list[TableRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(column) for column in columns), []).append(row)
     return groups
 
 
-def _summary(rows: list[Row], x: str, y: str) -> tuple[Any, Any, Any, Any]:
+def _summary(rows: list[TableRow], x: str, y: str) -> tuple[FloatArray, FloatArray, FloatArray, Any]:
     """For each x in order: mean and standard error of y, and whether a run was cut."""
     places = np.unique([float(row[x]) for row in rows])
-    means, errors, cut = [], [], []
-    for place in places:
-        mine = [row for row in rows if float(row[x]) == place]
-        mean, error = _mean_and_error(mine, y)
-        means.append(mean)
-        errors.append(error)
-        cut.append(any(bool(row.get("cut")) for row in mine))
-    return places, np.array(means), np.array(errors), np.array(cut)
+    groups = [[row for row in rows if float(row[x]) == place] for place in places]
+    means, errors = np.array([mean_and_error(mine, y) for mine in groups]).T
+    return places, means, errors, np.array([any(bool(row.get("cut")) for row in mine) for mine in groups])
 
 
-def _mean_and_error(rows: list[Row], column: str) -> tuple[float, float]:
+def mean_and_error(rows: list[TableRow], column: str) -> tuple[float, float]:
+    """The mean of a column and its standard error, 0 for a single row."""
     numbers = np.array([float(row[column]) for row in rows])
     error = float(numbers.std(ddof=1) / math.sqrt(len(numbers))) if len(numbers) > 1 else 0.0
     return float(numbers.mean()), error
 
 
-def _mean(rows: list[Row], column: str, delta: float) -> float:
+def _mean(rows: list[TableRow], column: str, delta: float) -> float:
     return float(np.mean([float(row[column]) for row in rows if float(row["delta"]) == delta]))
 
 
 def _label(key: tuple[Any, ...], many: bool) -> str | None:
     """The name of a line: its method, with its instance where there are several."""
     parts = [str(part) for part in (reversed(key) if many else key[-1:]) if part is not None]
-    return style_module.short(", ".join(parts), 34) or None
+    return style.short(", ".join(parts), 34) or None

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from policytest._base.errors import needs
 from policytest._base.text import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 INK, MUTED, FAINT = "#1c2024", "#5b6470", "#c9ced6"
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
@@ -30,9 +34,19 @@ SERIES = (
 WIDTH, HEIGHT = 4.8, 3.2  # inches: at this width the letters stay readable on a telephone
 LONGEST = 22  # letters of a name
 LINE = 0.18  # inches that a line of a legend takes
+LEGEND: dict[str, Any] = {
+    "loc": "lower left",
+    "bbox_to_anchor": (-0.02, 1.0),
+    "frameon": False,
+    "fontsize": 8.5,
+    "labelcolor": INK,
+    "borderaxespad": 0.2,
+    "handlelength": 2.6,
+    "columnspacing": 1.2,
+}
 
 
-def axes(ax: Any = None, height: float = HEIGHT) -> Any:
+def axes(ax: Axes | None = None, height: float = HEIGHT) -> Axes:
     """The given axes, or new ones in a figure of their own."""
     if ax is None:
         needs("matplotlib.figure", "report")
@@ -49,15 +63,29 @@ def axes(ax: Any = None, height: float = HEIGHT) -> Any:
     return ax
 
 
-def labels(ax: Any, x: str = "", y: str = "", title: str = "") -> None:
+def labels(ax: Axes, x: str = "", y: str = "") -> None:
     """The words at the axes."""
     ax.set_xlabel(x, color=INK, fontsize=9.5)
     ax.set_ylabel(y, color=INK, fontsize=9.5)
-    if title:
-        ax.set_title(title, color=INK, fontsize=10, loc="left")
 
 
-def legend(ax: Any, columns: int = 2, handles: Sequence[Any] = ()) -> None:
+def finished(
+    ax: Axes,
+    x: str = "",
+    y: str = "",
+    grid: Literal["x", "y", "both"] | None = None,
+    columns: int = 2,
+    handles: Sequence[Any] = (),
+) -> Axes:
+    """The axes with their words, grid lines of "x", "y" or "both", and a legend."""
+    if grid:
+        ax.grid(axis=grid, color=FAINT, linewidth=0.5)
+    labels(ax, x, y)
+    legend(ax, columns, handles)
+    return ax
+
+
+def legend(ax: Axes, columns: int = 2, handles: Sequence[Any] = ()) -> None:
     """Above the axes, where it covers nothing; none where there is nothing to tell apart.
 
     It has as many columns, up to ``columns``, as there is room for; a figure that is made here grows with its lines.
@@ -66,41 +94,30 @@ def legend(ax: Any, columns: int = 2, handles: Sequence[Any] = ()) -> None:
     shown = list(handles) or ax.get_legend_handles_labels()[0]
     if not shown:
         return
-    figure = ax.figure
+    figure: Any = ax.figure
     room = 1.1 * ax.get_position().width * figure.bbox.width
     for ncols in range(columns, 0, -1):
-        made = ax.legend(
-            handles=shown,
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 1.0),
-            ncols=ncols,
-            frameon=False,
-            fontsize=8.5,
-            labelcolor=INK,
-            borderaxespad=0.2,
-            handlelength=2.6,
-            columnspacing=1.2,
-        )
+        made = ax.legend(handles=shown, ncols=ncols, **LEGEND)
         if made.get_window_extent().width <= room:
             break
     if hasattr(figure, "_repr_svg_"):  # made here
         figure.set_figheight(figure.get_figheight() + LINE * max(-(-len(shown) // ncols) - 2, 0))
 
 
-def nothing(ax: Any, words: str) -> Any:
+def nothing(ax: Axes, words: str) -> Axes:
     """Axes that say why there is nothing to see."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, escape(words), ha="center", va="center", color=INK, fontsize=9.5, transform=ax.transAxes)
     return ax
 
 
-def thousands(axis: Any) -> None:
+def thousands(axis: Axis) -> None:
     """Numbers of samples with separators, 20,000 rather than 2e4; on a log axis at the decades."""
     ticker = needs("matplotlib.ticker", "report")
     axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 or x == 0 else f"{x:g}"))
 
 
-def sparse_log(axis: Any) -> None:
+def sparse_log(axis: Axis) -> None:
     """Labels at the decades of a log axis; also between them where there are few decades."""
     ticker = needs("matplotlib.ticker", "report")
     low, high = sorted(axis.get_view_interval())

@@ -78,7 +78,7 @@ class Trace:
             self._record(check)
 
     def is_due(self, samples: int) -> bool:
-        """Whether so many samples are worth a point."""
+        """Whether a point is due at this sample count."""
         return samples >= self._next
 
     def wants_interval(self, samples: int, ended: bool = False) -> bool:

@@ -23,8 +23,8 @@ from policytest._base.files import write_file
 from policytest._base.text import plain
 from policytest.plots.trace import Trace
 from policytest.report.figures import figures_of
-from policytest.report.story import Grid, Story
-from policytest.report.words import tell
+from policytest.report.story import ColumnTable, Story, tell
+from policytest.results.diagnosis import Diagnosis
 from policytest.results.load import read
 
 __all__ = ["read", "render", "write"]
@@ -40,7 +40,7 @@ def write(
     suppress_below: int = 0,
     background: str | Sequence[str] = (),
     warnings: Iterable[str] = (),
-    diagnosis: Any = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Path:
     """Write the report of a result to a file, which appears complete or not at all; the path of the file.
 
@@ -56,16 +56,22 @@ def write(
     title
         The question that was asked, in place of the usual one.
     suppress_below
-        Counts from 1 to this, less one, are not shown, nor what would give them away.
+        Counts below this are hidden (privacy), and what would give them away.
     background, warnings
         More paragraphs on what was asked, and on what to know before relying on the answer.
     diagnosis
         What `diagnose` says about the data: its warnings, and its table.
     """
     page = render(
-        result, trace=trace, provenance=provenance, title=title, suppress_below=suppress_below, background=background,
-        warnings=warnings, diagnosis=diagnosis,
-    )  # fmt: skip
+        result,
+        trace=trace,
+        provenance=provenance,
+        title=title,
+        suppress_below=suppress_below,
+        background=background,
+        warnings=warnings,
+        diagnosis=diagnosis,
+    )
     write_file(path, page.encode("utf-8"))
     return Path(path)
 
@@ -79,7 +85,7 @@ def render(
     suppress_below: int = 0,
     background: str | Sequence[str] = (),
     warnings: Iterable[str] = (),
-    diagnosis: Any = None,
+    diagnosis: Diagnosis | None = None,
 ) -> str:
     """The report as one HTML document; the arguments are those of `write`.
 
@@ -114,27 +120,16 @@ def render(
         autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string(resources.files("policytest.report").joinpath("page.html").read_text("utf-8"))
-    return (
-        str(
-            template.render(
-                story=story,
-                figures=shown,
-                provenance=[
-                    *((str(label), _lines(value)) for label, value in facts.items()),
-                    ("versions", _versions()),
-                ],
-                recipe=_lines(command) if command is not None else story.recipe,
-                version=metadata.version("policytest"),
-            )
-        ).rstrip()
-        + "\n"
-    )
+    sources = [*((str(label), _lines(value)) for label, value in facts.items()), ("versions", _versions())]
+    recipe, version = story.recipe if command is None else _lines(command), metadata.version("policytest")
+    page = template.render(story=story, figures=shown, provenance=sources, recipe=recipe, version=version)
+    return f"{str(page).rstrip()}\n"
 
 
-def _diagnosed(story: Story, diagnosis: Any) -> Story:
+def _diagnosed(story: Story, diagnosis: Diagnosis) -> Story:
     """The story with what the data say about the assumptions."""
     rows = tuple((row.label, row.shown, row.remark) for row in diagnosis.summary.rows)
-    table = Grid("Do the data speak against the assumptions?", ("test", "found", "remark"), rows, 3)
+    table = ColumnTable("Do the data speak against the assumptions?", ("test", "found", "remark"), rows, 3)
     return replace(story, warnings=(*diagnosis.warnings, *story.warnings), tables=(*story.tables, table))
 
 

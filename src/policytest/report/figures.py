@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from policytest import plots
+from policytest._base.arrays import IntArray
 from policytest._base.text import nats, number
-from policytest.mdp.task import Names
+from policytest.mdp.task import Names, Task
 from policytest.plots import Trace
 from policytest.plots.changes import top_changes, transition
 from policytest.plots.studies import rows_of
 from policytest.report.svg import inline
+from policytest.results import sentences
 from policytest.results.estimate import Estimate
 from policytest.results.plan import Plan
 from policytest.results.selection import Selection
@@ -56,24 +58,20 @@ def figures_of(result: Any, trace: Trace | None, suppress_below: int) -> list[Fi
 
 
 def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> list[Figure]:
-    low, high = verdict.interval
-    alone = verdict.about == "value"
-    what, bar = ("value", "threshold") if alone else ("difference", "margin")
-    inside = verdict.answer in ("above", "below") and low < verdict.threshold < high
-    halves = f" It may still contain the {bar}: each end has half of delta, the answer has all of it." if inside else ""
+    what, bar = ("value", "threshold") if verdict.about == "value" else ("difference", "margin")
     found = [
         Figure(
             "place",
             f"Where the {what} lies",
-            f"The interval contains the {what} at all times at once, with probability at least 1 - delta.{halves}",
-            f"The interval reaches from {number(low)} to {number(high)}, the estimate is {number(verdict.estimate)}, "
-            f"the {bar} {number(verdict.threshold)}.",
+            f"The interval for the {what}: {sentences.about_interval(verdict)}.",
+            f"{_reach(*verdict.interval)}, the estimate is {number(verdict.estimate)}, the {bar} "
+            f"{number(verdict.threshold)}.",
             lambda: plots.estimate(verdict),
         )
     ]
     if trace is not None and verdict.samples:
         found += _course(trace.ended(verdict), verdict)
-    if top_changes(verdict, suppress_below=suppress_below):
+    if changes := top_changes(verdict, suppress_below=suppress_below):
         found.append(
             Figure(
                 "witness",
@@ -81,12 +79,16 @@ def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> l
                 f"Transitions of a world with its {what} on the other side of the {bar}, beside what was observed.",
                 "; ".join(
                     f"{transition(verdict.task, change)}: observed {change.observed:.3f}, needed {change.needed:.3f}"
-                    for change in top_changes(verdict, suppress_below=suppress_below)
+                    for change in changes
                 ),
                 lambda: plots.witness(verdict, suppress_below=suppress_below),
             )
         )
-    return found + _samples(verdict.counts, verdict.task, suppress_below)
+    return found + _samples(verdict.counts.visits, verdict.task, suppress_below)
+
+
+def _reach(low: float, high: float) -> str:
+    return f"The interval reaches from {number(low)} to {number(high)}"
 
 
 def _course(trace: Trace, verdict: Verdict) -> list[Figure]:
@@ -98,42 +100,42 @@ def _course(trace: Trace, verdict: Verdict) -> list[Figure]:
             Figure(
                 "evidence",
                 "How the evidence grew",
-                f"Evidence is the logarithm of an e-value. It stops where a side reaches {nats(verdict.required)}.",
+                f"Evidence is the log of an e-value. The test stops where a side reaches {nats(verdict.required)}.",
                 f"At the end, after {number(verdict.samples)} samples, the evidence for above is "
                 f"{nats(verdict.evidence[0])}, for below {nats(verdict.evidence[1])}; {nats(verdict.required)} decide.",
                 lambda: plots.evidence(trace, about=about),
             )
         )
-    if np.isfinite(trace.intervals).all(axis=1).sum() >= FEWEST_POINTS:
-        found.append(_narrowing(trace, verdict.threshold, about))
-    return found
+    return found + _narrowing(trace, verdict.threshold, about, sentences.one_sided(verdict.delta))
 
 
-def _narrowing(trace: Trace, threshold: float | None, about: str) -> Figure:
+def _narrowing(trace: Trace, threshold: float | None, about: str, kind: str) -> list[Figure]:
     known = trace.intervals[np.isfinite(trace.intervals).all(axis=1)]
-    return Figure(
-        "interval",
-        "How the interval narrowed",
-        "Valid at every moment at once, so it may be looked at as often as one likes.",
-        f"From {number(known[0][0])} to {number(known[0][1])} at first, from {number(known[-1][0])} to "
-        f"{number(known[-1][1])} at the end.",
-        lambda: plots.interval(trace, threshold=threshold, about=about),
-    )
+    if len(known) < FEWEST_POINTS:
+        return []
+    (low, high), last = known[0], known[-1]
+    return [
+        Figure(
+            "interval",
+            "How the interval narrowed",
+            f"{sentences.capital(kind)}: it may be looked at as often as one likes.",
+            f"{_reach(low, high)} at first, from {number(last[0])} to {number(last[1])} at the end.",
+            lambda: plots.interval(trace, threshold=threshold, about=about),
+        )
+    ]
 
 
 def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> list[Figure]:
-    shown = [
-        Figure(
-            "place",
-            "Where the value lies",
-            "The interval contains the value at all times at once, with probability at least 1 - delta.",
-            f"The interval reaches from {number(found.lower)} to {number(found.upper)}, around {number(found.value)}.",
-            lambda: plots.estimate(found),
-        )
-    ]
-    if trace is not None and np.isfinite(trace.intervals).all(axis=1).sum() >= FEWEST_POINTS:
-        shown.append(_narrowing(trace, None, "value"))
-    return shown + _samples(found.counts, found.task, suppress_below)
+    kind = sentences.two_sided(found.delta)
+    place = Figure(
+        "place",
+        "Where the value lies",
+        f"{sentences.capital(kind)}.",
+        f"{_reach(found.lower, found.upper)}, around {number(found.value)}.",
+        lambda: plots.estimate(found),
+    )
+    course = [] if trace is None else _narrowing(trace, None, "value", kind)
+    return [place, *course, *_samples(found.counts.visits, found.task, suppress_below)]
 
 
 def _of_plan(found: Plan) -> list[Figure]:
@@ -143,7 +145,7 @@ def _of_plan(found: Plan) -> list[Figure]:
             Figure(
                 "methods",
                 "How many samples each method takes",
-                "Mean numbers of samples with their ranges. An open triangle: at least so many.",
+                "Mean samples with their ranges. An open triangle: at least this many, since runs were cut.",
                 "; ".join(f"{name}: about {number(mean)}" for name, (mean, _, _) in found.samples.items()),
                 lambda: plots.plan(found),
             )
@@ -177,7 +179,7 @@ def _of_selection(found: Selection, suppress_below: int) -> list[Figure]:
                 lambda: plots.selection(found),
             )
         )
-    return shown + (_samples(found.counts, found.names, suppress_below) if found.counts is not None else [])
+    return shown + (_samples(found.counts.visits, found.names, suppress_below) if found.counts is not None else [])
 
 
 def _of_study(study: Any) -> list[Figure]:
@@ -204,15 +206,14 @@ def _against_delta(rows: list[Any], name: Any, at: int, of: int) -> Figure:
     return Figure(
         f"stopping-{at}",
         "Samples against delta" + (f": {name}" if of > 1 else ""),
-        "Mean over the runs, with standard errors; the lower bound is what no test can do without.",
+        "Mean over the runs, with standard errors, and the lower bound of all tests.",
         "The same numbers are in the table below.",
         lambda: plots.stopping_times(own),
     )
 
 
-def _samples(counts: Any, task: Any, suppress_below: int) -> list[Figure]:
+def _samples(visits: IntArray, task: Task | Names, suppress_below: int) -> list[Figure]:
     """Where the samples came from."""
-    visits = np.asarray(counts.visits)
     if visits.ndim != 2 or not visits.sum():
         return []
     seen, total = int((visits > 0).sum()), visits.size

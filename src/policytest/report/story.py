@@ -1,30 +1,34 @@
-"""What a page says, as plain data, and the small words that every kind of result uses."""
+"""What a page says, as plain data: one `Story` for each kind of result. The sentences are those of `results.sentences`.
+
+The page is filled from the story and decides nothing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from policytest._base.table import Row
 from policytest._base.text import number, plural, probability
-from policytest.mdp.task import Names, Task
+from policytest.mdp.task import Names
+from policytest.plots.changes import top_changes
+from policytest.plots.studies import rows_of
+from policytest.results import sentences
+from policytest.results.estimate import Estimate
+from policytest.results.needed import few
+from policytest.results.plan import Plan
+from policytest.results.selection import Selection
+from policytest.results.verdict import Verdict
 
 YES, NO, OPEN = "yes", "no", "open"
+MOST_MEANS = 60
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A number to be seen at once."""
-
-    label: str
-    shown: str
-    remark: str = ""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table with columns, the first so many of which are words and the others numbers."""
+class ColumnTable:
+    """A table with columns, the first few of which (``words``) are text and the others numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -43,18 +47,18 @@ class Story:
     tone: str = OPEN
     badge: str = ""
     proof: str = ""
-    facts: tuple[Fact, ...] = ()
+    facts: Sequence[Row] = ()  # numbers to be seen at once
     background: tuple[str, ...] = ()
-    next_steps: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    next_steps: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     changes_title: str = ""
     changes_words: str = ""
     changes: tuple[tuple[str, str, str, str], ...] = ()
-    tables: tuple[Grid, ...] = ()
+    tables: tuple[ColumnTable, ...] = ()
     rows: tuple[Row, ...] = ()
-    notes: tuple[str, ...] = ()
-    guarantee: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    guarantee: Sequence[str] = ()
+    assumptions: Sequence[str] = ()
     recipe: tuple[str, ...] = ()
     recipe_words: str = "The same seed and the same data give the same result."
 
@@ -64,19 +68,209 @@ class Story:
         return f"{self.word} {self.claim}".strip()
 
 
-MARKOV = (
-    "The next state depends on the current state and the action alone, and by the same law throughout.",
-    "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
-)
-DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
+def tell(result: Any, question: str | None, suppress_below: int) -> Story:
+    """The story of any result that has a summary."""
+    if isinstance(result, Verdict):
+        return verdict_story(result, question, suppress_below)
+    if isinstance(result, Estimate):
+        return estimate_story(result, question, suppress_below)
+    if isinstance(result, Plan):
+        return plan_story(result, question)
+    if isinstance(result, Selection):
+        return selection_story(result, question, suppress_below)
+    if hasattr(result, "table") and hasattr(result, "means"):
+        return study_story(result, question)
+    table = result.summary
+    rows = tuple(getattr(table, "rows", ()))
+    return Story(question or "A result", "", f"{table.title}", "", rows=rows, notes=tuple(table.notes))
 
 
-def own_assumptions(task: Task | Names) -> tuple[str, ...]:
-    """The assumptions of a task as sentences of their own."""
-    return tuple(f"{words[:1].upper()}{words[1:]}." for words in task.assumptions)
+# ---------------------------------------------------------------- each kind
+
+
+def verdict_story(verdict: Verdict, question: str | None = None, suppress_below: int = 0) -> Story:
+    """Is the value above the threshold, or the difference above the margin."""
+    alone, rows = verdict.about == "value", safe_rows(verdict.summary.rows, suppress_below)
+    word, claim = sentences.claim(verdict)
+    samples = how_many(verdict.samples, suppress_below)
+    place = Names(verdict.task.states, verdict.task.actions).place
+    hidden = f"Counts from 1 to {suppress_below - 1} are not shown, nor what would give them away."
+    after = f"{plural(verdict.proof_samples, 'sample')} drawn for the proof, after the answer had been found."
+    call = f"decide(task, sim, threshold={verdict.threshold:g}, delta={verdict.delta:g}, rng=seed)"
+    if not alone:
+        call = f"compare(task_a, task_b, sim, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed)"
+    return Story(
+        question or ("Is this policy good enough?" if alone else "Which policy is better?"),
+        word,
+        claim,
+        sentences.lead(verdict, samples),
+        {"above": YES, "below": NO}.get(str(verdict.answer), OPEN),
+        "no guarantee" if verdict.counts.flaws else sentences.badge(verdict.certified),
+        sentences.about_proof(verdict)[1],
+        picked(rows, "estimate", "interval", "samples", "evidence"),
+        next_steps=sentences.next_steps(verdict) if verdict.answer is None else (),
+        warnings=[*sentences.warnings(verdict), *([hidden] if suppress_below > 1 else ())],
+        changes_title="What would have to be different, in numbers"
+        if verdict.answer
+        else "What speaks for the other side",
+        changes_words=sentences.about_changes(verdict),
+        changes=tuple(
+            (place(c.state, c.action, c.successor), f"{c.observed:.3f}", f"{c.needed:.3f}", f"{c.visits:,}")
+            for c in top_changes(verdict, suppress_below=suppress_below)
+        ),
+        rows=rows,
+        notes=(after,) if verdict.proof_samples else (),
+        guarantee=sentences.guarantee(verdict),
+        assumptions=sentences.assumptions_of(verdict.task),
+        recipe=_recipe("verdict", call),
+    )
+
+
+def estimate_story(found: Estimate, question: str | None = None, suppress_below: int = 0) -> Story:
+    """How good is the policy."""
+    rows, samples = safe_rows(found.summary.rows, suppress_below), how_many(found.samples, suppress_below)
+    return Story(
+        question or "How good is this policy?",
+        "",
+        sentences.estimate_claim(found),
+        sentences.estimate_lead(found, samples),
+        YES if found.reached and found.certified else OPEN,
+        sentences.badge(found.certified),
+        sentences.proof_sentence("The interval", found.certified, found.task.assumptions),
+        picked(rows, "value", "interval", "samples", "epsilon"),
+        next_steps=()
+        if found.reached
+        else ("Sample on, with a larger max_samples: the interval narrows like one over the root of the samples.",),
+        rows=rows,
+        guarantee=(sentences.estimate_guarantee(found),),
+        assumptions=sentences.assumptions_of(found.task),
+        recipe=_recipe("found", f"evaluate(task, sim, epsilon={found.epsilon:g}, delta={found.delta:g}, rng=seed)"),
+    )
+
+
+def plan_story(found: Plan, question: str | None = None) -> Story:
+    """How many samples it will take."""
+    known, least = sentences.best_methods(found)
+    claim, rows = (
+        "No number of samples is enough." if found.samples else "There is nothing to plan with.",
+        found.summary.rows,
+    )
+    facts = picked(rows, "bound", "saving", "value")
+    if (best := known or least) is not None:
+        claim = (
+            f"{'At least' if best in found.at_least else 'About'} {few(found.samples[best][0])} samples, with {best}."
+        )
+        facts = [*(row for row in rows if row.label == best), *facts]
+    table = tuple(
+        (name, f"{'> ' if name in found.at_least else ''}{few(mean)}", few(low), few(high))
+        for name, (mean, low, high) in found.samples.items()
+    )
+    bound = f"Lower bound: no test needs fewer than {few(found.bound)} on average."
+    if not math.isfinite(found.bound):
+        bound = "At this guess the value equals the threshold, and no test ever ends."
+    beware = tuple(note for note in found.notes if note.startswith("Beware"))
+    return Story(
+        question or "How many samples will it take?",
+        "",
+        claim,
+        f"That is if the guess is right, for a probability of error of at most {probability(found.delta)}. {bound}",
+        OPEN,
+        "forecast",
+        "A plan promises nothing: it is as good as its guess. The test that follows keeps its guarantee whatever the "
+        "plan said.",
+        facts,
+        warnings=beware,
+        tables=(ColumnTable("Methods", ("method", "mean samples", "from", "to"), table),) if table else (),
+        rows=rows,
+        notes=(*(note for note in found.notes if note not in beware), found.sensitivity.words),
+        assumptions=(
+            *sentences.MARKOV,
+            "The guess of the transitions is right, or as uncertain as its pilot data say.",
+            *sentences.own_assumptions(found.task),
+        ),
+        recipe=_recipe("found", f"plan(task, guess, threshold={found.threshold:g}, delta={found.delta:g}, rng=seed)"),
+    )
+
+
+def selection_story(found: Selection, question: str | None = None, suppress_below: int = 0) -> Story:
+    """Which policy is best."""
+    samples, delta = how_many(found.samples, suppress_below), probability(found.delta)
+    rows = safe_rows(found.summary.rows, suppress_below)
+    lead = f"After {samples}: {found.settled} of {found.questions} {sentences.settled_words(found)} ({found.reason})."
+    known = (*sentences.MARKOV[:1], "Rewards, initial distribution and discount are the ones given.")
+    return Story(
+        question or "Which policy is best?",
+        "" if found.answered else "Not settled yet:",
+        sentences.selection_claim(found),
+        f"Found after {samples}, with a probability of error of at most {delta}." if found.answered else lead,
+        YES if found.answered else OPEN,
+        sentences.badge(found.certified) if found.answered else "",
+        sentences.proof_sentence("The answer", found.certified, found.assumptions) if found.answered else "",
+        picked(rows, "settled", "samples", "delta"),
+        next_steps=()
+        if found.answered
+        else (
+            "Search again with a larger max_samples. Where the best two are exactly as good, no number of samples "
+            "ends it.",
+        ),
+        rows=rows,
+        guarantee=(
+            f"The probability of ever returning a policy that is not the best, or as good, is at most {delta}, however "
+            "long the search takes.",
+        ),
+        assumptions=sentences.assumptions_of(found.names, known),
+        recipe=_recipe("found", f"identify(rewards, initial, discount, sim, delta={found.delta:g}, rng=seed)"),
+    )
+
+
+def study_story(study: Any, question: str | None = None) -> Story:
+    """How methods compare."""
+    rows, means = rows_of(study), list(study.means)
+    methods, instances = ({str(row.get(key)) for row in rows} for key in ("method", "instance"))
+    runs = len({tuple(str(row.get(key)) for key in ("instance", "method", "seed")) for row in rows})
+    wrong = sum(int(mean.get("wrong", 0)) for mean in means)
+    shown = tuple(
+        (
+            str(mean["method"]),
+            str(mean["instance"]),
+            probability(float(mean["delta"])),
+            f"{int(mean['runs']):,}",
+            f"{'> ' if mean.get('cut') else ''}{few(float(mean['mean']))}",
+            few(float(mean["standard_error"])),
+            f"{int(mean.get('wrong', 0)):,}",
+        )
+        for mean in means[:MOST_MEANS]
+    )
+    columns = ("method", "instance", "delta", "runs", "mean samples", "standard error", "wrong answers")
+    more = (f"{len(means) - MOST_MEANS:,} more rows are left out.",) if len(means) > MOST_MEANS else ()
+    return Story(
+        question or getattr(study, "title", "") or "How do these methods compare?",
+        "",
+        f"{plural(runs, 'run')} of {plural(len(methods), 'method')} on {plural(len(instances), 'instance')}.",
+        f"{plural(wrong, 'wrong answer')} in {plural(len(rows), 'row')} (one row for each run and delta).",
+        OPEN,
+        tables=(ColumnTable("Mean samples", columns, shown, 2),),
+        warnings=getattr(study, "problems", ()),
+        rows=(
+            Row("runs", number(runs)),
+            Row("methods", ", ".join(sorted(methods))),
+            Row("instances", ", ".join(sorted(instances))),
+        ),
+        notes=(
+            *getattr(study, "notes", ()),
+            *more,
+            "Each row is one run of one method with its own seed. Where runs were cut at their largest number of "
+            "samples the mean is a lower bound, and marked by >.",
+        ),
+    )
 
 
 # ---------------------------------------------------------------- small words
+
+
+def _recipe(name: str, call: str) -> tuple[str, ...]:
+    """How to get the result, and this page, in Python."""
+    return ("import policytest as pt", "", f"{name} = pt.{call}", f'pt.report.write({name}, "report.html")')
 
 
 def how_many(count: int, suppress_below: int) -> str:
@@ -84,38 +278,17 @@ def how_many(count: int, suppress_below: int) -> str:
     return f"fewer than {suppress_below} samples" if 0 < count < suppress_below else plural(count, "sample")
 
 
+def picked(rows: Sequence[Row], *keys: str) -> list[Row]:
+    """The rows with these keys, in this order."""
+    by_key = {row.key: row for row in rows}
+    return [by_key[key] for key in keys]
+
+
 def safe_rows(rows: Sequence[Row], suppress_below: int) -> tuple[Row, ...]:
-    """The rows of the summary, small counts hidden."""
+    """The rows of a summary, small counts hidden."""
     return tuple(
         Row(row.label, f"fewer than {suppress_below}", row.remark, row.key)
         if row.key == "samples" and isinstance(row.raw, int) and 0 < row.raw < suppress_below
         else row
         for row in rows
     )
-
-
-def four_digits(x: float) -> str:
-    """Four digits: enough for a headline."""
-    return f"{x + 0.0:,.4g}" if math.isfinite(x) and abs(x) < 1e4 else number(x)
-
-
-def three_digits(x: float) -> str:
-    """A p-value to three digits."""
-    return probability(float(f"{x:.3g}")) if 0 < x < 1 else probability(x)
-
-
-def sure(delta: float) -> str:
-    """1 - delta."""
-    return probability(float(f"{1 - delta:.12g}"))
-
-
-def rounded(x: float) -> str:
-    """Three digits of a number of samples."""
-    if not math.isfinite(x):
-        return number(x)
-    return f"{float(f'{x:.3g}'):,.0f}" if abs(x) >= 10 else f"{x:.3g}"
-
-
-def is_positive(x: float) -> bool:
-    """Whether it is a positive number, and not an infinite one."""
-    return math.isfinite(x) and x > 0

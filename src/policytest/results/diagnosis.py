@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 
 CONFOUNDING = (
@@ -181,11 +182,11 @@ class Diagnosis(Shown):
         )
         return Table(title, (count, *rows), (*self.warnings, *self.hints, *self.notes, CONFOUNDING, STANDING))
 
-    def to_json(self) -> str:
-        """One JSON document, with "schema": 1."""
+    def data(self) -> dict[str, Any]:
+        """What a program reads."""
         broken = None if 0 < self.broken < self.suppress_below else self.broken
         extra = {"level": self.level, "broken": broken, "warnings": list(self.warnings), "hints": list(self.hints)}
-        return to_json({"schema": 1, **self.summary.data(), **extra, "notes": [*self.notes, CONFOUNDING, STANDING]})
+        return {**self.summary.data(), **extra, "notes": [*self.notes, CONFOUNDING, STANDING]}
 
 
 def _remark(finding: Finding) -> str:

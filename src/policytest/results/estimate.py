@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
-from policytest.mdp.task import Names, Task, about_task, given
+from policytest.mdp.task import Names, Task, about_task
+from policytest.results import sentences
 
 
 @dataclass(frozen=True)
 class Interval:
-    """``lower`` <= V <= ``upper`` with probability at least 1-delta, at all times at once.
+    """``lower`` <= V <= ``upper`` with probability at least 1-delta, at all times at once (two-sided).
 
     ``certified``: both ends are proved. Otherwise one of them rests on a local search.
     """
@@ -58,32 +60,21 @@ class Estimate(Shown):
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
-        half = 0.5 * (self.upper - self.lower)
+        ends, about = f"{number(self.lower)} to {number(self.upper)}", sentences.two_sided(self.delta)
+        missed = "" if self.reached else "not reached"
+        proof = sentences.proof(self.certified, self.task.assumptions)
         rows = (
-            Row("value", number(self.value), f"within {number(half)}", "value", self.value),
-            Row(
-                "interval",
-                f"{number(self.lower)} to {number(self.upper)}",
-                "at all times, with probability 1 - delta",
-                "interval",
-                [self.lower, self.upper],
-            ),
-            Row(
-                "wanted precision", number(self.epsilon), "" if self.reached else "not reached", "epsilon", self.epsilon
-            ),
-            Row("delta", probability(self.delta), "probability that it misses, at most", "delta", self.delta),
+            Row("value", number(self.value), f"within {number(sentences.half_width(self))}", "value", self.value),
+            Row("interval", ends, about, "interval", [self.lower, self.upper]),
+            Row("wanted precision", number(self.epsilon), missed, "epsilon", self.epsilon),
+            Row("delta", probability(self.delta), "probability that the interval misses, at most", "delta", self.delta),
             Row("samples", number(self.samples), "", "samples", self.samples),
-            Row("certified", *self._proof(), "certified", self.certified),
+            Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
-        title = f"The value is {number(self.value)}, give or take {number(half)}"
+        title = sentences.estimate_claim(self)[:-1]
         return Table(title if self.reached else f"{title}: the wanted precision is not reached", rows)
 
-    def _proof(self) -> tuple[str, str]:
-        if not self.certified:
-            return "no", ""
-        return "yes", f"proved{given(self.task.assumptions)}"
-
-    def to_json(self) -> str:
-        """One JSON document, with "schema": 1."""
-        extra = {"method": self.method, "reached": self.reached, "visits": self.counts.visits}
-        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.task)})
+    def data(self) -> dict[str, Any]:
+        """What a program reads."""
+        extra = {"interval_kind": sentences.TWO_SIDED, "method": self.method, "reached": self.reached}
+        return {**self.summary.data(), **extra, "visits": self.counts.visits, **about_task(self.task)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, NamedTuple, cast
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,15 @@ from policytest.mdp.task import Names
 from policytest.results.estimate import Estimate
 from policytest.results.plan import Plan, Sensitivity
 from policytest.results.selection import Selection
+from policytest.results.sentences import TWO_SIDED
 from policytest.results.verdict import Change, Verdict
 from policytest.worst_case import Status
 from policytest.worst_case.lower_bound import Allocation
 
 SCHEMA = 1
+OPEN_UNIT = float(np.nextafter(0, 1)), float(np.nextafter(1, 0))  # the ends of (0, 1) in double precision
+OPTIONAL = {"lower_bound": np.nan, "solves": 0, "method": ""}
+"""What a document may lack although every result has it."""
 LARGEST = 1e300
 """Numbers that are drawn stay below, so that their differences do not overflow."""
 
@@ -87,38 +91,39 @@ def from_data(data: Any) -> Any:
     raise InputError("no kind of result has these keys; pass a verdict, an estimate, a plan or a selection")
 
 
+def _plain(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a result that are numbers, strings, or true and false."""
+    found: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.type == "bool":
+            found[field.name] = _truth(data, field.name)
+        elif make := {"float": float, "int": int, "str": str}.get(str(field.type)):
+            default = OPTIONAL.get(field.name, field.default)
+            found[field.name] = make(data[field.name] if default is MISSING else data.get(field.name, default))
+    return {**found, "delta": _between(data, "delta", *OPEN_UNIT, "strictly between 0 and 1")}
+
+
 def _verdict(data: Mapping[str, Any]) -> Verdict:
-    answer = data["answer"]
+    answer, more, names = data["answer"], data.get("still_needed"), _names(data)
     if answer not in ("above", "below", "within", None):
         raise InputError(f'answer is {answer!r}; it is "above", "below", "within" or null')
-    refuted = data.get("refuted")
-    names: Any = _names(data)
-    more = data.get("still_needed")
-    verdict = Verdict(
-        task=names,
-        threshold=float(data["threshold"]),
-        delta=_delta(data),
-        answer=answer,
-        samples=int(data["samples"]),
-        certified=_truth(data, "certified"),
-        evidence=_pair(data, "evidence"),
-        estimate=float(data["estimate"]),
-        interval=_interval(data),
-        witness=None,
-        lower_bound=float(data.get("lower_bound", "nan")),
-        solves=int(data.get("solves", 0)),
-        counts=_visits(data),
-        reason=str(data.get("reason", "")),
-        method=str(data.get("method", "")),
-        proof_samples=int(data.get("proof_samples", 0)),
-        needed=float(data["required"]) if "required" in data else None,
-        about=str(data.get("about", "value")),
-        dimension=None if data.get("dimension") is None else float(data["dimension"]),
-        proved=None if data.get("proved") is None else _pair(data, "proved"),
-        indifference=_zone(data),
-        refuted=None if refuted is None else _pair(data, "refuted"),
-        forecast=cast(Any, Words(str(more["words"]))) if isinstance(more, Mapping) and "words" in more else None,
-    )
+    whole = {
+        **_plain(Verdict, data),
+        "task": names,
+        "answer": answer,
+        "evidence": _pair(data, "evidence"),
+        "interval": _interval(data),
+        "interval_kind": str(data.get("interval_kind", TWO_SIDED)),
+        "witness": None,
+        "counts": _visits(data),
+        "needed": float(data["required"]) if "required" in data else None,
+        "dimension": None if data.get("dimension") is None else float(data["dimension"]),
+        "proved": None if data.get("proved") is None else _pair(data, "proved"),
+        "indifference": _between(data, "indifference", 0, LARGEST, "a distance, from 0 on", 0.0),
+        "refuted": None if data.get("refuted") is None else _pair(data, "refuted"),
+        "forecast": Words(str(more["words"])) if isinstance(more, Mapping) and "words" in more else None,
+    }
+    verdict = Verdict(**whole)
     changes = tuple(_change(change, verdict.counts.visits, names) for change in data.get("changes", ()))
     verdict.__dict__["changes"] = changes  # where a cached property keeps what it found
     return verdict
@@ -130,68 +135,50 @@ def _change(data: Mapping[str, Any], visits: Any, names: Names) -> Change:
         if labels is not None and not 0 <= index < len(labels):
             raise InputError(f"changes has the index {index}, where there are {len(labels)} names")
     times = int(visits[s, a]) if visits.ndim == 2 and 0 <= s < visits.shape[0] and 0 <= a < visits.shape[1] else 0
-    return Change(s, a, x, _share(data, "observed"), _share(data, "needed"), times, str(data.get("words", "")))
+    before, after = (_between(data, key, 0, 1, "a probability, from 0 to 1") for key in ("observed", "needed"))
+    return Change(s, a, x, before, after, times, str(data.get("words", "")))
 
 
 def _estimate(data: Mapping[str, Any]) -> Estimate:
     lower, upper = _interval(data)
-    return Estimate(
-        value=float(data["value"]),
-        lower=lower,
-        upper=upper,
-        samples=int(data["samples"]),
-        certified=_truth(data, "certified"),
-        epsilon=float(data["epsilon"]),
-        delta=_delta(data),
-        reached=_truth(data, "reached"),
-        method=str(data.get("method", "")),
-        counts=_visits(data),
-        task=_names(data),
-    )
+    whole = {**data, "lower": lower, "upper": upper}
+    return Estimate(**_plain(Estimate, whole), counts=_visits(data), task=_names(data))
 
 
 def _plan(data: Mapping[str, Any]) -> Plan:
     about, low, high = dict(data["sensitivity"]), *_pair(data, "time")
     known = {field.name for field in fields(Sensitivity)} - {"words", "values"}
     rest = {name: float(number) for name, number in about.items() if name in known}
-    given, weights = data["allocation"], np.asarray(data["allocation"], dtype=float)
-    return Plan(
-        task=cast(Any, _names(data, weights.shape)),
-        threshold=float(data["threshold"]),
-        delta=_delta(data),
-        value=float(data["value"]),
-        time=(low, high),
-        bound=float(data["bound"]),
-        allocation=None
-        if given is None
-        else Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
-        saving=float(data["saving"]),
-        samples={str(name): (float(a), float(b), float(c)) for name, (a, b, c) in data["samples"].items()},
-        methods={},
-        at_least=frozenset(map(str, data["at_least"])),
-        sensitivity=Sensitivity(words=str(about["words"]), values=_pair(about, "values"), **rest),
-        notes=tuple(map(str, data.get("notes", ()))),
-        sure={str(name): float(share) for name, share in data.get("sure", {}).items()},
-    )
+    weights = np.asarray(data["allocation"], dtype=float)
+    whole = {
+        **_plain(Plan, data),
+        "task": _names(data, weights.shape),
+        "time": (low, high),
+        "allocation": Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
+        "samples": {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in data["samples"].items()},
+        "methods": {},
+        "at_least": frozenset(map(str, data["at_least"])),
+        "sensitivity": Sensitivity(words=str(about["words"]), values=_pair(about, "values"), **rest),
+        "notes": tuple(map(str, data.get("notes", ()))),
+        "sure": {str(name): float(share) for name, share in data.get("sure", {}).items()},
+    }
+    if data["allocation"] is None:
+        whole["allocation"] = None
+    return Plan(**whole)
 
 
 def _selection(data: Mapping[str, Any]) -> Selection:
     settled, questions = data["settled"]
-    nothing, policy = cast(Any, None), _table(data, "policy")
-    return Selection(
-        policy=policy,
-        index=None if data["index"] is None else int(data["index"]),
-        samples=int(data["samples"]),
-        certified=_truth(data, "certified"),
-        answered=_truth(data, "answered"),
-        values=_table(data, "values", 1),
-        delta=_delta(data),
-        settled=int(settled),
-        questions=int(questions),
-        counts=nothing,
-        reason=str(data.get("reason", "")),
+    policy, index = _table(data, "policy"), data["index"]
+    whole = {
+        **_plain(Selection, {**data, "settled": settled, "questions": questions}),
+        "policy": policy,
+        "index": None if index is None else int(index),
+        "values": _table(data, "values", 1),
+        "counts": None,
         **_names(data, policy.shape)._asdict(),
-    )
+    }
+    return Selection(**whole)
 
 
 def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Names:
@@ -228,30 +215,17 @@ def _interval(data: Mapping[str, Any]) -> tuple[float, float]:
     return lower, upper
 
 
-def _zone(data: Mapping[str, Any]) -> float:
-    zone = float(data.get("indifference", 0.0))
-    if not 0 <= zone < LARGEST:
-        raise InputError(f"indifference is {zone}; it is a distance, from 0 on")
-    return zone
-
-
-def _share(data: Mapping[str, Any], key: str) -> float:
-    share = float(data[key])
-    if not 0 <= share <= 1:
-        raise InputError(f"{key} is {share}; it is a probability, from 0 to 1")
-    return share
+def _between(data: Mapping[str, Any], key: str, low: float, high: float, words: str, default: Any = None) -> float:
+    """A number from ``low`` to ``high``."""
+    number = float(data[key] if default is None else data.get(key, default))
+    if not low <= number <= high:
+        raise InputError(f"{key} is {number}; it is {words}")
+    return number
 
 
 def _pair(data: Mapping[str, Any], key: str) -> tuple[float, float]:
     first, second = data[key]
     return float(first), float(second)
-
-
-def _delta(data: Mapping[str, Any]) -> float:
-    delta = float(data["delta"])
-    if not 0 < delta < 1:
-        raise InputError(f"delta is {delta}; it lies strictly between 0 and 1")
-    return delta
 
 
 def _truth(data: Mapping[str, Any], key: str) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from policytest._base.arrays import IntArray
-from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, probability
 from policytest.mdp.task import Task
 
@@ -25,8 +25,8 @@ class Needed(Shown):
     method
         The rule that this is about.
     samples
-        So many more, drawn as ``pairs`` [S,A] says, settle it with probability ``chance``, about. Infinite where the
-        data do not say on which side the value is, or where more than ``max_samples`` may be needed.
+        How many more samples, drawn as ``pairs`` [S,A] says, settle it with a probability of about ``chance``. Infinite
+        where the data do not say on which side the value is, or where more than ``max_samples`` may be needed.
     uniform
         The same for uniform sampling; None for methods that choose the pairs themselves.
     expected
@@ -53,7 +53,7 @@ class Needed(Shown):
     @cached_property
     def summary(self) -> Table:
         """The answer as one table, for text, HTML and JSON."""
-        odds = f"settles it with probability {probability(self.chance)}, about"
+        odds = f"settles it with a probability of about {probability(self.chance)}"
         rows = [
             Row("method", self.method, "", "method", self.method),
             Row("evidence now", nats(self.evidence), f"of {nats(self.required)} required", "evidence", self.evidence),
@@ -79,10 +79,6 @@ class Needed(Shown):
             "at_least": sorted(self.at_least),
             "words": self.words,
         }
-
-    def to_json(self) -> str:
-        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
-        return to_json({"schema": 1, **self.data()})
 
 
 def samples_in_words(found: tuple[float, float, float], is_cut: bool) -> tuple[str, str]:

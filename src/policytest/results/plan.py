@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import Task, about_task
+from policytest.results import sentences
 from policytest.results.needed import digits, few, samples_in_words
 from policytest.worst_case.lower_bound import Allocation
 
@@ -83,28 +84,24 @@ class Plan(Shown):
         """The plan as one table, for text, HTML and JSON."""
         rows = (
             Row("threshold R", number(self.threshold), "", "threshold", self.threshold),
-            Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
+            Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             Row("value of the guess", number(self.value), "", "value", self.value),
             Row("characteristic time T*", self._time(), "of the best allocation", "time", list(self.time)),
             Row("no test needs fewer than", *self.fewest_in_words(), "bound", self.bound),
-            Row(
-                "the best allocation saves", self.saved_in_words(), "of T* with uniform sampling", "saving", self.saving
-            ),
+            Row("the best allocation saves", self.saved_in_words(), "of uniform sampling's T*", "saving", self.saving),
             *(self._row(name) for name in self.samples),
         )
         return Table(self._title(), rows, (*self.notes, self.sensitivity.words))
 
     def _title(self) -> str:
-        means = {name: mean for name, (mean, _, _) in self.samples.items() if math.isfinite(mean)}
-        if not means:
+        best, least = sentences.best_methods(self)
+        if least is None:
             return "No number of samples is enough" if self.samples and self.bound else "A plan"
-        known = {name: mean for name, mean in means.items() if name not in self.at_least}
-        least = min(means, key=lambda name: means[name])
-        if not known:
-            return f"{least}: at least {few(means[least])} samples"
-        best = min(known, key=lambda name: known[name])
-        title = f"{best}: about {few(known[best])} samples"
-        return title if least == best else f"{title}; or {least}: at least {few(means[least])}"
+        at_least = f"{least}: at least {few(self.samples[least][0])}"
+        if best is None:
+            return f"{at_least} samples"
+        found = f"{best}: about {few(self.samples[best][0])} samples"
+        return found if least == best else f"{found}; or {at_least}"
 
     def _time(self) -> str:
         low, high = self.time
@@ -126,22 +123,15 @@ class Plan(Shown):
             remark += f"; within a factor {FACTOR:g} with probability {probability(round(self.sure[name], 2))}"
         return Row(name, shown, remark)
 
-    def to_json(self) -> str:
-        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
-        about = self.sensitivity
+    def data(self) -> dict[str, Any]:
+        """What a program reads."""
         extra = {
             "samples": {name: list(found) for name, found in self.samples.items()},
             "sure": self.sure,
             "methods": {name: method.describe() for name, method in self.methods.items()},
             "at_least": sorted(self.at_least),
             "allocation": None if self.allocation is None else self.allocation.weights,
-            "sensitivity": {
-                "words": about.words,
-                "values": list(about.values),
-                "other_side": about.other_side,
-                "nearer": about.nearer,
-                "gap_error": about.gap_error,
-            },
+            "sensitivity": asdict(self.sensitivity),
             "notes": list(self.notes),
         }
-        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.task)})
+        return {**self.summary.data(), **extra, **about_task(self.task)}

@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from policytest._base.arrays import FloatArray
-from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plain, probability
 from policytest.data.counts import Counts
-from policytest.mdp.task import Names, about_task, given
+from policytest.mdp.task import Names, about_task
+from policytest.results import sentences
 
 MOST_SHOWN = 20  # states whose actions are shown
 USED_UP = "the sample limit is reached"
@@ -57,29 +58,19 @@ class Selection(Shown):
     @cached_property
     def summary(self) -> Table:
         """The selection as one table, for text, HTML and JSON."""
-        among = self.index is not None
-        what = "rivals that are out" if among else "deviations that do not pay"
-        title = f"Policy {self.index} is the best" if among else "This policy is optimal"
-        proof = "certified" if self.certified else "not certified"
+        proof = sentences.proof(self.certified, self.assumptions) if self.answered else ""
+        label, shown = "policy", str(self.index)
+        if self.index is None:
+            label, shown = "action in each state", self._actions()
+        settled = [self.settled, self.questions]
         rows = (
-            Row(
-                "policy" if among else "action in each state",
-                str(self.index) if among else self._actions(),
-                f"by {self.method}" if self.method else "",
-                "policy",
-                self.policy,
-            ),
-            Row("certified", *self._proof(), "certified", self.certified),
+            Row(label, shown, f"by {self.method}" if self.method else "", "policy", self.policy),
+            Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
             Row("samples", number(self.samples), "", "samples", self.samples),
-            Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
-            Row(what, f"{self.settled} of {self.questions}", "", "settled", [self.settled, self.questions]),
+            Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
+            Row(sentences.settled_words(self), f"{self.settled} of {self.questions}", "", "settled", settled),
         )
-        return Table(f"{title} ({proof})" if self.answered else f"Undecided: {self.reason}", rows)
-
-    def _proof(self) -> tuple[str, str]:
-        if self.certified:
-            return "yes", f"proved{given(self.assumptions)}"
-        return "no", "rests on a local optimum, which is not proved to be the global one" if self.answered else ""
+        return Table(sentences.selection_title(self), rows)
 
     @property
     def names(self) -> Names:
@@ -95,16 +86,10 @@ class Selection(Shown):
         between = " " if self.states is None and self.actions is None else ", "
         return plain(between.join(words) + (" ..." if len(self.policy) > MOST_SHOWN else ""))
 
-    def to_json(self) -> str:
-        """One JSON document, with "schema": 1."""
-        extra: dict[str, Any] = {
-            "index": self.index,
-            "answered": self.answered,
-            "reason": self.reason,
-            "values": self.values,
-        }
-        extra.update(method=self.method)
-        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.names)})
+    def data(self) -> dict[str, Any]:
+        """What a program reads."""
+        extra = {name: getattr(self, name) for name in ("index", "answered", "reason", "values", "method")}
+        return {**self.summary.data(), **extra, **about_task(self.names)}
 
 
 @dataclass(frozen=True)

@@ -11,33 +11,21 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import Kernel, is_sparse
+from policytest._base.arrays import BoolArray, Kernel, is_sparse
 from policytest._base.errors import InputError
-from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import Counts
-from policytest.mdp.task import Task, about_task, given
+from policytest.mdp.task import Task, about_task
 from policytest.methods.betting.run import TDBetting
 from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.methods.combined import Combined
 from policytest.methods.ptst import PTST
+from policytest.results import sentences
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
 from policytest.worst_case.ball import kl_rows
 
-ALONE = ": this follows from the rewards alone, no data were used"
 SMALLEST_CHANGE = 5e-4  # of a probability that is worth a line
-WORDS = {
-    "above": "above the threshold",
-    "below": "below the threshold",
-    "within": "within the indifference zone around the threshold",
-    None: "undecided",
-}
-COMPARED = {
-    "above": "is better than policy B by more than the margin",
-    "below": "is not better than policy B by the margin",
-    "within": "is better than policy B by the margin, give or take the indifference zone",
-    None: "undecided",
-}
 
 
 @dataclass(frozen=True)
@@ -93,9 +81,9 @@ class Verdict(Shown):
         Whether the answer rests on a proof; if not, on a local optimum of the solver.
     evidence, required
         (against V <= R, against V >= R) in nats, and log(1/delta), which one of them must reach.
-    estimate, interval
-        The value of the empirical kernel, and the values over the confidence ball: at all times at once the true value
-        lies in it, with probability at least 1-delta, as far as the solver found its ends.
+    estimate, interval, interval_kind
+        The value of the empirical kernel, and an interval for the true value. Each of its ends holds with probability
+        at least 1-delta, at all times at once; that of a result saved by an earlier version holds two-sided.
     witness
         The kernel that would have to be true for the answer to be wrong: the nearest on the other side. None if there
         is none.
@@ -152,6 +140,7 @@ class Verdict(Shown):
     refuted: tuple[float, float] | None = None
     forecast: Needed | None = field(default=None, repr=False)
     forecaster: Callable[..., Needed] | None = field(default=None, repr=False)
+    interval_kind: str = sentences.ONE_SIDED
 
     @property
     def required(self) -> float:
@@ -185,7 +174,7 @@ class Verdict(Shown):
         """
         if self.forecaster is None:
             raise InputError(
-                "this verdict was read back or made by hand: it lacks the run; ask the one decide() returned"
+                "this verdict was read from a file or made by hand, without its run", "ask the one decide() returned"
             )
         return self.forecaster(self, chance, rng, max_samples)
 
@@ -217,120 +206,66 @@ class Verdict(Shown):
         """The transitions of the witness that differ most from the estimate, the most costly rows first."""
         return largest_changes(self.task, self.counts, self.witness) if self.witness is not None else ()
 
-    @cached_property
-    def summary(self) -> Table:
-        """The verdict as one table, for text, HTML and JSON."""
-        low, high = self.interval
-        proof = "certified" if self.certified else "not certified"
-        alone = self.about == "value"
-        bar = "threshold R" if alone else "margin"
-        rows = (
-            Row("answer", (WORDS if alone else COMPARED)[self.answer], self._by(), "answer", self.answer),
-            Row("certified", "yes" if self.certified else "no", self._proof(), "certified", self.certified),
-            Row(bar, number(self.threshold), self._zone(), "threshold", self.threshold),
-            Row(f"{self.about}, estimated", *self._estimated(), "estimate", self.estimate),
-            Row(
-                f"{self.about}, interval",
-                f"{number(low)} to {number(high)}",
-                self._about_interval(),
-                "interval",
-                [low, high],
-            ),
-            Row("samples", number(self.samples), self._fewest(), "samples", self.samples),
-            Row("delta", probability(self.delta), "probability of a wrong answer, at most", "delta", self.delta),
-            *self._evidence_rows(),
-            Row("worst cases solved", number(self.solves), "", "solves", self.solves),
-        )
-        claim = f"The value is {WORDS[self.answer]}" if alone else f"Policy A {COMPARED[self.answer]}"
-        title = f"{claim} ({proof}){ALONE if self._is_known else ''}" if self.answer else f"Undecided: {self.reason}"
-        return Table(title, rows, tuple(self._notes()))
-
-    def _by(self) -> str:
-        return f"by {self.method}" if self.method else ""
-
-    def _proof(self) -> str:
-        if not self.answer:
-            return ""
-        if self.counts.flaws:
-            return f"{'; '.join(self.counts.flaws)}: no guarantee holds"
-        if not self.certified:
-            return "rests on a local optimum, which is not proved to be the global one"
-        return f"proved{given(self.task.assumptions)}"
-
-    def _zone(self) -> str:
-        return f"give or take {number(self.indifference)}" if self.indifference else ""
-
-    def _estimated(self) -> tuple[str, str]:
-        """The estimate, and what it rests on."""
-        if self.samples:
-            alone = self.about == "value" and isinstance(self.task, Task)  # a saved verdict has names only
-            unseen = len(unseen_pairs(self.task, self.counts)) if alone else 0
-            return number(self.estimate), f"a guess in {plural(unseen, 'pair')} without a sample" if unseen else ""
-        low, high = self.interval
-        if self._is_known:
-            return (number(low) if low == high else "not needed"), "no sample can change the answer"
-        return "none", "nothing was drawn yet"
-
     @property
-    def _is_known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the task alone gives the answer, or says that there is none."""
         low, high = self.interval
         return not self.samples and self.settings is None and (self.answer is not None or low == high)
 
-    def _fewest(self) -> str:
-        return bound_in_words(self.lower_bound) if self.samples and self.answer != "within" else ""
+    @cached_property
+    def unseen(self) -> int:
+        """The number of pairs that the policy takes, whose rows are not known, and of which there is no sample."""
+        known = isinstance(self.task, Task) and np.shape(self.counts.visits) == self.task.policy.shape
+        return int(_unseen(self.task, self.counts).sum()) if known else 0  # a saved verdict has names only
 
-    def _evidence_rows(self) -> tuple[Row, Row] | tuple[Row, Row, Row]:
+    @cached_property
+    def summary(self) -> Table:
+        """The verdict as one table, for text, HTML and JSON."""
+        low, high = self.interval
+        alone = self.about == "value"
+        answer = (sentences.WORDS if alone else sentences.COMPARED)[self.answer]
+        zone = f"give or take {number(self.indifference)}" if self.indifference else ""
+        about, proof = sentences.about_interval(self), sentences.about_proof(self)[0]
+        rows = (
+            Row("answer", answer, f"by {self.method}" if self.method else "", "answer", self.answer),
+            Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
+            Row("threshold R" if alone else "margin", number(self.threshold), zone, "threshold", self.threshold),
+            Row(f"{self.about}, estimated", *sentences.about_estimate(self), "estimate", self.estimate),
+            Row(f"{self.about}, interval", f"{number(low)} to {number(high)}", about, "interval", [low, high]),
+            Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
+            Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
+            *self._evidence_rows(),
+            Row("worst cases solved", number(self.solves), "", "solves", self.solves),
+        )
+        return Table(sentences.title(self), rows, tuple(self._notes()))
+
+    def _evidence_rows(self) -> list[Row]:
         """The evidence of the stronger side; of "within", that against each end of the zone."""
         required, key = f"of {nats(self.required)} required", list(self.evidence)
-        p_value = probability(self.p_value)
+        V, R = ("V", "R") if self.about == "value" else ("A - B", "margin")
         if self.refuted is not None:
-            first, second = self.refuted
-            eps, V, R = number(self.indifference), *(("V", "R") if self.about == "value" else ("A - B", "margin"))
-            return (
+            (first, second), eps = self.refuted, number(self.indifference)
+            rows = [
                 Row(f"evidence against {V} <= {R} - {eps}", nats(first), required, "evidence", key),
                 Row(f"evidence against {V} >= {R} + {eps}", nats(second), required, "refuted", list(self.refuted)),
-                Row("p-value, at any time", p_value, f"of |{V} - {R}| >= {eps}", "p_value", self.p_value),
-            )
-        side = 0 if self.evidence[0] >= self.evidence[1] else 1
-        against = ("V <= R", "V >= R")[side] if self.about == "value" else ("A - B <= margin", "A - B >= margin")[side]
-        return (
-            Row(f"evidence against {against}", nats(max(self.evidence)), required + self._price(), "evidence", key),
-            Row("p-value, at any time", p_value, f"of {against}", "p_value", self.p_value),
-        )
-
-    def _about_interval(self) -> str:
-        low, high = self.interval
-        if self._is_known:
-            return "whatever the unknown rows are"
-        always = "at all times, with probability 1 - delta"
-        if self.answer and self.dimension is not None and not self.certified:
-            return f"{always}, if the search found its ends"
-        inside = self.answer and low < self.threshold < high
-        return f"{always}; each end has half of delta, the answer has all of it" if inside else always
-
-    def _price(self) -> str:
-        """How the evidence arises: a distance less the price of rows that are not known."""
-        strength, price = max(self.evidence), self.dimension
-        if price is None or price <= 0 or not math.isfinite(strength):
-            return ""
-        return f"; a distance of {nats(strength + price)} less {nats(price)} for the unknown rows"
+            ]
+            subject = f"|{V} - {R}| >= {eps}"
+        else:
+            subject = f"{V} {'<=' if self.evidence[0] >= self.evidence[1] else '>='} {R}"
+            remark = required + sentences.about_price(self)
+            rows = [Row(f"evidence against {subject}", nats(max(self.evidence)), remark, "evidence", key)]
+        return [*rows, Row("p-value, at any time", probability(self.p_value), f"of {subject}", "p_value", self.p_value)]
 
     def _notes(self) -> list[str]:
-        notes = [] if self.forecast is None else [self.forecast.words]
-        if self.forecast is None and self.may_be_forecast:
-            notes = ["Call still_needed() on this verdict for a forecast of how many more samples settle it."]
-        if not self.changes or self.answer == "within":
-            return notes
-        intro = "For this answer to be wrong" if self.answer else "For the value to be on the other side"
-        intro += ", all of these, and more, would have to be true:"
-        other = "The nearest kernel found on the other side of the threshold has, for instance:"
-        notes.append(intro if self.dimension is not None else other)
-        return [*notes, *(f"  {change.words}" for change in self.changes)]
+        notes = [words] if (words := sentences.forecast(self)) else []
+        if self.changes and self.answer != "within":
+            notes += [sentences.about_changes(self), *(f"  {change.words}" for change in self.changes)]
+        return notes
 
-    def to_json(self) -> str:
-        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
+    def data(self) -> dict[str, Any]:
+        """What a program reads."""
         extra = {
+            "interval_kind": sentences.CERTAIN if self.is_known else self.interval_kind,
             "required": self.required,
             "lower_bound": self.lower_bound,
             "reason": self.reason,
@@ -350,21 +285,16 @@ class Verdict(Shown):
                 for c in self.changes
             ],
         }
-        return to_json({"schema": 1, **self.summary.data(), **extra, **about_task(self.task)})
-
-
-def bound_in_words(bound: float) -> str:
-    """What `Verdict.lower_bound` is."""
-    if not 0 < bound < math.inf:
-        return ""
-    least = number(math.ceil(bound))
-    return f"lower bound at the estimate, for this sampling: {least} (another allocation may need fewer)"
+        return {**self.summary.data(), **extra, **about_task(self.task)}
 
 
 def unseen_pairs(task: Task, counts: Counts) -> list[tuple[int, int]]:
     """Pairs that the policy takes, whose rows are not known, and of which there is no sample."""
-    unseen = task.layout.unknown_pairs & (np.asarray(counts.visits).reshape(task.policy.shape) == 0)
-    return [(int(s), int(a)) for s, a in np.argwhere(unseen)]
+    return [(int(s), int(a)) for s, a in np.argwhere(_unseen(task, counts))]
+
+
+def _unseen(task: Task, counts: Counts) -> BoolArray:
+    return np.asarray(task.layout.unknown_pairs & (np.asarray(counts.visits).reshape(task.policy.shape) == 0))
 
 
 def largest_changes(task: Task, counts: Counts, witness: Kernel, most: int = 5) -> tuple[Change, ...]:

@@ -2,15 +2,17 @@
 
 A `Trial` is one method on one problem. A `Cell` is one run of it, with one seed, and gives the stopping time of every
 delta at once. The random numbers of a cell depend on the name of its problem and on its seed, on nothing else: not on
-the method, so that methods which sample alike are compared on the same draws; not on the order of cells, the number of
-workers, or what else the sweep holds.
+the method, so that methods which sample in the same way are compared on the same draws; not on the order of cells, the
+number of workers, or what else the sweep holds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -96,9 +98,8 @@ class Sweep:
             if seen.setdefault(trial.problem.name, trial.problem) is not trial.problem:
                 raise InputError(f"two instances are called {trial.problem.name!r}; names must differ")
         names = [(trial.problem.name, trial.name) for trial in self.trials]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"the method {twice[1]!r} is there twice on {twice[0]!r}; names must differ")
+        for instance, method in repeated(names):
+            raise InputError(f"the method {method!r} appears twice on {instance!r}; names must differ")
         if len(names) * len(self.seeds) > MOST_CELLS:
             raise InputError(
                 f"the sweep has {len(names) * len(self.seeds):,} cells; at most {MOST_CELLS:,} are allowed"
@@ -146,12 +147,9 @@ def check_deltas(deltas: Any) -> tuple[float, ...]:
     values = _listed("deltas", deltas, "a list of probabilities, such as [0.1, 0.01]")
     checked = []
     for index, delta in enumerate(values):
-        try:
+        with placed(f"deltas[{index}]"):
             checked.append(check_delta(delta))
-        except InputError as error:
-            raise InputError(f"deltas[{index}]: {error}") from None
-    if len(set(checked)) < len(checked):
-        twice = next(delta for delta in checked if checked.count(delta) > 1)
+    for twice in repeated(checked):
         raise InputError(f"deltas has {twice:g} twice; keep one")
     return tuple(checked)
 
@@ -170,10 +168,23 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
             raise InputError(f"seeds[{index}] is {seed!r}; seeds are whole numbers from 0 on")
         checked.append(int(seed))
-    if len(set(checked)) < len(checked):
-        twice = next(seed for seed in checked if checked.count(seed) > 1)
+    for twice in repeated(checked):
         raise InputError(f"seeds has {twice} twice; keep one")
     return tuple(checked)
+
+
+@contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Errors within say where they arose."""
+    try:
+        yield
+    except (InputError, TypeError) as error:  # TypeError: a setting of another type
+        raise InputError(f"{place}: {error}") from None
+
+
+def repeated(found: Iterable[Any]) -> list[Any]:
+    """Those that are there more than once."""
+    return [one for one, times in Counter(found).items() if times > 1]
 
 
 def check_name(kind: str, name: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import math
 from os import PathLike
@@ -12,10 +11,17 @@ from typing import Any
 from policytest._base import errors
 from policytest._base.errors import InputError
 from policytest._base.files import write_file
+from policytest.plots import style
+from policytest.plots.studies import stopping_times
 from policytest.study.table import Study
 
-FORMATS = (".svg", ".pdf", ".png")
 CREATOR = "policytest study"
+FORMATS: dict[str, dict[str, str | None]] = {
+    ".svg": {"Creator": CREATOR, "Date": None},
+    ".pdf": {"Creator": CREATOR, "CreationDate": None},
+    ".png": {"Software": CREATOR},
+}
+"""Endings, and what is written into the file: no date, so that the same study gives the same file."""
 WIDTH, HEIGHT = 7.0, 4.2  # inches, of a panel
 
 
@@ -30,7 +36,6 @@ def draw(study: Study, path: str | PathLike[str]) -> None:
     """Write the figure, in one step; the same study gives the same file."""
     check_figure(path)
     matplotlib = errors.needs("matplotlib", "report")
-    plots: Any = importlib.import_module("policytest.plots")
     names = list(dict.fromkeys(row["instance"] for row in study.table))
     if not names:
         raise InputError("the study has no finished run, so there is nothing to draw")
@@ -40,19 +45,14 @@ def draw(study: Study, path: str | PathLike[str]) -> None:
     panels = [study.only(instances=[name]) for name in names]
     axes = figure.subplots(len(names), squeeze=False)[:, 0]
     for ax, name, panel in zip(axes, names, panels, strict=True):
-        plots.stopping_times([{**row, "lower_bound": row["best_bound"]} for row in panel.table], ax=ax)
+        stopping_times([{**row, "lower_bound": row["best_bound"]} for row in panel.table], ax=ax)
         _uniform_bound(ax, panel)
-        ax.set_ylabel(f"{name.replace('$', chr(92) + '$')}: {ax.get_ylabel()}")
+        ax.set_ylabel(f"{style.escape(name)}: {ax.get_ylabel()}")
     if len({tuple(dict.fromkeys(row["method"] for row in panel.table)) for panel in panels}) == 1:
         _one_legend(figure, axes)
-    kind, content = Path(path).suffix.lower()[1:], io.BytesIO()
-    about: dict[str, dict[str, Any]] = {
-        "svg": {"Creator": CREATOR, "Date": None},
-        "pdf": {"Creator": CREATOR, "CreationDate": None},
-        "png": {"Software": CREATOR},
-    }
+    content, kind = io.BytesIO(), Path(path).suffix.lower()
     with matplotlib.rc_context({"svg.hashsalt": "policytest"}):
-        figure.savefig(content, format=kind, metadata=about[kind], dpi=150)
+        figure.savefig(content, format=kind[1:], metadata=FORMATS[kind], dpi=150)
     write_file(path, content.getbuffer())
 
 
@@ -60,11 +60,9 @@ def _uniform_bound(ax: Any, panel: Study) -> None:
     """The lower bound for methods that sample all pairs equally; the one drawn already holds for any sampling."""
     bound = {row["delta"]: row["lower_bound"] for row in panel.table if 0 < row["lower_bound"] < math.inf}
     if bound:
-        deltas = sorted(bound)
-        values = [bound[delta] for delta in deltas]
+        deltas, values = zip(*sorted(bound.items()), strict=True)
         ax.plot(deltas, values, color="0.5", linestyle=":", linewidth=1.4, label="lower bound, uniform sampling")
-        if ax.get_legend() is not None:
-            ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, frameon=False, fontsize=8.5)
+        style.legend(ax)
 
 
 def _one_legend(figure: Any, axes: Any) -> None:

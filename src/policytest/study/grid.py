@@ -31,18 +31,14 @@ class Block:
 
     def text(self) -> list[str]:
         """Aligned lines."""
-        table = [("", self.columns, ""), *((plain(line.label), line.cells, line.remark) for line in self.lines)]
-        first = max(len(label) for label, _, _ in table)
-        wide = [max(len(cells[at]) for _, cells, _ in table) for at in range(len(self.columns))]
-        return [
-            plain(self.heading),
-            *(
-                f"  {label:<{first}}"
-                + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, wide, strict=True))
-                + (f"  {remark}" if remark else "")
-                for label, cells, remark in table
-            ),
-        ]
+        table = [Line("", self.columns), *self.lines]
+        first = max(len(plain(line.label)) for line in table)
+        wide = [max(map(len, column)) for column in zip(*(line.cells for line in table), strict=True)]
+        shown = [plain(self.heading)]
+        for line in table:
+            cells = "".join(f"  {cell:>{width}}" for cell, width in zip(line.cells, wide, strict=True))
+            shown.append(f"  {plain(line.label):<{first}}{cells}" + (f"  {line.remark}" if line.remark else ""))
+        return shown
 
     def html(self) -> str:
         """One ``<table>``."""

@@ -72,7 +72,7 @@ def run(
     """
     plan = as_sweep(spec)
     if arrays.whole_number("jobs", jobs) < 1:
-        raise InputError(f"jobs is {jobs}; at least one is needed")
+        raise InputError(f"jobs is {jobs}; pass at least 1")
     with contextlib.ExitStack() as stack:
         if cluster is not None:  # before the store: a cluster that is not there must leave no files
             stack.enter_context(_connected(cluster))
@@ -81,14 +81,21 @@ def run(
         todo = {cell: trial for cell, trial in plan.cells.items() if cell not in records}
         if kept is not None and todo:
             kept.begin()
-        interrupted = _run_all(plan, todo, records, kept, jobs, cluster, progress)
+
+        def keep(cell: Cell, record: Record) -> None:
+            records[cell] = record
+            if kept is not None:
+                kept.add(record)
+
+        results, done = _results(plan, todo, jobs, cluster), len(plan.cells) - len(todo)
+        interrupted = _run_all(results, done, len(plan.cells), keep, progress or (lambda _: None))
         study = _study(plan, records)
         if kept is not None and not interrupted:
             kept.finish(study)
     return study
 
 
-def as_sweep(spec: Any) -> Sweep:
+def as_sweep(spec: Sweep | Mapping[str, Any] | str | os.PathLike[str]) -> Sweep:
     """The sweep itself, or the one described."""
     if isinstance(spec, Sweep):
         return spec
@@ -100,28 +107,16 @@ def as_sweep(spec: Any) -> Sweep:
 
 
 def _run_all(
-    plan: Sweep,
-    todo: dict[Cell, Trial],
-    records: dict[Cell, Record],
-    kept: Store | None,
-    jobs: int,
-    cluster: Any,
-    progress: Callable[[Step], None] | None,
+    todo: Generator[Record], done: int, total: int, keep: Callable[[Cell, Record], None], tell: Callable[[Step], None]
 ) -> bool:
-    """Run what is to be done, into ``records``; whether that was interrupted."""
-    total = len(plan.cells)
-    if progress is not None:
-        progress(Step(total - len(todo), total))
-    done = total - len(todo)
-    with contextlib.closing(_results(plan, todo, jobs, cluster)) as results:
+    """Run what is to be done, and keep each record; whether that was interrupted."""
+    tell(Step(done, total))
+    with contextlib.closing(todo):
         try:
-            for record in results:
-                cell, done = Cell(*record["cell"]), done + 1
-                records[cell] = record
-                if kept is not None:
-                    kept.add(record)
-                if progress is not None:
-                    progress(Step(done, total, cell, record.get("error")))
+            for at, record in enumerate(todo, start=done + 1):
+                cell = Cell(*record["cell"])
+                keep(cell, record)
+                tell(Step(at, total, cell, record.get("error")))
         except KeyboardInterrupt:
             return True
     return False
@@ -284,9 +279,4 @@ def _facts(problem: Problem, bounds: bool) -> dict[str, float]:
             uniform = float(characteristic_time(problem.task, problem.kernel, threshold=problem.threshold).time)
             rate = optimal_allocation(problem.task, problem.kernel, problem.threshold).upper_bound
             best = 1.0 / rate if rate > 0 else math.inf
-    return {
-        "value": problem.value,
-        "threshold": problem.threshold,
-        "uniform_time": uniform,
-        "best_time": best,
-    }
+    return {"value": problem.value, "threshold": problem.threshold, "uniform_time": uniform, "best_time": best}

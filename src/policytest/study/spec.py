@@ -7,67 +7,36 @@ tables); in Python an instance may also be an `Instance` or a `Model`, and a met
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
+from policytest._base.text import did_you_mean
 from policytest.mdp import instances
 from policytest.mdp.instances import Instance
-from policytest.methods.baselines.boxes import RectangularKL
-from policytest.methods.baselines.klbts import KLBTS
-from policytest.methods.baselines.monte_carlo import MonteCarlo
-from policytest.methods.betting.run import TDBetting
-from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
-from policytest.methods.combined import Combined
-from policytest.methods.ptst import PTST
-from policytest.methods.sampling import Adaptive, Forward, Optimal
+from policytest.methods import names
+from policytest.methods.boundaries import Boundary, MixtureBoundary
+from policytest.methods.interface import Method
 from policytest.questions.driver import sampling_limit
 from policytest.sources.tasks import toml
 from policytest.sources.tasks.files import Model, companions, load_model
-from policytest.study.cells import Problem, Sweep, Trial, check_deltas, check_name, check_seeds
-from policytest.worst_case.certified import Certified
-from policytest.worst_case.nested_pgd import NestedPGD
-from policytest.worst_case.projection_free import ProjectionFree
-from policytest.worst_case.slsqp import SLSQPHeuristic
+from policytest.study.cells import Problem, Sweep, Trial, check_deltas, check_name, check_seeds, placed, repeated
 
 KEYS = ("title", "instances", "methods", "deltas", "seeds", "threshold", "max_samples", "bounds")
 QUICK_CAP = 20_000
 """Samples of a run of a quick study, at most."""
-BUILT_IN: dict[str, Callable[..., Instance]] = {
-    "paper": instances.paper,
-    "random": instances.random,
-    "grid_world": instances.grid_world,
+GENERATED: dict[str, tuple[Callable[..., Instance], tuple[str, ...], tuple[str, ...], str]] = {
+    "random": (instances.random, ("seed", "S", "A"), ("successors", "discount"), "{seed = 1, S = 20, A = 4}"),
+    "grid_world": (instances.grid_world, ("width", "height"), ("slip", "discount"), "{width = 4, height = 3}"),
 }
-INSTANCE_KEYS = (*BUILT_IN, "file", "threshold", "gap", "alternative")
-METHODS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "Combined": (Combined, ("weight", "boundary", "solver")),
-    "TDBetting": (TDBetting, ("draws",)),
-    "PTST": (PTST, ("boundary", "solver", "allocation", "batch")),
-    "PTST.as_printed": (PTST.as_printed, ()),
-    "KLBTS": (KLBTS, ("policies", "boundary", "allocation")),
-    "RectangularKL": (RectangularKL, ("prior", "allocation")),
-    "MonteCarlo": (MonteCarlo, ("kind", "horizon")),
-}
-"""How each is made, and the settings a description may give."""
-ALIASES = {"betting": "TDBetting", "boxes": "RectangularKL", "klb-ts": "KLBTS", "monte-carlo": "MonteCarlo"}
+"""Instances that are made from settings: the function, the settings it must have, those it may have, an example."""
+SOURCES = ("paper", *GENERATED, "file")
+INSTANCE_KEYS = (*SOURCES, "threshold", "gap", "alternative")
 OF_A_TRIAL = ("method", "instances", "max_samples")
-SOLVERS: dict[str, Callable[..., Any]] = {
-    "certified": Certified,
-    "projection-free": ProjectionFree,
-    "slsqp": SLSQPHeuristic,
-    "nested-pgd": NestedPGD,
-}
-RULES: dict[str, Callable[[Problem], Any]] = {
-    "uniform": lambda problem: "uniform",
-    "optimal": lambda problem: Optimal(problem.kernel),
-    "adaptive": lambda problem: Adaptive(),
-    "forward": lambda problem: Forward(),
-}
 
 
 def read(path: str | PathLike[str]) -> Sweep:
@@ -88,8 +57,8 @@ def files_of(path: str | PathLike[str]) -> list[Path]:
     path = Path(path)
     given = toml.read(path)["instances"]
     entries = [*given.values()] if isinstance(given, Mapping) else given
-    names = [entry["file"] if isinstance(entry, Mapping) and "file" in entry else entry for entry in entries]
-    return [path, *(file for name in names if isinstance(name, str) for file in companions(path.parent / name))]
+    found = [entry["file"] if isinstance(entry, Mapping) and "file" in entry else entry for entry in entries]
+    return [path, *(file for name in found if isinstance(name, str) for file in companions(path.parent / name))]
 
 
 def sweep(description: Mapping[str, Any], folder: str | PathLike[str] = ".") -> Sweep:
@@ -102,14 +71,14 @@ def sweep(description: Mapping[str, Any], folder: str | PathLike[str] = ".") -> 
     _known_keys("the study", description, KEYS)
     for key in ("instances", "methods", "deltas"):
         if key not in description:
-            raise InputError(f"the key {key} must be there; add it")
+            raise InputError(f"the key {key} is missing; add it")
     shared = {key: description[key] for key in ("threshold", "max_samples") if key in description}
     problems = [
         _problem(name, given, Path(folder), shared.get("threshold"))
         for name, given in _named("instances", description["instances"], _built_in_name).items()
     ]
     trials: list[Trial] = []
-    for name, given in _named("methods", description["methods"], _method_name).items():
+    for name, given in _named("methods", description["methods"], lambda text: {"method": text}).items():
         trials += _trials(name, given, problems, shared.get("max_samples"))
     order = {problem.name: index for index, problem in enumerate(problems)}
     trials.sort(key=lambda trial: order[trial.problem.name])  # stable: methods stay in their order
@@ -147,12 +116,8 @@ def _built_in_name(text: str) -> dict[str, Any]:
     if text == "grid-world":
         return {"grid_world": {"width": 4, "height": 3}}
     if not Path(text).suffix:
-        _unknown(
-            "instances",
-            text,
-            ("paper-2", "paper-3", "paper-5", "grid-world"),
-            "or a .json, .toml, .npz, .drn or .tra file",
-        )
+        known = ("paper-2", "paper-3", "paper-5", "grid-world")
+        names.unknown_name("instances", text, known, "or a .json, .toml, .npz, .drn or .tra file")
     return {"file": text}
 
 
@@ -164,23 +129,18 @@ def _problem(name: str, given: Any, folder: Path, threshold: Any) -> Problem:
         raise InputError(f"{place} is {given!r}; pass a table such as {{paper = 2}}")
     else:
         _known_keys(place, given, INSTANCE_KEYS)
-    kinds = [key for key in (*BUILT_IN, "file", "object") if key in given]
+    kinds = [key for key in (*SOURCES, "object") if key in given]
     if len(kinds) != 1:
-        raise InputError(
-            f"{place} has {' and '.join(kinds) or 'no source'}; give one of {', '.join((*BUILT_IN, 'file'))}"
-        )
-    try:
+        raise InputError(f"{place} has {' and '.join(kinds) or 'no source'}; give one of {', '.join(SOURCES)}")
+    with placed(place):
         found = _source(kinds[0], given[kinds[0]], folder)
         if found.kernel is None:
-            raise InputError("it has no kernel to sample from; add the key kernel to the file")
+            raise InputError("it has no kernel to sample from", "add the key kernel to the file")
         alternative = given.get("alternative", getattr(found, "alternative_policy", None))
         if alternative is not None:
-            shape = (found.task.n_states, found.task.n_actions)
-            alternative = arrays.real_array("alternative", alternative, shape)
+            alternative = arrays.real_array("alternative", alternative, found.task.policy.shape)
         problem = Problem(check_name("an instance", name), found.task, found.kernel, math.nan, alternative)
         return dataclasses.replace(problem, threshold=_threshold(problem, given, found, threshold))
-    except (InputError, TypeError) as error:
-        raise InputError(f"{place}: {error}") from None
 
 
 def _source(kind: str, given: Any, folder: Path) -> Any:
@@ -192,19 +152,15 @@ def _source(kind: str, given: Any, folder: Path) -> Any:
         return load_model(folder / given)
     if kind == "paper":
         return instances.paper(arrays.whole_number("paper", given))
+    make, needed, more, example = GENERATED[kind]
     if not isinstance(given, Mapping):
-        example = "{seed = 1, S = 20, A = 4}" if kind == "random" else "{width = 4, height = 3}"
         raise InputError(f"{kind} is {given!r}; pass a table such as {example}")
-    known = (
-        ("seed", "S", "A", "successors", "discount") if kind == "random" else ("width", "height", "slip", "discount")
-    )
-    _known_keys(kind, given, known)
-    missing = [key for key in known[: 3 if kind == "random" else 2] if key not in given]
-    if missing:
+    _known_keys(kind, given, (*needed, *more))
+    if missing := [key for key in needed if key not in given]:
         raise InputError(f"{kind} lacks {', '.join(missing)}; add {'it' if len(missing) == 1 else 'them'}")
     if kind == "random" and arrays.whole_number("seed", given["seed"]) < 0:
         raise InputError(f"seed is {given['seed']}; it cannot be negative")
-    return BUILT_IN[kind](**given)
+    return make(**given)
 
 
 def _threshold(problem: Problem, given: Mapping[str, Any], found: Any, shared: Any) -> float:
@@ -223,10 +179,6 @@ def _threshold(problem: Problem, given: Mapping[str, Any], found: Any, shared: A
 # ---------------------------------------------------------------- methods
 
 
-def _method_name(text: str) -> dict[str, Any]:
-    return {"method": text}
-
-
 def _trials(name: str, given: Any, problems: list[Problem], limit: Any) -> list[Trial]:
     place = f"methods.{name}"
     check_name("a method", name)
@@ -236,9 +188,8 @@ def _trials(name: str, given: Any, problems: list[Problem], limit: Any) -> list[
             raise InputError(f'{place} is {given!r}; pass a table such as {{method = "PTST"}}, or PTST()')
         limit = _limit(place, limit)
         return [Trial(problem, name, given, limit) for problem in problems]
-    kind = _kind(place, given.get("method", name))
-    make, settings = METHODS[kind]
-    _known_keys(place, given, (*OF_A_TRIAL, *settings))
+    entry = names.method_entry(f"{place}.method", given.get("method", name))
+    _known_keys(place, given, (*OF_A_TRIAL, *entry.settings))
     limit = _limit(place, given.get("max_samples", limit))
     chosen = given.get("instances", list(where))
     if isinstance(chosen, str) or not isinstance(chosen, Iterable):
@@ -246,24 +197,14 @@ def _trials(name: str, given: Any, problems: list[Problem], limit: Any) -> list[
     trials = []
     for instance in chosen:
         if instance not in where:
-            _unknown(f"{place}.instances", instance, where)
-        options = {key: given[key] for key in settings if key in given}
-        try:
-            trials.append(Trial(where[instance], name, _made(kind, make, options, where[instance]), limit))
-        except (InputError, TypeError) as error:
-            raise InputError(f"{place}: {error}") from None
+            names.unknown_name(f"{place}.instances", instance, where)
+        options = {key: given[key] for key in entry.settings if key in given}
+        with placed(place):
+            trials.append(Trial(where[instance], name, _made(entry, options, where[instance]), limit))
     return trials
 
 
-def _kind(place: str, text: Any) -> str:
-    """The method of this name, however it is capitalised."""
-    known = {kind.lower(): kind for kind in METHODS} | ALIASES
-    if isinstance(text, str) and text.lower() in known:
-        return known[text.lower()]
-    _unknown(f"{place}.method", text, METHODS)
-
-
-def _made(kind: str, make: Callable[..., Any], options: dict[str, Any], problem: Problem) -> Any:
+def _made(entry: names.Named, options: dict[str, Any], problem: Problem) -> Method:
     """The method with these settings, for this problem."""
     readers: dict[str, Callable[[Any], Any]] = {
         "boundary": _boundary,
@@ -271,25 +212,26 @@ def _made(kind: str, make: Callable[..., Any], options: dict[str, Any], problem:
         "allocation": lambda given: _allocation(given, problem),
     }
     options = {key: readers[key](given) if key in readers else given for key, given in options.items()}
-    if kind == "Combined":
+    if entry.name == "Combined":
         weight = {"weight": options.pop("weight")} if "weight" in options else {}
-        return Combined(**weight, rule=PTST(**options))
-    if kind == "KLBTS" and options.get("policies") == 2:
+        options = {**weight, "rule": names.METHODS["ptst"].load()(**options)}
+    if entry.name == "KLBTS" and options.get("policies") == 2:
         if problem.alternative is None:
             raise InputError(
-                f"policies = 2 needs a second policy, and instances.{problem.name} has none; "
-                "add the key alternative to it, or name the instances of this method"
+                f"policies = 2 needs a second policy, and instances.{problem.name} has none",
+                "add the key alternative to it, or name the instances of this method",
             )
         options["alternative"] = problem.alternative
-    return make(**options)
+    method: Method = entry.load()(**options)
+    return method
 
 
-def _boundary(given: Any) -> Any:
+def _boundary(given: Any) -> Boundary:
     """ "paper", "mixture", or the priors of a mixture."""
-    if given in ("paper", "mixture"):
-        return PaperBoundary() if given == "paper" else MixtureBoundary()
+    if isinstance(given, str) and given in names.BOUNDARIES:
+        return names.make_boundary(given)
     if isinstance(given, str | bool | Mapping):
-        raise InputError(f'boundary is {given!r}; pass "paper", "mixture", or the prior of a mixture such as 0.5')
+        raise InputError(f"boundary is {given!r}", 'pass "paper", "mixture", or the prior of a mixture such as 0.5')
     return MixtureBoundary(given)
 
 
@@ -297,27 +239,24 @@ def _solver(given: Any) -> Any:
     """A name, or a table with the name and settings."""
     table = dict(given) if isinstance(given, Mapping) else {"name": given}
     name = table.pop("name", None)
-    if name not in SOLVERS:
-        _unknown("solver", name, SOLVERS)
-    make: Any = SOLVERS[name]
+    if name not in names.SOLVERS:
+        names.unknown_name("solver", name, names.SOLVERS)
+    make: Any = names.SOLVERS[name].load()
     _known_keys(f"solver {name}", table, tuple(part.name for part in dataclasses.fields(make)))
     return make(**table)
 
 
 def _allocation(given: Any, problem: Problem) -> Any:
     if not isinstance(given, str):
-        shape = (problem.task.n_states, problem.task.n_actions)
-        return arrays.real_array("allocation", given, shape)
-    if given not in RULES:
-        _unknown("allocation", given, RULES, "or shares [S,A]")
-    return RULES[given](problem)
+        return arrays.real_array("allocation", given, problem.task.policy.shape)
+    if given not in names.SAMPLING_RULES:
+        names.unknown_name("allocation", given, names.SAMPLING_RULES, "or shares [S,A]")
+    return names.make_sampling_rule(given, problem.kernel)
 
 
 def _limit(place: str, limit: Any) -> int | None:
-    try:
+    with placed(place):
         sampling_limit(limit)
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from None
     return None if limit is None else int(limit)
 
 
@@ -330,15 +269,15 @@ def _named(kind: str, given: Any, from_name: Callable[[str], Any]) -> dict[str, 
         return {name: from_name(entry) if isinstance(entry, str) else entry for name, entry in given.items()}
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(f"{kind} is {given!r}; pass a table of them, or a list of names")
-    names = list(given)
-    if not names:
+    listed = list(given)
+    if not listed:
         raise InputError(f"{kind} is empty; add one")
-    wrong = next((name for name in names if not isinstance(name, str)), None)
+    wrong = next((name for name in listed if not isinstance(name, str)), None)
     if wrong is not None:
-        raise InputError(f"{kind} holds {wrong!r}; a list holds names, and a table describes")
-    if len(set(names)) < len(names):
-        raise InputError(f"{kind} has {next(n for n in names if names.count(n) > 1)!r} twice; keep one")
-    return {name: from_name(name) for name in names}
+        raise InputError(f"{kind} has the entry {wrong!r}; a list has names only: describe it in a table")
+    if twice := repeated(listed):
+        raise InputError(f"{kind} has {twice[0]!r} twice; keep one")
+    return {name: from_name(name) for name in listed}
 
 
 def _known_keys(place: str, given: Any, known: tuple[str, ...]) -> None:
@@ -346,13 +285,5 @@ def _known_keys(place: str, given: Any, known: tuple[str, ...]) -> None:
         raise InputError(f"{place} is {given!r}; pass a table of keys and values")
     for key in given:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
             listed = f"known are {', '.join(known)}" if known else "it has none"
-            raise InputError(f"{place}: unknown key {key!r}; {f'did you mean {close[0]!r}?' if close else listed}")
-
-
-def _unknown(place: str, given: Any, known: Iterable[str], more: str = "") -> NoReturn:
-    """Refuse a name that is none of these."""
-    close = difflib.get_close_matches(str(given), list(known), n=1)
-    remedy = f"did you mean {close[0]!r}?" if close else f"pass one of {', '.join(known)}"
-    raise InputError(f"{place}: there is no {given!r}; {remedy}{', ' + more if more else ''}")
+            raise InputError(f"{place}: unknown key {key!r}", did_you_mean(key, known, listed))

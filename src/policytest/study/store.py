@@ -97,7 +97,7 @@ class Store:
         except FileExistsError:
             raise InputError(f"{folder} is a file; pass the name of a folder") from None
         except OSError as error:
-            raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another folder") from None
+            raise InputError(f"{folder}: cannot be created ({error.strerror}); choose another folder") from None
         for name in FILES:
             if (folder / name).is_symlink():
                 raise InputError(f"{folder / name} is a link, and what it leads to would be changed; remove it")
@@ -133,7 +133,7 @@ class Store:
                 found[cell] = record
         rest = content[whole:]
         if not (rest.startswith(BEGINNING) or BEGINNING.startswith(rest)):
-            raise InputError(f"{path} ends with what is no record; remove that, or choose a new folder")
+            raise InputError(f"{path} ends with something else than a record; remove it, or choose a new folder")
         journal.truncate(whole)  # only now: what is refused is left as it is
         journal.seek(0, os.SEEK_END)
         return found
@@ -158,7 +158,7 @@ def _parsed_header(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); choose a new folder") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise InputError(f"{path} is not that of a study of this version of policytest; choose a new folder")
+        raise InputError(f"{path} was not written by a study of this version of policytest; choose a new folder")
     return header
 
 

@@ -11,7 +11,7 @@ import io
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -23,8 +23,9 @@ from policytest._base import errors
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.files import TEXT_LIMIT, read_file, write_file
-from policytest._base.table import Shown, to_json
+from policytest._base.table import Shown
 from policytest._base.text import plural
+from policytest.plots.studies import grouped, mean_and_error
 from policytest.study.grid import Block, Grid, Line
 
 COLUMNS: dict[str, type] = {
@@ -80,10 +81,7 @@ class Study(Shown):
 
         Where runs were cut the mean is too small: it is that of the samples drawn, and ``cut`` says how many they are.
         """
-        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for row in self.table:
-            groups.setdefault((row["instance"], row["method"], row["delta"]), []).append(row)
-        return [_mean(rows) for rows in groups.values()]
+        return [_mean(rows) for rows in grouped(self.table, "instance", "method", "delta").values()]
 
     @property
     def errors(self) -> dict[tuple[str, str], FloatArray]:
@@ -95,19 +93,16 @@ class Study(Shown):
 
     def only(self, instances: Iterable[str] | None = None, methods: Iterable[str] | None = None) -> Study:
         """The part of the study on these instances, and by these methods."""
-        wanted = {
-            "instance": None if instances is None else set(instances),
-            "method": None if methods is None else set(methods),
-        }
+        given = {"instance": instances, "method": methods}
+        wanted = {key: set(names) for key, names in given.items() if names is not None}
+        for key, names in wanted.items():
+            if lost := sorted(names - {row[key] for row in (*self.table, *self.failures)}):
+                raise InputError(f"{key}s has {lost[0]!r}, which is not in this study")
 
         def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-            return [row for row in rows if all(names is None or row[key] in names for key, names in wanted.items())]
+            return [row for row in rows if all(row[key] in names for key, names in wanted.items())]
 
-        for key, names in wanted.items():
-            lost = sorted((names or set()) - {row[key] for row in (*self.table, *self.failures)})
-            if lost:
-                raise InputError(f"{key}s has {lost[0]!r}, which is not in this study")
-        return Study(self.title, kept(self.table), kept(self.failures), self.missing, kept(self.seconds), self.notes)
+        return replace(self, table=kept(self.table), failures=kept(self.failures), seconds=kept(self.seconds))
 
     # ------------------------------------------------------------ shown
 
@@ -119,9 +114,10 @@ class Study(Shown):
             means = list(group)
             deltas = _some(sorted({mean["delta"] for mean in means}))
             blocks.append(_block(instance, means, deltas))
-        return Grid(self.title, tuple(blocks), (*self._state(), *self.notes))
+        return Grid(self.title, tuple(blocks), (*self.problems, *self.notes))
 
-    def _state(self) -> list[str]:
+    @property
+    def problems(self) -> list[str]:
         """What is wrong with the study as a whole."""
         lines = []
         if any(mean["cut"] for mean in self.means):
@@ -141,19 +137,10 @@ class Study(Shown):
             lines.append(f"Interrupted: {plural(self.missing, 'run')} not made.")
         return lines
 
-    def to_json(self) -> str:
-        """The means, the failures and the notes as a JSON document; the table itself is for `save`."""
-        return to_json(
-            {
-                "schema": 1,
-                "title": self.title,
-                "complete": self.complete,
-                "missing": self.missing,
-                "failures": self.failures,
-                "means": self.means,
-                "notes": self.notes,
-            }
-        )
+    def data(self) -> dict[str, Any]:
+        """The means, the failures and the notes, for JSON; the table itself is for `save`."""
+        names = ("title", "complete", "missing", "failures", "means", "notes")
+        return {name: getattr(self, name) for name in names}
 
     # ------------------------------------------------------------ other forms
 
@@ -249,7 +236,7 @@ def _parsed(path: Path, number: int, line: list[str]) -> dict[str, Any]:
                 text = text[1:] if kind is str and text.startswith("'") and _is_formula(text) else text
                 row[name] = {"true": True, "false": False}[text] if kind is bool else kind(text)
     except (ValueError, KeyError) as error:
-        raise InputError(f"{path}, line {number}: {error} does not fit; run the study again") from None
+        raise InputError(f"{path}, line {number}: invalid value ({error}); run the study again") from None
     return row
 
 
@@ -269,14 +256,13 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    samples = np.array([row["samples"] for row in rows], dtype=np.float64)
-    runs = len(rows)
-    first = rows[0]
+    mean, error = mean_and_error(rows, "samples")
+    runs, first = len(rows), rows[0]
     return {
         **{name: first[name] for name in ("instance", "method", "delta")},
         "runs": runs,
-        "mean": float(samples.mean()),
-        "standard_error": float(samples.std(ddof=1) / math.sqrt(runs)) if runs > 1 else math.nan,
+        "mean": mean,
+        "standard_error": error if runs > 1 else math.nan,
         "wrong": sum(row["correct"] is False for row in rows),
         "cut": sum(row["cut"] for row in rows),
         "certified": sum(row["certified"] for row in rows),
@@ -297,10 +283,7 @@ def _block(instance: str, means: list[dict[str, Any]], deltas: list[float]) -> B
     first = means[0]
     at = {(mean["method"], mean["delta"]): mean for mean in means}
     lines = []
-    for name, label in (
-        ("lower_bound", "lower bound, uniform sampling"),
-        ("best_bound", "lower bound, best sampling"),
-    ):
+    for name, label in (("lower_bound", "lower bound, uniform sampling"), ("best_bound", "lower bound, best sampling")):
         bounds = {mean["delta"]: mean[name] for mean in means}
         if not math.isnan(first[name]):
             lines.append(Line(label, tuple(_count(bounds[delta]) for delta in deltas)))

@@ -7,35 +7,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from policytest._base.table import Table
+from policytest._base.errors import InputError
+from policytest._base.table import Shown, Table
 from policytest._base.text import number, plural
-from policytest.cli.exit_codes import CODES, complain
+from policytest.cli import options as o
+from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
-from policytest.cli.options import (
-    Columns,
-    Debug,
-    Delta,
-    Discount,
-    Html,
-    InitialState,
-    Json,
-    Method,
-    ModelName,
-    PolicyName,
-    Quiet,
-    RequireCertified,
-    RewardModel,
-    Skip,
-    SuppressBelow,
-    Threshold,
-)
-from policytest.cli.output import certified_or_not, quiet_stdout, show, with_forecast, write_report
+from policytest.cli.output import ended, quiet_stdout, show, with_forecast, write_report
 from policytest.cli.progress import progress
+
+if TYPE_CHECKING:
+    from policytest.mdp.task import Task
+    from policytest.results.diagnosis import Diagnosis
+    from policytest.results.verdict import Verdict
+    from policytest.sources.logged.log import Log
 
 ORDERED = ("combined", "betting")
 """Methods that need the order of the transitions."""
@@ -44,12 +34,12 @@ FEW = 5
 
 
 @dataclass(frozen=True)
-class Assessment:
+class Assessment(Shown):
     """A verdict, the log it rests on, and what the log says about the assumptions."""
 
-    verdict: Any
-    log: Any
-    diagnosis: Any
+    verdict: Verdict
+    log: Log
+    diagnosis: Diagnosis | None
 
     @property
     def summary(self) -> Table:
@@ -59,11 +49,10 @@ class Assessment:
             from policytest.report.story import safe_rows
 
             whole = Table(whole.title, safe_rows(whole.rows, below))  # the notes tell how often pairs were seen
+        told = self.log.summary
         notes = [f"Warning: {warning}" for warning in self.warnings]
-        notes += [f"Data: {self.log.summary.title}."]
-        notes += [
-            f"  {row.label}: {row.shown} {row.remark}".rstrip() for row in self.log.summary.rows if row.shown != "0"
-        ]
+        notes += [f"Data: {told.title}."]
+        notes += [f"  {row.label}: {row.shown} {row.remark}".rstrip() for row in told.rows if row.shown != "0"]
         if self.diagnosis is not None:
             notes += [f"Warning: {warning}" for warning in self.diagnosis.warnings]
             notes += [f"Hint: {hint}" for hint in self.diagnosis.hints]
@@ -82,10 +71,9 @@ class Assessment:
         states, actions = task.states or range(task.n_states), task.actions or range(task.n_actions)
         found = []
         if unseen:
-            pairs = ", ".join(f"({states[s]}, {actions[a]})" for s, a in unseen[:FEW]) + (
-                ", ..." if unseen[FEW:] else ""
-            )
-            found.append(f"the log has no row of {pairs}, which the policy takes: anything may follow there")
+            pairs = ", ".join(f"({states[s]}, {actions[a]})" for s, a in unseen[:FEW])
+            more = ", ..." if unseen[FEW:] else ""
+            found.append(f"the log has no row of {pairs}{more}, which the policy takes: anything may follow there")
         if never_left:
             names = [json.dumps(states[s], default=str) for s in sorted(never_left)]
             found.append(
@@ -94,21 +82,19 @@ class Assessment:
             )
         return found
 
-    def to_json(self) -> str:
-        """The verdict's document, with "log", "warnings" and "diagnosis" in it."""
-        import json
-
-        content = json.loads(self.verdict.to_json())
-        content["warnings"] = self.warnings
+    def data(self) -> dict[str, Any]:
+        """That of the verdict, with "log", "warnings" and "diagnosis"; small counts are left out."""
+        content = {**self.verdict.data(), "warnings": self.warnings}
         if below := self.log.suppress_below:
-            if any(0 < n < below for row in content["visits"] for n in row):
+            visits = content["visits"]
+            if ((visits > 0) & (visits < below)).any():
                 del content["visits"]  # all of them: one number alone follows from the sum
             samples = None if 0 < content["samples"] < below else content["samples"]
             content |= {"samples": samples, "changes": [], "still_needed": None}
-        content["log"] = json.loads(self.log.to_json())
+        content["log"] = {"schema": 1, **self.log.data()}
         if self.diagnosis is not None:
-            content["diagnosis"] = json.loads(self.diagnosis.to_json())
-        return json.dumps(content, indent=2)
+            content["diagnosis"] = {"schema": 1, **self.diagnosis.data()}
+        return content
 
     def provenance(self) -> dict[str, Any]:
         """The rows, and where they came from."""
@@ -118,36 +104,42 @@ class Assessment:
 
 
 def assess(
-    model: ModelName,
+    model: o.ModelName,
     data: Annotated[list[str], typer.Argument(help="Logs: CSV, Parquet or JSON lines; files, folders or patterns.")],
-    threshold: Threshold = None,
-    delta: Delta = 0.05,
+    threshold: o.Threshold = None,
+    delta: o.Delta = 0.05,
     method: Annotated[
-        Method | None, typer.Option(help="How to test; otherwise combined where there is a column order, else ptst.")
+        o.OnePolicyMethod | None,
+        typer.Option(help="How to test; by default combined where the log has an order column, else ptst."),
     ] = None,
-    columns: Columns = None,
-    skip: Skip = None,
+    columns: o.Columns = None,
+    skip: o.Skip = None,
     by_episode: Annotated[
         bool,
-        typer.Option("--by-episode", help="The order begins anew in each episode; ids were given when episodes began."),
+        typer.Option(
+            "--by-episode",
+            help="The order restarts in each episode; episodes are ordered by their ids, assigned at their start.",
+        ),
     ] = False,
-    add_to: Annotated[Path | None, typer.Option(metavar="FILE", help="Add to the counts that --save kept.")] = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the counts here, for --add-to; then judged by ptst.")
+    add_to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Add these logs to counts that --save wrote.")
     ] = None,
-    diagnose: Annotated[bool, typer.Option(help="Test the assumptions too: Markov, and the same at all times.")] = True,
-    suppress_below: SuppressBelow = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    require_certified: RequireCertified = False,
-    policy: PolicyName = None,
-    discount: Discount = None,
-    rewards: RewardModel = None,
-    initial: InitialState = None,
-    debug: Debug = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the counts, for --add-to; the method is then ptst.")
+    ] = None,
+    diagnose: Annotated[bool, typer.Option(help="Also test whether the data are Markov and stationary.")] = True,
+    suppress_below: o.SuppressBelow = 0,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    require_certified: o.RequireCertified = False,
+    policy: o.PolicyName = None,
+    discount: o.Discount = None,
+    rewards: o.RewardModel = None,
+    initial: o.InitialState = None,
+    debug: o.Debug = False,
 ) -> int:
-    """Do these logs settle already whether the value is above the threshold?
+    """Do these logs already settle whether the value is above the threshold?
 
     A row is a transition, with the columns s, a, s_next and perhaps order, episode, count, reward. If the logs do not
     suffice, the answer says how much more is needed, and from which pairs.
@@ -155,79 +147,80 @@ def assess(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
     """
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount, rewards, initial)
         from policytest.sources.logged.paths import find
 
+        problem = find_model(model, policy, discount, rewards, initial)
         check_files((*files_of_model(model), policy, *find(data)), {"--save": save, "--html": html})
-        found = _assess(
-            problem, data, method, by_episode,
-            {"columns": named_columns(columns), "skip": tuple(skip or ())}, quiet,
-            (add_to, save, diagnose, suppress_below),
-            {"threshold": the_bar(threshold, problem), "delta": delta},
-        )  # fmt: skip
+        bar = the_bar(threshold, problem)
+        log = _read(data, problem.task, named_columns(columns), tuple(skip or ()), add_to, quiet)
+        kept = add_to is not None or save is not None  # the same test every day: one that needs no order
+        verdict = _judged(log, problem.task, method, by_episode, kept, bar, delta)
+        verdict = with_forecast(verdict, quiet)
+        found = Assessment(
+            verdict,
+            log.shown(suppress_below),
+            _diagnosed(log, problem.task, by_episode, suppress_below) if diagnose and add_to is None else None,
+        )
+        if save is not None:
+            log.save(save)
+            complain(f"{save} holds the counts of {plural(log.counts.total, 'transition')}")
     show(found, json, None, "", "")
     if html is not None:
         about = (f"Model: {model}", f"Data: {found.log.summary.title}.")
-        more = {"provenance": found.provenance(), "suppress_below": suppress_below, "diagnosis": found.diagnosis}
-        more["warnings"] = found.warnings
-        write_report(html, found.verdict, "Is this policy good enough?", about, **more)
-    if found.verdict.answer is None:
-        complain(f"undecided: {found.verdict.reason}")
-    elif found.verdict.samples < found.log.counts.total and not quiet and not suppress_below:
+        more: dict[str, Any] = {
+            "provenance": found.provenance(),
+            "suppress_below": suppress_below,
+            "diagnosis": found.diagnosis,
+        }
+        write_report(html, verdict, "Is this policy good enough?", about, warnings=found.warnings, **more)
+    if verdict.answer and verdict.samples < log.counts.total and not quiet and not suppress_below:
         complain(
-            f"answered after {plural(found.verdict.samples, 'transition')} of {number(found.log.counts.total)}; the "
+            f"answered after {plural(verdict.samples, 'transition')} of {number(log.counts.total)}; the "
             "estimate and the interval rest on these"
         )
-    return certified_or_not(found.verdict, require_certified, CODES[found.verdict.answer])
+    return ended(verdict, require_certified, f"undecided: {verdict.reason}")
 
 
-def _assess(
-    problem: Any,
-    data: list[str],
-    method: Any,
-    by_episode: bool,
-    reading: dict[str, Any],
-    quiet: bool,
-    extras: Any,
-    question: Any,
-) -> Assessment:
-    from policytest._base.errors import InputError
-    from policytest.questions.assess import assess as assess_data
+def _read(
+    data: list[str], task: Task, columns: dict[str, str | None], skip: tuple[str, ...], add_to: Path | None, quiet: bool
+) -> Log:
+    """The logs, added to the counts that were saved."""
     from policytest.sources.logged.log import Log
     from policytest.sources.logged.read import logs
 
-    add_to, save, diagnose, suppress_below = extras
-    before = None if add_to is None else Log.load(add_to, problem.task)
+    before = None if add_to is None else Log.load(add_to, task)
     with progress(sys.stderr, quiet) as shown:
-        read = _Reading(shown.notice)
-        log = logs(data if len(data) > 1 else data[0], problem.task, **reading, add_to=before, progress=read)
-    kept = add_to is not None or save is not None  # the same test every day: one that needs no order
+        files, told = data if len(data) > 1 else data[0], _Reading(shown.notice)
+        return logs(files, task, columns=columns, skip=skip, add_to=before, progress=told)
+
+
+def _judged(
+    log: Log, task: Task, method: str | None, by_episode: bool, kept: bool, bar: float, delta: float
+) -> Verdict:
+    """The verdict by this method, or by the one that suits the log."""
+    from policytest.questions.assess import assess as assess_data
+
     if kept and method in ORDERED:
         raise InputError(f"--method {method} needs the order of the rows, which --save does not keep; leave it out")
-    free = method is None and not kept  # to choose what suits the log
+    free = method is None and not kept
     in_order = log.in_order(by_episode) if free else method in ORDERED
-    chosen = find_method(method or ("combined" if in_order else "ptst"), None, None, None, problem)
     observed = log.transitions(by_episode) if in_order else log.counts
-    verdict = with_forecast(assess_data(problem.task, observed, method=chosen, **question), quiet)
-    diagnosis = _diagnosed(log, problem.task, by_episode) if diagnose and before is None else None
+    verdict = assess_data(task, observed, bar, delta, find_method(method or ("combined" if in_order else "ptst")))
     if free and not in_order:
-        complain("judged by ptst, for want of an order; with a column order, betting mostly needs far fewer rows")
-    if save is not None:
-        log.save(save)
-        complain(f"{save} holds the counts of {plural(log.counts.total, 'transition')}")
-    diagnosis = None if diagnosis is None else diagnosis.shown(suppress_below)
-    return Assessment(verdict, log.shown(suppress_below), diagnosis)
+        complain(
+            "no order column, so the order-free method ptst was used; with one, betting mostly needs far fewer rows"
+        )
+    return verdict
 
 
-def _diagnosed(log: Any, task: Any, by_episode: bool) -> Any:
-    """What the log says about the assumptions; nothing, where it has no order, or where that cannot be computed."""
+def _diagnosed(log: Log, task: Task, by_episode: bool, suppress_below: int) -> Diagnosis | None:
+    """What the log says about the assumptions; None where it has no order, or where that cannot be computed."""
     if log.frame is None or "order" not in log.frame.roles:
         return None
-    from policytest._base.errors import InputError
     from policytest.sources.logged.diagnose import diagnose_log
 
     try:
-        return diagnose_log(task, log, by_episode)
+        return diagnose_log(task, log, by_episode).shown(suppress_below)
     except InputError as error:  # it must not cost the verdict
         complain(f"the assumptions were not tested: {error}")
         return None

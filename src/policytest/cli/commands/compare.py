@@ -3,83 +3,56 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from policytest.cli.exit_codes import CODES, complain
+from policytest._base.errors import InputError
+from policytest.cli import options as o
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_simulator
-from policytest.cli.options import (
-    AllocationName,
-    BoundaryName,
-    Checkpoint,
-    Debug,
-    Delta,
-    Discount,
-    Html,
-    InitialState,
-    Json,
-    MaxSamples,
-    ModelName,
-    PolicyName,
-    Prior,
-    Quiet,
-    RequireCertified,
-    RewardModel,
-    Seed,
-    SimulatorPlace,
-)
-from policytest.cli.output import certified_or_not, how_to_go_on, quiet_stdout, show
-from policytest.cli.pairs import method_of_pairs
+from policytest.cli.inputs import find_model, find_policy, find_simulator, method_of_pairs
+from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
 
 
-class ComparisonMethod(StrEnum):
-    """Names of the methods that compare policies."""
-
-    betting = "betting"
-    ptst = "ptst"
-
-
 def compare(
-    model: ModelName,
+    model: o.ModelName,
     other: Annotated[
         str,
-        typer.Argument(help="A .csv file of another policy; or the same task with another policy, or other rewards."),
+        typer.Argument(help="The other policy: a .csv file; or a model that differs in its policy or its rewards."),
     ],
-    margin: Annotated[float, typer.Option(help="By how much it must be better.")] = 0.0,
-    delta: Delta = 0.05,
-    method: Annotated[ComparisonMethod | None, typer.Option(help="How to compare; otherwise betting.")] = None,
-    indifference: Annotated[float, typer.Option(help='Answer "within" where A - B is this near to the margin.')] = 0.0,
-    boundary: BoundaryName = None,
-    prior: Prior = None,
-    allocation: AllocationName = None,
-    seed: Seed = 0,
-    max_samples: MaxSamples = None,
-    simulator: SimulatorPlace = None,
-    checkpoint: Checkpoint = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    require_certified: RequireCertified = False,
-    policy: PolicyName = None,
-    discount: Discount = None,
-    rewards: RewardModel = None,
-    initial: InitialState = None,
-    debug: Debug = False,
+    margin: Annotated[float, typer.Option(help="By how much the first must be better.")] = 0.0,
+    delta: o.Delta = 0.05,
+    method: Annotated[o.PairsMethod | None, typer.Option(help="How to compare; by default betting.")] = None,
+    indifference: Annotated[
+        float, typer.Option(help='Allow the answer "within": A - B is less than this away from the margin.')
+    ] = 0.0,
+    boundary: o.Boundary = None,
+    prior: o.Prior = None,
+    allocation: o.Allocation = None,
+    seed: o.Seed = 0,
+    max_samples: o.MaxSamples = None,
+    simulator: o.SimulatorPlace = None,
+    checkpoint: o.Checkpoint = None,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    require_certified: o.RequireCertified = False,
+    policy: o.PolicyName = None,
+    discount: o.Discount = None,
+    rewards: o.RewardModel = None,
+    initial: o.InitialState = None,
+    debug: o.Debug = False,
 ) -> int:
-    """Is the policy of the first model better than that of the second? Sample until it is known.
+    """Is the first policy better than the second? Sample until it is known.
 
-    Exit codes: 0 better by more than the margin, 1 not, 2 usage or input error, 3 undecided or interrupted, 4 internal
-    error, 5 within the indifference zone.
+    Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided or interrupted, 4
+    internal error, 5 within the indifference zone.
     """
     read = (*files_of_model(model), *files_of_model(other), policy)
     check_files(read, {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
-        from policytest._base.errors import InputError
         from policytest.questions.compare import compare as compare_policies
 
         problem = find_model(model, policy, discount, rewards, initial)
@@ -87,8 +60,8 @@ def compare(
         rival = (
             find_policy(other, problem.task) if is_policy else find_model(other, None, discount, rewards, initial).task
         )
-        chosen = method_of_pairs(method, boundary, prior, allocation, problem)
-        if indifference and method == ComparisonMethod.ptst:
+        chosen = method_of_pairs(method, boundary, prior, allocation)
+        if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
         verdict = compare_policies(
             problem.task,
@@ -105,6 +78,4 @@ def compare(
             progress=shown,
         )
     show(verdict, json, html, "Which policy is better?", f"{model} against {other}")
-    if verdict.answer is None:
-        complain(how_to_go_on(verdict, checkpoint))
-    return certified_or_not(verdict, require_certified, CODES[verdict.answer])
+    return ended(verdict, require_certified, how_to_go_on(verdict, checkpoint))

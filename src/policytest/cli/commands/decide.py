@@ -7,32 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from policytest.cli.exit_codes import CODES, complain, read_or_not, say
+from policytest.cli import options as o
+from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, find_simulator, the_bar
-from policytest.cli.options import (
-    AllocationName,
-    BoundaryName,
-    Checkpoint,
-    Debug,
-    Delta,
-    Discount,
-    Html,
-    InitialState,
-    Json,
-    MaxSamples,
-    Method,
-    ModelName,
-    PolicyName,
-    Prior,
-    Quiet,
-    RequireCertified,
-    RewardModel,
-    Seed,
-    SimulatorPlace,
-    Threshold,
-)
-from policytest.cli.output import certified_or_not, course, how_to_go_on, quiet_stdout, show, watched, with_forecast
+from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -41,27 +20,27 @@ if TYPE_CHECKING:
 
 
 def decide(
-    model: ModelName,
-    threshold: Threshold = None,
-    delta: Delta = 0.05,
-    method: Annotated[Method | None, typer.Option(help="How to test; otherwise the best: combined.")] = None,
-    indifference: Annotated[float, typer.Option(help='Answer "within" where |V - R| is below this.')] = 0.0,
-    boundary: BoundaryName = None,
-    prior: Prior = None,
-    allocation: AllocationName = None,
-    seed: Seed = 0,
-    max_samples: MaxSamples = None,
-    simulator: SimulatorPlace = None,
-    checkpoint: Checkpoint = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    require_certified: RequireCertified = False,
-    policy: PolicyName = None,
-    discount: Discount = None,
-    rewards: RewardModel = None,
-    initial: InitialState = None,
-    debug: Debug = False,
+    model: o.ModelName,
+    threshold: o.Threshold = None,
+    delta: o.Delta = 0.05,
+    method: Annotated[o.OnePolicyMethod | None, typer.Option(help="How to test; by default combined.")] = None,
+    indifference: Annotated[float, typer.Option(help='Allow the answer "within": |V - R| is below this.')] = 0.0,
+    boundary: o.Boundary = None,
+    prior: o.Prior = None,
+    allocation: o.Allocation = None,
+    seed: o.Seed = 0,
+    max_samples: o.MaxSamples = None,
+    simulator: o.SimulatorPlace = None,
+    checkpoint: o.Checkpoint = None,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    require_certified: o.RequireCertified = False,
+    policy: o.PolicyName = None,
+    discount: o.Discount = None,
+    rewards: o.RewardModel = None,
+    initial: o.InitialState = None,
+    debug: o.Debug = False,
 ) -> int:
     """Is the value of the policy above the threshold? Sample until it is known.
 
@@ -70,13 +49,14 @@ def decide(
     check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json):
         problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
+        chosen = find_method(method, boundary, prior, allocation, problem.kernel)
         verdict = run_decide(
             problem,
             find_simulator(simulator, problem, model),
             quiet,
             threshold=the_bar(threshold, problem),
             delta=delta,
-            method=watched(find_method(method, boundary, prior, allocation, problem), trace),
+            method=chosen if trace is None else trace.watch(chosen),
             rng=seed,
             max_samples=max_samples,
             indifference=indifference,
@@ -87,9 +67,7 @@ def decide(
     show(verdict, json, html, "Is this policy good enough?", f"Model: {model}", trace)
     if model.startswith("gym:"):
         _beside(problem, json)
-    if verdict.answer is None:
-        complain(how_to_go_on(verdict, checkpoint))
-    return certified_or_not(verdict, require_certified, CODES[verdict.answer])
+    return ended(verdict, require_certified, how_to_go_on(verdict, checkpoint))
 
 
 def _beside(model: Model, as_json: bool) -> None:

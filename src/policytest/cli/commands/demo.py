@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policytest._base.text import number, plain, probability
+from policytest.cli import options as o
 from policytest.cli.commands.decide import run_decide
 from policytest.cli.exit_codes import DONE, Code, complain, say
 from policytest.cli.files import check_files
 from policytest.cli.inputs import find_model, find_simulator
-from policytest.cli.options import Debug, Delta, Seed
-from policytest.cli.output import course, how_to_go_on, watched, write_report
+from policytest.cli.output import course, how_to_go_on, write_report
 
 if TYPE_CHECKING:
     from policytest.sources.tasks.files import Model
 
 
 def demo(
-    delta: Delta = 0.05,
-    seed: Seed = 0,
-    html: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the web page.")] = Path(
-        "policytest-demo.html"
-    ),
-    debug: Debug = False,
+    delta: o.Delta = 0.05,
+    seed: o.Seed = 0,
+    html: Annotated[Path, typer.Option(metavar="FILE", help="The web page to write.")] = Path("policytest-demo.html"),
+    debug: o.Debug = False,
 ) -> int:
     """Watch the test answer a question of the paper, and get a web page of it."""
     check_files((), {"--html": html})
@@ -38,9 +36,8 @@ def demo(
     say("\n".join(question) + "\n")
     problem, trace = find_model("paper-5"), course(html)
     simulator = find_simulator(None, problem, "paper-5")
-    verdict = run_decide(
-        problem, simulator, threshold=problem.threshold, delta=delta, rng=seed, method=watched(None, trace)
-    )
+    watched = None if trace is None else trace.watch()
+    verdict = run_decide(problem, simulator, threshold=problem.threshold, delta=delta, rng=seed, method=watched)
     bound = _lower_bound(problem, delta)
     say(f"{verdict.summary.text()}\n\n{bound}")
     write_report(html, verdict, "Is this policy good enough?", (*question, bound), trace)

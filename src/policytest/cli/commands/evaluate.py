@@ -3,57 +3,35 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from policytest._base.text import number
+from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, find_simulator
-from policytest.cli.options import (
-    Debug,
-    Delta,
-    Discount,
-    Html,
-    InitialState,
-    Json,
-    MaxSamples,
-    ModelName,
-    PolicyName,
-    Quiet,
-    RewardModel,
-    Seed,
-    SimulatorPlace,
-)
-from policytest.cli.output import both, course, quiet_stdout, show
+from policytest.cli.output import course, quiet_stdout, show
 from policytest.cli.progress import progress
 
 
-class Kind(StrEnum):
-    """Names of the methods that give intervals."""
-
-    betting = "betting"
-    ptst = "ptst"
-
-
 def evaluate(
-    model: ModelName,
-    epsilon: Annotated[float, typer.Option(help="How precisely the value is wanted.")],
-    delta: Delta = 0.05,
-    method: Annotated[Kind | None, typer.Option(help="How to measure; otherwise by betting.")] = None,
-    seed: Seed = 0,
-    max_samples: MaxSamples = None,
-    simulator: SimulatorPlace = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    policy: PolicyName = None,
-    discount: Discount = None,
-    rewards: RewardModel = None,
-    initial: InitialState = None,
-    debug: Debug = False,
+    model: o.ModelName,
+    epsilon: Annotated[float, typer.Option(help="The wanted precision: half the width of the interval.")],
+    delta: o.Delta = 0.05,
+    method: Annotated[o.PairsMethod | None, typer.Option(help="How to measure; by default betting.")] = None,
+    seed: o.Seed = 0,
+    max_samples: o.MaxSamples = None,
+    simulator: o.SimulatorPlace = None,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    policy: o.PolicyName = None,
+    discount: o.Discount = None,
+    rewards: o.RewardModel = None,
+    initial: o.InitialState = None,
+    debug: o.Debug = False,
 ) -> int:
     """How good is the policy? Sample until its value is known within epsilon.
 
@@ -61,27 +39,17 @@ def evaluate(
     """
     check_files((*files_of_model(model), policy), {"--html": html})
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount, rewards, initial)
-    trace = course(html)
-    with quiet_stdout(json):
         from policytest.questions.evaluate import evaluate as estimate_value
 
-        sim = find_simulator(simulator, problem, model)
-        rule = find_method(method, None, None, None, problem)
+        problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
+        sim, rule = find_simulator(simulator, problem, model), find_method(method)
         with progress(sys.stderr, quiet) as shown:
 
             def narrowing(samples: int, low: float, high: float) -> None:
                 shown.tell(samples, f"value in [{low:.4g}, {high:.4g}], wanted within {number(epsilon)}")
+                if trace is not None:
+                    trace(samples, low, high)
 
-            found = estimate_value(
-                problem.task,
-                sim,
-                epsilon,
-                delta,
-                rule,
-                seed,
-                max_samples,
-                both(narrowing, trace),
-            )
+            found = estimate_value(problem.task, sim, epsilon, delta, rule, seed, max_samples, narrowing)
     show(found, json, html, "How good is this policy?", f"Model: {model}", trace)
     return DONE if found.reached else Code.UNDECIDED

@@ -3,71 +3,43 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_simulator
-from policytest.cli.options import (
-    AllocationName,
-    BoundaryName,
-    Debug,
-    Delta,
-    Discount,
-    Html,
-    InitialState,
-    Json,
-    MaxSamples,
-    ModelName,
-    PolicyName,
-    Prior,
-    Quiet,
-    RequireCertified,
-    RewardModel,
-    Seed,
-    SimulatorPlace,
-)
+from policytest.cli.inputs import find_model, find_policy, find_simulator, method_of_pairs
 from policytest.cli.output import quiet_stdout, show
-from policytest.cli.pairs import method_of_pairs
 from policytest.cli.progress import progress
 
 
-class IdentificationMethod(StrEnum):
-    """Names of the methods that find the best policy."""
-
-    betting = "betting"
-    ptst = "ptst"
-    klb_ts = "klb-ts"
-
-
 def identify(
-    model: ModelName,
+    model: o.ModelName,
     candidates: Annotated[
         list[str] | None,
-        typer.Option("--candidate", metavar="FILE", help="A policy file; with several, the best of these is sought."),
+        typer.Option("--candidate", metavar="FILE", help="Search among these policy files only; may be repeated."),
     ] = None,
-    delta: Delta = 0.05,
-    method: Annotated[IdentificationMethod | None, typer.Option(help="How to search; otherwise betting.")] = None,
-    boundary: BoundaryName = None,
-    prior: Prior = None,
-    allocation: AllocationName = None,
-    seed: Seed = 0,
-    max_samples: MaxSamples = None,
-    simulator: SimulatorPlace = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    require_certified: RequireCertified = False,
-    policy: PolicyName = None,
-    discount: Discount = None,
-    rewards: RewardModel = None,
-    initial: InitialState = None,
-    debug: Debug = False,
+    delta: o.Delta = 0.05,
+    method: Annotated[o.SearchMethod | None, typer.Option(help="How to search; by default betting.")] = None,
+    boundary: o.Boundary = None,
+    prior: o.Prior = None,
+    allocation: o.Allocation = None,
+    seed: o.Seed = 0,
+    max_samples: o.MaxSamples = None,
+    simulator: o.SimulatorPlace = None,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    require_certified: o.RequireCertified = False,
+    policy: o.PolicyName = None,
+    discount: o.Discount = None,
+    rewards: o.RewardModel = None,
+    initial: o.InitialState = None,
+    debug: o.Debug = False,
 ) -> int:
-    """Which policy is best, of all or of some candidates? The model's own policy is ignored.
+    """Which policy is best, among all or among candidates? The model's own policy is ignored.
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
@@ -88,7 +60,7 @@ def identify(
             rng=seed,
             max_samples=max_samples,
             support=task.support,
-            method=_method(method, boundary, prior, allocation, problem),
+            method=method_of_pairs(method, boundary, prior, allocation),
             states=task.states,
             actions=task.actions,
             assumptions=task.assumptions,
@@ -102,13 +74,3 @@ def identify(
         complain("not certified: a policy was found but not proved to be the best, and --require-certified wants proof")
         return Code.UNDECIDED
     return DONE if found.answered else Code.UNDECIDED
-
-
-def _method(method: Any, boundary: Any, prior: Any, allocation: Any, problem: Any) -> Any:
-    """The method that the options describe."""
-    chosen = method_of_pairs(method, boundary, prior, allocation, problem)
-    if method == IdentificationMethod.klb_ts:
-        from policytest.methods.baselines.klbts import KLBTS
-
-        return KLBTS()
-    return chosen

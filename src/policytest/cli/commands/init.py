@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from policytest._base.text import plain
+from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, say
-from policytest.cli.options import Debug, Seed
 
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write them; it is created.")] = Path("policytest-example"),
-    seed: Seed = 0,
-    debug: Debug = False,
+    seed: o.Seed = 0,
+    debug: o.Debug = False,
 ) -> int:
     """Write an example task, policy and log to start from. Nothing is overwritten.
 

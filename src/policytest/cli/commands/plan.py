@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from policytest._base.errors import InputError
+from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_model, the_bar
-from policytest.cli.options import (
-    Debug,
-    Delta,
-    Discount,
-    Html,
-    InitialState,
-    Json,
-    ModelName,
-    PolicyName,
-    Quiet,
-    RewardModel,
-    Seed,
-    Threshold,
-)
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -33,38 +21,37 @@ if TYPE_CHECKING:
 
 
 def plan(
-    model: ModelName,
-    threshold: Threshold = None,
-    delta: Delta = 0.05,
+    model: o.ModelName,
+    threshold: o.Threshold = None,
+    delta: o.Delta = 0.05,
     pilot: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Plan with pilot draws instead, as Counts.save wrote them; may be repeated."),
+        typer.Option(metavar="FILE", help="Plan from pilot data, a file of Counts.save; may be repeated."),
     ] = None,
     guess: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Another guess: the kernel of this model; may be repeated."),
+        typer.Option(metavar="MODEL", help="Also plan for the kernel of this model; may be repeated."),
     ] = None,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    policy: PolicyName = None,
-    discount: Discount = None,
-    rewards: RewardModel = None,
-    initial: InitialState = None,
-    debug: Debug = False,
+    seed: o.Seed = 0,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    policy: o.PolicyName = None,
+    discount: o.Discount = None,
+    rewards: o.RewardModel = None,
+    initial: o.InitialState = None,
+    debug: o.Debug = False,
 ) -> int:
-    """How many samples will it take, and where should they go? The guess is the model's kernel, or pilot draws.
+    """How many samples will it take, and where should they go? By the model's kernel, or by pilot data.
 
     Exit codes: 0 done, 2 usage or input error, 3 interrupted, 4 internal error.
     """
     guesses = [file for name in guess or () for file in files_of_model(name)]
     check_files((*files_of_model(model), policy, *(pilot or ()), *guesses), {"--html": html})
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount, rewards, initial)
-    with quiet_stdout(json):
         from policytest.questions.plan.plan import plan as make_plan
 
+        problem = find_model(model, policy, discount, rewards, initial)
         bar = the_bar(threshold, problem)
         given = _guess(problem, model, pilot or [], guess or [])
         with progress(sys.stderr, quiet) as shown:
@@ -77,11 +64,10 @@ def plan(
 
 def _guess(problem: Model, model: str, pilot: list[Path], others: list[str]) -> Any:
     """The kernel of the model, several kernels, or the counts of all pilots together."""
-    from policytest._base.errors import InputError
     from policytest.data.counts import Counts
 
     if pilot and others:
-        raise InputError("--pilot and --guess exclude each other; pass pilot draws, or guesses of the kernel")
+        raise InputError("--pilot and --guess exclude each other", "pass pilot data, or guesses of the kernel")
     if pilot:
         first, *rest = (Counts.load(file) for file in pilot)
         for counts in rest:

@@ -8,19 +8,20 @@ from typing import Annotated
 
 import typer
 
+from policytest._base.errors import InputError
 from policytest._base.text import plain
+from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, say
 from policytest.cli.files import check_files
-from policytest.cli.options import Debug
 from policytest.cli.output import fingerprint
 
 
 def report(
     result: Annotated[str, typer.Argument(help="What --json printed: a file, or - for standard input.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the web page.")],
-    title: Annotated[str | None, typer.Option(help="The question that was asked.")] = None,
-    suppress_below: Annotated[int, typer.Option(help="Do not show counts from 1 to this, less one.")] = 0,
-    debug: Debug = False,
+    title: Annotated[str | None, typer.Option(help="The question, as the heading of the page.")] = None,
+    suppress_below: o.SuppressBelow = 0,
+    debug: o.Debug = False,
 ) -> int:
     """Turn a result that --json printed into one HTML file, with pictures.
 
@@ -41,7 +42,6 @@ def report(
 
 
 def _standard_input() -> str:
-    from policytest._base.errors import InputError
     from policytest._base.files import TEXT_LIMIT
 
     if sys.stdin is None:
@@ -51,5 +51,5 @@ def _standard_input() -> str:
     except UnicodeDecodeError:
         raise InputError("standard input is not a JSON document (it is not text)") from None
     if len(text) > TEXT_LIMIT:
-        raise InputError(f"standard input has more than {TEXT_LIMIT:,} characters, and no result is as long")
+        raise InputError(f"standard input has more than {TEXT_LIMIT:,} characters; no result is that long")
     return text

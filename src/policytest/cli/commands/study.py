@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policytest._base.text import plain, plural
+from policytest._base.errors import InputError
+from policytest._base.text import plural
+from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files
-from policytest.cli.options import Debug, Html, Json, Quiet
 from policytest.cli.output import quiet_stdout, show, write
+from policytest.cli.progress import Lines, progress
 
 if TYPE_CHECKING:
     from policytest.study.cells import Sweep
     from policytest.study.runner import Step
     from policytest.study.table import Study
 
-LINES = 10
-"""Plain lines of progress, at most."""
 SHOWN_FAILURES = 10
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -29,20 +29,25 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def study(
     what: Annotated[str, typer.Argument(metavar="paper|FILE.toml", help="The paper's experiments, or your own study.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Keep runs and tables here, and go on from here if it exists.")
+        Path | None, typer.Option(metavar="FOLDER", help="Save runs and tables here; if it exists, resume from it.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at once.")] = 2,
-    cluster: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this Dask scheduler instead.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each method on each instance.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few short runs, to see that it works.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs in parallel.")] = 2,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of runs (seeds) of each method on each instance.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few short runs, to check that everything works.")] = False,
     heuristic: Annotated[
-        bool, typer.Option("--heuristic", help="paper: also the heuristic of its experiments, with its gap.")
+        bool,
+        typer.Option("--heuristic", help="With paper: also run the heuristic of its experiments, and measure its gap."),
     ] = False,
     figure: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw samples against delta.")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    debug: Debug = False,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    debug: o.Debug = False,
 ) -> int:
     """Compare methods over instances, deltas and seeds: mean samples with standard errors, and one tidy table.
 
@@ -72,7 +77,6 @@ def study(
 
 def _plan(what: str, seeds: int | None, quick: bool, heuristic: bool) -> Sweep:
     """The sweep that is meant."""
-    from policytest._base.errors import InputError
     from policytest.study.paper import paper_sweep
     from policytest.study.spec import quickly, read, with_seeds
 
@@ -98,11 +102,23 @@ def _files(what: str, out: Path | None) -> list[Path]:
 def _run(plan: Sweep, out: Path | None, jobs: int, cluster: str | None, quiet: bool) -> Study:
     from policytest.study.runner import run
 
-    shown = bar(sys.stderr, quiet)
-    try:
-        return run(plan, out, jobs, cluster, shown)
-    finally:
-        shown.close()
+    with progress(sys.stderr, quiet) as shown:
+        return run(plan, out, jobs, cluster, FinishedRuns(shown))
+
+
+class FinishedRuns:
+    """Shows how many runs of a study are finished, and the first failures."""
+
+    def __init__(self, shown: Lines) -> None:
+        self._shown, self._failures = shown, 0
+
+    def __call__(self, step: Step) -> None:
+        """Show a step."""
+        problem = ""
+        if step.error is not None and step.cell is not None and self._failures < SHOWN_FAILURES:
+            self._failures += 1
+            problem = f"failed: {step.cell.method} on {step.cell.instance}, seed {step.cell.seed}: {step.error}"
+        self._shown.count(step.done, step.total, problem)
 
 
 def _draw(found: Study, figure: Path, papers: bool) -> None:
@@ -130,79 +146,3 @@ def _one_thread_each() -> None:
     if "numpy" not in sys.modules:
         for name in THREADS:
             os.environ.setdefault(name, "1")
-
-
-# ---------------------------------------------------------------- progress
-
-
-class Lines:
-    """A plain line whenever another tenth of the runs is finished, and one for each of the first failures."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream, self._next, self._failures = stream, 0.0, 0
-
-    def __call__(self, step: Step) -> None:
-        """Show a step, if it is time to."""
-        if step.error is not None:
-            self._failures += 1
-            if self._failures <= SHOWN_FAILURES and step.cell is not None:
-                cell = f"{step.cell.method} on {step.cell.instance}, seed {step.cell.seed}"
-                self.say(f"failed: {plain(cell)}: {plain(step.error)}")
-        self.update(step)
-
-    def update(self, step: Step) -> None:
-        """How many are done."""
-        if step.done >= self._next or step.done == step.total:
-            self._next = step.done + step.total / LINES
-            self.say(f"{step.done:,} of {plural(step.total, 'run')}")
-
-    def say(self, text: str) -> None:
-        """A line; a stream that breaks is left alone."""
-        if self._stream is not None:
-            try:
-                print(text, file=self._stream, flush=True)
-            except (OSError, ValueError):
-                self._stream = None
-
-    def close(self) -> None:
-        """Nothing to put back."""
-
-
-class Bar(Lines):
-    """One bar on a terminal, which disappears at the end."""
-
-    def __init__(self, console: Any) -> None:
-        super().__init__(None)
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(
-            *columns, console=console, transient=True, redirect_stdout=sys.stdout is not None and sys.stdout.isatty()
-        )
-        self._task = self._progress.add_task("runs", total=None)
-        self._progress.start()
-
-    def update(self, step: Step) -> None:
-        """How many are done."""
-        self._progress.update(self._task, total=step.total, completed=step.done)
-
-    def say(self, text: str) -> None:
-        """A line above the bar."""
-        self._progress.console.print(text, markup=False, highlight=False)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        self._progress.stop()
-
-
-def bar(stream: TextIO | None, quiet: bool = False) -> Lines:
-    """What suits the stream: a bar on a terminal, plain lines elsewhere, nothing if quiet."""
-    if quiet or stream is None:
-        return Lines(None)
-    if stream.isatty():
-        from rich.console import Console
-
-        console = Console(file=stream)
-        if not console.is_dumb_terminal:
-            return Bar(console)
-    return Lines(stream)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, say
-from policytest.cli.options import Debug
 
 
-def warmup(debug: Debug = False) -> int:
+def warmup(debug: o.Debug = False) -> int:
     """Compile everything the test needs, so that later runs start at once."""
     from policytest.cli.warmup import small_runs
 

@@ -3,58 +3,46 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from policytest._base.text import nats, plural
-from policytest.cli.exit_codes import CODES, complain
+from policytest.cli import options as o
+from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
-from policytest.cli.options import (
-    Columns,
-    Debug,
-    Delta,
-    Discount,
-    Html,
-    InitialState,
-    Json,
-    MaxSamples,
-    Method,
-    ModelName,
-    PolicyName,
-    Quiet,
-    RequireCertified,
-    RewardModel,
-    Skip,
-    Threshold,
-)
-from policytest.cli.output import certified_or_not, quiet_stdout, show, with_forecast
+from policytest.cli.output import ended, quiet_stdout, show, with_forecast
+
+if TYPE_CHECKING:
+    from policytest.questions.watch import Watch
 
 EVERY = 2.0
 """Seconds between two lines of progress, at least."""
 
 
 def watch(
-    model: ModelName,
+    model: o.ModelName,
     log: Annotated[str, typer.Argument(help="A growing file of JSON lines or CSV; - for standard input.")] = "-",
-    threshold: Threshold = None,
-    delta: Delta = 0.05,
-    method: Annotated[Method | None, typer.Option(help="How to test; otherwise the best: combined.")] = None,
-    columns: Columns = None,
-    skip: Skip = None,
-    max_samples: MaxSamples = None,
-    follow: Annotated[bool, typer.Option(help="Wait for more at the end of a file.")] = True,
-    idle: Annotated[float | None, typer.Option(min=0, help="Give up after so many seconds without a line.")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    html: Html = None,
-    require_certified: RequireCertified = False,
-    policy: PolicyName = None,
-    discount: Discount = None,
-    rewards: RewardModel = None,
-    initial: InitialState = None,
-    debug: Debug = False,
+    threshold: o.Threshold = None,
+    delta: o.Delta = 0.05,
+    method: Annotated[o.OnePolicyMethod | None, typer.Option(help="How to test; by default combined.")] = None,
+    columns: o.Columns = None,
+    skip: o.Skip = None,
+    max_samples: o.MaxSamples = None,
+    follow: Annotated[bool, typer.Option(help="Wait for new lines at the end of the file.")] = True,
+    idle: Annotated[
+        float | None, typer.Option(min=0, help="Stop undecided after this many seconds without a new line.")
+    ] = None,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    html: o.Html = None,
+    require_certified: o.RequireCertified = False,
+    policy: o.PolicyName = None,
+    discount: o.Discount = None,
+    rewards: o.RewardModel = None,
+    initial: o.InitialState = None,
+    debug: o.Debug = False,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
 
@@ -72,7 +60,7 @@ def watch(
         problem = find_model(model, policy, discount, rewards, initial)
         sampling_limit(max_samples)
         bar = the_bar(threshold, problem)
-        test = Watch(problem.task, bar, delta, find_method(method, None, None, None, problem))
+        test = Watch(problem.task, bar, delta, find_method(method))
         place = "standard input" if log == "-" else log
         parser = Parser(problem.task, named_columns(columns), tuple(skip or ()), place)
         found, due = test.found, 0.0
@@ -90,14 +78,12 @@ def watch(
             complain("interrupted")
         verdict = with_forecast(test.verdict(), quiet)
     if parser.left_out:
-        complain(f"{plural(parser.left_out, 'row')} left out for the s or a in it, as asked")
+        complain(f"{plural(parser.left_out, 'row')} dropped (--skip)")
     about = f"Model: {model}; log: {place}, {plural(parser.line, 'line')} read"
     show(verdict, json, html, "Is this policy good enough?", about)
-    if verdict.answer is None:
-        complain(f"undecided after {plural(test.size, 'transition')}: {verdict.reason}")
-    return certified_or_not(verdict, require_certified, CODES[verdict.answer])
+    return ended(verdict, require_certified, f"undecided after {plural(test.size, 'transition')}: {verdict.reason}")
 
 
-def _tell(test: Any) -> None:
+def _tell(test: Watch) -> None:
     size, evidence, level = test.check()
     complain(f"{plural(size, 'transition')}: evidence {nats(max(*evidence, 0.0))} of {nats(level)}")

@@ -15,7 +15,7 @@ from policytest._base import arrays, errors
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
 from policytest._base.files import write_arrays
-from policytest._base.table import Row, Shown, Table, to_json
+from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plain, plural
 from policytest.data.counts import Counts, read_counts
 from policytest.data.transitions import Transitions
@@ -151,8 +151,8 @@ class Log(Shown):
         """The log as one table, for text, HTML and JSON."""
         return _summary(self)
 
-    def to_json(self) -> str:
-        """One JSON document, with "schema": 1; small numbers are left out as they are in the table."""
+    def data(self) -> dict[str, Any]:
+        """What a program reads; small numbers are left out as they are in the table."""
         left = [
             {
                 "column": entry.column,
@@ -163,7 +163,7 @@ class Log(Shown):
             for entry in self.left_out
         ]
         files = [{"name": file.name, "size": file.size, "fingerprint": file.fingerprint} for file in self.files]
-        return to_json({"schema": 1, **self.summary.data(), "left_out": left, "files": files})
+        return {**self.summary.data(), "left_out": left, "files": files}
 
     def _raw(self, n: int) -> int | None:
         """The number, or None where it is too small to be shown."""

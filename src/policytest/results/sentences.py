@@ -1,0 +1,335 @@
+"""Every sentence about a result, once: for its summary, for the report and for the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from policytest._base.text import nats, number, plural, probability
+from policytest.mdp.task import Names, Task, given
+
+if TYPE_CHECKING:
+    from policytest.results.estimate import Estimate
+    from policytest.results.plan import Plan
+    from policytest.results.selection import Selection
+    from policytest.results.verdict import Verdict
+
+ONE_SIDED = "one-sided ends, 1 - delta each"
+TWO_SIDED = "two-sided, 1 - delta"
+CERTAIN = "certain, whatever the unknown rows are"
+NO_DATA = "this follows from the rewards alone, no data were used"
+YES_NO = {True: "yes", False: "no"}
+ERROR = "probability of a wrong answer, at most"
+MARKOV = (
+    "The next state depends on the current state and the action alone, and by the same law throughout.",
+    "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
+)
+DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
+PROCEDURE = "It is a statement about the procedure, over repetitions"
+SEARCHED = "rests on a local optimum, which is not proved to be the global one"
+WORDS = {
+    "above": "above the threshold",
+    "below": "below the threshold",
+    "within": "within the indifference zone around the threshold",
+    None: "undecided",
+}
+COMPARED = {
+    "above": "is better than policy B by more than the margin",
+    "below": "is not better than policy B by the margin",
+    "within": "is better than policy B by the margin, give or take the indifference zone",
+    None: "undecided",
+}
+
+# ---------------------------------------------------------------- any result
+
+
+def sure(delta: float) -> str:
+    """The probability 1 - delta.
+
+    >>> sure(0.05), sure(1e-9)
+    ('0.95', '1 - 1e-09')
+    """
+    return f"{1.0 - delta:.4g}" if delta >= 1e-4 else f"1 - {delta:.3g}"
+
+
+def two_sided(delta: float) -> str:
+    """What an interval of `value_interval` and `evaluate` is.
+
+    >>> two_sided(0.05)
+    'anytime-valid 95% interval (two-sided)'
+    """
+    return f"anytime-valid {f'{100 * (1 - delta):.4g}%' if delta >= 1e-4 else f'({sure(delta)})'} interval (two-sided)"
+
+
+def one_sided(delta: float) -> str:
+    """What the interval of a verdict is: its ends hold by the same bets as the answer.
+
+    >>> one_sided(0.05)
+    'each end holds with probability 0.95, at any time'
+    """
+    return f"each end holds with probability {sure(delta)}, at any time"
+
+
+def badge(certified: bool) -> str:
+    """Whether an answer is proved, in a word."""
+    return "certified" if certified else "not certified"
+
+
+def proof(certified: bool, assumptions: Sequence[str], flaws: Sequence[str] = ()) -> str:
+    """What an answer rests on, as a remark."""
+    if flaws:
+        return f"{'; '.join(flaws)}: no guarantee holds"
+    return f"proved{given(assumptions)}" if certified else SEARCHED
+
+
+def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str]) -> str:
+    """What an answer rests on, as a sentence."""
+    return f"{subject} {'is ' if certified else ''}{proof(certified, assumptions)}."
+
+
+def assumptions_of(task: Task | Names, known: Sequence[str] = MARKOV) -> tuple[str, ...]:
+    """All that a guarantee rests on."""
+    return (*known, DRAWS, *own_assumptions(task))
+
+
+def own_assumptions(task: Task | Names) -> tuple[str, ...]:
+    """The assumptions of a task as sentences."""
+    return tuple(f"{capital(words)}." for words in task.assumptions)
+
+
+def capital(words: str) -> str:
+    """The beginning of a sentence."""
+    return words[:1].upper() + words[1:]
+
+
+# ---------------------------------------------------------------- a verdict
+
+
+def title(v: Verdict) -> str:
+    """The answer in one line: the title of its summary."""
+    if not v.answer:
+        return f"Undecided: {v.reason}"
+    claim = f"The value is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {COMPARED[v.answer]}"
+    return f"{claim} ({badge(v.certified)}){f': {NO_DATA}' if v.is_known else ''}"
+
+
+def claim(v: Verdict) -> tuple[str, str]:
+    """(the answer in a word, what it says): the headline of its page."""
+    alone, R = v.about == "value", number(v.threshold)
+    margin = "" if v.threshold == 0 else f" by more than {R}"
+    if v.answer is None:
+        question = f"its value is above {R}" if alone else f"policy A is better than policy B{margin}"
+        return "Not settled yet.", f"The data do not yet say whether {question}."
+    word = {"above": "Yes", "below": "No"}.get(v.answer, "Practically equal")
+    if v.answer == "within":
+        what = "Its value is" if alone else "The difference is"
+        said = f"{what} {f'within {number(v.indifference)} of' if v.indifference else 'close to'} {R}."
+    elif alone:
+        said = f"Its value is {v.answer} {R}."
+    else:
+        better = "better" if v.answer == "above" else "not better" if margin else "worse"
+        said = f"Policy A is {better} than policy B{margin}."
+    return (f"{word}.", said) if v.certified else (f"{word}, but not certified:", said[0].lower() + said[1:])
+
+
+def lead(v: Verdict, samples: str) -> str:
+    """How the answer came about."""
+    if v.answer is None:
+        return (
+            f"After {samples} the evidence is {nats(max(v.evidence))} of the {nats(v.required)} "
+            f"that an answer with a probability of error of at most {probability(v.delta)} needs: "
+            f"{v.reason or 'the data do not settle it'}. Nothing is lost: sampling on keeps the guarantee."
+        )
+    if v.samples == 0:
+        return f"{capital(NO_DATA)}."
+    if v.counts.flaws:
+        return f"Answered after {samples}, but {'; '.join(v.counts.flaws)}: delta bounds nothing here."
+    return f"Answered after {samples}, with a probability of error of at most {probability(v.delta)}."
+
+
+def about_proof(v: Verdict) -> tuple[str, str]:
+    """What the answer rests on, as a remark and as a sentence; "" without an answer."""
+    if not v.answer:
+        return "", ""
+    remark = proof(v.certified, v.task.assumptions, v.counts.flaws)
+    if v.counts.flaws:
+        return remark, f"{capital(remark)}."
+    return remark, proof_sentence("The answer", v.certified, v.task.assumptions)
+
+
+def about_interval(v: Verdict) -> str:
+    """What the interval of the verdict is."""
+    if v.is_known:
+        return "whatever the unknown rows are"
+    words = one_sided(v.delta) if v.interval_kind == ONE_SIDED else two_sided(v.delta)
+    searched = v.answer and v.dimension is not None and not v.certified
+    return f"{words}, if the search found its ends" if searched else words
+
+
+def about_bound(v: Verdict) -> str:
+    """What `Verdict.lower_bound` is; "" where there is none."""
+    if not v.samples or v.answer == "within" or not 0 < v.lower_bound < math.inf:
+        return ""
+    least = number(math.ceil(v.lower_bound))
+    return f"lower bound at the estimate, for this sampling: {least} (another allocation may need fewer)"
+
+
+def about_estimate(v: Verdict) -> tuple[str, str]:
+    """The estimate, and what it rests on."""
+    if v.samples:
+        guessed = v.unseen if v.about == "value" else 0
+        return number(v.estimate), f"a guess in {plural(guessed, 'pair')} without a sample" if guessed else ""
+    low, high = v.interval
+    if v.is_known:
+        return (number(low) if low == high else "not needed"), "no sample can change the answer"
+    return "none", "nothing was drawn yet"
+
+
+def about_price(v: Verdict) -> str:
+    """How the evidence of a KL rule arises: a distance less the price of rows that are not known."""
+    strength, price = max(v.evidence), v.dimension
+    if price is None or price <= 0 or not math.isfinite(strength):
+        return ""
+    return f"; a distance of {nats(strength + price)} less {nats(price)} for the unknown rows"
+
+
+def about_changes(v: Verdict) -> str:
+    """What the changes are: only the KL rule says that nothing nearer exists."""
+    if v.dimension is None:
+        return "The nearest kernel found on the other side of the threshold has, for instance:"
+    start = "For this answer to be wrong" if v.answer else "For the value to be on the other side"
+    return f"{start}, all of these, and more, would have to be true at once:"
+
+
+def warnings(v: Verdict) -> list[str]:
+    """What to know before relying on a verdict."""
+    found = []
+    if v.counts.flaws:
+        use = "all of the data" if v.counts.selected else "rewards that are known, not estimated"
+        found.append(f"{capital('; '.join(v.counts.flaws))}. Whatever is said here may be wrong: use {use}.")
+    elif v.answer and not v.certified:
+        found.append("Not certified. A method that proves its answer, Combined() or PTST(), gives one that is.")
+    if v.unseen and v.samples:
+        found.append(
+            f"{plural(v.unseen, 'pair')} of state and action that the policy takes "
+            f"{'was' if v.unseen == 1 else 'were'} never sampled. The answer allows for anything there."
+        )
+    return found
+
+
+def forecast(v: Verdict) -> str:
+    """How many more samples settle it, or how to ask; "" where neither is known."""
+    if v.forecast is not None:
+        return v.forecast.words
+    ask = "Call still_needed() on this verdict for a forecast of how many more samples settle it."
+    return ask if v.may_be_forecast else ""
+
+
+def next_steps(v: Verdict) -> list[str]:
+    """What to do about an undecided verdict."""
+    alone = v.about == "value"
+    if v.snapshot:
+        first = (
+            "Resume the run: decide(..., resume=verdict) with a larger max_samples; on the command line, the same "
+            "command with --checkpoint FILE. It stops where it would have stopped without the pause."
+        )
+    elif alone:
+        first = "Draw more samples, or add more data, and ask again: looking in between costs nothing."
+    else:
+        first = "Compare again with a larger max_samples, from the start: the samples so far are the first of it."
+    equal = (
+        "Where the value may equal the threshold, no number of samples settles it. decide(..., indifference=eps) may "
+        "then answer that they are practically equal."
+    )
+    return [step for step in (first, *((forecast(v), equal) if alone else ())) if step]
+
+
+def guarantee(v: Verdict) -> list[str]:
+    """What delta bounds, in plain words."""
+    delta, R = probability(v.delta), number(v.threshold)
+    if v.about == "value":
+        what, other = f"the value were {R} or less", f"it were {R} or more"
+        above, below = "above", "below"
+    else:
+        what, other = f"policy A were better by {R} or less", f"it were better by {R} or more"
+        above, below = "A is better", "A is not better"
+    lines = [
+        f"Delta is {delta}. If {what}, a test like this one would ever answer “{above}” with probability at most "
+        f"{delta}; and if {other}, “{below}” with probability at most {delta}. This holds however often one looks, and "
+        "whenever one stops.",
+        f"{PROCEDURE}. It is not the probability that this one answer is wrong.",
+    ]
+    if v.indifference:
+        lines.append(
+            f"To answer “within” where the value is {number(v.indifference)} or more away is wrong, too: all "
+            f"wrong answers together have a probability of at most {delta}."
+        )
+    if v.counts.flaws:
+        lines.append(f"None of this holds here: {'; '.join(v.counts.flaws)}.")
+    elif v.answer and not v.certified:
+        lines.append("For this answer it is stated under the condition that the local search missed nothing.")
+    if v.certificate is not None:
+        lines.append("The proof can be checked without the solver that found it: verdict.verify().")
+    return lines
+
+
+# ---------------------------------------------------------------- an estimate
+
+
+def half_width(e: Estimate) -> float:
+    """Half the width of the interval."""
+    return 0.5 * (e.upper - e.lower)
+
+
+def estimate_claim(e: Estimate) -> str:
+    """The estimate in one sentence."""
+    return f"The value is {number(e.value)}, give or take {number(half_width(e))}."
+
+
+def estimate_lead(e: Estimate, samples: str) -> str:
+    """How the estimate came about."""
+    missed = "" if e.reached else f" The wanted precision, {number(e.epsilon)}, is not reached."
+    return (
+        f"After {samples}, with probability at least {sure(e.delta)}, the value lies between {number(e.lower)} and "
+        f"{number(e.upper)}.{missed}"
+    )
+
+
+def estimate_guarantee(e: Estimate) -> str:
+    """What the interval promises."""
+    return (
+        f"With probability at least {sure(e.delta)} the interval contains the value at every moment of the run at "
+        f"once: it may be looked at as often as one likes. {PROCEDURE}."
+    )
+
+
+# ---------------------------------------------------------------- a selection
+
+
+def settled_words(s: Selection) -> str:
+    """What is counted by ``settled``."""
+    return "rivals that are out" if s.index is not None else "deviations that do not pay"
+
+
+def selection_claim(s: Selection) -> str:
+    """Which policy is best, or leads."""
+    who = f"policy {s.index}" if s.index is not None else "this policy"
+    if not s.answered:
+        return f"{who} leads so far."
+    return f"{capital(who)} is {'the best' if s.index is not None else 'optimal'}."
+
+
+def selection_title(s: Selection) -> str:
+    """The selection in one line."""
+    return f"{selection_claim(s)[:-1]} ({badge(s.certified)})" if s.answered else f"Undecided: {s.reason}"
+
+
+# ---------------------------------------------------------------- a plan
+
+
+def best_methods(p: Plan) -> tuple[str | None, str | None]:
+    """The methods with the smallest mean: of those whose mean is known, and of all."""
+    means = {name: mean for name, (mean, _, _) in p.samples.items() if math.isfinite(mean)}
+    known = {name: mean for name, mean in means.items() if name not in p.at_least}
+    return min(known, key=known.__getitem__, default=None), min(means, key=means.__getitem__, default=None)
