@@ -177,7 +177,7 @@ def test_kernels_that_contradict_the_support(taker, form):
     name, call = TAKERS[taker]
     contradicts = form(changed(Q, (1, 0), [0.75, 0.25]))
     message = f"{name} puts mass 0.25 on successors of (s=1 'dry', a=0 'go') that the task's support excludes"
-    assert_refused(lambda: call(NARROW, contradicts), message, "widen the support or mend the kernel")
+    assert_refused(lambda: call(NARROW, contradicts), message, "widen the support or fix the kernel")
     call(NARROW, form(Q))  # negative control
 
 

@@ -126,10 +126,10 @@ BAD = {
     "no object": (GOOD + "[1, 2]\n", "line 2"),
     "no JSON": (GOOD + "{'s': 1}\n", "not JSON"),
     "a half line at the end": (GOOD + '{"s": "low", "a"', "line 2"),
-    "unknown state": ('{"s": "middle", "a": 10, "s_next": "high"}\n', "no state of the task"),
-    "unknown successor": ('{"s": "low", "a": 10, "s_next": "hihg"}\n', "s_next is 'hihg'"),
-    "unknown action": ('{"s": "low", "a": 30, "s_next": "high"}\n', "no action of the task"),
-    "null": ('{"s": null, "a": 10, "s_next": "high"}\n', "s is missing"),
+    "unknown state": ('{"s": "middle", "a": 10, "s_next": "high"}\n', "unknown state 'middle' in column s"),
+    "unknown successor": ('{"s": "low", "a": 10, "s_next": "hihg"}\n', "unknown state 'hihg' in column s_next"),
+    "unknown action": ('{"s": "low", "a": 30, "s_next": "high"}\n', "unknown action 30 in column a"),
+    "null": ('{"s": null, "a": 10, "s_next": "high"}\n', "no state in column s"),
     "missing key": ('{"s": "low", "a": 10}\n', "s_next"),
     "not UTF-8": (GOOD.encode() + b'{"s": "\xff"}\n', "UTF-8"),
     "fraction of a row": ('{"s": "low", "a": 10, "s_next": "high", "count": 0.5}\n', "count is 0.5"),
@@ -144,7 +144,7 @@ BAD = {
     "CSV without a column": ("s,a\nlow,10\n", "no column 's_next'"),
     "CSV with a short line": ("s,a,s_next\nlow,10\n", "line 2"),
     "CSV with an open quote": ('s,a,s_next\n"low,10,high\n', "line 2: an entry with a quote in it"),
-    "empty entry": ("s,a,s_next\n,10,high\n", "s is missing"),
+    "empty entry": ("s,a,s_next\n,10,high\n", "no state in column s"),
 }
 
 

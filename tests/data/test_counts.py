@@ -15,7 +15,8 @@ from scipy import sparse as sp
 
 import policytest.data.counts
 from policytest._base.errors import InputError
-from policytest.data.counts import FORMAT, Counts
+from policytest.data.counts import Counts
+from policytest.data.counts_file import FORMAT
 from policytest.mdp.task import Task
 
 FORMS = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])

@@ -226,10 +226,7 @@ def test_value_gradient_in_every_coordinate(case):
 def test_value_gradient_along_kernels(case):
     """Directions that keep the rows' sums, with the library's own value function."""
     assert_is_gradient(
-        lambda q: value(case.task, q),
-        case.p,
-        value_gradient(case.task, case.p),
-        tangent_directions(case.p.shape),
+        lambda q: value(case.task, q), case.p, value_gradient(case.task, case.p), tangent_directions(case.p.shape)
     )
 
 

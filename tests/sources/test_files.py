@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import policytest as pt
+from builders import SMALL, assert_model_refused, put
 from policytest import instances
 from policytest._base import arrays as arrays_module
 from policytest._base.errors import InputError
@@ -23,13 +24,6 @@ from policytest.mdp.task import Task
 from policytest.sources import Model, load_model, save_model, save_policy
 
 FORMATS = ("json", "toml", "npz")
-SMALL = {
-    "rewards": [[1.0, 0.0], [0.5, -1.0]],
-    "policy": [[0.5, 0.5], [0.1, 0.9]],
-    "initial": [0.3, 0.7],
-    "discount": 0.9,
-    "kernel": [[[0.1, 0.9], [1.0, 0.0]], [[0.5, 0.5], [0.2, 0.8]]],
-}
 
 
 def plain(table):
@@ -166,32 +160,24 @@ def test_sparse_kernels_are_normalised_too(tmp_path):
 
 @pytest.mark.parametrize("flag", [{}, {"normalise": False}])
 def test_and_otherwise_refused(tmp_path, flag):
-    assert_refused(written(tmp_path, rounded() | flag), "policy[0] sums to 0.999", '"normalise" to true in the file')
+    assert_model_refused(
+        written(tmp_path, rounded() | flag), "policy[0] sums to 0.999", '"normalise" to true in the file'
+    )
     only_kernel = SMALL | {"kernel": rounded()["kernel"]} | flag
-    assert_refused(written(tmp_path, only_kernel), "kernel at (s=0, a=0) sums to 0.999")
+    assert_model_refused(written(tmp_path, only_kernel), "kernel at (s=0, a=0) sums to 0.999")
 
 
 def test_normalising_does_not_hide_negative_probabilities(tmp_path):
     for row in ([-0.5, -0.5], [1.5, -0.5]):
         kernel = [[row, [1.0, 0.0]], [[0.5, 0.5], [0.2, 0.8]]]
-        assert_refused(written(tmp_path, SMALL | {"kernel": kernel, "normalise": True}), "kernel", "negative")
+        assert_model_refused(written(tmp_path, SMALL | {"kernel": kernel, "normalise": True}), "kernel", "negative")
 
 
 # ---------------------------------------------------------------- what is refused
 
 
 def written(folder, content, name="model.json"):
-    path = folder / name
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return path
-
-
-def assert_refused(path, *words):
-    with pytest.raises(InputError) as caught:
-        load_model(path)
-    message = str(caught.value)
-    for word in (str(path), *words):
-        assert word in message, message
+    return put(folder / name, content)
 
 
 def without(*keys):
@@ -201,20 +187,20 @@ def without(*keys):
 REFUSED = {
     "close key": (without("rewards") | {"reward": [[1]]}, ["unknown key 'reward'", "did you mean 'rewards'?"]),
     "unknown key": (SMALL | {"zzz": 1}, ["unknown key 'zzz'", "known are rewards, policy"]),
-    "two missing": (without("policy", "initial"), ["keys policy, initial"]),
-    "one missing": (without("discount"), ["key discount"]),
+    "two missing": (without("policy", "initial"), ["keys are missing: policy, initial"]),
+    "one missing": (without("discount"), ["key is missing: discount"]),
     "empty object": ({}, ["rewards, policy, initial, discount"]),
     "comma": ('{"rewards": [[1, 2],\n  [3, ]]}', ["line 2, column 7"]),
     "empty file": ("", ["line 1, column 1"]),
     "list": ("[1, 2]", ["holds a list", "rewards, policy, initial, discount"]),
-    "twice": ('{"discount": 0.9, "discount": 0.8}', ["'discount' is there twice"]),
+    "twice": ('{"discount": 0.9, "discount": 0.8}', ["'discount' is repeated"]),
     "nested": ("[" * 100_000, ["nested too deeply"]),
     "long number": (json.dumps(SMALL).replace("0.9,", f"1{'0' * 5000},"), ["number cannot be read"]),
     "huge number": (SMALL | {"rewards": [[10**400, 0], [0, 0]]}, ["out of range"]),
     "ragged": (SMALL | {"rewards": [[1.0, 0.0], [0.5]]}, ["rewards is not an array"]),
     "not sparse": (SMALL | {"rewards": {"data": 1}}, ["rewards has the parts data", "data, indices, indptr, shape"]),
-    "no such state": (SMALL | {"rewards": {"a": 1}}, ["rewards names the state 'a'", "states are 0 to 1"]),
-    "no such state of the policy": (SMALL | {"policy": {"a": 1}}, ["policy names the state 'a'"]),
+    "no such state": (SMALL | {"rewards": {"a": 1}}, ["unknown state 'a' in rewards; states are 0 to 1"]),
+    "no such state of the policy": (SMALL | {"policy": {"a": 1}}, ["unknown state 'a' in policy"]),
     "numbers in quotes": (SMALL | {"rewards": [["1", "2"], ["3", "4"]]}, ["rewards is not an array", "without quotes"]),
     "one number in quotes": (SMALL | {"initial": [0.3, "0.7"]}, ["initial"]),
     "discount in quotes": (SMALL | {"discount": "0.9"}, ["discount is '0.9'", "without quotes"]),
@@ -222,7 +208,7 @@ REFUSED = {
     "names in a string": (SMALL | {"states": "ab"}, ["states is 'ab'", "list"]),
     "repeated names": (SMALL | {"states": ["a", "a"]}, ["states[1] repeats 'a'"]),
     "object for a name": (SMALL | {"states": [{}, "a"]}, ["states[0]", "hashable"]),
-    "flag": (SMALL | {"normalise": "yes"}, ["normalise is 'yes'", "true or false"]),
+    "flag": (SMALL | {"normalise": "yes"}, ["normalise is 'yes'", "True or False"]),
     "threshold": (SMALL | {"threshold": "high"}, ["threshold is 'high'", "without quotes"]),
     "threshold in a list": (SMALL | {"threshold": [1]}, ["threshold has shape"]),
     "kernel shape": (SMALL | {"kernel": [[1.0]]}, ["kernel has shape (1, 1), expected (2, 2, 2)"]),
@@ -234,7 +220,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(tmp_path, name):
     content, words = REFUSED[name]
-    assert_refused(written(tmp_path, content), *words)
+    assert_model_refused(written(tmp_path, content), *words)
 
 
 PARTS = {"data": [1, 1, 1, 1], "indices": [0, 1, 0, 1], "indptr": [0, 1, 2, 3, 4], "shape": [4, 2]}
@@ -260,16 +246,16 @@ PARTS = {"data": [1, 1, 1, 1], "indices": [0, 1, 0, 1], "indptr": [0, 1, 2, 3, 4
     ],
 )
 def test_sparse_parts_that_do_not_fit(tmp_path, change):
-    assert_refused(written(tmp_path, SMALL | {"kernel": PARTS | change}), "kernel")
+    assert_model_refused(written(tmp_path, SMALL | {"kernel": PARTS | change}), "kernel")
 
 
 def test_missing_files_folders_and_formats(tmp_path):
-    assert_refused(tmp_path / "nowhere.json", "cannot be read")
-    assert_refused(tmp_path / "nowhere.npz", "cannot be read")
+    assert_model_refused(tmp_path / "nowhere.json", "cannot be read")
+    assert_model_refused(tmp_path / "nowhere.npz", "cannot be read")
     (tmp_path / "folder.json").mkdir()
-    assert_refused(tmp_path / "folder.json", "cannot be read")
-    assert_refused(tmp_path / "model.yaml", "'.yaml'", "use .json, .toml, .npz, .drn or .tra")
-    assert_refused(tmp_path / "model", "no suffix")
+    assert_model_refused(tmp_path / "folder.json", "cannot be read")
+    assert_model_refused(tmp_path / "model.yaml", "'.yaml'", "use .json, .toml, .npz, .drn or .tra")
+    assert_model_refused(tmp_path / "model", "no suffix")
     with pytest.raises(InputError, match="the format is unknown"):
         save_model(tmp_path / "model.txt", instances.paper(2).task)
 
@@ -277,7 +263,7 @@ def test_missing_files_folders_and_formats(tmp_path):
 def test_text_that_is_not_utf8(tmp_path):
     path = tmp_path / "model.json"
     path.write_bytes(b'{"x": "\xff"}')
-    assert_refused(path, "byte 7 is not UTF-8")
+    assert_model_refused(path, "byte 7 is not UTF-8")
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(SMALL).encode())  # a byte order mark is harmless
     assert load_model(path).task.n_states == 2
 
@@ -285,18 +271,18 @@ def test_text_that_is_not_utf8(tmp_path):
 def test_arrays_that_are_not_arrays(tmp_path):
     path = tmp_path / "model.npz"
     path.write_bytes(b"not a zip")
-    assert_refused(path, "not an NPZ file")
+    assert_model_refused(path, "not an NPZ file")
     pickled = np.array([{"any": "object"}], dtype=object)
     np.savez(path, **(SMALL | {"rewards": pickled}))
-    assert_refused(path, "without pickled objects")
+    assert_model_refused(path, "without pickled objects")
     np.savez(path, **SMALL, states=np.array("no list"))
-    assert_refused(path, "states is not a JSON list")
+    assert_model_refused(path, "states is not a JSON list")
     np.savez(path, **SMALL, **{"kernel.data": np.ones(3)})
-    assert_refused(path, "kernel is there twice")
+    assert_model_refused(path, "kernel is there twice")
     np.savez(path, **SMALL, **{"support.data": np.ones(3)})
-    assert_refused(path, "support has the parts data")
+    assert_model_refused(path, "support has the parts data")
     np.savez(path, **SMALL, **{"policy.data": np.ones(3)})
-    assert_refused(path, "unknown key 'policy.data'")
+    assert_model_refused(path, "unknown key 'policy.data'")
 
 
 def test_damaged_archives_are_refused_or_read_whole(tmp_path):
@@ -412,7 +398,7 @@ def test_any_task_is_read_back_exactly(tmp_path_factory, model, suffix):
 
 def test_toml_has_no_word_for_nothing(tmp_path):
     task = Task([[1.0]], [[1.0]], [1.0], 0.5, states=[None])
-    with pytest.raises(InputError, match=r"states holds None, which TOML has no word for; save the file as .json"):
+    with pytest.raises(InputError, match=r"states holds None, which TOML cannot write; save the file as .json"):
         save_model(tmp_path / "model.toml", task)
     with pytest.raises(InputError, match="half of a character"):
         save_model(tmp_path / "model.toml", Task([[1.0]], [[1.0]], [1.0], 0.5, states=["\ud800"]))
@@ -423,20 +409,20 @@ def test_toml_has_no_word_for_nothing(tmp_path):
     ("text", "words"),
     [
         ("discount = 0.9\ndiscount = 0.8\n", ["line 2"]),
-        ("policy = [[1.0\n", ["not TOML"]),
-        ("", ["rewards, policy, initial, discount must be there"]),
+        ("policy = [[1.0\n", ["not valid TOML"]),
+        ("", ["keys are missing: rewards, policy, initial, discount"]),
         (f"discount = {'1' * 5000}\n", ["number cannot be read"]),
         ("policy = " + "[" * 100_000, ["nested too deeply"]),
     ],
     ids=range(5),
 )
 def test_toml_that_is_none(tmp_path, text, words):
-    assert_refused(written(tmp_path, text, "model.toml"), *words)
+    assert_model_refused(written(tmp_path, text, "model.toml"), *words)
 
 
 def test_dates_are_no_numbers(tmp_path):
     text = "rewards = [[2026-11-15]]\npolicy = [[1]]\ninitial = [1]\ndiscount = 0.5\n"
-    assert_refused(written(tmp_path, text, "model.toml"), "rewards is not an array of numbers")
+    assert_model_refused(written(tmp_path, text, "model.toml"), "rewards is not an array of numbers")
 
 
 def test_what_is_passed_counts_before_what_the_file_says(tmp_path):
@@ -497,7 +483,7 @@ def test_headers_that_lie(tmp_path, monkeypatch, changes, words):
         raise AssertionError("an array was read")
 
     monkeypatch.setattr(np, "load", never)
-    assert_refused(archive_of(tmp_path / "model.npz", members(**changes)), *words)
+    assert_model_refused(archive_of(tmp_path / "model.npz", members(**changes)), *words)
 
 
 def test_archives_that_grow_when_they_are_unpacked(tmp_path, monkeypatch):
@@ -505,7 +491,7 @@ def test_archives_that_grow_when_they_are_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr("policytest._base.files.ARCHIVE_LIMIT", 2**20)
     path = archive_of(tmp_path / "model.npz", members(rewards=npy(np.zeros(2**18))))
     assert path.stat().st_size < 2**14
-    assert_refused(path, "its arrays are", "keep large tables sparse")
+    assert_model_refused(path, "its arrays are", "keep large tables sparse")
 
 
 @pytest.mark.parametrize(
@@ -513,7 +499,7 @@ def test_archives_that_grow_when_they_are_unpacked(tmp_path, monkeypatch):
     [({"notes.txt": b"hello"}, "'notes.txt' is no array"), ({"x/../y.npy": b"\x93NUMPY\x01\x00"}, "cannot be read")],
 )
 def test_members_that_are_no_arrays(tmp_path, extra, words):
-    assert_refused(archive_of(tmp_path / "model.npz", members() | extra), words)
+    assert_model_refused(archive_of(tmp_path / "model.npz", members() | extra), words)
 
 
 def test_an_array_that_is_there_twice(tmp_path):
@@ -523,7 +509,7 @@ def test_an_array_that_is_there_twice(tmp_path):
             archive.writestr(name, content)
         with pytest.warns(UserWarning, match="Duplicate name"):
             archive.writestr("policy.npy", members()["policy.npy"])
-    assert_refused(path, "is there twice")
+    assert_model_refused(path, "is there twice")
 
 
 def test_contents_are_data(tmp_path):

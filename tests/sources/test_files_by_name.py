@@ -11,45 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import builders
 import policytest as pt
+from builders import assert_refused, put
 from paths import ROOT
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
 from policytest.sources import load_model, load_policy, save_model, save_policy
+from policytest.sources.labels import places_of
 from policytest.sources.tasks import by_name
 
 MODELS = ROOT / "examples" / "models"
-SMALL = {
-    "states": ["wet", "dry"],
-    "actions": ["go", "stay"],
-    "rewards": [[1.0, 0.0], [0.5, -1.0]],
-    "policy": [[0.5, 0.5], [0.1, 0.9]],
-    "initial": [0.3, 0.7],
-    "discount": 0.9,
-    "kernel": [[[0.1, 0.9], [1.0, 0.0]], [[0.5, 0.5], [0.2, 0.8]]],
-}
-
-
+SMALL = {"states": ["wet", "dry"], "actions": ["go", "stay"]} | builders.SMALL
 SMALL_ROWS = {"go": {"wet": 0.1, "dry": 0.9}, "stay": {"wet": 1.0}}
 
 
 def written(folder, content, name="model.json"):
-    path = folder / name
-    text = content if isinstance(content, str) else json.dumps(content)
-    path.write_bytes(text.encode("latin-1" if text.startswith("\x93NUMPY") else "utf-8"))
-    return path
+    return put(folder / name, content)
 
 
 def loaded(folder, **changes):
     return load_model(written(folder, SMALL | changes))
-
-
-def assert_refused(call, *words):
-    with pytest.raises(InputError) as caught:
-        call()
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
 
 
 # ---------------------------------------------------------------- the same task in every format
@@ -99,18 +82,18 @@ def test_names_and_arrays_say_the_same(tables, as_entries):
     kernel, rewards = tables
     S, A, _ = kernel.shape
     states, actions = [f"s{s}" for s in range(S)], [f"a{a}" for a in range(A)]
-    axes = by_name.Axes(by_name.Axis("state", S, states), by_name.Axis("action", A, actions))
+    at = places_of(S, A, states, actions)
 
     def spelled(table, field):
-        at = [(s, a, x) for s in range(S) for a in range(A) for x in range(S)]
+        cells = [(s, a, x) for s in range(S) for a in range(A) for x in range(S)]
         if as_entries:
-            return [{"s": f"s{s}", "a": f"a{a}", "s_next": f"s{x}", field: float(table[s, a, x])} for s, a, x in at]
+            return [{"s": f"s{s}", "a": f"a{a}", "s_next": f"s{x}", field: float(table[s, a, x])} for s, a, x in cells]
         return {
             f"s{s}": {f"a{a}": {f"s{x}": float(table[s, a, x]) for x in range(S)} for a in range(A)} for s in range(S)
         }
 
-    np.testing.assert_array_equal(by_name.kernel(spelled(kernel, "p"), axes), kernel)
-    np.testing.assert_array_equal(by_name.rewards(spelled(rewards, "r"), axes), rewards)
+    np.testing.assert_array_equal(by_name.kernel(spelled(kernel, "p"), at), kernel)
+    np.testing.assert_array_equal(by_name.rewards(spelled(rewards, "r"), at), rewards)
 
 
 def test_rewards_that_name_more_count_for_more(tmp_path):
@@ -181,7 +164,7 @@ def test_a_start_by_its_number(tmp_path):
     for path in (written(tmp_path, content), tmp_path / "model.npz"):
         assert load_model(path).task.initial.tolist() == [0.0, 1.0]
         assert load_model(path, initial=0).task.initial.tolist() == [1.0, 0.0]
-    assert_refused(lambda: loaded(tmp_path, initial=1), "initial names the state 1")
+    assert_refused(lambda: loaded(tmp_path, initial=1), "unknown state 1 in initial")
 
 
 def test_states_without_names_go_by_their_indices(tmp_path):
@@ -218,20 +201,26 @@ def test_large_tables_stay_sparse(tmp_path):
 
 
 REFUSED = {
-    "state of the policy": ({"policy": {"wte": "go", "dry": "go"}}, ["the state 'wte'", "did you mean 'wet'"]),
-    "action of the policy": ({"policy": {"wet": "run", "dry": "go"}}, ["policy in state 'wet'", "the action 'run'"]),
-    "state left out": ({"policy": {"wet": "go"}}, ["policy says nothing about state 'dry'"]),
+    "state of the policy": (
+        {"policy": {"wte": "go", "dry": "go"}},
+        ["unknown state 'wte' in policy; did you mean 'wet'?"],
+    ),
+    "action of the policy": (
+        {"policy": {"wet": "run", "dry": "go"}},
+        ["unknown action 'run' in policy in state 'wet'"],
+    ),
+    "state left out": ({"policy": {"wet": "go"}}, ["policy has no entry for state 'dry'"]),
     "row of the policy": ({"policy": {"wet": {"go": 0.5}, "dry": "go"}}, ["policy in state 'wet' sums to 0.5"]),
     "negative": ({"policy": {"wet": {"go": 1.5, "stay": -0.5}, "dry": "go"}}, ["-0.5", "negative"]),
     "text for a probability": ({"policy": {"wet": {"go": "all"}, "dry": "go"}}, ["policy in state 'wet'"]),
     "word for the policy": ({"policy": "greedy"}, ["policy is 'greedy'"]),
-    "initial state": ({"initial": "west"}, ["initial names the state 'west'"]),
+    "initial state": ({"initial": "west"}, ["unknown state 'west' in initial"]),
     "initial sum": ({"initial": {"wet": 0.5}}, ["initial sums to 0.5"]),
     "initial number": ({"initial": {"wet": "1"}}, ["initial.wet is '1'", "number"]),
     "initial of another kind": ({"initial": [{"wet": 1}]}, ["initial", "{state: probability}"]),
     "reward": ({"rewards": {"wet": {"go": None}}}, ["rewards.wet.go is None", "number"]),
     "reward that is true": ({"rewards": {"wet": True}}, ["rewards.wet is True", "number"]),
-    "reward of a pair": ({"rewards": {"wet": {"jump": 1}}}, ["the action 'jump'", "rewards.wet"]),
+    "reward of a pair": ({"rewards": {"wet": {"jump": 1}}}, ["unknown action 'jump' in rewards.wet.jump"]),
     "reward twice": ({"rewards": [{"s": "wet", "r": 1}, {"s": "wet", "r": 2}]}, ["rewards[1] is given twice"]),
     "reward without r": ({"rewards": [{"s": "wet", "a": "go"}]}, ["rewards[0] has no r"]),
     "reward with p": ({"rewards": [{"s": "wet", "p": 1}]}, ["rewards[0] has the unknown key 'p'", "s, a, s_next, r"]),
@@ -335,7 +324,7 @@ def test_true_is_not_one(tmp_path):
     content = SMALL | {"states": [True, "dry"], "initial": [0.5, 0.5], "rewards": [{"s": True, "r": 2}]}
     assert load_model(written(tmp_path, content)).task.rewards.tolist() == [[2, 2], [0, 0]]
     content["rewards"] = [{"s": 1, "r": 2}]
-    assert_refused(lambda: load_model(written(tmp_path, content)), "names the state 1")
+    assert_refused(lambda: load_model(written(tmp_path, content)), "unknown state 1 in rewards[0].s")
 
 
 def test_a_policy_replaces_the_one_of_the_model(tmp_path):
@@ -348,18 +337,18 @@ def huge_npy():
     """An array that says it has 8 TB."""
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(buffer, {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)})
-    return buffer.getvalue().decode("latin-1")
+    return buffer.getvalue()
 
 
 POLICIES = {
     "columns": ("state,choice\nwet,go\n", "policy.csv", ["columns are state, choice", "state, action"]),
     "empty": ("", "policy.csv", ["columns are missing"]),
     "cells": ("state,action\nwet\n", "policy.csv", ["row 2 has 1 cells"]),
-    "state": ("state,action\nwte,go\n", "policy.csv", ["row 2 names the state 'wte'", "did you mean 'wet'"]),
-    "action": ("state,action\nwet,run\n", "policy.csv", ["row 2 names the action 'run'"]),
+    "state": ("state,action\nwte,go\n", "policy.csv", ["unknown state 'wte' in row 2; did you mean 'wet'?"]),
+    "action": ("state,action\nwet,run\n", "policy.csv", ["unknown action 'run' in row 2"]),
     "twice": ("state,action\nwet,go\nwet,stay\n", "policy.csv", ["row 3", "twice"]),
     "pair twice": ("state,action,probability\nwet,go,1\nwet,go,0\n", "policy.csv", ["row 3", "twice"]),
-    "missing": ("state,action\nwet,go\n", "policy.csv", ["nothing about state 'dry'"]),
+    "missing": ("state,action\nwet,go\n", "policy.csv", ["no entry for state 'dry'"]),
     "number": ("state,action,probability\nwet,go,all\n", "policy.csv", ["row 2: 'all' is not a number"]),
     "nan": ("state,action,probability\nwet,go,nan\n", "policy.csv", ["row 2: probability is nan"]),
     "sum": ("state,action,probability\nwet,go,0.5\ndry,go,1\n", "policy.csv", ["'wet' sums to 0.5"]),
@@ -367,7 +356,7 @@ POLICIES = {
     "other names": ({"policy": [[1, 0], [1, 0]], "states": ["a", "b"]}, "policy.json", ["does not have 'wet'"]),
     "shape": ([[1, 0]], "policy.json", ["policy has shape (1, 2), expected (2, 2)"]),
     "null": ({"policy": None}, "policy.json", ["policy is empty"]),
-    "not JSON": ("{", "policy.json", ["not JSON"]),
+    "not JSON": ("{", "policy.json", ["not valid JSON"]),
     "not NPY": ("hello", "policy.npy", ["cannot be read"]),
     "NPY that promises too much": (huge_npy(), "policy.npy", ["policy says it has shape (1000000, 1000000)"]),
     "not NPZ": ("hello", "policy.npz", ["not an NPZ file"]),
@@ -386,7 +375,7 @@ def test_policies_that_are_none(tmp_path, name):
 def test_policies_that_cannot_be_saved(tmp_path):
     assert_refused(lambda: save_policy(tmp_path / "p.csv", [[0.5, 0.4]]), "policy[0] sums to 0.9")
     assert_refused(lambda: save_policy(tmp_path / "p.csv", [[0.5, 0.5]], (2, 2)), "policy has shape (1, 2)")
-    assert_refused(lambda: save_policy(tmp_path / "p.csv", np.eye(2), ([1, "1"], 2)), "read alike as text")
+    assert_refused(lambda: save_policy(tmp_path / "p.csv", np.eye(2), ([1, "1"], 2)), "are written the same as text")
     assert_refused(lambda: save_policy(tmp_path / "p.xlsx", np.eye(2)), "use .json")
     assert_refused(lambda: load_policy(tmp_path / "p.json", 3), "task is a int")
     assert_refused(lambda: load_policy(tmp_path / "p.json", (2, 2)), "cannot be read")

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import policytest as pt
+from builders import put
 from policytest.sources.logged import duckdb_files, lines, stream
 from policytest.sources.logged.lines import LONGEST
 
@@ -22,11 +23,6 @@ TASK = pt.Task([[0.5, -1.0], [0.25, 0.0]], [[0.5, 0.5], [1.0, 0.0]], [1.0, 0.0],
 HEAD, ROW = "s,a,s_next\n", "0,1,1\n"
 MORE, NOTED = "s,a,s_next,note\n", "0,1,1,x\n"
 OBJECT = '{"s": 0, "a": 1, "s_next": 1}\n'
-
-
-def written(path, content):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def outcome(read, path):
@@ -183,14 +179,14 @@ def name_of(case):
 
 @pytest.mark.parametrize("case", READ)
 def test_both_read(tmp_path, case):
-    path = written(tmp_path / name_of(case), READ[case])
+    path = put(tmp_path / name_of(case), READ[case])
     assert outcome(read_growing, path) == [(0, 1, 1)] * 3
     assert outcome(read_whole, path) == [(0, 1, 1)] * 3
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_both_refuse(tmp_path, case):
-    path = written(tmp_path / name_of(case), REFUSED[case])
+    path = put(tmp_path / name_of(case), REFUSED[case])
     assert outcome(read_growing, path) is None
     assert outcome(read_whole, path) is None
 
@@ -200,14 +196,14 @@ def test_what_comes_late_is_refused_too(tmp_path, monkeypatch, case):
     """Behind a piece of the file in which all lines are alike, which is checked as a whole."""
     monkeypatch.setattr(lines, "LONGEST", 2**14)
     content = REFUSED[case].encode() if isinstance(REFUSED[case], str) else REFUSED[case]
-    path = written(tmp_path / "log.jsonl", OBJECT.encode() * 1000 + content)
-    with pytest.raises(pt.InputError, match=r"line 100[12]|s is null in 1 row"):
+    path = put(tmp_path / "log.jsonl", OBJECT.encode() * 1000 + content)
+    with pytest.raises(pt.InputError, match=r"line 100[12]|null in column s"):
         pt.sources.logs(path, TASK)
 
 
 def test_all_columns_are_text_to_the_end(tmp_path):
     """Also one that is not used, far behind."""
-    path = written(tmp_path / "log.csv", (MORE + NOTED * 200_000).encode() + b"0,1,1,\xff\n")
+    path = put(tmp_path / "log.csv", (MORE + NOTED * 200_000).encode() + b"0,1,1,\xff\n")
     with pytest.raises(pt.InputError, match="line 200002: byte 6 is not UTF-8"):
         pt.sources.logs(path, TASK)
 
@@ -225,7 +221,7 @@ def test_damaged_files_are_read_alike(tmp_path, name):
         content = bytearray(whole)
         for at in rng.integers(0, len(content), rng.integers(1, 3)):
             content[at : at + int(rng.integers(2))] = bytes([signs[rng.integers(len(signs))]])
-        path = written(tmp_path / name, bytes(content))
+        path = put(tmp_path / name, bytes(content))
         found = outcome(read_growing, path)
         assert outcome(read_whole, path) == found, bytes(content)
         outcomes.add(found is None)
@@ -234,7 +230,7 @@ def test_damaged_files_are_read_alike(tmp_path, name):
 
 def test_the_order_of_lines_is_the_order_that_the_column_tells(tmp_path):
     """Rows in another order are sorted where the file is read whole; a growing log cannot be."""
-    path = written(tmp_path / "log.csv", "s,a,s_next,order\n0,1,1,2\n0,1,1,1\n")
+    path = put(tmp_path / "log.csv", "s,a,s_next,order\n0,1,1,2\n0,1,1,1\n")
     assert outcome(read_whole, path) == [(0, 1, 1)] * 2
     assert outcome(read_growing, path) is None
     parser = stream.Parser(TASK, {"order": None})
@@ -242,7 +238,7 @@ def test_the_order_of_lines_is_the_order_that_the_column_tells(tmp_path):
 
 
 def test_bad_numbers_are_refused_in_rows_that_are_left_out_too(tmp_path):
-    path = written(tmp_path / "log.csv", "s,a,s_next,reward\n7,1,1,much\n")
+    path = put(tmp_path / "log.csv", "s,a,s_next,reward\n7,1,1,much\n")
     with pytest.raises(pt.InputError, match="reward"):
         pt.sources.logs(path, TASK, skip=("s",))
     with pytest.raises(pt.InputError, match="line 2: the reward is 'much'"):
@@ -257,7 +253,7 @@ def test_both_refuse_successors_outside_the_support_where_the_policy_goes(tmp_pa
     support = sp.csr_array(support.reshape(6, 3)) if sparse else support
     policy = [[0.5, 0.5], [1.0, 0.0], [1.0, 0.0]]
     task = pt.Task(np.zeros((3, 2)), policy, [1.0, 0.0, 0.0], 0.9, support=support)
-    path = written(tmp_path / "log.csv", f"{HEAD}{row}\n")
+    path = put(tmp_path / "log.csv", f"{HEAD}{row}\n")
     expected = pytest.raises(pt.InputError, match="support") if refused else nullcontext()
     with expected:
         stream.Parser(task).transitions(path.read_bytes().splitlines(keepends=True))
@@ -274,7 +270,7 @@ def test_both_refuse_successors_outside_the_support_where_the_policy_goes(tmp_pa
 def test_a_line_that_is_too_long_is_refused_by_its_number(tmp_path, name, size, end):
     """DuckDB drops a last line of more than 32 MB without a word."""
     head, last = (HEAD + ROW * 5, "0,1,") if name == "log.csv" else (OBJECT * 6, '{"s": "')
-    path = written(tmp_path / name, head + last + "x" * (size - len(last)) + end)
+    path = put(tmp_path / name, head + last + "x" * (size - len(last)) + end)
     with pytest.raises(pt.InputError, match=rf"{name}, line 7: it is longer than 1,048,576 bytes"):
         pt.sources.logs(path, TASK)
     assert outcome(read_growing, path) is None
@@ -283,7 +279,7 @@ def test_a_line_that_is_too_long_is_refused_by_its_number(tmp_path, name, size, 
 def test_a_line_of_the_largest_length_is_read(tmp_path):
     for name, (head, row) in {"a.csv": (MORE, "0,1,1,?\n"), "a.jsonl": ("", with_key("n", '"?"'))}.items():
         row = row.replace("?", "x" * (LONGEST + 2 - len(row)))
-        path = written(tmp_path / name, head + row * 3)
+        path = put(tmp_path / name, head + row * 3)
         assert outcome(read_growing, path) == outcome(read_whole, path) == [(0, 1, 1)] * 3
 
 
@@ -293,21 +289,13 @@ def test_the_engine_must_find_as_many_rows_as_the_files_have(tmp_path, monkeypat
     if name == "log.parquet":
         pq.write_table(pa.table({"s": [0] * 4, "a": [1] * 4, "s_next": [1] * 4}), path)
     else:
-        written(path, HEAD + ROW * 4 if name == "log.csv" else OBJECT * 4)
+        put(path, HEAD + ROW * 4 if name == "log.csv" else OBJECT * 4)
     assert pt.sources.logs(path, TASK).rows == 4
     kind = {"log.csv": "csv", "log.jsonl": "json", "log.parquet": "parquet"}[name]
     query = duckdb_files._QUERIES[kind]
     monkeypatch.setitem(duckdb_files._QUERIES, kind, lambda *given: (query(*given)[0] + " LIMIT 3", query(*given)[1]))
     with pytest.raises(pt.InputError, match="the files have 4 rows, but DuckDB read 3"):
         pt.sources.logs(path, TASK)
-
-
-def test_a_log_that_changes_between_counting_and_ordering_is_noticed(tmp_path):
-    path = written(tmp_path / "log.csv", "s,a,s_next,order\n0,1,1,1\n")
-    log = pt.sources.logs(path, TASK)
-    written(path, "s,a,s_next,order\n0,1,1,1\n0,1,1,2\n")
-    with pytest.raises(pt.InputError, match="changed while it was read"):
-        log.transitions()
 
 
 # ---------------------------------------------------------------- damaged files
@@ -321,19 +309,19 @@ def test_the_whole_of_a_compressed_file_is_checked(tmp_path, name, at):
     assert len(content) > 2**21
     whole = gzip.compress(content, 1)
     rows = 400_000 if name == "log.csv.gz" else 80_000
-    assert pt.sources.logs(written(tmp_path / name, whole), TASK).rows == rows
+    assert pt.sources.logs(put(tmp_path / name, whole), TASK).rows == rows
     damaged = bytearray(whole)
     damaged[at] ^= 1
     with pytest.raises(pt.InputError, match=rf"{name}: the compressed file is damaged or cut short"):
-        pt.sources.logs(written(tmp_path / name, bytes(damaged)), TASK)
+        pt.sources.logs(put(tmp_path / name, bytes(damaged)), TASK)
 
 
 def test_compressed_files_in_several_parts_are_read_whole(tmp_path):
     parts = gzip.compress((HEAD + ROW * 5).encode()) + gzip.compress(b"") + gzip.compress((ROW * 5).encode())
-    assert pt.sources.logs(written(tmp_path / "log.csv.gz", parts), TASK).rows == 10
+    assert pt.sources.logs(put(tmp_path / "log.csv.gz", parts), TASK).rows == 10
     for damaged in (parts + b"more", parts[:-1], parts[:30] + b"\xff" * 9 + parts[39:]):
         with pytest.raises(pt.InputError, match="damaged or cut short"):
-            pt.sources.logs(written(tmp_path / "log.csv.gz", damaged), TASK)
+            pt.sources.logs(put(tmp_path / "log.csv.gz", damaged), TASK)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -347,4 +335,4 @@ def test_the_checksums_of_parquet_are_checked(tmp_path, codec):
     assert pt.sources.logs(path, TASK).rows == 5000
     content[len(content) // 6] ^= 1
     with pytest.raises(pt.InputError, match=r"log.parquet: the file is damaged"):
-        pt.sources.logs(written(path, bytes(content)), TASK)
+        pt.sources.logs(put(path, bytes(content)), TASK)

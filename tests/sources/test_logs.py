@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import policytest as pt
+from builders import HEADER, ROWS, TRIPLES, A, S, assert_refused, columns_of, make_task, put, triples
 from policytest.sources.labels import MISSING, UNKNOWN, Lookup
 from policytest.sources.logged import counting, duckdb_files, frames, paths
 from policytest.sources.logged import log as log_module
@@ -29,27 +30,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 pl = pytest.importorskip("polars")
 pd = pytest.importorskip("pandas")
 
-S, A = 5, 3
-HEADER = "s,a,s_next\n"
-
-
-def make_task(**changes):
-    """The third action is never taken."""
-    settings = {
-        "rewards": np.arange(S * A).reshape(S, A) / 4,
-        "policy": np.tile([0.5, 0.5, 0.0], (S, 1)),
-        "initial": np.eye(S)[0],
-        "discount": 0.9,
-    }
-    return pt.Task(**{**settings, **changes})
-
-
 TASK = make_task()
-
-
-def put(path, content):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def parquet(path, **columns):
@@ -61,25 +42,7 @@ def one_row(**columns):
     return pl.DataFrame({"s": [0], "a": [0], "s_next": [1], **{name: [value] for name, value in columns.items()}})
 
 
-def triples(counts):
-    """{(s, a, x): n} of all that was counted."""
-    N = (counts.N.toarray() if counts.sparse else counts.N).reshape(counts.n_states, counts.n_actions, -1)
-    return {tuple(int(i) for i in at): int(N[tuple(at)]) for at in np.argwhere(N)}
-
-
-def assert_refused(call, *fragments):
-    with pytest.raises(pt.InputError) as caught:
-        call()
-    message = str(caught.value)
-    for fragment in fragments:
-        assert fragment in message
-    assert "\n" not in message
-
-
 # ---------------------------------------------------------------- files
-
-ROWS = [(0, 0, 1), (0, 0, 1), (1, 2, 3), (4, 1, 0)]
-TRIPLES = {(0, 0, 1): 2, (1, 2, 3): 1, (4, 1, 0): 1}
 
 
 def text(delimiter=",", end="\n"):
@@ -112,12 +75,6 @@ def test_text_files(tmp_path, name):
     log = pt.sources.logs(put(tmp_path / name, FILES[name]()), TASK)
     assert triples(log.counts) == TRIPLES
     assert (log.rows, log.used, log.idle, len(log.files)) == (4, 4, 1, 1)
-
-
-def columns_of(rows, kind=np.int64):
-    return {
-        name: np.array(column, dtype=kind) for name, column in zip(("s", "a", "s_next"), np.array(rows).T, strict=True)
-    }
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint64, np.float32, np.int64])
@@ -196,13 +153,13 @@ def test_categories_of_polars(missing):
         expected = {(0, 0, 1): 1} if missing else {(0, 0, 1): 1, (1, 1, 0): 1}
         assert triples(pt.sources.logs(frame, task, skip="s").counts) == expected
         if missing:
-            assert_refused(lambda frame=frame: pt.sources.logs(frame, task), "s is null in 1 row")
+            assert_refused(lambda frame=frame: pt.sources.logs(frame, task), "null in column s (1 row)")
 
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     """A pipe would be waited for without end, and logs are read twice."""
     os.mkfifo(tmp_path / "pipe.csv")
-    assert_refused(lambda: pt.sources.logs(tmp_path / "pipe.csv", TASK), "no regular file", "use watch")
+    assert_refused(lambda: pt.sources.logs(tmp_path / "pipe.csv", TASK), "not a regular file", "use watch")
 
 
 BAD_FILES = {
@@ -233,11 +190,18 @@ BAD_FILES = {
     "list.jsonl": ("[0, 0, 1]\n", "line 1: this is a list"),
     "key.jsonl": ('{"s": 0, "a": 0}\n', "has no column 's_next'"),
     "key-later.jsonl": ('{"s": 0, "a": 0, "s_next": 1}\n{"s": 0, "a": 0}\n', "line 2: the key 's_next' is missing"),
-    "object.jsonl": ('{"s": {"x": 1}, "a": 0, "s_next": 1}\n', 's is {"x":1} in 1 row'),
+    "object.jsonl": ('{"s": {"x": 1}, "a": 0, "s_next": 1}\n', 'unknown state {"x":1} in column s (1 row)'),
     "unknown.dat": (HEADER, "does not tell what it is"),
-    "null.csv": (HEADER + "0,0,\n0,0,1\n", "s_next is null in 1 row", "0 to 4"),
-    "labels.csv": (HEADER + "x,0,1\ny,0,1\nx,0,1\n0,7,1\n", "s is 'x' in 2 rows, 'y' in 1 row; a is '7'", 'skip=("s"'),
-    "huge.csv": (HEADER + "99999999999999999999,0,1\n0,0,1e400\n-1,0,1\n0.5,0,1\n", "s_next is '1e400' in 1 row"),
+    "null.csv": (HEADER + "0,0,\n0,0,1\n", "null in column s_next (1 row)", "0 to 4"),
+    "labels.csv": (
+        HEADER + "x,0,1\ny,0,1\nx,0,1\n0,7,1\n",
+        "unknown states in column s: 'x' (2 rows), 'y' (1 row), and unknown action '7' in column a (1 row)",
+        'skip=("s", "a",)',
+    ),
+    "huge.csv": (
+        HEADER + "99999999999999999999,0,1\n0,0,1e400\n-1,0,1\n0.5,0,1\n",
+        "unknown state '1e400' in column s_next (1 row)",
+    ),
     "order-text.csv": ("s,a,s_next,order\n0,0,1,Tuesday\n", "column order", "'Tuesday'"),
     "order-null.csv": ("s,a,s_next,order\n0,0,1,\n0,0,1,2\n", "column order"),
     "order-fraction-later.csv": (
@@ -312,16 +276,16 @@ def test_a_cut_parquet_file_is_refused(tmp_path):
         (one_row(order="x"), ["order has the type String"]),
         (one_row(s=b"0"), ["s has the type Binary"]),
         (one_row(s={"x": 1}), ["s has the type Struct"]),
-        (one_row(s=[0, 1]), ["s is (0, 1) in 1 row"]),
-        (one_row(s=datetime.date(2026, 11, 15)), ["s is datetime.date(2026, 11, 15)"]),
-        (one_row(s=-1), ["s is -1"]),
-        (one_row(s=5), ["s is 5"]),
-        (one_row(s=0.5), ["s is 0.5"]),
-        (one_row(s=float("nan")), ["s is null"]),
-        (one_row(s=float("inf")), ["s is inf"]),
-        (one_row(s=2**64 - 1), ["s is 18446744073709551615"]),
-        (one_row(s="zero"), ["s is 'zero'"]),
-        (one_row(s="\x1b[2J\n"), ["s is '\\x1b[2J\\n'"]),
+        (one_row(s=[0, 1]), ["unknown state (0, 1) in column s (1 row)"]),
+        (one_row(s=datetime.date(2026, 11, 15)), ["unknown state datetime.date(2026, 11, 15) in column s"]),
+        (one_row(s=-1), ["unknown state -1 in column s"]),
+        (one_row(s=5), ["unknown state 5 in column s"]),
+        (one_row(s=0.5), ["unknown state 0.5 in column s"]),
+        (one_row(s=float("nan")), ["null in column s"]),
+        (one_row(s=float("inf")), ["unknown state inf in column s"]),
+        (one_row(s=2**64 - 1), ["unknown state 18446744073709551615 in"]),
+        (one_row(s="zero"), ["unknown state 'zero' in column s"]),
+        (one_row(s="\x1b[2J\n"), ["unknown state '\\x1b[2J\\n' in column s"]),
     ],
     ids=lambda value: "" if isinstance(value, list) else type(value).__name__,
 )
@@ -342,11 +306,11 @@ def test_bad_data_is_refused_in_one_line(tmp_path, monkeypatch, data, fragments)
         ({"columns": "s"}, "columns is a str"),
         ({"columns": {"state": "s"}}, "columns has the key 'state'"),
         ({"columns": {"s_nxt": "s"}}, "did you mean 's_next'?"),
-        ({"columns": {"s": None}}, "cannot be left out"),
+        ({"columns": {"s": None}}, "s, a and s_next are required"),
         ({"columns": {"s": 0}}, "pass the name of a column"),
-        ({"columns": {"s": "a", "s_next": "a"}}, "two parts"),
-        ({"columns": {"s": "a"}}, "gives the column 'a' to another part"),
-        ({"columns": {"s": "sate"}}, "there are 's', 'a', 's_next'"),
+        ({"columns": {"s": "a", "s_next": "a"}}, "is mapped to two roles"),
+        ({"columns": {"s": "a"}}, "column 'a' is mapped to another role"),
+        ({"columns": {"s": "sate"}}, "the columns are 's', 'a', 's_next'"),
         ({"columns": {"count": "n"}}, "has no column 'n' for count"),
         ({"skip": ("x",)}, "skip has 'x'"),
         ({"skip": 3}, "skip has 3"),
@@ -593,12 +557,12 @@ def test_rows_are_left_out_for_their_past_without_loss():
     log = pt.sources.logs(frame, TASK, skip=("s", "a"))
     assert triples(log.counts) == {(0, 0, 1): 1, (1, 1, 2): 1}
     assert (log.rows, log.used, log.selected) == (4, 2, False)
-    assert_refused(lambda: pt.sources.logs(frame, TASK, skip="s"), "a is 9 in 1 row")
-    assert_refused(lambda: pt.sources.logs(holes(), TASK, skip=("s", "a")), "s_next is 9")
+    assert_refused(lambda: pt.sources.logs(frame, TASK, skip="s"), "unknown action 9 in column a (1 row)")
+    assert_refused(lambda: pt.sources.logs(holes(), TASK, skip=("s", "a")), "unknown state 9.0 in column s_next")
 
 
 def test_rows_left_out_for_their_outcome_cost_the_guarantee():
-    with pytest.warns(pt.AssumptionWarning, match="1 row left out for s_next"):
+    with pytest.warns(pt.AssumptionWarning, match="1 row dropped for s_next"):
         log = pt.sources.logs(holes(), TASK, skip=("s", "a", "s_next"))
     assert log.selected
     assert log.counts.selected
@@ -614,7 +578,7 @@ def test_nothing_is_selected_where_nothing_was_left_out():
 def test_selection_at_pairs_that_this_policy_does_not_take_is_kept_for_the_next_one(tmp_path):
     """Counts outlive the policy: another one may take the third action."""
     idle = pd.DataFrame({"s": [0, 0], "a": [2, 0], "s_next": [9, 1]})
-    with pytest.warns(pt.AssumptionWarning, match="1 row left out for s_next"):
+    with pytest.warns(pt.AssumptionWarning, match="1 row dropped for s_next"):
         log = pt.sources.logs(idle, TASK, skip="s_next")
     assert log.left_out[0].rows == 1
     log.save(tmp_path / "log.npz")
@@ -741,27 +705,15 @@ def test_answers_from_data_with_other_rewards_are_not_certified():
 def test_flags_of_counts_are_kept(tmp_path, flag):
     flawed, clean = pt.Counts(2, 2, **{flag: True}), pt.Counts(2, 2)
     flawed.save(tmp_path / "counts.npz")
-    for counts in (flawed.copy(), clean + flawed, flawed + clean, pt.Counts.load(tmp_path / "counts.npz")):
+    grown = pt.Counts(2, 2)
+    grown += flawed
+    for counts in (flawed.copy(), clean + flawed, flawed + clean, grown, pt.Counts.load(tmp_path / "counts.npz")):
         assert getattr(counts, flag)
         assert len(counts.flaws) == 1
     assert not (clean + clean).flaws
+    assert not clean.flaws
     nothing = np.zeros(0, dtype=int)
     assert pt.Transitions(nothing, nothing, nothing, **{flag: True}).counts(TASK, 0).flaws == flawed.flaws
-
-
-def test_the_flag_goes_where_the_counts_go(tmp_path):
-    _, counts, transitions = selected_data(True)
-    clean = pt.Counts(2, 2)
-    assert counts.copy().selected
-    assert (clean + counts).selected
-    assert (counts + clean).selected
-    assert not (clean + clean).selected
-    assert not clean.selected
-    clean += counts
-    assert clean.selected
-    counts.save(tmp_path / "counts.npz")
-    assert pt.Counts.load(tmp_path / "counts.npz").selected
-    assert transitions.counts(selected_data(True)[0], 10).selected
 
 
 def test_selection_by_outcome_is_what_breaks_a_test():
@@ -868,7 +820,28 @@ def test_there_is_an_order_or_a_refusal(monkeypatch, tmp_path):
     log.save(tmp_path / "log.npz")
     assert_refused(pt.sources.Log.load(tmp_path / "log.npz", TASK).transitions, "counts only")
     monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 3)
-    assert_refused(log.transitions, "more than 3 to keep in order")
+    log = pt.sources.logs(ordered(), TASK)
+    assert_refused(log.transitions, "4 rows, more than 3 to keep in order")
+    assert triples(log.counts) == {(3, 0, 0): 1, (1, 1, 0): 1, (2, 0, 1): 1, (0, 1, 1): 1}
+    repeated = ({"order": [1, 2, 3, 1]}, "order=1"), ({"order": [1, 1, 2, 1], "episode": list("abba")}, "'a'")
+    for changes, key in repeated:
+        assert_refused(lambda changes=changes: pt.sources.logs(ordered(**changes), TASK), "2 rows with", key)
+
+
+def test_a_log_is_read_once(tmp_path, monkeypatch):
+    """One scan: labels are looked up once, and the counts, the order, ties and the diagnosis come from what it gave."""
+    scans, batches = [], frames.batches
+    monkeypatch.setattr(frames, "batches", lambda *given: scans.append(given) or batches(*given))
+    monkeypatch.setattr(frames, "rows", lambda *given: pytest.fail("another query"))
+    ordered(episode=["b", "a", "b", "a"]).write_csv(tmp_path / "log.csv")
+    for data in (tmp_path / "log.csv", ordered(), ordered().to_pandas()):
+        scans.clear()
+        log = pt.sources.logs(data, TASK)
+        put(tmp_path / "log.csv", "changed: what was read is kept")
+        assert log.in_order()
+        assert log.transitions().s.tolist() == [0, 1, 2, 3]
+        assert pt.sources.diagnose_log(TASK, log).transitions == 4
+        assert len(scans) == 1
 
 
 def test_rows_left_out_are_left_out_of_the_order():
@@ -933,7 +906,11 @@ def test_a_file_that_grew_is_noticed(tmp_path, rows):
     with monday.open("a") as file:
         file.write("0,0,0\n")
     for before in (log, pt.sources.Log.load(tmp_path / "log.npz", TASK)):
-        assert_refused(lambda before=before: pt.sources.logs(monday, TASK, add_to=before), "log.csv has grown", "anew")
+        assert_refused(
+            lambda before=before: pt.sources.logs(monday, TASK, add_to=before),
+            "log.csv has grown",
+            "read all of it again",
+        )
     assert pt.sources.logs(monday, TASK).counts.total == rows + 1
     put(monday, HEADER + "0,0,0\n" + "0,0,1\n" * rows)
     assert pt.sources.logs(monday, TASK, add_to=log).counts.total == 2 * rows + 1
@@ -1009,9 +986,8 @@ def test_no_temporary_folder_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = put(tmp_path / "log.csv", text())
     log = pt.sources.logs(path, TASK)
-    assert len(list(tmp_path.iterdir())) == 2
-    del log
-    gc.collect()
+    gc.collect()  # the log holds no connection
+    assert log.rows == 4
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -193,7 +193,7 @@ def test_continuous_observations_need_bins():
 
 def test_rewards_are_compared_with_the_task():
     varied = [episode([0, 1], [1], [0.0], "truncated"), episode([0, 1], [1], [0.5], "truncated")]
-    with pytest.raises(pt.InputError, match=re.escape("run from 0 to 0.5 at (s=0, a=1, x=1)")):
+    with pytest.raises(pt.InputError, match=re.escape("runs from 0 to 0.5 at (s=0, a=1, x=1)")):
         minari(dataset(varied), corridor())
     other = dataset([episode([0, 1], [1], [0.25], "truncated")], name="toy/b-v0")
     with pytest.raises(pt.InputError, match=re.escape("is 0.25 at (s=0, a=1, x=1), the task has 0 there")):
@@ -225,12 +225,7 @@ def test_an_end_must_be_one_in_the_task():
     assert minari(package.load_dataset("toy/b-v0"), policy="uniform", rewards=rewards, discount=0.9).ended == 1
     with pytest.raises(pt.InputError, match="terminal does not list 1"):
         minari(
-            package.load_dataset("toy/b-v0"),
-            policy="uniform",
-            rewards=rewards,
-            discount=0.9,
-            initial=0,
-            terminal=[2],
+            package.load_dataset("toy/b-v0"), policy="uniform", rewards=rewards, discount=0.9, initial=0, terminal=[2]
         )
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import policytest as pt
 from policytest._base.errors import InputError
-from policytest.sources.tasks.policy import Places, policy_table
+from policytest.sources.labels import places_of
+from policytest.sources.tasks.policy import policy_table
 
 WANTED = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 MIXED = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
@@ -103,21 +104,21 @@ def test_names_of_a_task(given):
 
 def test_names_that_are_numbers_are_names():
     """State 0 is called 5: then 0 is nobody's name."""
-    at = Places(2, 2, states=(5, 6), actions=(1, 0))
+    at = places_of(2, 2, states=(5, 6), actions=(1, 0))
     assert policy_table({5: 1, 6: 0}, at).tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    with pytest.raises(InputError, match=r"policy names the state 0, but the states are 5, 6"):
+    with pytest.raises(InputError, match=r"unknown state 0 in policy; the states are 5, 6"):
         policy_table({0: 1, 6: 0}, at)
 
 
 def test_an_environment_numbers_its_states_itself():
     """Observations from 1, actions from 10."""
-    at = Places(2, 2, observations=(1, 2), codes=(10, 11))
+    at = places_of(2, 2, observations=(1, 2), codes=(10, 11))
     agent = Agent({1: 11, 2: 10})
     assert policy_table(agent, at).tolist() == [[0.0, 1.0], [1.0, 0.0]]
     assert agent.asked == [1, 2]
     assert policy_table({1: 11, 2: {10: 0.5, 11: 0.5}}, at).tolist() == [[0.0, 1.0], [0.5, 0.5]]
     assert policy_table([11, 10], at).tolist() == [[0.0, 1.0], [1.0, 0.0]]
-    with pytest.raises(InputError, match="names the state 0"):
+    with pytest.raises(InputError, match="unknown state 0 in policy; states are 1 to 2"):
         policy_table({0: 11, 1: 10}, at)
 
 
@@ -132,9 +133,9 @@ def test_normalise_rescales_rounded_rows():
 
 
 def test_states_that_do_not_matter_may_be_left_out():
-    at = Places(3, 2)
+    at = places_of(3, 2)
     assert policy_table({0: 1, 2: 1}, at, free=[1]).tolist() == [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
-    with pytest.raises(InputError, match="says nothing about state 1"):
+    with pytest.raises(InputError, match="no entry for state 1"):
         policy_table({0: 1, 2: 1}, at, free=[2])
 
 
@@ -154,17 +155,17 @@ class Sampler:
         ("greedy", 'as a word only "uniform"'),
         (None, "policy is a NoneType"),
         (3, "policy is a int"),
-        ({0: 1}, "says nothing about state 1"),
-        ({0: 1, 1: 3}, "policy in state 1 names the action 3, but actions are 0 to 2"),
-        ({0: 1, 1: -1}, "names the action -1"),
-        ({0: 1, 1: True}, "names the action True"),
-        ({0: 1, 1: None}, "names the action None"),
-        ({0: 1, 1: 0.5}, r"names the action 0.5"),
-        ({0: 1, 1: "left"}, "names the action 'left'"),
-        ({0: 1, 2: 1}, "names the state 2, but states are 0 to 1"),
+        ({0: 1}, "no entry for state 1"),
+        ({0: 1, 1: 3}, "unknown action 3 in policy in state 1; actions are 0 to 2"),
+        ({0: 1, 1: -1}, "unknown action -1 in policy in state 1"),
+        ({0: 1, 1: True}, "unknown action True in policy in state 1"),
+        ({0: 1, 1: None}, "unknown action None in policy in state 1"),
+        ({0: 1, 1: 0.5}, "unknown action 0.5 in policy in state 1"),
+        ({0: 1, 1: "left"}, "unknown action 'left' in policy in state 1"),
+        ({0: 1, 2: 1}, "unknown state 2 in policy; states are 0 to 1"),
         ({0: 1, "0": 1, 1: 0}, "has the state 0 twice"),
         ({0: 1, 1: {0: 0.5}}, "policy in state 1 sums to 0.5"),
-        ({0: 1, 1: {0: 1.5, 1: -0.5}}, "policy in state 1 gives action 1 the probability -0.5"),
+        ({0: 1, 1: {0: 1.5, 1: -0.5}}, r"policy in state 1\[1\] is -0.5; probabilities cannot be negative"),
         ({0: 1, 1: {0: float("nan")}}, "policy in state 1, action 0, is nan"),
         ({0: 1, 1: {0: "much"}}, "policy in state 1, action 0, is not an array of numbers"),
         ({0: 1, 1: [1.0]}, r"policy in state 1 has shape \(1,\), expected \(3\)"),

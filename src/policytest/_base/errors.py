@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import re
 import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
-from policytest._base.text import short
+from policytest._base.text import plain, short
 
 WHILE_DRAWING = "raised while drawing from the simulator"  # a note on what a simulator raises
 PRECISION = 2e-8  # the largest relative error of a value that is returned
@@ -60,6 +63,37 @@ def installation(extra: str) -> str:
     wanted = [line.partition(";") for line in metadata.requires("policytest") or ()]
     named = sorted(text.strip() for text, _, marker in wanted if re.search(rf"extra == ['\"]{extra}['\"]", marker))
     return shlex.join(["pip", "install", *named])
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """The known word that is written most like this one, as a question; "" where none is.
+
+    >>> did_you_mean("s_nxt", ["s", "a", "s_next"])
+    "did you mean 's_next'?"
+    """
+    close = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"did you mean {plain(close[0])!r}?" if close else ""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or its kind."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def unreadable(path: object, error: OSError) -> InputError:
+    """The error for a file that the system does not let one read."""
+    return InputError(f"{path}: cannot be read ({error.strerror or error}); check the path")
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Errors about a file that begin with its name."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    except OSError as error:
+        raise unreadable(place, error) from None
 
 
 def check_precision(error: float) -> None:

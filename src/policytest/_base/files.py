@@ -23,7 +23,7 @@ TEXT_LIMIT = 2**28
 ARCHIVE_LIMIT = 4 * 2**30
 """The most bytes of arrays that an NPZ file may hold, unpacked."""
 FREE, RATIO = 2**28, 100
-"""Above so many bytes, the arrays may take at most this many times the size of their file: more is a bomb."""
+"""Above FREE bytes, the arrays may take at most RATIO times the size of their file: more is a bomb."""
 MEMBERS = 1000
 """The most arrays of an NPZ file."""
 _HEADERS: dict[tuple[int, int], Any] = {
@@ -55,6 +55,22 @@ def read_file(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> bytes:
         return file.read()
 
 
+def read_text(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> str:
+    """All of a text file in UTF-8, without a byte order mark."""
+    try:
+        return read_file(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
+
+
+def npz_bytes(arrays: dict[str, Any], packed: bool = False) -> memoryview:
+    """Arrays as the content of an NPZ file."""
+    content = io.BytesIO()
+    save: Any = np.savez_compressed if packed else np.savez
+    save(content, **arrays)
+    return content.getbuffer()
+
+
 def read_arrays(
     path: str | os.PathLike[str], check: Callable[[dict[str, Any]], None] = lambda headers: None
 ) -> dict[str, Any]:
@@ -81,10 +97,7 @@ def format_of(path: str | os.PathLike[str]) -> str | None:
 
 def write_arrays(path: str | os.PathLike[str], **arrays: Any) -> None:
     """Write arrays to a file of exactly this name, as NPZ."""
-    content = io.BytesIO()
-    save: Any = np.savez
-    save(content, **arrays)
-    write_file(path, content.getbuffer())
+    write_file(path, npz_bytes(arrays))
 
 
 def write_file(path: str | os.PathLike[str], content: bytes | memoryview) -> None:
@@ -131,7 +144,7 @@ def not_too_large(archive: zipfile.ZipFile) -> None:
 def array_headers(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Shape and type of every array in an NPZ file, from their headers alone: nothing is unpacked yet.
 
-    What would be dangerous to read is refused: pickled objects, members that are no arrays, headers that promise more
+    What would be dangerous to read is refused: pickled objects, members that are not arrays, headers that promise more
     than the file holds, and arrays that together exceed `ARCHIVE_LIMIT`.
     """
     found: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}

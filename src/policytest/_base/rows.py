@@ -4,7 +4,7 @@ Only pairs with pi(a|s) > 0 influence the value, so everything below works on
 those K pairs. Row k lists the successors it may have, in compressed form:
 entries ``start[k]:start[k+1]`` of ``successor``. Vectors over these entries
 (a kernel, counts, a gradient) are plain arrays of length E = ``start[-1]``;
-this one layout serves dense and sparse tasks alike.
+this one layout serves both dense and sparse tasks.
 
 A row is *open* when successors that are not listed are allowed as well: a
 sparse kernel of a task without declared support. Solvers list such a
@@ -78,7 +78,7 @@ class Rows(NamedTuple):
             worst = int(np.argmax(np.abs(outside)))
             raise InputError(
                 f"{name} puts mass {outside[worst]:.6g} on successors of {place(int(self.pair[worst]))} that the "
-                "task's support excludes; widen the support or mend the kernel"
+                "task's support excludes; widen the support or fix the kernel"
             )
         return entries
 
@@ -146,3 +146,10 @@ def stored_at(table: SparseArray, keys: IntArray) -> FloatArray:
         found = stored[at] == keys
         entries[found] = table.data[at[found]]
     return entries
+
+
+def entries_at(table: Any, pair: IntArray, x: IntArray) -> Any:
+    """The entries of a table on (s,a,x), dense or sparse, or on (s,a), at transitions from pairs s*A + a to x."""
+    if is_sparse(table):
+        return stored_at(table, pair * table.shape[1] + x)
+    return table.ravel()[pair] if table.ndim == 2 else table.reshape(-1, table.shape[-1])[pair, x]

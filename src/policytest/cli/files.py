@@ -91,7 +91,7 @@ def _is_page(file: Path) -> bool:
 
 def _is_counts(file: Path) -> bool:
     from policytest._base.files import format_of
-    from policytest.data.counts import FORMAT
+    from policytest.data.counts_file import FORMAT
 
     return format_of(file) == FORMAT
 

@@ -15,10 +15,8 @@ many wait as it holds; so the work of merging them in does not depend on how the
 from __future__ import annotations
 
 import os
-import zipfile
-from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +25,6 @@ from scipy.sparse import csr_array
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray
 from policytest._base.errors import InputError
-from policytest._base.files import ARCHIVE_LIMIT, FREE, array_headers, not_too_large, opened, write_arrays
 from policytest._base.rows import entry_keys
 from policytest._base.text import plural
 from policytest.mdp.task import Task
@@ -35,11 +32,9 @@ from policytest.mdp.task import Task
 TABLE_LIMIT = 500_000_000  # entries of a dense table, rows of a sparse one; places (s*A + a)*S + x then fit an int64
 FILL_LIMIT = 50_000_000  # entries that a sparse kernel lists for unvisited pairs
 TOTAL_LIMIT = 2**62  # transitions stay below, so that no sum of counts overflows an int64
-PENDING = 2**20  # so many transitions may wait for a sparse table, or as many as it has entries
-FORMAT, VERSION = "policytest-counts", 1
-_COUNT_RULE = "counts are whole numbers, at least 0 and below 2**62"
+PENDING = 2**20  # transitions that may wait for a sparse table, or as many as it has entries
+COUNT_RULE = "counts are whole numbers, at least 0 and below 2**62"
 OTHER_REWARDS = "the rewards in the data differ from the task's"
-Content = TypeVar("Content")
 _SCALARS = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}  # bool is not among them
 
 
@@ -102,12 +97,12 @@ class Counts:
         [[3], [1]]
         """
         if not arrays.is_sparse(N):
-            table = arrays.whole_array("N", N, TOTAL_LIMIT, _COUNT_RULE, kinds="iuf")
+            table = arrays.whole_array("N", N, TOTAL_LIMIT, COUNT_RULE, kinds="iuf")
             arrays.check_shape("N", table.shape, (None, None, None))
             S, A, _ = table.shape
             arrays.check_shape("N", table.shape, (S, A, S))
             counts, keys = cls(S, A), np.flatnonzero(table)
-            counts._add(keys, table.ravel()[keys])
+            counts.record_at(keys, table.ravel()[keys])
             return counts
         if len(N.shape) != 2 or not N.shape[1] or not N.shape[0] or N.shape[0] % N.shape[1]:
             raise InputError(f"N is sparse with shape {N.shape}, expected (S*A, S) (row s*A + a, column x)")
@@ -115,10 +110,10 @@ class Counts:
         keys = entries.row.astype(np.int64) * S + entries.col
         shape = (S, rows // S, S)
         times = arrays.whole_array(
-            "N", entries.data, TOTAL_LIMIT, _COUNT_RULE, "iuf", lambda at: np.unravel_index(keys[at], shape)
+            "N", entries.data, TOTAL_LIMIT, COUNT_RULE, "iuf", lambda at: np.unravel_index(keys[at], shape)
         )
         counts = cls(S, rows // S, sparse=True)
-        counts._add(keys, times)
+        counts.record_at(keys, times)
         return counts
 
     @property
@@ -188,7 +183,7 @@ class Counts:
         state = arrays.whole_array("s", s, S, f"states are 0 to {S - 1}")
         action = arrays.whole_array("a", a, A, f"actions are 0 to {A - 1}")
         successor = arrays.whole_array("x", x, S, f"states are 0 to {S - 1}")
-        times = arrays.whole_array("count", count, TOTAL_LIMIT, _COUNT_RULE)
+        times = arrays.whole_array("count", count, TOTAL_LIMIT, COUNT_RULE)
         shapes = [state.shape, action.shape, successor.shape, times.shape]
         try:
             shape = np.broadcast_shapes(*shapes)
@@ -196,13 +191,13 @@ class Counts:
             listed = "{}, {}, {} and {}".format(*shapes)
             raise InputError(f"s, a, x and count have shapes {listed}; pass arrays of one length, or numbers") from None
         keys = np.broadcast_to((state * A + action) * S + successor, shape).ravel()
-        self._add(keys, times if times.ndim == 0 else np.broadcast_to(times, shape).ravel())
+        self.record_at(keys, times if times.ndim == 0 else np.broadcast_to(times, shape).ravel())
 
     def merge(self, other: Counts) -> None:
         """Add the transitions of other counts to these, which keep their form; also ``self += other``."""
         arrays.instance("other", other, Counts)
         self.check_same_shape("other", other)
-        self._add(*other._entries())
+        self.record_at(*other.entries())
         self._selected |= other._selected
         self._other_rewards |= other._other_rewards
 
@@ -228,40 +223,12 @@ class Counts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the counts to a file of exactly this name, as NPZ; it appears complete or not at all."""
-        write_arrays(path, **self.as_arrays())
+        _file().save(path, self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Counts:
         """The counts in a file that `save` wrote; anything else is refused."""
-        return read_counts(path, cls._from_file)
-
-    def as_arrays(self) -> dict[str, Any]:
-        """All that a file of counts holds."""
-        keys, counts = self._entries()
-        about = {"format": FORMAT, "version": VERSION, "shape": np.array([self._S, self._A]), "sparse": self._sparse}
-        about |= {"selected": self._selected, "other_rewards": self._other_rewards}
-        return {**about, "keys": keys, "counts": counts}
-
-    @classmethod
-    def _from_file(cls, file: Any) -> Counts:
-        found = str(file["format"]) if "format" in file else "missing"
-        if found != FORMAT:
-            raise InputError(f"its format is {found}, not {FORMAT}; pass a file written by Counts.save")
-        if (version := int(file["version"])) != VERSION:
-            raise InputError(
-                f"it is in version {version} of the format, this reads version {VERSION}; update policytest"
-            )
-        S, A = file["shape"].tolist()
-        flags = {name: bool(file[name]) for name in ("selected", "other_rewards") if name in file}
-        counts = cls(S, A, sparse=bool(file["sparse"]), **flags)
-        keys = arrays.whole_array(
-            "keys", file["keys"], S * A * S, f"places are 0 to {S * A * S - 1}; save the counts again"
-        )
-        entries = arrays.whole_array("counts", file["counts"], TOTAL_LIMIT, f"{_COUNT_RULE}; save the counts again")
-        if keys.ndim != 1 or keys.shape != entries.shape or (keys[1:] <= keys[:-1]).any():
-            raise InputError("its places are not one for each count, in increasing order; save the counts again")
-        counts._add(keys, entries)
-        return counts
+        return cast(Counts, _file().read_counts(path, _file().from_arrays))
 
     __copy__ = copy
 
@@ -277,7 +244,7 @@ class Counts:
             return NotImplemented
         if (self._S, self._A, self._total) != (other._S, other._A, other._total):
             return False
-        return all(np.array_equal(mine, its) for mine, its in zip(self._entries(), other._entries(), strict=True))
+        return all(np.array_equal(mine, its) for mine, its in zip(self.entries(), other.entries(), strict=True))
 
     def __repr__(self) -> str:
         size = f"{plural(self._S, 'state')}, {plural(self._A, 'action')}, {plural(self._total, 'transition')}"
@@ -304,8 +271,8 @@ class Counts:
             self._table = _writeable(self._table)
             self._table[key] += count
 
-    def _add(self, keys: IntArray, count: IntArray) -> None:
-        """Count the transitions at these places: a number for all of them, or one for each."""
+    def record_at(self, keys: IntArray, count: IntArray) -> None:
+        """Count transitions at places (s*A + a)*S + x, checked before: a number for all of them, or one for each."""
         each = np.broadcast_to(count, keys.shape)
         if self._total + float(each.sum(dtype=np.float64)) >= TOTAL_LIMIT:
             raise InputError(
@@ -325,7 +292,7 @@ class Counts:
             np.add.at(self._table, keys, each)
 
     def _wait(self, transitions: int) -> None:
-        """So many more wait for the sparse table."""
+        """This many more wait for the sparse table."""
         self._waiting += transitions
         if self._waiting > max(PENDING, self._table.data.size):
             self._settle()
@@ -341,7 +308,7 @@ class Counts:
             self._table = _csr(*parts[0], self._S, self._A)
             self._loose, self._batches, self._waiting = {}, [], 0
 
-    def _entries(self) -> tuple[IntArray, IntArray]:
+    def entries(self) -> tuple[IntArray, IntArray]:
         """The places (s*A + a)*S + x seen so far, in increasing order, and their counts."""
         if self._sparse:
             self._settle()
@@ -371,7 +338,7 @@ class Counts:
         else:
             allowed = csr_array(support if arrays.is_sparse(support) else support.reshape(-1, S))[unvisited]
             width, successor = np.diff(allowed.indptr), allowed.indices
-        seen, counts = self._entries()
+        seen, counts = self.entries()
         barren = unvisited[width == 0]
         keys = np.concatenate([seen, np.repeat(unvisited * S, width) + successor, barren * S + barren // A])
         laws = np.repeat(1.0 / np.maximum(width, 1), width)
@@ -380,33 +347,17 @@ class Counts:
         return _csr(keys[order], entries[order], S, A)
 
 
+def _file() -> Any:
+    """The module of files of counts, which imports this one."""
+    from policytest.data import counts_file
+
+    return counts_file
+
+
 def flaws(selected: bool, other_rewards: bool) -> tuple[str, ...]:
     """What these flags of data mean, in words."""
     found = {"the data were selected by their outcomes": selected, OTHER_REWARDS: other_rewards}
     return tuple(words for words, holds in found.items() if holds)
-
-
-def read_counts(path: str | os.PathLike[str], read: Callable[[Any], Content]) -> Content:
-    """What `read` makes of the arrays in a file of counts; any damage is an `InputError`."""
-    try:
-        with opened(path, ARCHIVE_LIMIT + FREE) as raw:
-            with zipfile.ZipFile(raw) as archive:
-                not_too_large(archive)
-                if damaged := archive.testzip():
-                    raise zipfile.BadZipFile(f"wrong checksum of {damaged}")
-            array_headers(raw)
-            raw.seek(0)
-            with np.load(raw, allow_pickle=False) as file:
-                return read(file)
-    except FileNotFoundError:
-        raise InputError(f"path is {str(path)!r}, but there is no such file; pass the path given to save") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except InputError as error:
-        raise InputError(f"{path} holds no counts that can be used: {error}") from None
-    except Exception as error:  # zipfile, zlib and NumPy have a dozen kinds for a file that makes no sense
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} is not a file of counts, or is damaged ({why}); save the counts again") from error
 
 
 def _tally(keys: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:

@@ -40,7 +40,7 @@ class Transitions:
         return flaws(self.selected, self.other_rewards)
 
     def counts(self, task: Task, first: int) -> Counts:
-        """The counts of the first so many of them."""
+        """The counts of the first ``first`` of them."""
         counts = Counts(
             task.n_states, task.n_actions, arrays.is_sparse(task.support), self.selected, self.other_rewards
         )

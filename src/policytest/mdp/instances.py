@@ -62,12 +62,7 @@ def paper(n: int) -> Instance:
     if not isinstance(n, int | np.integer) or n not in tuple(TABLES):
         raise InputError(f"n is {n!r}; the paper prints instances for n = 2, 3 and 5 only (see `random` for others)")
     table = TABLES[n]
-    task = Task(
-        rewards=table.rewards,
-        policy=_rows_to_one(table.policy),
-        initial=np.full(n, 1.0 / n),
-        discount=0.9,
-    )
+    task = Task(rewards=table.rewards, policy=_rows_to_one(table.policy), initial=np.full(n, 1.0 / n), discount=0.9)
     return Instance(task, _rows_to_one(table.kernel), _rows_to_one(table.alternative_policy), threshold=0.0)
 
 

@@ -199,8 +199,8 @@ class Task:
             first = int(np.argmax(wrong))
             place = self.place(outside.row[first], outside.col[first])
             raise InputError(
-                f"{name} has {outside.data[first]:.0f} times the transition {place}, which the support excludes; "
-                "widen the support"
+                f"{name} has {outside.data[first]:.0f} times the transition {place}, which is outside the support of "
+                "the task; fix the data or widen the support"
             )
 
     def rows_of(self, name: str, kernel: Kernel) -> tuple[Rows, FloatArray, bool]:
@@ -264,7 +264,7 @@ def _indices_of_ends(task: Task) -> IntArray:
         if not is_index or not 0 <= index < task.n_states:
             known = f"the states are {', '.join(map(repr, task.states[:5]))}, ..." if task.states else "use an index"
             raise InputError(
-                f"terminal[{place}] is {arrays.shown(label)}, which is no state; {arrays.shown(known, str)}"
+                f"terminal[{place}] is {arrays.shown(label)}, which is not a state; {arrays.shown(known, str)}"
             )
         found.append(index)
     return np.unique(np.array(found, dtype=np.int64))

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.transitions import Transitions
@@ -51,7 +51,7 @@ def diagnose(
         One label for each row: rows with the same label follow each other. None: a row follows the one above it if it
         begins in the state in which that one ended.
     periods
-        The log is cut into so many equal parts to look for changes over time.
+        The number of equal parts into which the log is cut, to look for changes over time.
     level
         The largest corrected p-value to warn of.
 
@@ -68,11 +68,9 @@ def diagnose(
     total = len(data)
     if arrays.whole_number("periods", periods) < 2:
         raise InputError(f"periods is {periods}; to compare, at least 2 are needed")
-    before, broken = _row_before(data, episodes)
-    follows = before >= 0
+    before, now, broken = followers(data.s, data.x, _episode_numbers(episodes, total))
     ones = np.ones(total, dtype=np.int64)
-    old = before[follows]
-    lagged = (data.s[old], data.a[old], data.s[follows], data.a[follows], data.x[follows], ones[follows])
+    lagged = (data.s[before], data.a[before], data.s[now], data.a[now], data.x[now], ones[now])
     period = np.arange(total) * periods // max(total, 1)
     return diagnose_grouped(task, lagged, (period, data.s, data.a, data.x, ones), level, periods, broken)
 
@@ -172,13 +170,27 @@ def _when(words: str, label: int, task: Task) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def _row_before(data: Transitions, episodes: Any) -> tuple[IntArray, int]:
-    """The row that each row follows, or -1; and how many rows of an episode do not begin where it ended."""
-    total = len(data)
-    before = np.full(total, -1, dtype=np.int64)
+def followers(
+    s: IntArray, x: IntArray, episode: IntArray | None, known: BoolArray | None = None
+) -> tuple[IntArray, IntArray, int]:
+    """Rows that are followed, the rows that follow them, and how many rows of an episode do not begin where one ended.
+
+    A row follows the one before it, in its episode, if it begins in the state in which that one ended; only rows that
+    are ``known`` are looked at.
+    """
+    order = np.arange(len(s)) if episode is None else np.argsort(episode, kind="stable")
+    before, now = order[:-1], order[1:]
+    same = np.ones(len(now), dtype=bool) if known is None else known[before] & known[now]
+    if episode is not None:
+        same = same & (episode[before] == episode[now])
+    joined = same & (x[before] == s[now])
+    return before[joined], now[joined], 0 if episode is None else int((same & ~joined).sum())
+
+
+def _episode_numbers(episodes: Any, total: int) -> IntArray | None:
+    """The episode of each row as a number."""
     if episodes is None:
-        before[1:] = np.where(data.s[1:] == data.x[:-1], np.arange(total - 1), -1) if total else -1
-        return before, 0
+        return None
     labels = arrays.any_array("episodes", episodes)
     if labels.shape != (total,):
         raise InputError(
@@ -187,33 +199,21 @@ def _row_before(data: Transitions, episodes: Any) -> tuple[IntArray, int]:
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InputError(f"episodes[{int(np.argmax(np.isnan(labels)))}] is nan; every row needs its episode")
     try:
-        number = np.unique(labels, return_inverse=True)[1].ravel()
+        return np.unique(labels, return_inverse=True)[1].ravel()
     except TypeError:
         raise InputError("episodes holds labels that cannot be compared; pass numbers or strings") from None
-    order = np.argsort(number, kind="stable")
-    earlier, later = order[:-1], order[1:]
-    same = number[earlier] == number[later]
-    joined = same & (data.x[earlier] == data.s[later])
-    before[later[joined]] = earlier[joined]
-    return before, int((same & ~joined).sum())
 
 
 def _columns(name: str, table: Sequence[Any], sizes: tuple[int, ...], task: Task) -> list[IntArray]:
     """Columns of whole numbers in range, without empty groups."""
     sizes = (*sizes, task.n_states, task.n_actions, task.n_states, 2**62)
-    columns = [arrays.numbers(f"{name}[{i}]", column) for i, column in enumerate(table)]
-    if len(columns) != len(sizes):
-        raise InputError(f"{name} has {len(columns)} columns, expected {len(sizes)}")
-    for i, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-        if column.ndim != 1 or column.shape != columns[0].shape or (column.size and column.dtype.kind not in "iu"):
-            raise InputError(
-                f"{name}[{i}] has shape {column.shape} and type {column.dtype}; pass integer columns of one length"
-            )
-        if column.size and not (column.min() >= 0 and column.max() < size):
-            at = int(np.argmax((column < 0) | (column >= size)))
-            raise InputError(f"{name}[{i}][{at}] is {column[at]}; it must lie in 0 to {size - 1}")
+    if len(table) != len(sizes):
+        raise InputError(f"{name} has {len(table)} columns, expected {len(sizes)}")
+    columns = [arrays.index_list(f"{name}[{i}]", table[i], size) for i, size in enumerate(sizes)]
+    if len({len(column) for column in columns}) > 1:
+        raise InputError(f"{name} has columns of {', '.join(str(len(c)) for c in columns)} rows; pass equal lengths")
     keep = columns[-1] > 0
-    return [column[keep].astype(np.int64) for column in columns]
+    return [column[keep] for column in columns]
 
 
 def _matters(task: Task, columns: Sequence[IntArray]) -> list[IntArray]:

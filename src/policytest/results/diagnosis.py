@@ -20,7 +20,7 @@ CONFOUNDING = (
     "can show it."
 )
 STANDING = (
-    "These are warnings about the model and no part of the verdict: delta bounds its error if the model holds. No "
+    "These are warnings about the model and not part of the verdict: delta bounds its error if the model holds. No "
     "warning is no proof that it does."
 )
 

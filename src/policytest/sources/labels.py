@@ -1,6 +1,6 @@
-r"""From labels in data to indices of states and actions.
+r"""From labels to indices of states and actions: the one look-up, of data, files, policies and environments.
 
-A label is matched by value, then by how it is written:
+A label in *data* is matched by value, then by how it is written:
 
 1. Without names, labels are the indices 0, 1, ...: whole numbers, 3.0 as well as 3, and text such as "3" or "3.0".
 2. With names, a label is the name it equals; as in Python 3.0 equals 3, and True equals 1.
@@ -8,54 +8,148 @@ A label is matched by value, then by how it is written:
    and the number 3 is the name "3".
 
 In text files (CSV) nothing tells "3" from 3. Where both are names, the label is ambiguous, and refused.
+
+A name in a *task file* or a *policy* is the name it equals (true is not 1 there), or the one name that is written so.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from policytest._base.arrays import IntArray
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, did_you_mean
+from policytest.mdp.task import Task
 
 UNKNOWN, MISSING = -1, -2
-"""Instead of an index: a label that is no name, and none at all (null, NaN)."""
+"""Instead of an index: a label that is not a name, and no label at all (null, NaN)."""
 _WHOLE = re.compile(r"\s*([+-]?\d{1,30})(?:\.0*)?\s*", re.ASCII)
 
 
 class Lookup:
-    """The indices of labels of one kind.
+    """The states or the actions: how many there are, their names, and the indices of labels.
+
+    ``names`` is None where they have no names; ``numbers`` is how an environment numbers them, from 0 unless given.
 
     >>> Lookup("state", ["left", 3, (0, 1)], 3).indices(["left", "3", 3.0, [0, 1], "right", None]).tolist()
     [0, 1, 1, 2, -1, -2]
     """
 
-    def __init__(self, kind: str, names: Sequence[Hashable] | None, count: int) -> None:
-        """Of `count` states or actions, with names or without."""
-        self.kind, self.names, self.count = kind, names, count
-        self._exact: dict[Any, int] = {} if names is None else {name: index for index, name in enumerate(names)}
-        self._written: dict[str, int] = {}
-        for name, index in self._exact.items():
+    def __init__(
+        self, kind: str, names: Sequence[Hashable] | None, count: int, numbers: Sequence[int] | None = None
+    ) -> None:
+        self.kind, self.names, self.count = kind, None if names is None else tuple(names), count
+        self.numbers, self.numbered = range(count) if numbers is None else numbers, numbers is not None
+
+    @cached_property
+    def _exact(self) -> dict[Any, int]:
+        return {name: index for index, name in reversed(list(enumerate(self.names or self.numbers)))}
+
+    @cached_property
+    def _written(self) -> dict[str, int]:
+        """How names of data that are not strings may be written."""
+        found: dict[str, int] = {}
+        for index, name in enumerate(self.names or ()):
             for text in _writings(name):
-                self._written.setdefault(text, index)
+                found.setdefault(text, index)
+        return found
+
+    @cached_property
+    def _texts(self) -> dict[str, int | None]:
+        """How names of files are written; None where several are written so."""
+        found: dict[str, int | None] = {}
+        for index, name in enumerate(self.numbers if self.names is None else self.names):
+            found[str(name)] = None if str(name) in found else index
+        return found
+
+    # ---------------------------------------------------------------- names of one index
+
+    def name(self, index: int) -> Any:
+        """What a state is called: its name, or the number that an environment gives it."""
+        return self.numbers[index] if self.names is None else self.names[index]
+
+    def label(self, index: int) -> str:
+        """The name for messages."""
+        return repr(self.name(index))
+
+    @property
+    def own_names(self) -> tuple[Hashable, ...] | None:
+        """The names; the numbers where there are none and they do not begin at 0; otherwise None."""
+        return self.names if self.names is not None else tuple(self.numbers) if self._first else None
+
+    @property
+    def _first(self) -> int:
+        return self.numbers[0] if self.count else 0
+
+    @property
+    def mark(self) -> tuple[int, tuple[Hashable, ...] | None]:
+        """What must be the same for data to belong together."""
+        return self.count, self.names
+
+    # ---------------------------------------------------------------- names in files and policies
+
+    def find(self, place: str, key: Any, or_number: bool = False) -> int:
+        """The index of a name in a file or policy; with ``or_number`` also that of a number, unless names are numbers.
+
+        Text serves for a name that is written so, since keys of files are text.
+        """
+        key = as_name(item(key))
+        if or_number and isinstance(key, int) and not isinstance(key, bool) and self._index_of_number(key) >= 0:
+            return self._index_of_number(key)
+        try:
+            found = self._exact.get(key, UNKNOWN)
+        except TypeError:
+            raise InputError(f"{key!r} in {place} is not a {self.kind}; a name is text, a number or a list") from None
+        if found >= 0 and isinstance(self.name(found), bool) == isinstance(key, bool):
+            return found  # true is not 1 here
+        written = self._texts.get(key) if isinstance(key, str) else None
+        if written is None:
+            raise InputError(f"unknown {self.kind} {key!r} in {place}; {self._remedy(key)}")
+        return written
+
+    def _index_of_number(self, number: int) -> int:
+        if self.names is not None and self._has_numbers:
+            return UNKNOWN
+        index = number - self._first
+        return index if 0 <= index < self.count else UNKNOWN
+
+    @cached_property
+    def _has_numbers(self) -> bool:
+        return any(isinstance(name, int | float | np.number) for name in self.names or ())
+
+    def _remedy(self, key: Any) -> str:
+        if isinstance(key, str) and key in self._texts:
+            return f"several {self.kind}s are written so: use the array form"
+        if self.names is None:
+            return f"{self.kind}s are {self._first} to {self._first + self.count - 1}"
+        some = ", ".join(map(repr, self.names[:5])) + (", ..." if self.count > 5 else "")
+        return did_you_mean(key, list(self._texts)[:10_000]) or f"the {self.kind}s are {some}"
+
+    # ---------------------------------------------------------------- labels in data
 
     def indices(self, column: Any, form: str = "typed") -> IntArray:
         """The index of each label in a column (an Arrow array or a list); `UNKNOWN` or `MISSING` where there is none.
 
         ``form``: "typed", or "text" for a text file, or "json" for labels that are still JSON text.
         """
+        return self.translated(column, form)[0]
+
+    def translated(self, column: Any, form: str = "typed") -> tuple[IntArray, list[Any], IntArray]:
+        """The indices of a column; its distinct labels, and for each entry the place of its label among them."""
         values, codes = distinct(column)
         found = np.fromiter((self.index(value, form) for value in values), np.int64, len(values))
-        return np.where(codes < 0, MISSING, np.append(found, MISSING)[codes])
+        return np.append(found, MISSING)[codes], values, codes  # code -1: null
 
     def index(self, value: Any, form: str = "typed") -> int:
-        """The index of one label."""
+        """The index of one label in data."""
         value = _plain(value) if form != "json" else _from_json(value)
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return MISSING
@@ -68,10 +162,9 @@ class Lookup:
         if isinstance(value, str):
             written = self._as_text(value)
             if form == "text" and UNKNOWN not in (exact, written) and exact != written:
-                one, other = (self.names[index] for index in (exact, written))
                 raise InputError(
-                    f"the {self.kind} {value!r} in a text file may be {one!r} or {other!r}, which are both names; "
-                    "rename one of them, or use a format with types, such as Parquet"
+                    f"the {self.kind} {value!r} in a text file may be {self.label(exact)} or {self.label(written)}, "
+                    "both of which are names; rename one of them, or use a format with types, such as Parquet"
                 )
             return written if exact == UNKNOWN else exact
         if exact == UNKNOWN:
@@ -93,9 +186,75 @@ class Lookup:
         """The index of the name, not a string, that is written like this; or a string but for blanks around it."""
         found = self._written.get(text.strip(), UNKNOWN)
         if found == UNKNOWN and (whole := _WHOLE.fullmatch(text)):
-            number = self._exact.get(int(whole.group(1)), UNKNOWN)
-            return number
+            return self._exact.get(int(whole.group(1)), UNKNOWN)
         return self._exact.get(text.strip(), UNKNOWN) if found == UNKNOWN else found
+
+
+class Places(NamedTuple):
+    """The states and the actions of a task or an environment; in the states ``ends`` episodes have ended."""
+
+    states: Lookup
+    actions: Lookup
+    ends: tuple[int, ...] = ()
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return self.states.count
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.actions.count
+
+    @property
+    def mark(self) -> str:
+        """A fingerprint of the names, by which saved data are recognised."""
+        text = repr([lookup.mark for lookup in (self.states, self.actions)])
+        return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+
+    def asked(self, s: int) -> Any:
+        """What functions and agents are asked about: the observation, or the name where no environment is at hand."""
+        return self.states.numbers[s] if self.states.numbered else self.states.name(s)
+
+    def place(self, s: int, a: int, x: int | None = None) -> str:
+        """A transition in words."""
+        words = f"s={self.states.label(s)}, a={self.actions.label(a)}"
+        return f"({words})" if x is None else f"({words}, x={self.states.label(x)})"
+
+
+def places_of(
+    n_states: int,
+    n_actions: int,
+    states: Sequence[Hashable] | None = None,
+    actions: Sequence[Hashable] | None = None,
+    observations: Sequence[int] | None = None,
+    codes: Sequence[int] | None = None,
+) -> Places:
+    """States and actions by their numbers, their names, and the observations and codes of an environment."""
+    return Places(Lookup("state", states, n_states, observations), Lookup("action", actions, n_actions, codes))
+
+
+def places_in(task: Task) -> Places:
+    """The states and actions of a task."""
+    return places_of(task.n_states, task.n_actions, task.states, task.actions)._replace(ends=tuple(task.ends))
+
+
+def as_name(value: Any) -> Any:
+    """Lists as tuples, all the way down: names must be hashable."""
+    return tuple(as_name(item) for item in value) if isinstance(value, list) else value
+
+
+def item(value: Any) -> Any:
+    """A Python number for a NumPy one, and for an array that holds just one integer."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and (value.ndim == 0 or is_one_integer(value))):
+        return value.item()
+    return value
+
+
+def is_one_integer(value: Any) -> bool:
+    """Whether an array holds just one integer."""
+    return isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iu"
 
 
 def _writings(name: Any) -> Iterable[str]:

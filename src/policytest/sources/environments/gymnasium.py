@@ -38,18 +38,26 @@ from policytest.mdp.values import value
 from policytest.sources.environments.bins import Bins
 from policytest.sources.environments.stepping import (
     OBSERVATIONS_ARE_MARKOV,
-    Layout,
     Stepping,
     given_initial,
     given_rewards,
-    given_terminal,
+    stepped_task,
 )
 from policytest.sources.environments.table import ends_of, read_table, rules
-from policytest.sources.tasks.policy import Places, discrete, policy_table
+from policytest.sources.labels import Places, places_of
+from policytest.sources.tasks.policy import discrete, policy_table
 from policytest.sources.tasks.policy_files import load_policy
 
-HARMLESS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RecordEpisodeStatistics", "RecordVideo",
-            "HumanRendering", "Autoreset", "RenderCollection")  # fmt: skip
+HARMLESS = (
+    "TimeLimit",
+    "OrderEnforcing",
+    "PassiveEnvChecker",
+    "RecordEpisodeStatistics",
+    "RecordVideo",
+    "HumanRendering",
+    "Autoreset",
+    "RenderCollection",
+)
 """Wrappers that change neither observations nor actions, rewards or ends, so that the table underneath holds."""
 STARTS = ("initial_state_distrib", "isd")
 PREFIX = "gym:"
@@ -84,7 +92,7 @@ class Environment(Shown):
     def summary(self) -> Table:
         """What there is, as one table."""
         task = self.task
-        ends = int(_known_ends(task).sum())
+        ends = len(task.ends)
         rows = [
             Row("states", number(task.n_states), key="states", raw=task.n_states),
             Row("actions", number(task.n_actions), key="actions", raw=task.n_actions),
@@ -158,7 +166,10 @@ def gymnasium(
         [f"The time limit of {limit:,} steps is not an end: the discounted value goes on beyond it."] if limit else []
     )
     if P is None:
-        return _stepped(inner, at, policy, discount, rewards, initial, terminal, known_support, notes)
+        if known_support:
+            raise InputError("known_support is for tables; an environment that is stepped lists no successors")
+        told = {"policy": policy, "discount": discount, "rewards": rewards, "initial": initial, "terminal": terminal}
+        return _stepped(inner, at, told, notes)
     if terminal is not None:
         raise InputError("terminal is for environments that are stepped; the table says what ends an episode")
     listed = read_table(P, at)
@@ -167,10 +178,9 @@ def gymnasium(
     found = rules(listed, at, rho, split=ambiguous == "split", known_support=bool(known_support), rewards=given)
     pi = policy_table(policy, at, free=np.flatnonzero(found.absorbing[: at.n_states]))[found.origin]
     pi[at.n_states :][found.absorbing[at.n_states :]] = np.eye(at.n_actions)[0]
-    task = Task(
-        found.rewards, pi, found.initial, discount, found.support, found.states, _action_names(at),
-        terminal=ends_of(found.absorbing, found.states),
-    )  # fmt: skip
+    ends = ends_of(found.absorbing, found.states)
+    names = found.states, at.actions.own_names
+    task = Task(found.rewards, pi, found.initial, discount, found.support, *names, terminal=ends)
     exact = value(task, found.kernel)
     return Environment(task, TabularSimulator(found.kernel), found.kernel, exact, _name(env), (*notes, *found.notes))
 
@@ -204,19 +214,14 @@ def from_address(address: str, policy: Any, discount: float | None) -> Environme
         raise InputError(f"{address} has no policy; pass --policy FILE, or write policy=FILE (or uniform) behind it")
     env = _environment(name, options)
     if policy != "uniform":
-        policy = load_policy(str(policy), _axes(_places(env, None, None)))
+        at = _places(env, None, None)
+        policy = load_policy(str(policy), (at.states.own_names or at.n_states, at.actions.own_names or at.n_actions))
     try:
         return gymnasium(env, policy, discount, table=True, **own)
     except InputError as error:
         told = str(error).replace('pass ambiguous="split"', "write &ambiguous=split behind the address")
         told = told.replace("pass known_support=True", "write &known_support=true behind the address")
         raise InputError(f"{address}: {told}") from None
-
-
-def _axes(at: Places) -> tuple[Any, Any]:
-    """States and actions as policy files name them: by number, or as the environment numbers them."""
-    states, actions = (numbers if numbers and numbers[0] else None for numbers in (at.observations, at.codes))
-    return states or at.n_states, actions or at.n_actions
 
 
 def _defaults(name: str) -> dict[str, Any]:
@@ -273,13 +278,14 @@ def _environment(env: Any, options: Mapping[str, Any] | None) -> Any:
     try:
         return gym.make(env, **(options or {}))
     except Exception as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"env is {getattr(env, 'id', env)!r}, which cannot be made: {why}") from error
+        raise InputError(
+            f"env is {getattr(env, 'id', env)!r}, which cannot be made: {errors.first_line(error)}"
+        ) from error
 
 
 def _places(env: Any, states: Any, actions: Any) -> Places:
     observations, codes = discrete(env, "observation_space"), discrete(env, "action_space")
-    return Places(
+    return places_of(
         len(observations),
         len(codes),
         arrays.names("states", states, len(observations)),
@@ -336,31 +342,14 @@ def _initial(env: Any, given: Any, at: Places) -> FloatArray:
     raise InputError("env does not say where it starts (initial_state_distrib); pass initial, rho[s] or the state")
 
 
-def _stepped(
-    env: Any,
-    at: Places,
-    policy: Any,
-    discount: float,
-    rewards: Any,
-    initial: Any,
-    terminal: Any,
-    known_support: bool,
-    notes: list[str],
-) -> Environment:
-    if known_support:
-        raise InputError("known_support is for tables; an environment that is stepped lists no successors")
-    if rewards is None:
+def _stepped(env: Any, at: Places, given: dict[str, Any], notes: list[str]) -> Environment:
+    if given["rewards"] is None:
         raise InputError(
-            f"{_name(env)} has no table P, so rewards must be given: r[s,a], r[s,a,x], or a function of "
-            "(s, a, next state)"
+            f"{_name(env)} has no table P; pass rewards: r[s,a], r[s,a,x], or a function of (s, a, next state)"
         )
-    ends = given_terminal(terminal, at)
-    layout = Layout(at, given_rewards(rewards, at), ends, None if initial is None else given_initial(initial, at))
-    free = () if ends is None else np.flatnonzero(ends)
-    pi = policy_table(policy, at, free=free)
     cells = [layer.bins for layer in _wrappers(env) if isinstance(getattr(layer, "bins", None), Bins)]
     rests_on = tuple(one for bins in cells for one in bins.assumptions) or (OBSERVATIONS_ARE_MARKOV,)
-    task = layout.task(at, pi, discount, rests_on)
+    task, layout, pi = stepped_task(at, given, rests_on)
     if layout.start >= 0:
         notes.append('Where episodes start is unknown: a state "start" was added, and rewards are divided by discount.')
     if layout.endings:
@@ -369,25 +358,6 @@ def _stepped(
             "without an end: pass terminal, the states that always end an episode, for narrower ranges of the value."
         )
     return Environment(task, Stepping(env, at, task, layout, pi), None, None, _name(env), tuple(notes))
-
-
-def _known_ends(task: Task) -> Any:
-    """[S] absorbing states: known rows that stay."""
-    if task.support is None:
-        return np.zeros(task.n_states, dtype=bool)
-    stays = np.ones(task.n_states, dtype=bool)
-    for a in range(task.n_actions):
-        rows = np.arange(task.n_states) * task.n_actions + a
-        if arrays.is_sparse(task.support):
-            own = np.asarray(task.support[rows].diagonal()) > 0
-        else:
-            own = task.support[:, a].diagonal()
-        stays &= own & task.known_rows[:, a]
-    return stays
-
-
-def _action_names(at: Places) -> tuple[Hashable, ...] | None:
-    return at.actions if at.actions is not None else at.codes if at.code(0) else None
 
 
 def _name(env: Any) -> str:

@@ -36,23 +36,24 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import IntArray
 from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.rows import entries_at
 from policytest._base.table import Row, Table
 from policytest._base.text import plural
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.questions.diagnose import PERIODS, diagnose
-from policytest.questions.independence_test import grouped
 from policytest.results.diagnosis import Diagnosis
+from policytest.sources.checks import ROUNDING, check_support, first_other, wrong_reward
 from policytest.sources.environments.bins import SAME_EFFECT, Bins
 from policytest.sources.environments.gymnasium import Environment
 from policytest.sources.environments.minari_episodes import Steps, numbers, open_dataset, read
-from policytest.sources.environments.stepping import Layout, given_initial, given_rewards, given_terminal
-from policytest.sources.logged.counting import ROUNDING, new_counts
-from policytest.sources.logged.log import Log, lookups, taken_pairs
+from policytest.sources.environments.stepping import SteppedStates, stepped_task
+from policytest.sources.labels import Places, places_in, places_of
+from policytest.sources.logged.counting import new_counts
+from policytest.sources.logged.log import Log, taken_pairs
 from policytest.sources.logged.paths import File
-from policytest.sources.tasks.policy import Places, policy_table
 
 SETTINGS = ("policy", "discount", "rewards", "initial", "terminal", "states", "actions")
 
@@ -100,7 +101,7 @@ class Dataset(Log):
         rows = (
             Row("episodes", self._number(total), key="episodes", raw=self._raw(total)),
             Row("terminated", self._number(self.ended), "their last step is an end", "ended", self._raw(self.ended)),
-            Row("not terminated", self._number(self.cut), "cut off, which is no end", "cut", self._raw(self.cut)),
+            Row("not terminated", self._number(self.cut), "truncated, which is not an end", "cut", self._raw(self.cut)),
         )
         kept = tuple(row for row in table.rows if row.key not in ("n_files",))
         title = table.title.replace("from 1 file", f"from the dataset {self.name}")
@@ -156,10 +157,9 @@ def minari(
     if not len(steps.s):
         raise InputError(f"dataset {name} has no steps; there is nothing to count")
     x = _arrivals(made, at, layout, steps)
-    _check_support(made, steps, x)
-    if check_rewards:
-        _check_rewards(made, at, layout, steps, tolerance)
-    other = _other_rewards(made, layout, steps, name)
+    pairs = steps.s * at.n_actions + steps.a
+    check_support(made, pairs, x, made.policy.ravel() > 0, lambda i: f"episode {steps.episode[i]} has")
+    other = _compared(made, at, layout, steps, tolerance if check_rewards else None, name)
     return _log(source, name, made, layout, steps, x, other)
 
 
@@ -168,13 +168,15 @@ def minari(
 
 def _task(
     task: Any, settings: dict[str, Any], observations: range, codes: range, bins: Bins | None
-) -> tuple[Places, Task, Layout | None]:
+) -> tuple[Places, Task, SteppedStates | None]:
     S, A = len(observations), len(codes)
     if task is not None:
         extra = [name for name, value in settings.items() if value is not None]
         if extra:
             raise InputError(f"{extra[0]} is for a task that is made here; a task is given, which has its own")
-        if isinstance(task, Environment) and isinstance(layout := getattr(task.simulator, "layout", None), Layout):
+        if isinstance(task, Environment) and isinstance(
+            layout := getattr(task.simulator, "layout", None), SteppedStates
+        ):
             sizes, made = (layout.S, task.task.n_actions), task.task
         else:
             made, layout = task.task if isinstance(task, Environment) else task, None
@@ -185,29 +187,17 @@ def _task(
                 f"the dataset has {plural(S, 'observation')} and {plural(A, 'action')}, the task has {sizes[0]} and "
                 f"{sizes[1]}; pass the task of this environment, or policy, rewards and discount"
             )
-        return Places(S, A, None, None, tuple(observations), tuple(codes)), made, layout
+        return places_of(S, A, None, None, observations, codes), made, layout
     for name in ("policy", "rewards", "discount"):
         if settings[name] is None:
             raise InputError(f"{name} is missing; pass a task, or policy, rewards and discount to make one")
     names = settings["states"] if settings["states"] is not None or bins is None else bins.states
-    at = Places(
-        S,
-        A,
-        arrays.names("states", names, S),
-        arrays.names("actions", settings["actions"], A),
-        tuple(observations),
-        tuple(codes),
-    )
-    ends = given_terminal(settings["terminal"], at)
-    start = settings["initial"]
-    layout = Layout(
-        at, given_rewards(settings["rewards"], at), ends, None if start is None else given_initial(start, at)
-    )
-    pi = policy_table(settings["policy"], at, free=() if ends is None else np.flatnonzero(ends))
-    return at, layout.task(at, pi, settings["discount"]), layout
+    named = arrays.names("states", names, S), arrays.names("actions", settings["actions"], A)
+    at = places_of(S, A, *named, observations, codes)
+    return at, *stepped_task(at, settings)[:2]
 
 
-def _arrivals(task: Task, at: Places, layout: Layout | None, steps: Steps) -> IntArray:
+def _arrivals(task: Task, at: Places, layout: SteppedStates | None, steps: Steps) -> IntArray:
     """The state of the task that each step leads to."""
     if layout is None:
         for s in np.unique(steps.x[steps.terminated]):
@@ -224,99 +214,50 @@ def _arrivals(task: Task, at: Places, layout: Layout | None, steps: Steps) -> In
 
 
 def _check_end(task: Task, at: Places, steps: Steps, s: int) -> None:
-    """Refuse a final observation that is no end in the task, or from which other episodes went on."""
+    """Refuse a final observation that is not an end in the task, or from which other episodes went on."""
     onwards = np.flatnonzero(steps.s == s)
     if onwards.size:
         raise InputError(
-            f"observation {at.observation(s)} ends episode {steps.episode[(steps.x == s) & steps.terminated][0]}, but "
+            f"observation {at.states.numbers[s]} ends episode "
+            f"{steps.episode[(steps.x == s) & steps.terminated][0]}, but "
             f"episode {steps.episode[onwards[0]]} goes on from it: it is not always an end; leave the task out and "
             "pass policy, rewards and discount, and ends become states of their own"
         )
     pairs = s * task.n_actions + np.flatnonzero(task.policy[s] > 0)
-    rewards = _rewards(task, pairs, np.full(len(pairs), s))
-    stays = task.known_rows.ravel()[pairs].all() and _allowed(task, pairs, np.full(len(pairs), s)).all()
+    rewards = entries_at(task.rewards, pairs, np.full(len(pairs), s))
+    allowed = task.support is not None and entries_at(task.support, pairs, np.full(len(pairs), s)).all()
+    stays = allowed and task.known_rows.ravel()[pairs].all()
     if not stays or (rewards != 0).any():
         raise InputError(
-            f"observation {at.observation(s)} ends episodes, but the task goes on from it"
+            f"observation {at.states.numbers[s]} ends episodes, but the task goes on from it"
             + (f" and pays {rewards[rewards != 0][0]:.6g}" if stays else "")
             + "; let its row allow only itself, with reward 0, or leave the task out and pass policy, rewards, discount"
         )
 
 
-def _allowed(task: Task, pairs: IntArray, x: IntArray) -> Any:
-    if task.support is None:
-        return np.ones(len(pairs), dtype=bool)
-    if arrays.is_sparse(task.support):
-        return np.asarray(task.support[pairs, x]).ravel() > 0
-    return task.support.reshape(-1, task.n_states)[pairs, x]
-
-
-def _rewards(task: Task, pairs: IntArray, x: IntArray) -> FloatArray:
-    """r(s,a,x) of these transitions."""
-    if arrays.is_sparse(task.rewards):
-        return np.asarray(task.rewards[pairs, x], dtype=np.float64).ravel()
-    table = task.rewards.reshape(task.n_states * task.n_actions, -1)
-    return np.asarray(table[pairs, x if task.rewards_on_successor else 0])
-
-
 # ---------------------------------------------------------------- checks
 
 
-def _check_support(task: Task, steps: Steps, x: IntArray) -> None:
-    pairs = steps.s * task.n_actions + steps.a
-    wrong = ~_allowed(task, pairs, x) & (task.policy.ravel()[pairs] > 0)
-    if wrong.any():
-        first = int(np.argmax(wrong))
+def _compared(
+    task: Task, at: Places, layout: SteppedStates | None, steps: Steps, tolerance: float | None, name: str
+) -> bool:
+    """Whether the dataset pays other rewards than the task, beyond rounding, where the policy goes; warns if so.
+
+    With a ``tolerance`` rewards that vary given (s, a, next state), or are further from the task's, are refused.
+    """
+    pair = steps.s * at.n_actions + steps.a
+    expected = entries_at(task.rewards if layout is None else layout.rewards, pair, steps.x)
+    matters = task.policy[steps.s, steps.a] > 0
+    i = None if tolerance is None else first_other(expected, steps.reward, steps.reward, tolerance, matters)
+    if i is not None and tolerance is not None:
+        paid = steps.reward[(pair == pair[i]) & (steps.x == steps.x[i])]
+        place = at.place(int(steps.s[i]), int(steps.a[i]), int(steps.x[i]))
+        wrong = wrong_reward("the reward in the dataset", place, expected[i], paid.min(), paid.max(), tolerance)
         raise InputError(
-            f"episode {steps.episode[first]} has the transition {task.place(int(pairs[first]), int(x[first]))}, which "
-            "the support of the task excludes; widen the support"
+            f"{wrong}. Estimated rewards, such as means of these, void the guarantee; with check_rewards=False no "
+            "answer is certified"
         )
-
-
-def _check_rewards(task: Task, at: Places, layout: Layout | None, steps: Steps, tolerance: float) -> None:
-    """Refuse rewards that are no function of (s, a, next state), or not the task's; where the policy goes."""
-    (s, a, x), _ = grouped((steps.s, steps.a, steps.x), np.ones(len(steps.s), np.int64))
-    order = np.lexsort((steps.x, steps.a, steps.s))
-    key = np.stack([steps.s, steps.a, steps.x])[:, order]
-    start = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
-    paid = steps.reward[order]
-    least, largest = np.minimum.reduceat(paid, start), np.maximum.reduceat(paid, start)
-    expected = _expected(task, layout, s, a, x)
-    room = tolerance * np.maximum(1.0, np.abs(expected))
-    matters = task.policy[s, a] > 0
-    varied = matters & (largest - least > 2 * room)
-    off = matters & ((np.abs(least - expected) > room) | (np.abs(largest - expected) > room))
-    if not (varied | off).any():
-        return
-    i = int(np.argmax(varied if varied.any() else off))
-    place = f"(s={at.state(int(s[i]))!r}, a={at.action(int(a[i]))!r}, x={at.state(int(x[i]))!r})"
-    remedy = (
-        "Estimated rewards, such as means of these, void the guarantee; with check_rewards=False no answer is certified"
-    )
-    if varied[i]:
-        raise InputError(
-            f"the rewards in the dataset run from {least[i]:.9g} to {largest[i]:.9g} at {place}; they must be a "
-            f"function of (s, a, next state): split the states by what they depend on. {remedy}"
-        )
-    other = least[i] if abs(least[i] - expected[i]) > room[i] else largest[i]
-    raise InputError(
-        f"the reward in the dataset is {other:.9g} at {place}, the task has {expected[i]:.9g} there; correct one of "
-        f"them. {remedy}"
-    )
-
-
-def _expected(task: Task, layout: Layout | None, s: IntArray, a: IntArray, x: IntArray) -> FloatArray:
-    """The task's rewards of transitions of the environment."""
-    if layout is None:
-        return _rewards(task, s * task.n_actions + a, x)
-    return layout.rewards[s, a] if layout.rewards.ndim == 2 else layout.rewards[s, a, x]
-
-
-def _other_rewards(task: Task, layout: Layout | None, steps: Steps, name: str) -> bool:
-    """Whether the dataset pays other rewards than the task, beyond rounding, where the policy goes; warns if so."""
-    expected = _expected(task, layout, steps.s, steps.a, steps.x)
-    close = np.abs(steps.reward - expected) <= ROUNDING * np.maximum(1.0, np.abs(expected))
-    if not (~close & (task.policy[steps.s, steps.a] > 0)).any():
+    if first_other(expected, steps.reward, steps.reward, ROUNDING, matters) is None:
         return False
     warnings.warn(
         f"the rewards in the dataset {name} differ from the task's: no answer from it is certified",
@@ -330,7 +271,7 @@ def _other_rewards(task: Task, layout: Layout | None, steps: Steps, name: str) -
 
 
 def _log(
-    source: Any, name: str, task: Task, layout: Layout | None, steps: Steps, x: IntArray, other_rewards: bool
+    source: Any, name: str, task: Task, layout: SteppedStates | None, steps: Steps, x: IntArray, other_rewards: bool
 ) -> Dataset:
     s, a, episode = steps.s, steps.a, steps.episode
     if layout is not None and layout.start >= 0:  # each episode first tells where it begins
@@ -355,8 +296,7 @@ def _log(
         left_out=(),
         idle=int((~taken[s * task.n_actions + a]).sum()),
         files=(File(name, 4 * s.nbytes, mark.hexdigest()),),
-        states=lookups(task)[0],
-        actions=lookups(task)[1],
+        at=places_in(task),
         taken=taken,
         task=task,
         name=name,

@@ -11,6 +11,7 @@ from policytest._base import arrays, errors
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.sources.environments.bins import Bins
+from policytest.sources.tasks.policy import numbers_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,7 @@ def open_dataset(dataset: Any) -> Any:
             f"dataset {dataset!r} cannot be read ({error}); run {errors.installation('minari')}"
         ) from error
     except Exception as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"dataset {dataset!r} cannot be read: {why}") from error
+        raise InputError(f"dataset {dataset!r} cannot be read: {errors.first_line(error)}") from error
 
 
 def numbers(source: Any, name: str, bins: Bins | None, setting: str) -> range:
@@ -56,13 +56,11 @@ def numbers(source: Any, name: str, bins: Bins | None, setting: str) -> range:
         arrays.instance(setting, bins, Bins, ", which policytest.sources.discretise makes")
         return range(bins.n_states)
     if type(space).__name__ != "Discrete":
-        shown = repr(space)
         raise InputError(
-            f"the {kind}s of the dataset are {shown if len(shown) <= 80 else shown[:77] + '...'}, not Discrete(n): "
-            f"number them, with {setting}=policytest.sources.discretise(...)"
+            f"the {kind}s of the dataset are {arrays.shown(space)}, not Discrete(n); number them, with "
+            f"{setting}=policytest.sources.discretise(...)"
         )
-    start = int(getattr(space, "start", 0))
-    return range(start, start + int(space.n))
+    return numbers_of(space)
 
 
 def read(source: Any, observations: range, codes: range, bins: Bins | None, action_bins: Bins | None) -> Steps:

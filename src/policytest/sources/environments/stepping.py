@@ -25,6 +25,7 @@ known. A *truncated* episode has not ended: its last transition counts as any ot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -35,8 +36,10 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.data.simulators import cumulative_rows
 from policytest.mdp.task import Task
-from policytest.sources.environments.table import FULL_LIMIT, close, differs, ends_of, full_support, state_index
-from policytest.sources.tasks.policy import Places
+from policytest.sources.checks import close
+from policytest.sources.environments.table import check_size, differs, ends_of, full_support, state_index
+from policytest.sources.labels import Places
+from policytest.sources.tasks.policy import policy_table
 
 FUNCTION_LIMIT = 5_000_000  # calls of a function of (s, a, next state)
 OBSERVATIONS_ARE_MARKOV = "what follows depends on the observation and the action alone"
@@ -48,15 +51,15 @@ class Stepping:
 
     ``steps`` and ``resets`` say how often the environment was moved, on the way to the pairs asked for as well;
     ``extra_steps`` are those on the way (with resets, where the start is a state of the task), which count as samples.
-    The environment is seeded from the generator it is first called with, and again whenever that is another one: a run
-    with a seed can be repeated. It can be resumed too, but goes on with a new episode, and so in another way than it
-    would have without the interruption.
+    ``truncations`` says how many steps were truncated. The environment is seeded from the generator it is first called
+    with, and again whenever that is another one: a run with a seed can be repeated. It can be resumed too,
+    but goes on with a new episode, and so in another way than it would have without the interruption.
     """
 
-    def __init__(self, env: Any, at: Places, task: Task, layout: Layout, policy: FloatArray) -> None:
+    def __init__(self, env: Any, at: Places, task: Task, layout: SteppedStates, policy: FloatArray) -> None:
         self.env, self.at, self.layout = env, at, layout
         self.n_states, self.n_actions = task.n_states, task.n_actions
-        self.steps = self.resets = self.extra_steps = 0
+        self.steps = self.resets = self.extra_steps = self.truncations = 0
         self._actions = cumulative_rows(np.arange(at.n_states + 1) * at.n_actions, policy.ravel()).reshape(policy.shape)
         self._rng: Any = None
         self._state = -1  # where the environment stands; -1: nowhere, the episode is over
@@ -89,7 +92,7 @@ class Stepping:
         if s == self.layout.start:
             return self._reset()
         if not (0 <= s < self.n_states and 0 <= a < self.n_actions):
-            raise InputError(f"(s={s}, a={a}) is no pair of the task; states are 0 to {self.n_states - 1}")
+            raise InputError(f"(s={s}, a={a}) is not a pair of the task; states are 0 to {self.n_states - 1}")
         if self.layout.ended(s):
             return s
         if self._state != s:
@@ -98,7 +101,7 @@ class Stepping:
 
     def _go_to(self, s: int) -> None:
         """Bring the environment to a state by episodes under the policy."""
-        initial = self.layout.initial
+        initial, resets, truncations = self.layout.initial, self.resets, self.truncations
         if initial is not None and initial[s] > 0:
             for _ in range(LONGEST_WAY):
                 if self._reset() == s:
@@ -112,8 +115,12 @@ class Stepping:
                     return
                 self._step(int(np.argmax(self._actions[self._state] > self._rng.random())))
         raise InputError(
-            f"state {self.at.state(s)!r} was not met in {LONGEST_WAY:,} steps of the environment; use a method that "
-            "follows trajectories: Combined(), TDBetting() or PTST(allocation=Forward())"
+            f"state {self.at.states.label(s)} was not met in {LONGEST_WAY:,} steps of the environment; "
+            + (
+                "all episodes were truncated before: raise or remove the time limit of the environment"
+                if self.truncations - truncations >= self.resets - resets > 0
+                else "use a method that follows trajectories: Combined(), TDBetting() or PTST(allocation=Forward())"
+            )
         )
 
     def _reset(self, seed: int | None = None) -> int:
@@ -123,12 +130,13 @@ class Stepping:
         answer = self.env.reset() if seed is None else self.env.reset(seed=seed)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise InputError(f"env.reset answered {answer!r}; expected (observation, info), as Gymnasium has it")
-        s = state_index("env.reset answered", answer[0], self.at)
+        s = state_index(lambda: "env.reset answered", answer[0], self.at)
         layout = self.layout
         if layout.terminal is not None and layout.terminal[s]:
-            raise InputError(f"env.reset answered {self.at.state(s)!r}, which is listed in terminal; take it out there")
+            raise InputError(f"env.reset answered {self.at.states.label(s)}, a terminal state; correct terminal")
         if layout.initial is not None and layout.initial[s] == 0:
-            raise InputError(f"env.reset answered {self.at.state(s)!r}, which has probability 0 in initial; mend that")
+            label = self.at.states.label(s)
+            raise InputError(f"env.reset answered {label}, which has probability 0 in initial; correct initial")
         self._state = s
         return s
 
@@ -138,27 +146,30 @@ class Stepping:
         self._state = -1
         self.steps += 1
         try:
-            answer = self.env.step(at.code(a))
+            answer = self.env.step(at.actions.numbers[a])
         except Exception as error:
-            error.add_note(f"raised by env.step at (s={at.state(s)!r}, a={at.action(a)!r})")
+            error.add_note(f"raised by env.step at {at.place(s, a)}")
             raise
         if not (isinstance(answer, tuple) and len(answer) == 5):
             raise InputError(
                 f"env.step answered {len(answer) if isinstance(answer, tuple) else answer!r} values; expected "
                 "(observation, reward, terminated, truncated, info), as Gymnasium has it"
             )
-        x = state_index(f"env.step at (s={at.state(s)!r}, a={at.action(a)!r}) answered", answer[0], at)
-        paid = arrays.real_number(f"the reward of env.step at (s={at.state(s)!r}, a={at.action(a)!r})", answer[1])
+        x = state_index(lambda: f"env.step at {at.place(s, a)} answered", answer[0], at)
+        paid = answer[1]
+        if type(paid) is not float or not math.isfinite(paid):
+            paid = arrays.real_number(f"the reward of env.step at {at.place(s, a)}", paid)
         said = self.layout.reward(s, a, x)
         if not close(said, paid):
-            raise differs(at, s, a, x, said, paid)
+            raise differs(at.place(s, a, x), said, paid)
         terminated, truncated = bool(answer[2]), bool(answer[3])
+        self.truncations += truncated
         if not terminated and not truncated:
             self._state = x
         return self.layout.arrival(s, a, x, terminated, at)
 
 
-class Layout:
+class SteppedStates:
     """Which states the task has beside those of the environment, and what they are for."""
 
     def __init__(self, at: Places, rewards: FloatArray, terminal: BoolArray | None, initial: FloatArray | None) -> None:
@@ -181,19 +192,15 @@ class Layout:
         if self.terminal is None:
             return x if not terminated else self.S + (x if self.endings > 1 or self.rewards.ndim == 3 else 0)
         if terminated != self.terminal[x]:
-            place = f"(s={at.state(s)!r}, a={at.action(a)!r}, x={at.state(x)!r})"
+            place = f"{at.place(s, a, x)}"
             what = "ended the episode, but terminal does not list" if terminated else "went on, but terminal lists"
-            raise InputError(f"the step {place} {what} {at.state(x)!r}; correct terminal, or leave it out")
+            raise InputError(f"the step {place} {what} {at.states.label(x)}; correct terminal, or leave it out")
         return x
 
     def task(self, at: Places, policy: FloatArray, discount: float, assumptions: Sequence[str] = ()) -> Task:
         """The task that is tested."""
         S, A, size = self.S, at.n_actions, self.size
-        if size * A * size > FULL_LIMIT:
-            raise InputError(
-                f"{size:,} states and {A} actions make {size * A * size:,} transitions, too many where any may be "
-                "possible; state terminal to save copies, or number observations more coarsely"
-            )
+        check_size(size, A, "pass terminal to save copies, or number observations more coarsely")
         absorbing = np.zeros(size, dtype=bool)
         absorbing[S : S + self.endings] = True
         if self.terminal is not None:
@@ -218,7 +225,7 @@ class Layout:
             discount=discount,
             support=None if plain else self._support(absorbing, A),
             states=names,
-            actions=at.actions if at.actions is not None else at.codes if at.code(0) else None,
+            actions=at.actions.own_names,
             terminal=ends_of(absorbing, names),
             assumptions=assumptions,
         )
@@ -247,11 +254,22 @@ class Layout:
 
     def _names(self, at: Places) -> tuple[Hashable, ...] | None:
         if self.size == self.S:
-            return at.states if at.states is not None else at.observations if at.observation(0) else None
-        names: list[Hashable] = [at.state(s) for s in range(self.S)]
+            return at.states.own_names
+        names: list[Hashable] = [at.states.name(s) for s in range(self.S)]
         if self.endings:
-            names += ["ended"] if self.rewards.ndim == 2 else [(at.state(s), "ended") for s in range(self.S)]
+            names += ["ended"] if self.rewards.ndim == 2 else [(at.states.name(s), "ended") for s in range(self.S)]
         return (*names, *(["start"] if self.start >= 0 else []))
+
+
+def stepped_task(
+    at: Places, given: Mapping[str, Any], assumptions: Sequence[str] = ()
+) -> tuple[Task, SteppedStates, FloatArray]:
+    """The task that is tested, its states, and the policy [S,A], from what is given: policy, discount, rewards, ..."""
+    ends, start = given_terminal(given["terminal"], at), given["initial"]
+    rho = None if start is None else given_initial(start, at)
+    layout = SteppedStates(at, given_rewards(given["rewards"], at), ends, rho)
+    pi = policy_table(given["policy"], at, free=() if ends is None else np.flatnonzero(ends))
+    return layout.task(at, pi, given["discount"], assumptions), layout, pi
 
 
 # ---------------------------------------------------------------- what must be given
@@ -272,7 +290,7 @@ def given_rewards(rewards: Any, at: Places) -> FloatArray:
 
 def _tabulated(function: Callable[[Any, Any, Any], Any], at: Places) -> list[Any]:
     """The function at all (s, a, x), which are spoken of as the environment does."""
-    shown, codes = [at.observation(s) for s in range(at.n_states)], [at.code(a) for a in range(at.n_actions)]
+    shown, codes = at.states.numbers, at.actions.numbers
     try:
         return [[[float(function(s, a, x)) for x in shown] for a in codes] for s in shown]
     except (TypeError, ValueError, LookupError) as error:
@@ -291,7 +309,7 @@ def given_terminal(terminal: Any, at: Places) -> BoolArray | None:
         return array
     mask = np.zeros(at.n_states, dtype=bool)
     for state in [terminal] if isinstance(terminal, str | int) else list(terminal):
-        mask[at.find_state("terminal", state)] = True
+        mask[at.states.find("terminal", state, or_number=True)] = True
     return mask
 
 
@@ -300,9 +318,9 @@ def given_initial(initial: Any, at: Places) -> FloatArray:
     rho = np.zeros(at.n_states)
     if isinstance(initial, Mapping):
         for state, probability in initial.items():
-            rho[at.find_state("initial", state)] += arrays.real_number("initial", probability)
-    elif np.ndim(initial) == 0 or (at.states is not None and isinstance(initial, Hashable) and initial in at.states):
-        rho[at.find_state("initial", initial)] = 1.0
+            rho[at.states.find("initial", state, or_number=True)] += arrays.real_number("initial", probability)
+    elif np.ndim(initial) == 0 or (isinstance(initial, Hashable) and initial in (at.states.names or ())):
+        rho[at.states.find("initial", initial, or_number=True)] = 1.0
     else:
         rho = arrays.real_array("initial", initial, (at.n_states,))
     return arrays.probability_rows("initial", rho)

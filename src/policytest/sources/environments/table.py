@@ -25,7 +25,7 @@ Only rows that an episode can reach matter in all this; the others keep what the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +35,11 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
-from policytest.sources.tasks.policy import Places
+from policytest._base.rows import entries_at
+from policytest.sources.checks import close
+from policytest.sources.labels import Places
+from policytest.sources.tasks.by_name import assembled
 
-DENSE_LIMIT = 4_000_000  # entries S*A*S up to which tables are arrays
 FULL_LIMIT = 20_000_000  # entries up to which all successors can be allowed
 
 
@@ -76,27 +78,31 @@ class Rules:
 
 def read_table(P: Any, at: Places) -> Listed:
     """The entries of ``P`` with a positive probability, each row checked."""
-    if at.observations is not None and at.observations[0] != 0 and not isinstance(P, Mapping):
+    if at.states.numbers[0] != 0 and not isinstance(P, Mapping):
         raise InputError(
-            f"env.P is a {type(P).__name__} while observations start at {at.observations[0]}; a dictionary by "
-            "observation leaves no doubt which row is whose"
+            f"env.P is a {type(P).__name__} while observations start at {at.states.numbers[0]}; use a dictionary by "
+            "observation, which leaves no doubt which row is whose"
         )
     found: list[tuple[int, int, float, float, bool]] = []
     for s in range(at.n_states):
         for a in range(at.n_actions):
-            where = f"env.P[{at.observation(s)}][{at.code(a)}]"
+            where = _pair_of(at, s, a)
             row = [_entry(f"{where}[{i}]", entry, at) for i, entry in enumerate(_row(P, at, s, a, where))]
             total = sum(entry[0] for entry in row)
             if not abs(total - 1.0) <= arrays.SUM_TOLERANCE:
-                raise InputError(f"{where} sums to {total:.9g}, not 1; mend the table of the environment")
+                raise InputError(f"{where} sums to {total:.9g}, not 1; fix the table of the environment")
             found += [(s * at.n_actions + a, x, p, r, ends) for p, x, r, ends in row if p > 0]
     pair, x, p, r, ends = zip(*found, strict=True)
     return Listed(np.array(pair), np.array(x), np.array(p), np.array(r), np.array(ends, dtype=bool))
 
 
+def _pair_of(at: Places, s: int, a: int) -> str:
+    return f"env.P[{at.states.numbers[s]}][{at.actions.numbers[a]}]"
+
+
 def _row(P: Any, at: Places, s: int, a: int, where: str) -> Any:
     try:
-        row = P[at.observation(s)][at.code(a)]
+        row = P[at.states.numbers[s]][at.actions.numbers[a]]
         return list(row)
     except (KeyError, IndexError, TypeError):
         raise InputError(f"{where} is missing; the table needs a list of entries for every pair") from None
@@ -110,21 +116,22 @@ def _entry(where: str, entry: Any, at: Places) -> tuple[float, int, float, bool]
     p, r = arrays.real_number(f"{where}, the probability,", p), arrays.real_number(f"{where}, the reward,", r)
     if p < 0:
         raise InputError(f"{where} has the probability {p:.6g}; probabilities cannot be negative")
-    return p, state_index(f"{where} leads to", x, at), r, bool(ends)
+    return p, state_index(lambda: f"{where} leads to", x, at), r, bool(ends)
 
 
-def state_index(what: str, observation: Any, at: Places) -> int:
+def state_index(what: Callable[[], str], observation: Any, at: Places) -> int:
     """The state that an environment shows, refused unless it is one of its numbers."""
-    try:
-        if np.size(observation) != 1 or np.asarray(observation).dtype.kind not in "iu":
-            raise TypeError
-        number = int(np.asarray(observation).item())
-    except (TypeError, ValueError):
-        raise InputError(f"{what} {observation!r}; states are whole numbers, those of the observation space") from None
-    first = at.observation(0)
+    if type(observation) is int:
+        number = observation
+    else:
+        array = np.asarray(observation) if np.size(observation) == 1 else np.zeros(())
+        if array.dtype.kind not in "iu":
+            raise InputError(f"{what()} {observation!r}; states are whole numbers, those of the observation space")
+        number = int(array.item())
+    first = at.states.numbers[0]
     if not first <= number < first + at.n_states:
-        raise InputError(f"{what} {number}; states are {first} to {first + at.n_states - 1}")
-    return number - int(first)
+        raise InputError(f"{what()} {number}; states are {first} to {first + at.n_states - 1}")
+    return number - first
 
 
 # ---------------------------------------------------------------- from entries to rules
@@ -155,13 +162,13 @@ def rules(
     idle = listed.only(~(live | terminal)[listed.pair // A])
     whole = _copied(real, idle, target, origin, absorbing, A)
     size = len(origin)
-    kernel = _table(whole.pair, whole.x, whole.p, size, A)
+    kernel = assembled(whole.pair, whole.x, whole.p, size, A)
     entered = np.zeros(size, dtype=bool)
     entered[target] = True
     table, on_arrival = _rewards(whole, np.append(live, ~absorbing[S:]), size, A, known_support, rewards, origin, at)
     table = _nothing_at_ends(table, absorbing, A)
     support = _support(kernel, absorbing, entered if on_arrival else None, size, A, known_support)
-    names = None if at.states is None and not extra and not at.observation(0) else _names(at, extra)
+    names = at.states.own_names if not extra else _names(at, extra)
     return Rules(
         kernel=kernel,
         rewards=table,
@@ -203,8 +210,8 @@ def _ambiguous(real: Listed, at: Places, split: bool) -> set[int]:
             s, a = divmod(int(pair), at.n_actions)
             differ = f"rewards {before[0]:g} and {r:g}" if before[0] != r else "and without the end of the episode"
             raise InputError(
-                f"env.P[{at.observation(s)}][{at.code(a)}] leads to {at.observation(int(x))} with {differ}; a task "
-                "needs one reward for each (s, a, next state), and their average would depend on what is unknown: "
+                f"{_pair_of(at, s, a)} leads to {at.states.numbers[int(x)]} with {differ}, and a task needs one reward "
+                "for each (s, a, next state), since an average would depend on what is unknown; "
                 'pass ambiguous="split" for a copy of the state for each kind of arrival'
             )
         parted.add(int(x))
@@ -267,18 +274,17 @@ def _rewards(
         return of_pair.reshape(size, A), False
     if known:
         keys, first = np.unique(whole.pair * size + whole.x, return_index=True)
-        return _table(keys // size, keys % size, whole.r[first], size, A), False
+        return assembled(keys // size, keys % size, whole.r[first], size, A), False
     arrival = np.zeros(size)
     arrival[real.x] = real.r
     if (real.r != arrival[real.x]).any():
         s, a = divmod(int(real.pair[np.argmax(odd)]), A)
         raise InputError(
-            f"env.P[{at.observation(int(origin[s]))}][{at.code(a)}] has rewards that depend on the pair and on the "
-            "next state, and the table says nothing about successors it does not list; pass known_support=True (those "
-            "listed are all there are), or rewards=, a function of (s, a, next state)"
+            f"{_pair_of(at, int(origin[s]), a)} has rewards that depend on the pair and on the next state, and the "
+            "table says nothing about successors it does not list; pass "
+            "known_support=True (those listed are all there are), or rewards=, a function of (s, a, next state)"
         )
-    if size * A * size > FULL_LIMIT:
-        raise too_large(size, A)
+    check_size(size, A)
     return np.broadcast_to(arrival, (size, A, size)).copy(), True
 
 
@@ -307,56 +313,45 @@ def _support(kernel: Kernel, absorbing: BoolArray, entered: BoolArray | None, si
     return full | (listed.toarray().reshape(full.shape) if arrays.is_sparse(listed) else listed)
 
 
+def check_size(size: int, A: int, remedy: str = "") -> None:
+    """Refuse tasks in which there are too many transitions for all of them to be allowed."""
+    if size * A * size > FULL_LIMIT:
+        remedy = remedy or "pass known_support=True if the successors that the table lists are all there are"
+        raise InputError(
+            f"{size:,} states and {A} actions make {size * A * size:,} transitions, too many to allow all of them; "
+            f"{remedy}"
+        )
+
+
 def full_support(absorbing: BoolArray, entered: BoolArray, A: int) -> BoolArray:
     """[S,A,S] any state that can be entered, from every state but the absorbing ones, which stay."""
     size = len(absorbing)
-    if size * A * size > FULL_LIMIT:
-        raise too_large(size, A)
+    check_size(size, A)
     support = np.broadcast_to(entered, (size, A, size)).copy()
     support[absorbing] = np.eye(size, dtype=bool)[absorbing][:, None, :]
     return support
 
 
-def too_large(size: int, A: int) -> InputError:
-    """The error for tasks in which not all successors can be allowed."""
-    return InputError(
-        f"{size:,} states and {A} actions make {size * A * size:,} transitions, too many to allow all of them; pass "
-        "known_support=True if the successors that the table lists are all there are"
-    )
-
-
-def _table(row: IntArray, column: IntArray, entries: FloatArray, size: int, A: int) -> Any:
-    """[S,A,S], or a CSR array where that would be large; what is listed several times is summed."""
-    table = sparse.csr_array((entries, (row, column)), shape=(size * A, size))
-    return table.toarray().reshape(size, A, size) if size * A * size <= DENSE_LIMIT else table
-
-
 def _agree(rewards: Any, real: Listed, at: Places) -> None:
     """Refuse given rewards that differ from those of the table."""
-    s, a = real.pair // at.n_actions, real.pair % at.n_actions
-    said = rewards[s, a] if rewards.ndim == 2 else rewards[s, a, real.x]
+    said = entries_at(rewards, real.pair, real.x)
     wrong = ~close(said, real.r)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise differs(at, int(s[i]), int(a[i]), int(real.x[i]), said[i], real.r[i])
+        raise differs(at.place(*divmod(int(real.pair[i]), at.n_actions), int(real.x[i])), said[i], real.r[i])
 
 
-def close(first: Any, second: Any) -> Any:
-    """Whether rewards are the same up to rounding."""
-    return np.abs(first - second) <= 1e-9 * np.maximum(1.0, np.abs(second))
-
-
-def differs(at: Places, s: int, a: int, x: int, said: float, paid: float) -> InputError:
+def differs(place: str, said: float, paid: float) -> InputError:
     """The error for a reward that is not what the environment pays."""
     return InputError(
-        f"rewards at (s={at.state(s)!r}, a={at.action(a)!r}, x={at.state(x)!r}) are {said:g}, but the environment pays "
-        f"{paid:g}; rewards must be a known function of (s, a, next state)"
+        f"rewards at {place} are {said:g}, but the environment pays {paid:g}; rewards must be a known function of "
+        "(s, a, next state)"
     )
 
 
 def _names(at: Places, extra: list[tuple[int, bool, float | None]]) -> tuple[Hashable, ...]:
-    own = [at.state(s) for s in range(at.n_states)]
-    return (*own, *(_copy_name(at.state(x), ends, r) for x, ends, r in extra))
+    own = [at.states.name(s) for s in range(at.n_states)]
+    return (*own, *(_copy_name(at.states.name(x), ends, r) for x, ends, r in extra))
 
 
 def _copy_name(name: Any, ends: bool, r: float | None) -> Hashable:

@@ -1,9 +1,9 @@
-"""Which column of a table plays which part.
+"""Which column of a table has which role.
 
-`s`, `a` and `s_next` must be there; `count`, `order`, `episode` and `reward` are used where they are. A mapping
-``columns={"s": "state"}`` gives other names, and ``columns={"reward": None}`` leaves a column alone. A column reward
-that is left alone is still compared with the task's rewards, under the name `IGNORED`: where they differ, nothing is
-refused, but no answer from the data is certified.
+`s`, `a` and `s_next` are required; `count`, `order`, `episode` and `reward` are used where they are. A mapping
+``columns={"s": "state"}`` gives other names, and ``columns={"reward": None}`` ignores a column. A column reward that is
+ignored is still compared with the task's rewards, under the name `IGNORED`: where they differ, nothing is refused, but
+no answer from the data is certified.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, did_you_mean
 from policytest._base.text import plain
 
 LABELS = ("s", "a", "s_next")
@@ -26,6 +26,11 @@ _OFTEN = {
 }
 
 
+def ignoring(role: str) -> str:
+    """How to ignore a column."""
+    return f'ignore the column with columns={{"{role}": None}}'
+
+
 def check_mapping(columns: Any) -> dict[str, str | None]:
     """The argument ``columns``, checked as far as that is possible without the table."""
     if columns is None:
@@ -34,32 +39,29 @@ def check_mapping(columns: Any) -> dict[str, str | None]:
         raise InputError(f'columns is a {type(columns).__name__}; pass a mapping such as {{"s": "state"}}')
     for role, name in columns.items():
         if role not in ROLES:
-            close = difflib.get_close_matches(str(role), ROLES, n=1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(ROLES)}"
-            raise InputError(
-                f"columns has the key {role!r}; {remedy} (the key is the part, the value is your name for it)"
-            )
+            remedy = did_you_mean(role, ROLES) or f"the roles are {', '.join(ROLES)}"
+            raise InputError(f"columns has the key {role!r}; {remedy} (the key is the role, the value is your column)")
         if name is None and role in LABELS:
-            raise InputError(f"columns[{role!r}] is None; s, a and s_next cannot be left out")
+            raise InputError(f"columns[{role!r}] is None; s, a and s_next are required")
         if name is not None and not isinstance(name, str):
             raise InputError(f"columns[{role!r}] is {name!r}; pass the name of a column, a string")
     named = [name for name in columns.values() if name is not None]
     for name in named:
         if named.count(name) > 1:
-            raise InputError(f"columns gives the column {name!r} two parts; one column plays one part")
+            raise InputError(f"column {name!r} is mapped to two roles; map each column to one")
     return dict(columns)
 
 
 def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str) -> dict[str, str]:
-    """The name of the column of each part, for a table (or a file: `place`) with these columns."""
+    """The name of the column of each role, for a table (or a file: `place`) with these columns."""
     found: dict[str, str] = {}
     for role in ROLES:
         name = columns.get(role, role)
         if name is None or (name not in there and role in OPTIONAL and role not in columns):
             continue
-        if role not in columns and name in columns.values():  # that column plays another part
+        if role not in columns and name in columns.values():  # that column has another role
             if role in LABELS:
-                raise InputError(f"columns says nothing about {role}, and gives the column {name!r} to another part")
+                raise InputError(f"column {name!r} is mapped to another role; name the column for {role} in columns")
             continue
         if name not in there:
             raise InputError(f"{place} has no column {plain(name)!r} for {role}; {_suggestion(role, name, there)}")
@@ -78,4 +80,4 @@ def _suggestion(role: str, name: str, there: Sequence[str]) -> str:
     close = [lower[word] for word in (name.lower(), role, *_OFTEN.get(role, ())) if word in lower]
     close += difflib.get_close_matches(name, there, n=1, cutoff=0.75)
     meant = f'; did you mean columns={{"{role}": "{plain(close[0])}"}}?' if close else ""
-    return f"there are {listed or 'none'}{meant or '; name it in columns'}"
+    return f"the columns are {listed or 'none'}{meant or '; name it in columns'}"

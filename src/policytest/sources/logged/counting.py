@@ -1,4 +1,4 @@
-"""The groups of a table, added up one batch after another: the counts, and everything that is wrong."""
+"""A table read once, batch by batch: labels become indices, transitions are counted, and what is wrong is noted."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
-from policytest._base.rows import entry_keys
-from policytest._base.text import plural
+from policytest._base.rows import entries_at
+from policytest._base.text import number, plural
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
-from policytest.sources.labels import MISSING, Lookup, distinct, numbers, whole
+from policytest.sources.checks import IGNORED_REWARDS, ROUNDING, check_support, first_other, room, wrong_reward
+from policytest.sources.labels import MISSING, Places, distinct, numbers, whole
 from policytest.sources.logged import frames
-from policytest.sources.logged.columns import LABELS, OPTIONAL
+from policytest.sources.logged.columns import LABELS, OPTIONAL, ignoring
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import EXAMPLES, LeftOut, short, taken_pairs
+from policytest.sources.logged.log import EXAMPLES, IndexColumns, LeftOut, short
 
-ROUNDING = 1e-6  # differences of rewards, absolute or relative, that may come from single precision
-UNPROVED = (
-    "Estimated rewards, such as means of this column, void the guarantee; if the column is left alone, with "
-    'columns={"reward": None}, no answer is certified'
-)
 DENSE_LIMIT = 20_000_000  # entries of a dense table of counts; above that it is sparse
 _DISTINCT = 10_000  # unknown labels that are told apart
+_RULES = {
+    "count": "whole numbers from 0 to 2**62 - 1",
+    "order": "numbers or times, of one kind",
+    "episode": "the id of an episode",
+    "reward": "finite numbers",
+}
 
 
 def new_counts(task: Task, selected: bool = False, other_rewards: bool = False) -> Counts:
@@ -41,24 +43,23 @@ def most_frequent(labels: dict[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(labels.items(), key=lambda item: (-item[1], item[0]))[:10])
 
 
-class Tally:
-    """Adds up batches of groups: the counts, and everything that is wrong."""
+class Reading:
+    """Batches of rows, or of groups of them, added up: the counts, everything that is wrong, and rows to be ordered."""
 
-    def __init__(self, task: Task, frame: Frame, states: Lookup, actions: Lookup, tolerance: float) -> None:
-        self.task, self.frame, self.tolerance = task, frame, tolerance
-        self.lookups = (states, actions, states)
-        self.counts, self.taken = new_counts(task), taken_pairs(task)
+    def __init__(self, task: Task, frame: Frame, at: Places, tolerance: float, keep: bool) -> None:
+        self.task, self.frame, self.tolerance, self.keep = task, frame, tolerance, keep
+        self.lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
+        self.counts, self.taken = new_counts(task), task.layout.unknown_pairs.ravel()
         self.rows = self.used = self.idle = self.lost = self.total = 0
-        self.missing = dict.fromkeys(LABELS, 0)
-        self.unknown = dict.fromkeys(LABELS, 0)
+        self.missing, self.unknown = dict.fromkeys(LABELS, 0), dict.fromkeys(LABELS, 0)
         self.labels: dict[str, dict[str, int]] = {role: {} for role in LABELS}
         self.bad = {role: 0 for role in OPTIONAL if role in frame.roles}
         self.selected, self.other_reward = False, ""
-        self._allowed = None if task.support is None else _keys(task.support)
+        self._kept: dict[str, list[Any]] = {}
 
     def add(self, batch: dict[str, Any]) -> None:
-        """Count the groups of a batch whose labels are known; note the others, each for its first bad label."""
-        rows = whole(batch["rows"])
+        """Count the rows of a batch whose labels are known; note the others, each for its first bad label."""
+        rows = whole(batch["rows"]) if "rows" in batch else np.ones(len(batch["s"]), dtype=np.int64)
         self.rows += int(rows.sum())
         for role in self.bad:
             self.bad[role] += int(whole(batch[f"bad_{role}"]).sum())
@@ -67,85 +68,86 @@ class Tally:
         if any(self.bad.values()) or self.total >= frames.COUNT_LIMIT:
             return  # it will be refused
         times = high * frames.HIGH + times
-        labels = zip(LABELS, self.lookups, strict=True)
-        columns = [lookup.indices(batch[role], self.frame.form) for role, lookup in labels]
+        found = {role: lookup.translated(batch[role], self.frame.form) for role, lookup in self.lookups.items()}
         well = np.ones(len(rows), dtype=bool)
-        for role, indices in zip(LABELS, columns, strict=True):
-            if role == "s_next":
-                outcome = well & (indices < 0)  # at all pairs: another policy may take those that this one does not
-                self.selected |= bool(outcome.any())
-                self.lost += int(rows[outcome].sum())
-            self._note(role, batch[role], indices, rows, well & (indices < 0))
-            well &= indices >= 0
-        s, a, x = (indices[well] for indices in columns)
-        pair, times = s * self.task.n_actions + a, times[well]
-        self._check_support(pair, x, times)
-        if "least" in batch:
-            self._check_reward(pair, x, numbers(batch["least"])[well], numbers(batch["largest"])[well])
-        if "ignored_least" in batch:
-            ends = (numbers(batch[name])[well] for name in ("ignored_least", "ignored_largest"))
-            self._note_rewards(pair, x, *ends)
-        self.used += int(rows[well].sum())
-        self.idle += int(rows[well][~self.taken[pair]].sum())
-        self.counts.record(s, a, x, times)
+        for role, (indices, values, codes) in found.items():
+            wrong = well & (indices < 0)
+            if role == "s_next" and wrong.any():  # at all pairs: another policy may take those that this one does not
+                self.selected, self.lost = True, self.lost + int(rows[wrong].sum())
+            self._note(role, values, codes, indices, rows, wrong)
+            well &= ~wrong
+        s, a, x = (indices for indices, _, _ in found.values())
+        if self.keep:
+            self._keep(batch, s, a, x, times)
+        if not well.all():
+            s, a, x, rows, times = (column[well] for column in (s, a, x, rows, times))
+        pair = s * self.task.n_actions + a
+        self._check(batch, pair, x, times, well)
+        self.used += int(rows.sum())
+        self.idle += int(rows[~self.taken[pair]].sum())
+        self.counts.record(s, a, x, times if "rows" in batch or "high" in batch else 1)
 
-    def _note(self, role: str, column: Any, indices: IntArray, rows: IntArray, wrong: Any) -> None:
+    def _keep(self, batch: dict[str, Any], s: IntArray, a: IntArray, x: IntArray, times: IntArray) -> None:
+        """Keep the rows of a batch, in as few bytes as their numbers need."""
+        S, A = (np.min_scalar_type(-n) for n in (self.task.n_states, self.task.n_actions))
+        new = {"s": s.astype(S), "a": a.astype(A), "x": x.astype(S), "order": batch["order"]}
+        if "count" in self.frame.roles:
+            new["times"] = times
+        if "episode" in self.frame.roles:
+            new["episode"] = batch["episode"]
+        for name, column in new.items():
+            self._kept.setdefault(name, []).append(column)
+
+    def _note(
+        self, role: str, values: list[Any], codes: IntArray, indices: IntArray, rows: IntArray, wrong: Any
+    ) -> None:
+        """Remember rows whose label is missing or unknown."""
         if not wrong.any():
             return
         self.missing[role] += int(rows[wrong & (indices == MISSING)].sum())
         wrong = wrong & (indices != MISSING)
         self.unknown[role] += int(rows[wrong].sum())
-        values, codes = distinct(column)
         sums = np.bincount(codes[wrong], weights=rows[wrong], minlength=len(values))
         known = self.labels[role]
         for code in np.flatnonzero(sums)[: max(0, _DISTINCT - len(known))]:
             label = short(values[code], self.frame.form)
             known[label] = known.get(label, 0) + int(sums[code])
 
-    def _check_support(self, pair: IntArray, x: IntArray, times: IntArray) -> None:
-        """Refuse successors outside the declared support, of pairs that the policy takes."""
-        if self._allowed is None:
-            return
-        outside = self.taken[pair] & (times > 0) & ~_among(pair * self.task.n_states + x, self._allowed)
-        if outside.any():
-            at = int(np.argmax(outside))
-            raise InputError(
-                f"data has {plural(int(times[at]), 'time')} the transition {self.task.place(pair[at], x[at])}, which "
-                "the support of the task excludes; one of them is wrong: widen the support, or mend the rows"
-            )
+    def _check(self, batch: dict[str, Any], pair: IntArray, x: IntArray, times: IntArray, well: Any) -> None:
+        """Refuse what contradicts the task at pairs that the policy takes, and note other rewards that are let pass."""
 
-    def _check_reward(self, pair: IntArray, x: IntArray, least: FloatArray, largest: FloatArray) -> None:
-        """Refuse rewards that are not the task's, of pairs that the policy takes."""
-        expected, matters = _rewards(self.task, pair, x), self.taken[pair]
-        room = self.tolerance * np.maximum(1.0, np.abs(expected))
-        varied = matters & (largest - least > 2 * room)
-        if varied.any():
-            at = int(np.argmax(varied))
-            raise InputError(
-                f"the column reward runs from {least[at]:.9g} to {largest[at]:.9g} at "
-                f"{self.task.place(pair[at], x[at])}; it must be a function of (s, a, s_next): split the states by "
-                f"what it depends on. {UNPROVED}"
-            )
-        off = matters & (np.maximum(expected - least, largest - expected) > room)
-        if off.any():
-            at = int(np.argmax(off))
-            raise InputError(
-                f"the column reward is {least[at]:.9g} at {self.task.place(pair[at], x[at])}, the task has "
-                f"{expected[at]:.9g} there; correct one of them (reward_tolerance=1e-6 for single precision). "
-                f"{UNPROVED}"
-            )
-        self._note_rewards(pair, x, least, largest)
+        def same(i: int) -> Any:
+            return (pair == pair[i]) & (x == x[i])
 
-    def _note_rewards(self, pair: IntArray, x: IntArray, least: FloatArray, largest: FloatArray) -> None:
-        """Remember one reward that is not the task's, beyond rounding, of pairs that the policy takes."""
-        expected = _rewards(self.task, pair, x)
-        room = ROUNDING * np.maximum(1.0, np.abs(expected))
-        off = (self.task.policy.ravel()[pair] > 0) & (np.maximum(expected - least, largest - expected) > room)
-        if off.any() and not self.other_reward:
-            at = int(np.argmax(off))
-            seen = least[at] if expected[at] - least[at] > room[at] else largest[at]
-            seen = f"{seen:.9g}" if np.isfinite(seen) else "no number"
-            self.other_reward = f"{seen} at {self.task.place(pair[at], x[at])}, the task has {expected[at]:.9g} there"
+        def place(i: int) -> str:
+            return self.task.place(pair[i], x[i])
+
+        seen = times > 0
+        check_support(
+            self.task,
+            pair[seen],
+            x[seen],
+            self.taken,
+            lambda i: f"data has {plural(int(times[same(np.flatnonzero(seen)[i])].sum()), 'time')}",
+        )
+        for name in ("reward", "ignored"):
+            if f"{name}_least" not in batch:
+                continue
+            least, largest = (numbers(batch[f"{name}_{end}"])[well] for end in ("least", "largest"))
+            expected = entries_at(self.task.rewards, pair, x)
+            i = first_other(expected, least, largest, self.tolerance, self.taken[pair]) if name == "reward" else None
+            if i is not None:
+                ends = least[same(i)].min(), largest[same(i)].max()
+                wrong = wrong_reward("the column reward", place(i), expected[i], *ends, self.tolerance)
+                single = " (reward_tolerance=1e-6 for single precision)" if "correct one" in wrong else ""
+                raise InputError(f"{wrong}{single}. {IGNORED_REWARDS}")
+            i = first_other(expected, least, largest, ROUNDING, self.task.policy.ravel()[pair] > 0)
+            if i is not None and not self.other_reward:
+                other = least[i] if expected[i] - least[i] > room(expected[i], ROUNDING) else largest[i]
+                shown = f"{other:.9g}" if np.isfinite(other) else "not a number"
+                self.other_reward = f"{shown} at {place(i)}, the task has {expected[i]:.9g} there"
+
+    # ---------------------------------------------------------------- when all was read
 
     def check(self, leave: Sequence[str], empty_too: bool) -> None:
         """Refuse what cannot be counted, unless it is to be left out."""
@@ -157,37 +159,43 @@ class Tally:
         for role, times in self.bad.items():
             if times:
                 listed = ", ".join(short(value) for value in frames.examples(self.frame, role))
-                wrong = f"{plural(times, 'entry does', 'entries do')} not, such as {listed}"
-                alone = "" if role == "count" else f', or leave the column alone with columns={{"{role}": None}}'
-                raise InputError(f"the column {role} must hold {_RULES[role]}; {wrong}: mend these rows{alone}")
+                entries = f"{plural(times, 'entry is', 'entries are')} not, such as {listed}"
+                remedy = "fix the data" + ("" if role == "count" else f", or {ignoring(role)}")
+                raise InputError(f"the column {role} must hold {_RULES[role]}, and {entries}; {remedy}")
         if self.total >= frames.COUNT_LIMIT:
-            raise InputError(f"the column count adds up to {float(self.total):.3g}; sums of counts stay below 2**62")
+            raise InputError(
+                f"the column count adds up to {float(self.total):.3g}; sums of counts must stay below 2**62"
+            )
         if not self.rows and not empty_too:
             raise InputError("data has no rows; there is nothing to count")
         refused = [role for role in LABELS if role not in leave and self.missing[role] + self.unknown[role]]
         if refused:
-            words = "; ".join(self._words(role) for role in refused)
-            raise InputError(f"data has labels that are no names of the task: {words}; {self._remedy(refused)}")
+            raise InputError(f"{', and '.join(self._words(role) for role in refused)}; {self._remedy(refused)}")
         self.selected &= "s_next" in leave
 
     def _words(self, role: str) -> str:
-        parts = [f"{label} in {plural(rows, 'row')}" for label, rows in most_frequent(self.labels[role])[:EXAMPLES]]
-        if (more := len(self.labels[role]) - EXAMPLES) > 0:
-            parts.append(f"{'at least ' if more + EXAMPLES >= _DISTINCT else ''}{more:,} more")
+        """What is wrong with the labels of a column."""
+        known, kind, parts = self.labels[role], self.lookups[role].kind, []
+        listed = [(label, plural(rows, "row")) for label, rows in most_frequent(known)[:EXAMPLES]]
+        if len(known) == 1:
+            parts.append(f"unknown {kind} {listed[0][0]} in column {role} ({listed[0][1]})")
+        elif known:
+            more = len(known) - len(listed)
+            least = "at least " if len(known) >= _DISTINCT else ""
+            words = ", ".join(f"{label} ({rows})" for label, rows in listed)
+            parts.append(f"unknown {kind}s in column {role}: {words}{f', {least}{more:,} more' if more > 0 else ''}")
         if self.missing[role]:
-            parts.append(f"null in {plural(self.missing[role], 'row')}")
-        return f"{role} is {', '.join(parts)}"
+            parts.append(f"null in column {role} ({plural(self.missing[role], 'row')})")
+        return ", ".join(parts)
 
     def _remedy(self, wrong: Sequence[str]) -> str:
-        lookup = self.lookups[LABELS.index(wrong[0])]
-        names = "names" if lookup.names is None else "these names too"
-        remedy = f"mend the rows, or give the task {names}"
+        lookup = self.lookups[wrong[0]]
+        add = f"add the {lookup.kind} to the task"
         if lookup.names is None:
-            remedy = f"without names the {lookup.kind}s are 0 to {lookup.count - 1}; {remedy}"
-        if set(wrong) & {"s", "a"}:
-            listed = ", ".join(f'"{role}"' for role in wrong if role != "s_next")
-            remedy += f", or leave them out with skip=({listed},)"
-        return remedy
+            add = f"give the task names, without which the {lookup.kind}s are 0 to {lookup.count - 1}"
+        droppable = ", ".join(f'"{role}"' for role in wrong if role != "s_next")
+        drop = f", or drop such rows with skip=({droppable},)" if droppable else ""
+        return f"fix the data or {add}{drop}"
 
     def left_out(self) -> tuple[LeftOut, ...]:
         """The rows that are not counted, by column and reason."""
@@ -199,33 +207,46 @@ class Tally:
                 found.append(LeftOut(role, "null", self.missing[role]))
         return tuple(found)
 
+    def in_order(self) -> IndexColumns:
+        """The rows that were kept, by their order, in which no row may be there twice."""
+        kept = {name: self._kept.pop(name, None) for name in ("s", "a", "x", "times")}
+        none = np.zeros(0, dtype=np.int8)
+        s, a, x = (np.concatenate(kept[name] or [none]) for name in ("s", "a", "x"))
+        times = None if "count" not in self.frame.roles else np.concatenate(kept["times"] or [none])
+        order, values = frames.sortable(self._kept.pop("order", []))
+        ids: list[Any] = []
+        episode = None
+        if "episode" in self.frame.roles:
+            ids, episode = distinct(frames.joined(self._kept.pop("episode", [])))
+        rising = bool((order[1:] > order[:-1]).all())
+        by = np.arange(0) if rising else np.argsort(order, kind="stable")
+        tie = ""
+        if not rising:
+            order = order[by]
+            if (order[1:] == order[:-1]).any():
+                tie = self._tie(order, values, by, ids, episode)
+            s, a, x = s[by], a[by], x[by]
+            times, episode = (None if column is None else column[by] for column in (times, episode))
+        return IndexColumns(s, a, x, times, episode, ids, self.frame.form, tie)
 
-_RULES = {
-    "count": "whole numbers from 0 to 2**62 - 1",
-    "order": "numbers or times, of one kind",
-    "episode": "the id of an episode",
-    "reward": "finite numbers",
-}
+    def _tie(self, order: Any, values: Any, by: IntArray, ids: list[Any], episode: IntArray | None) -> str:
+        """An order that several episodes share, in words; refused if an episode has it twice."""
+        key = np.cumsum(np.append(0, order[1:] != order[:-1])).astype(np.int64)
+        if episode is not None:
+            key = key * (len(ids) + 1) + episode[by]
+        sorted_keys = np.sort(key)
+        again = np.flatnonzero(sorted_keys[1:] == sorted_keys[:-1])
+        if len(again):
+            twice = np.flatnonzero(key == sorted_keys[again[0]])
+            found = {} if episode is None else {"episode": ids[episode[by[twice[0]]]]}
+            raise repeated_key(len(twice), found | {"order": values[int(by[twice[0]])].as_py()})
+        return short(values[int(by[int(np.argmax(order[1:] == order[:-1]))])].as_py())
 
 
-def _keys(table: Any) -> Any:
-    """A support as something `_among` can search."""
-    return entry_keys(table) if arrays.is_sparse(table) else table.ravel()
-
-
-def _among(keys: IntArray, allowed: Any) -> Any:
-    if allowed.dtype == np.bool_:
-        return allowed[keys]
-    at = np.minimum(np.searchsorted(allowed, keys), max(len(allowed) - 1, 0))
-    return allowed[at] == keys if len(allowed) else np.zeros(len(keys), dtype=bool)
-
-
-def _rewards(task: Task, pair: IntArray, x: IntArray) -> Any:
-    """r(s,a,x) of these transitions."""
-    if not task.rewards_on_successor:
-        return task.rewards.ravel()[pair]
-    if not arrays.is_sparse(task.rewards):
-        return task.rewards.reshape(-1, task.n_states)[pair, x]
-    stored, keys = entry_keys(task.rewards), pair * task.n_states + x
-    at = np.minimum(np.searchsorted(stored, keys), max(len(stored) - 1, 0))
-    return np.where(_among(keys, stored), task.rewards.data[at] if len(stored) else 0.0, 0.0)
+def repeated_key(rows: int, key: dict[str, Any]) -> InputError:
+    """The error for rows with the same order, in the same episode where there are episodes."""
+    shown = ", ".join(f"{name}={short(value)}" for name, value in key.items())
+    return InputError(
+        f"data has {number(rows)} rows with {shown}, and a transition that is logged twice counts once; drop the "
+        f"repeated rows, or, if that column is not a key, {ignoring('order')}"
+    )

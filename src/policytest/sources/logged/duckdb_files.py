@@ -63,7 +63,7 @@ def relation(
         files = tuple(provenance(path, not n) for path, n in zip(paths, rows, strict=True))
         return connection.sql(query), _FORM[kind], files, sum(rows)
     except OSError as error:
-        raise InputError(f"{error.filename}: cannot be read ({error.strerror or error}); check the file") from None
+        raise errors.unreadable(error.filename, error) from None
 
 
 _FORM = {"csv": "text", "json": "json", "parquet": "typed"}
@@ -239,11 +239,9 @@ def _undamaged(path: Path, names: Iterable[str]) -> int:
                 pass
             return int(file.metadata.num_rows)
     except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"{path}: the file is damaged ({_first_line(error)}); copy it again") from None
-
-
-def _first_line(error: Exception) -> str:
-    return plain(str(error).strip().partition("\n")[0])[:200]
+        raise InputError(
+            f"{path}: the file is damaged ({plain(errors.first_line(error))[:200]}); copy it again"
+        ) from None
 
 
 def _described(connection: Any, source: str) -> dict[str, str]:

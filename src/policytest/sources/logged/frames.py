@@ -1,23 +1,15 @@
-r"""One group-by on any engine: what a table holds, as counts.
+r"""A table on any engine: what is read from it, as one query.
 
-The expression is written once, in Narwhals, and runs where the data are: DuckDB for files (embedded, with bounded
-memory) and for Arrow's tables, Polars, pandas, Dask or Spark for their own frames. Only the groups come back.
-
-For other modules: `grouped(frame, keys, lookups)` counts transitions for every combination of keys, which are
-expressions over the columns `s, a, s_next` and, where they are, `order, episode, reward`; `weight` is the multiplicity
-of a row. With a `labels.Lookup` a key comes back as indices (-1 unknown, -2 missing). Of a `Log`:
-
-    import narwhals as nw
-    last = nw.col("s").shift(1).over("episode", order_by="order")
-    table = grouped(log.frame, {"s": nw.col("s"), "last": last}, {"s": log.states, "last": log.states})
-    table["s"], table["last"], table["n"]        # arrays of one length, n the numbers of transitions
+The expressions are written once, in Narwhals, and run where the data are: DuckDB for files (embedded, with bounded
+memory) and for Arrow's tables, Polars, pandas, Dask or Spark for their own frames. Rows with an order come
+as they are (`scanned`); otherwise only groups come back (`tallied`).
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +19,8 @@ import numpy as np
 from policytest._base import errors as errors_module
 from policytest._base.errors import InputError
 from policytest._base.text import plain
-from policytest.sources.labels import Lookup, whole
 from policytest.sources.logged import duckdb_files, paths
-from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, ROLES, check_mapping, resolve
+from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, ROLES, check_mapping, ignoring, resolve
 
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
@@ -39,19 +30,29 @@ _KINDS = "a path, a list of paths, or a frame of pandas, Polars, PyArrow, DuckDB
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table on its engine: a Narwhals frame whose columns are named by their parts.
+    """A table on its engine: a Narwhals frame whose columns are named by their roles.
 
-    ``form`` is that of the labels ("typed", "text", "json": see `labels.Lookup`); ``roles`` are the parts that are
-    there; ``files`` is where it came from, and ``n_rows`` what these hold.
+    ``form`` is that of the labels ("typed", "text", "json": see `labels.Lookup`); ``roles`` are those of its columns;
+    ``files`` is where it came from, and ``n_rows`` what these hold.
     """
 
     table: Any
     roles: tuple[str, ...]
     form: str
-    engine: str
     files: tuple[paths.File, ...] = ()
     connection: Any = None  # of the engine, kept as long as the frame
     n_rows: int | None = None
+
+    def length(self) -> int:
+        """The number of rows, counted by the engine where nobody has said it."""
+        if self.n_rows is not None:
+            return self.n_rows
+        nw = errors_module.needs("narwhals", "data")
+        return (
+            len(self.table)
+            if isinstance(self.table, nw.DataFrame)
+            else int(rows(self.table.select(rows=nw.len()), 1)[0]["rows"])
+        )
 
 
 def open_frame(data: Any, columns: Any = None) -> Frame:
@@ -67,7 +68,7 @@ def open_frame(data: Any, columns: Any = None) -> Frame:
             relation, form, files, n_rows = duckdb_files.relation(connection, found, mapping)
             table = narwhals.from_native(relation)
             roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
-            return _checked(Frame(table, roles, form, "DuckDB", files, connection, n_rows))
+            return _checked(Frame(table, roles, form, files, connection, n_rows))
         native, connection = _scannable(data)
         try:
             table = narwhals.from_native(native)
@@ -75,7 +76,7 @@ def open_frame(data: Any, columns: Any = None) -> Frame:
             raise InputError(f"data is a {type(data).__name__}; pass {_KINDS}") from None
         names = resolve(mapping, list(table.collect_schema().names()), "data")
         chosen = table.select(*(narwhals.col(name).alias(role) for role, name in names.items()))
-        return _checked(Frame(chosen, tuple(names), "typed", str(table.implementation.name), (), connection))
+        return _checked(Frame(chosen, tuple(names), "typed", (), connection))
 
 
 def _scannable(data: Any) -> tuple[Any, Any]:
@@ -97,28 +98,21 @@ def _scannable(data: Any) -> tuple[Any, Any]:
 
 
 def _checked(frame: Frame) -> Frame:
-    """The frame, refused if a column has a type that its part cannot have."""
+    """The frame, refused if a column has a type that its role cannot have."""
     narwhals = errors_module.needs("narwhals", "data")
     kinds = frame.table.collect_schema()
     for role in frame.roles:
         kind = kinds[role]
         numeric = kind.is_numeric()
-        if role in ("count", "reward") and not numeric:
-            rule = "whole numbers" if role == "count" else "numbers"
+        fits = {"count": numeric, "reward": numeric, "order": numeric or kind.is_temporal()}
+        if not fits.get(role, True):
+            rule = {"count": "whole numbers", "reward": "numbers", "order": "numbers or times"}[role]
             raise InputError(
-                f"the column {role} has the type {kind}; it must hold {rule}: convert it, or {_alone(role)}"
-            )
-        if role == "order" and not numeric and not kind.is_temporal():
-            raise InputError(
-                f"the column order has the type {kind}; it must hold numbers or times: convert it, or {_alone(role)}"
+                f"the column {role} has the type {kind}, and must hold {rule}; convert it, or {ignoring(role)}"
             )
         if role in LABELS and kind in (narwhals.Binary, narwhals.Struct):
             raise InputError(f"the column {role} has the type {kind}; labels are text, numbers, dates or lists of them")
     return frame
-
-
-def _alone(role: str) -> str:
-    return f'leave it alone with columns={{"{role}": None}}'
 
 
 @contextmanager
@@ -136,9 +130,7 @@ def readable() -> Iterator[None]:
                 "DuckDB's working memory does not suffice for these data; pass a relation of a connection of your own, "
                 "with a larger memory_limit, or one file at a time with add_to"
             ) from None
-        raise InputError(
-            f"the data cannot be read: {_first_words(error)}; mend what it names, or leave it out"
-        ) from None
+        raise InputError(f"the data cannot be read: {_first_words(error)}; fix the data") from None
 
 
 def _first_words(error: Exception) -> str:
@@ -197,23 +189,35 @@ def _extremes(reward: Any, numeric: bool) -> list[Any]:
     return [nw.when(~reward.is_null()).then(found).otherwise(nw.lit(end)).alias(name) for name, end in missing.items()]
 
 
-def tallied(frame: Frame) -> Any:
-    """The one group-by: for each (s, a, s_next) rows, transitions, the least and largest reward, and flags."""
-    narwhals = errors_module.needs("narwhals", "data")
-    weight = narwhals.col("weight")
-    wanted = [narwhals.len().alias("rows")]
+def _wanted(frame: Frame) -> tuple[Any, dict[str, str]]:
+    """The table with all that is looked at beside the labels: the names of columns, and how groups sum them up."""
+    nw = errors_module.needs("narwhals", "data")
     table = prepared(frame)
+    how: dict[str, str] = {}
     if "count" in frame.roles:
-        high = weight // HIGH  # in two parts, so that no engine's sum overflows or wraps around
-        table = table.with_columns(high.alias("high"), (weight - high * HIGH).alias("low"))
-        wanted += [narwhals.col(part).sum().alias(part) for part in ("high", "low")]
+        high = nw.col("weight") // HIGH  # in two parts, so that no engine's sum overflows or wraps around
+        table = table.with_columns(high.alias("high"), (nw.col("weight") - high * HIGH).alias("low"))
+        how |= {"high": "sum", "low": "sum"}
     if "reward" in frame.roles:
-        reward = narwhals.col("reward")
-        wanted += [reward.min().alias("least"), reward.max().alias("largest")]
+        table = table.with_columns(reward_least=nw.col("reward"), reward_largest=nw.col("reward"))
+        how |= {"reward_least": "min", "reward_largest": "max"}
     if IGNORED in frame.roles:
-        wanted += [narwhals.col("ignored_least").min(), narwhals.col("ignored_largest").max()]
-    wanted += [narwhals.col(f"bad_{role}").sum().alias(f"bad_{role}") for role in OPTIONAL if role in frame.roles]
-    return table.group_by(*LABELS).agg(*wanted)
+        how |= {"ignored_least": "min", "ignored_largest": "max"}
+    return table, how | {f"bad_{role}": "sum" for role in OPTIONAL if role in frame.roles}
+
+
+def tallied(frame: Frame) -> Any:
+    """One group-by: for each (s, a, s_next) rows, transitions, the least and largest reward, and flags."""
+    nw = errors_module.needs("narwhals", "data")
+    table, how = _wanted(frame)
+    summed = [getattr(nw.col(name), function)().alias(name) for name, function in how.items()]
+    return table.group_by(*LABELS).agg(nw.len().alias("rows"), *summed)
+
+
+def scanned(frame: Frame) -> Any:
+    """The same for each row, with its order and its episode."""
+    table, how = _wanted(frame)
+    return table.select(*LABELS, *how, *(role for role in ("order", "episode") if role in frame.roles))
 
 
 def repeated(frame: Frame) -> dict[str, Any] | None:
@@ -282,35 +286,6 @@ def watched(frame: Frame, progress: Callable[[float], None] | None, begin: float
     progress(end)
 
 
-def grouped(
-    frame: Frame,
-    keys: Mapping[str, Any],
-    lookups: Mapping[str, Lookup] | None = None,
-    limit: int = GROUP_LIMIT,
-) -> dict[str, Any]:
-    """The number of transitions for every combination of keys, computed by the engine.
-
-    ``keys`` are Narwhals expressions by name. Returns an array (or, without a lookup, a list of labels) for each of
-    them, and "n", the numbers of transitions.
-    """
-    narwhals = errors_module.needs("narwhals", "data")
-    lookups = lookups or {}
-    named = {f"key_{at}": expression for at, expression in enumerate(keys.values())}
-    with readable():
-        table = prepared(frame).with_columns(*(value.alias(name) for name, value in named.items()))
-        table = table.group_by(*named).agg(narwhals.col("weight").sum().alias("n"))
-        parts: dict[str, list[Any]] = {name: [] for name in (*keys, "n")}
-        for batch in batches(table, limit):
-            parts["n"].append(whole(batch["n"]))
-            for (name, _), column in zip(keys.items(), named, strict=True):
-                labels = batch[column]
-                known = lookups.get(name)
-                listed = labels if isinstance(labels, list) else labels.to_pylist()
-                parts[name].append(listed if known is None else known.indices(labels, frame.form))
-    whole_numbers = {name: np.concatenate([np.zeros(0, np.int64), *parts[name]]) for name in ("n", *lookups)}
-    return {name: whole_numbers.get(name, [label for part in parts[name] for label in part]) for name in parts}
-
-
 def batches(table: Any, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]:
     """The groups of a table, in pieces: a dictionary of columns (Arrow arrays, or lists) each."""
     seen = 0
@@ -318,8 +293,8 @@ def batches(table: Any, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]:
         seen += len(next(iter(piece.values()), []))
         if seen > limit:
             raise InputError(
-                f"there are more than {limit:,} different rows (s, a, s_next); these are measurements, not labels of "
-                "states: make them discrete first"
+                f"there are more than {limit:,} different rows (s, a, s_next); if these are measurements, not labels "
+                "of states, make them discrete first"
             )
         yield piece
 
@@ -344,3 +319,27 @@ def _arrow(column: Any) -> Any:
         return column.to_arrow()
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return column.to_list()
+
+
+def joined(pieces: list[Any]) -> Any:
+    """Columns of batches as one: an Arrow array, or a list where values are of mixed types."""
+    import pyarrow as pa
+
+    if any(isinstance(piece, list) for piece in pieces):
+        return [value for piece in pieces for value in (piece if isinstance(piece, list) else piece.to_pylist())]
+    chunks = [chunk for piece in pieces for chunk in getattr(piece, "chunks", [piece])]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
+
+
+def sortable(pieces: list[Any]) -> tuple[Any, Any]:
+    """A column of numbers or times as an array of numbers that sort as they do; and the column itself."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = joined(pieces)
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        return column.view(pa.int64() if kind.bit_width == 64 else pa.int32()).to_numpy(), column
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column.to_numpy(zero_copy_only=False), column
+    return pc.rank(column, tiebreaker="dense").to_numpy(), column  # decimals

@@ -101,7 +101,7 @@ def record(line: str) -> dict[str, Any]:
     try:
         found = json.loads(line, object_pairs_hook=_no_key_twice)
         if "\\u" in line:
-            json.dumps(found, ensure_ascii=False).encode("utf-8")  # half a pair of \ud83d\ude00 is no text
+            json.dumps(found, ensure_ascii=False).encode("utf-8")  # half of a surrogate pair is not text
     except InputError:
         raise
     except (ValueError, RecursionError) as error:
@@ -121,7 +121,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Keys:
-    """Which keys of JSON lines play which part: those of the first line, and the same in all others."""
+    """Which keys of JSON lines have which role: those of the first line, and the same in all others."""
 
     def __init__(self, columns: Mapping[str, str | None], first: dict[str, Any], place: str) -> None:
         self.parts = resolve(columns, list(first), place)
@@ -191,10 +191,10 @@ def csv_file(path: Path, columns: Mapping[str, str | None]) -> tuple[list[str], 
 def json_file(path: Path, columns: Mapping[str, str | None]) -> tuple[dict[str, str], int]:
     """The keys of the parts in a file of JSON lines (none, if it is empty), and its rows; all of it is checked."""
     keys, rows, at = None, 0, 0
-    alike = re.compile(rb"(?!)")
+    uniform = re.compile(rb"(?!)")
     with _opened(path) as file:
         for block in _blocks(file):
-            if _first_length(block) <= LONGEST and alike.fullmatch(block) and _not_utf8(block) is None:
+            if _first_length(block) <= LONGEST and uniform.fullmatch(block) and _not_utf8(block) is None:
                 rows, at = rows + _filled(block), at + block.count(b"\n")
                 continue
             for line in _lines(block):
@@ -209,7 +209,7 @@ def json_file(path: Path, columns: Mapping[str, str | None]) -> tuple[dict[str, 
                 if row is not None:
                     rows += 1
                     if keys is None:
-                        keys, alike = Keys(columns, row, str(path)), _lines_with(row)
+                        keys, uniform = Keys(columns, row, str(path)), _lines_with(row)
     return {} if keys is None else keys.parts, rows
 
 

@@ -1,33 +1,78 @@
-"""A log: counts of transitions, and how they came about. `tables.logs` makes one."""
+"""A log: counts of transitions, and how they came about. `policytest.sources.logs` makes one."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from policytest._base import arrays, errors
+from policytest._base import arrays
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
 from policytest._base.files import write_arrays
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plain, plural
-from policytest.data.counts import Counts, read_counts
+from policytest.data.counts import Counts
+from policytest.data.counts_file import as_arrays, from_arrays, read_counts
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.sources.labels import Lookup, whole
-from policytest.sources.logged import frames
-from policytest.sources.logged.columns import LABELS
-from policytest.sources.logged.frames import Frame
+from policytest.sources.labels import Places, places_in
+from policytest.sources.logged.lines import number as written_number
 from policytest.sources.logged.paths import File
 
-TRANSITION_LIMIT = 50_000_000  # transitions that are brought into memory in their order
+TRANSITION_LIMIT = 50_000_000  # rows that are kept in memory, in their order
 EXAMPLES = 3  # labels that are shown
+COUNTS_ONLY = "this log has counts only, without an order (it was loaded, or added to another); pass all files to logs"
+SHARED_ORDER = (
+    "give a time, or pass by_episode=True: right only if ids were assigned at the start of episodes, and each began "
+    "after the one before had ended, or the rule that chose the actions learnt nothing from other episodes"
+)
+
+
+class IndexColumns(NamedTuple):
+    """The rows of a log by their `order`: indices of labels, negative where a label is unknown or missing."""
+
+    s: IntArray
+    a: IntArray
+    x: IntArray
+    times: IntArray | None  # how many transitions a row stands for; None: one each
+    episode: IntArray | None  # the place of its episode's id
+    ids: Sequence[Any]
+    form: str  # of the ids: "text", "json" or "typed"
+    tie: str  # an order that several episodes share, in words
+
+    @property
+    def known(self) -> Any:
+        """Which rows have labels that are all known."""
+        return (self.s >= 0) & (self.a >= 0) & (self.x >= 0)
+
+    @property
+    def summed(self) -> bool:
+        """Whether some row stands for several transitions, whose order is then lost."""
+        return self.times is not None and bool((self.times > 1).any())
+
+    def by_episode(self) -> IndexColumns:
+        """The same rows, one episode after another by their ids: numbers by size, text by letters."""
+        if self.episode is None:
+            return self
+
+        def size(place: int) -> tuple[float, Any]:
+            number = written_number(self.ids[place]) if self.form != "typed" else None
+            return (np.inf if number is None else number, self.ids[place])
+
+        rank = np.empty(len(self.ids), dtype=np.int64)
+        try:
+            rank[sorted(range(len(self.ids)), key=size)] = np.arange(len(self.ids))
+        except TypeError:
+            raise InputError("the ids of episodes cannot be compared; use numbers or text") from None
+        order = np.argsort(rank[self.episode], kind="stable")
+        s, a, x, times, episode = (None if column is None else column[order] for column in self[:5])
+        return self._replace(s=s, a=a, x=x, times=times, episode=episode)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -66,11 +111,11 @@ class Log(Shown):
     left_out: tuple[LeftOut, ...]
     idle: int
     files: tuple[File, ...]
-    states: Lookup = field(repr=False)
-    actions: Lookup = field(repr=False)
+    at: Places = field(repr=False)
     taken: Any = field(repr=False)  # [S*A] pairs with pi > 0 whose rows are not known
     before: int = 0
-    frame: Frame | None = field(default=None, repr=False)
+    columns: IndexColumns | None = field(default=None, repr=False)
+    no_order: str = field(default=COUNTS_ONLY, repr=False)  # why there are no columns
     suppress_below: int = 0
 
     @property
@@ -87,22 +132,36 @@ class Log(Shown):
         """The transitions in the order in which they were observed, for methods that need it.
 
         That is the order of the column `order`, which must not have ties: a time, or a number that runs through all
-        episodes. Where it begins anew in each episode, ``by_episode=True`` takes one episode after another in the order
+        episodes. Where it restarts in each episode, ``by_episode=True`` takes one episode after another in the order
         of their ids (numbers by size, text by letters). It is for you to say so, because it is right only if ids were
-        given when episodes *began*, and each began after the one before had ended, or the rule that chose the actions
-        learnt nothing from other episodes. Ids given at the end put short episodes first, and then the order tells
-        about outcomes.
+        assigned when episodes *began*, and each began after the one before had ended, or the rule that chose the
+        actions learnt nothing from other episodes. Ids assigned at the end put short episodes first, and then the
+        order tells about outcomes.
 
         Rows that stand for several transitions (``count`` above 1) have no order among each other, and are refused.
         """
-        return _in_order(self, by_episode)
+        columns = self.columns
+        if columns is None:
+            raise InputError(self.no_order)
+        if columns.summed:
+            raise InputError(
+                "data has rows with a count above 1, and the order of the transitions that such a row stands for is "
+                "lost; use log.counts, or pass one row for each transition"
+            )
+        if columns.tie and not by_episode:
+            raise InputError(
+                f"order is {columns.tie} in several episodes, so it does not say which transition came first; "
+                f"{SHARED_ORDER}"
+            )
+        columns = columns.by_episode() if by_episode else columns
+        kept = columns.known if columns.times is None else columns.known & (columns.times > 0)
+        s, a, x = (column if kept.all() else column[kept] for column in columns[:3])
+        return Transitions(s, a, x, self.selected, self.other_rewards)
 
     def in_order(self, by_episode: bool = False) -> bool:
         """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""
-        frame = self.frame
-        if frame is None or "order" not in frame.roles or self.counts.total > TRANSITION_LIMIT or summed_up(frame):
-            return False
-        return by_episode or tie_between_episodes(frame) is None
+        columns = self.columns
+        return columns is not None and not columns.summed and (by_episode or not columns.tie)
 
     def shown(self, suppress_below: int = 0) -> Log:
         """The same log, which shows no number of rows or transitions between 1 and ``suppress_below`` - 1."""
@@ -117,11 +176,11 @@ class Log(Shown):
             "used": self.used,
             "idle": self.idle,
             "before": self.before,
-            "labels": mark(self.states, self.actions),
+            "labels": self.at.mark,
             "left_out": [[entry.column, entry.reason, entry.rows, entry.examples] for entry in self.left_out],
             "files": [[file.name, file.size, file.fingerprint, file.empty] for file in self.files],
         }
-        write_arrays(path, **self.counts.as_arrays(), log=json.dumps(about))
+        write_arrays(path, **as_arrays(self.counts), log=json.dumps(about))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], task: Task) -> Log:
@@ -134,8 +193,8 @@ class Log(Shown):
         if "log" not in file:
             raise InputError("it has counts only, no log; read it with Counts.load")
         about = json.loads(str(file["log"]))
-        states, actions = lookups(task)
-        if about["labels"] != mark(states, actions):
+        at = places_in(task)
+        if about["labels"] != at.mark:
             raise InputError("it was made for other states or actions; pass the task it was made for")
         left_out = tuple(
             LeftOut(column, reason, rows, tuple((label, times) for label, times in examples))
@@ -143,8 +202,7 @@ class Log(Shown):
         )
         files = tuple(File(*entry) for entry in about["files"])
         rows, used, idle, before = (about[name] for name in ("rows", "used", "idle", "before"))
-        counts = Counts._from_file(file)
-        return cls(counts, rows, used, left_out, idle, files, states, actions, taken_pairs(task), before)
+        return cls(from_arrays(file), rows, used, left_out, idle, files, at, taken_pairs(task), before)
 
     @cached_property
     def summary(self) -> Table:
@@ -154,13 +212,7 @@ class Log(Shown):
     def data(self) -> dict[str, Any]:
         """What a program reads; small numbers are left out as they are in the table."""
         left = [
-            {
-                "column": entry.column,
-                "reason": entry.reason,
-                "rows": self._raw(entry.rows),
-                "examples": self._named(entry),
-            }
-            for entry in self.left_out
+            vars(entry) | {"rows": self._raw(entry.rows), "examples": self._named(entry)} for entry in self.left_out
         ]
         files = [{"name": file.name, "size": file.size, "fingerprint": file.fingerprint} for file in self.files]
         return {**self.summary.data(), "left_out": left, "files": files}
@@ -172,20 +224,12 @@ class Log(Shown):
     def _number(self, n: int) -> str:
         return number(n) if self._raw(n) is not None else f"fewer than {self.suppress_below}"
 
+    def _row(self, label: str, n: int, remark: str, key: str) -> Row:
+        return Row(label, self._number(n), remark, key, self._raw(n))
+
     def _named(self, entry: LeftOut) -> list[list[Any]]:
-        """The labels left out in so many rows that they may be named."""
+        """The labels left out that are frequent enough to be named."""
         return [[label, rows] for label, rows in entry.examples if self._raw(rows) is not None]
-
-
-def lookups(task: Task) -> tuple[Lookup, Lookup]:
-    """The labels of the states and of the actions."""
-    return Lookup("state", task.states, task.n_states), Lookup("action", task.actions, task.n_actions)
-
-
-def mark(states: Lookup, actions: Lookup) -> str:
-    """A fingerprint of the names, by which a saved log is recognised."""
-    text = repr([(lookup.count, lookup.names) for lookup in (states, actions)])
-    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
 
 def taken_pairs(task: Task) -> Any:
@@ -199,74 +243,6 @@ def short(value: Any, form: str = "typed") -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# ---------------------------------------------------------------- in order
-
-
-def tie_between_episodes(frame: Frame) -> Any:
-    """Two rows of different episodes with the same order, if there are any."""
-    if "episode" not in frame.roles:
-        return None
-    with frames.readable():
-        return frames.repeated(replace(frame, roles=tuple(role for role in frame.roles if role != "episode")))
-
-
-def summed_up(frame: Frame) -> bool:
-    """Whether some row stands for several transitions: then their order is lost."""
-    if "count" not in frame.roles:
-        return False
-    narwhals = errors.needs("narwhals", "data")
-    return bool(frames.rows(frame.table.filter(narwhals.col("count") > 1).select("count"), 1))
-
-
-def _in_order(log: Log, by_episode: bool) -> Transitions:
-    frame = log.frame
-    if frame is None:
-        raise InputError(
-            "this log has counts only (it was loaded, or added to another); pass all files to logs at once"
-        )
-    if "order" not in frame.roles:
-        raise InputError('data has no column order; name the one that has it with columns={"order": ...}')
-    if summed_up(frame):
-        raise InputError(
-            "data has rows with a count above 1: a row that stands for several transitions does not say in which order "
-            "they came among those of other rows; use log.counts, or pass one row for each transition"
-        )
-    if log.counts.total > TRANSITION_LIMIT:
-        raise InputError(
-            f"there are {number(log.counts.total)} transitions, more than {TRANSITION_LIMIT:,} to keep in order; use "
-            "log.counts, or a part of the data"
-        )
-    by = ["order"]
-    if "episode" in frame.roles:
-        with frames.readable():
-            tie = frames.repeated(replace(frame, roles=tuple(role for role in frame.roles if role != "episode")))
-        if by_episode:
-            numbered = "episode_number" in frame.table.collect_schema().names()  # ids in text: 9 comes before 10
-            by = ["episode_number", "episode", "order"] if numbered else ["episode", "order"]
-        elif tie is not None:
-            raise InputError(
-                f"order is {short(tie['order'])} in several episodes, so it does not say which transition came first; "
-                "give a time, or pass by_episode=True: right only if ids were given when episodes began, and each "
-                "began after the one before had ended, or the rule that chose the actions learnt nothing from other "
-                "episodes"
-            )
-    parts: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 3]
-    with frames.readable():
-        table = frames.prepared(frame).select(*LABELS, *by, "weight").sort(*by, nulls_last=True)
-        for batch in frames.batches(table, max(log.rows, frames.GROUP_LIMIT)):
-            kinds = zip(LABELS, (log.states, log.actions, log.states), strict=True)
-            columns = [lookup.indices(batch[role], frame.form) for role, lookup in kinds]
-            times = np.where(np.min(columns, axis=0) >= 0, whole(batch["weight"]), 0)
-            parts.append(tuple(np.repeat(column, times) for column in columns))
-    s, a, x = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if len(s) != log.counts.total:
-        raise InputError(
-            f"data had {number(log.counts.total)} transitions, and now has {number(len(s))}; it changed while it was "
-            "read: read it again"
-        )
-    return Transitions(s, a, x, log.selected, log.other_rewards)
-
-
 # ---------------------------------------------------------------- on show
 
 
@@ -275,47 +251,25 @@ def _summary(log: Log) -> Table:
     visits = counts.visits.ravel()[taken] if taken is not None else counts.visits.ravel()
     fewest = int(visits.min())
     hidden = any(log._raw(entry.rows) is None for entry in log.left_out)
-    rows = [
-        Row("rows read", log._number(log.rows), "", "rows", log._raw(log.rows)),
-        Row(
-            "rows counted",
-            "not shown" if hidden else log._number(log.used),
-            "so that the small numbers below cannot be computed" if hidden else "",
-            "used",
-            None if hidden else log._raw(log.used),
-        ),
-    ]
+    visited = int(np.count_nonzero(visits))
+    secret = ("not shown", "so that the small numbers below cannot be computed", "used", None)
+    rows = [log._row("rows read", log.rows, "", "rows")]
+    rows.append(Row("rows counted", *secret) if hidden else log._row("rows counted", log.used, "", "used"))
     for entry in log.left_out:
         named = ", ".join(f"{label} ({number(times)})" for label, times in log._named(entry)[:EXAMPLES])
         rows.append(Row(f"left out: {entry.column}, {entry.reason}", log._number(entry.rows), named))
     if log.before:
-        rows.append(Row("transitions added to", log._number(log.before), "", "before", log._raw(log.before)))
+        rows.append(log._row("transitions added to", log.before, "", "before"))
+    of = f"of {number(visits.size)} that the policy takes"
     rows += [
-        Row("transitions", log._number(counts.total), "", "transitions", log._raw(counts.total)),
-        Row(
-            "pairs visited",
-            number(int(np.count_nonzero(visits))),
-            f"of {number(visits.size)} that the policy takes",
-            "visited",
-            int(np.count_nonzero(visits)),
-        ),
-        Row("fewest visits", log._number(fewest), "of a pair that the policy takes", "fewest", log._raw(fewest)),
-        Row(
-            "rows never looked at",
-            log._number(log.idle),
-            "of actions that the policy never takes",
-            "idle",
-            log._raw(log.idle),
-        ),
+        log._row("transitions", counts.total, "", "transitions"),
+        Row("pairs visited", number(visited), of, "visited", visited),
+        log._row("fewest visits", fewest, "of a pair that the policy takes", "fewest"),
+        log._row("rows never looked at", log.idle, "of actions that the policy never takes", "idle"),
         Row("files", number(len(log.files)), "", "n_files", len(log.files)),
-        Row(
-            "selected by outcome",
-            "yes" if log.selected else "no",
-            "no guarantee holds" if log.selected else "",
-            "selected",
-            log.selected,
-        ),
     ]
+    flawed = ("yes", "no guarantee holds") if log.selected else ("no", "")
+    rows.append(Row("selected by outcome", *flawed, "selected", log.selected))
     if log.other_rewards:
         rows.append(Row("other rewards", "yes", "than the task's: no guarantee holds", "other_rewards", True))
     total = log._number(counts.total)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import hashlib
 import os
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, did_you_mean, unreadable
 from policytest._base.text import plain
 
 KINDS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json"}
@@ -75,11 +74,11 @@ def _files_of(item: Any) -> list[Path]:
         if os.path.lexists(text):
             if not stat.S_ISREG(os.stat(text).st_mode):
                 raise InputError(
-                    f"{plain(text)} is no regular file, and logs are read twice; copy it to one, or use watch"
+                    f"{plain(text)} is not a regular file, and logs are read twice; copy it to one, or use watch"
                 )
             return [Path(text)]
     except OSError as error:
-        raise InputError(f"{plain(text)}: cannot be read ({error.strerror or error}); check the path") from None
+        raise unreadable(plain(text), error) from None
     if glob.has_magic(text):
         paths = [Path(name) for name in sorted(glob.glob(text, recursive=True)) if os.path.isfile(name)]
         if paths:
@@ -87,8 +86,7 @@ def _files_of(item: Any) -> list[Path]:
         raise InputError(f"data: no file matches {plain(text)!r}; check the pattern")
     folder = os.path.dirname(text) or "."
     names = os.listdir(folder) if os.path.isdir(folder) else []
-    close = difflib.get_close_matches(os.path.basename(text), names, n=1)
-    remedy = f"did you mean {plain(close[0])!r}?" if close else "check the path"
+    remedy = did_you_mean(os.path.basename(text), names) or "check the path"
     raise InputError(f"data: there is no file {plain(text)!r}; {remedy}")
 
 
@@ -121,7 +119,7 @@ def compressed(path: Path) -> bool:
 
 
 def provenance(path: Path, empty: bool, first: int | None = None) -> File:
-    """What is remembered of a file, or of its first so many bytes."""
+    """What is remembered of a file, or of its first ``first`` bytes."""
     size = path.stat().st_size if first is None else first
     mark = hashlib.blake2b(str(size).encode(), digest_size=16)
     with path.open("rb") as file:

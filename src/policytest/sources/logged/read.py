@@ -1,15 +1,18 @@
 r"""Logs: from the data people have to counts of transitions.
 
-`logs` reads a table with a row for each transition (s, a, s_next), on files or on any engine, in one group-by:
+`logs` reads a table with a row for each transition (s, a, s_next), on files or on any engine, once:
 
     N[s,a,x] = number of rows (or sum of `count`) with these labels.
+
+A table with a column `order` comes row by row, and its rows are kept as indices, in their order; from a larger one, or
+one without an order, only groups come back.
 
 What makes the result sound is that *which* transitions are counted was settled without looking at their outcome. So
 rows may be left out for their s or a (``skip=("s", "a")``), which were there before the outcome. Rows that are left
 out for their s_next are selected by the outcome: the law of what remains is p(x|s,a, x is known), not p(x|s,a). Then
 the counts say ``selected``, and no answer from them is certified.
 
-Nothing is repaired silently. Labels that are no names, nulls, negative or fractional counts, rewards that contradict
+Nothing is repaired silently. Unknown labels, nulls, negative or fractional counts, rewards that contradict
 the task, successors outside the declared support and repeated keys are refused, with examples.
 """
 
@@ -23,16 +26,19 @@ from typing import Any
 
 from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest._base.text import number, plural
+from policytest._base.text import plural
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
-from policytest.sources.labels import Lookup
+from policytest.sources.labels import Places, places_in
 from policytest.sources.logged import frames
+from policytest.sources.logged import log as log_module
 from policytest.sources.logged.columns import LABELS
-from policytest.sources.logged.counting import Tally, most_frequent
+from policytest.sources.logged.counting import Reading, most_frequent, repeated_key
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import LeftOut, Log, lookups, mark, short, taken_pairs
+from policytest.sources.logged.log import COUNTS_ONLY, LeftOut, Log, taken_pairs
 from policytest.sources.logged.paths import File, provenance
+
+NO_ORDER = 'data has no column order; name the column that has it with columns={"order": ...}'
 
 
 def logs(
@@ -58,8 +64,8 @@ def logs(
         Other names for the columns s, a, s_next, count, order, episode, reward: ``{"s": "state"}``; None for a
         column that is there but is not to be used.
     skip
-        Of "s", "a" and "s_next": leave out rows whose label there is null or no name, instead of refusing the data.
-        Leaving rows out for s_next loses the guarantee, and warns.
+        Of "s", "a" and "s_next": drop rows whose label there is null or unknown, instead of refusing the data.
+        Dropping rows for s_next loses the guarantee, and warns.
     add_to
         Yesterday's `Log` or `Counts`; a new log with both is returned.
     reward_tolerance
@@ -78,24 +84,26 @@ def logs(
     if tolerance < 0:
         raise InputError(f"reward_tolerance is {tolerance}; it is a distance, from 0 on")
     leave = _skip(skip)
-    states, actions = lookups(task)
-    earlier = _earlier(add_to, task, states, actions)
+    at = places_in(task)
+    earlier = _earlier(add_to, task, at)
     frame = frames.open_frame(data, columns)
     _no_file_twice(frame.files, earlier.files)
-    found = Tally(task, frame, states, actions, tolerance)
-    ordered = "order" in frame.roles
-    with frames.watched(frame, progress, 0.0, 0.5 if ordered else 1.0), frames.readable():
-        for batch in frames.batches(frames.tallied(frame)):
+    no_order = _no_order(frame)
+    found = Reading(task, frame, at, tolerance, keep=not no_order)
+    check_keys = "order" in frame.roles and bool(no_order)
+    with frames.watched(frame, progress, 0.0, 0.5 if check_keys else 1.0), frames.readable():
+        for batch in frames.batches(frames.tallied(frame) if no_order else frames.scanned(frame), frames.GROUP_LIMIT):
             found.add(batch)
     found.check(leave, empty_too=add_to is not None)
-    if ordered:
+    if check_keys:
         with frames.watched(frame, progress, 0.5, 1.0):
             _no_key_twice(frame)
+    in_order = None if no_order else found.in_order()
     selected = found.selected
     if selected:
         warnings.warn(
-            f"{plural(found.lost, 'row')} left out for s_next, which is the outcome: what remains is a selection, "
-            "delta bounds nothing, and no answer from these counts is certified; mend the labels instead",
+            f"{plural(found.lost, 'row')} dropped for s_next, which is the outcome: what remains is a selection, "
+            "delta bounds nothing, and no answer from these counts is certified; fix the labels instead",
             AssumptionWarning,
             stacklevel=2,
         )
@@ -109,10 +117,18 @@ def logs(
     counts.merge(earlier.counts)
     counts.merge(_nothing(task, selected, bool(found.other_reward)))
     return Log(
-        counts, found.rows + earlier.rows, found.used + earlier.used, joined(earlier.left_out + found.left_out()),
-        found.idle + earlier.idle, earlier.files + frame.files, states, actions, taken_pairs(task),
-        earlier.before, None if add_to is not None else frame,
-    )  # fmt: skip
+        counts,
+        found.rows + earlier.rows,
+        found.used + earlier.used,
+        joined(earlier.left_out + found.left_out()),
+        found.idle + earlier.idle,
+        earlier.files + frame.files,
+        at,
+        taken_pairs(task),
+        earlier.before,
+        None if add_to is not None else in_order,
+        COUNTS_ONLY if add_to is not None else no_order,
+    )
 
 
 # ---------------------------------------------------------------- before
@@ -126,21 +142,31 @@ def _skip(skip: Any) -> tuple[str, ...]:
     return leave
 
 
+def _no_order(frame: Frame) -> str:
+    """Why the rows are not kept in their order; "" if they are."""
+    if "order" not in frame.roles:
+        return NO_ORDER
+    rows, limit = frame.length(), log_module.TRANSITION_LIMIT
+    if rows > limit:
+        return f"there are {rows:,} rows, more than {limit:,} to keep in order; use log.counts, or a part of the data"
+    return ""
+
+
 def _nothing(task: Task, selected: bool = False, other_rewards: bool = False) -> Counts:
     """No transitions, in the form that takes no room."""
     return Counts(task.n_states, task.n_actions, sparse=True, selected=selected, other_rewards=other_rewards)
 
 
-def _earlier(add_to: Any, task: Task, states: Lookup, actions: Lookup) -> Log:
+def _earlier(add_to: Any, task: Task, at: Places) -> Log:
     """What is added to, as a log."""
     if add_to is None:
-        return Log(_nothing(task), 0, 0, (), 0, (), states, actions, None)
+        return Log(_nothing(task), 0, 0, (), 0, (), at, None)
     if isinstance(add_to, Counts):
         add_to.check_same_shape("task", task)
-        return Log(add_to, 0, 0, (), 0, (), states, actions, None, before=add_to.total)
+        return Log(add_to, 0, 0, (), 0, (), at, None, before=add_to.total)
     if not isinstance(add_to, Log):
         raise InputError(f"add_to is a {type(add_to).__name__}; pass a Log or Counts")
-    if mark(add_to.states, add_to.actions) != mark(states, actions):
+    if add_to.at.mark != at.mark:
         raise InputError("add_to has other states or actions than the task; pass the task of that log")
     return add_to
 
@@ -166,7 +192,7 @@ def _not_grown(file: File, earlier: Sequence[File]) -> None:
         if longer and provenance(path, False, before.size).fingerprint == before.fingerprint:
             raise InputError(
                 f"{file.name} has grown: its first {before.size:,} bytes are counted already; pass the new rows as a "
-                "file of their own, or read all of it anew, without add_to"
+                "file of their own, or read all of it again, without add_to"
             )
 
 
@@ -174,11 +200,7 @@ def _no_key_twice(frame: Frame) -> None:
     with frames.readable():
         again = frames.repeated(frame)
     if again is not None:
-        key = ", ".join(f"{name}={short(again[name])}" for name in ("episode", "order") if name in again)
-        raise InputError(
-            f"data has {number(int(again['rows']))} rows with {key}; a transition that is logged twice counts once: "
-            'drop the repetitions, or, if that column is no key, leave it alone with columns={"order": None}'
-        )
+        raise repeated_key(int(again.pop("rows")), again)
 
 
 def joined(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:

@@ -22,15 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from policytest._base.arrays import is_sparse
-from policytest._base.errors import InputError
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import InputError, unreadable
+from policytest._base.rows import entries_at
 from policytest._base.text import plain
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.sources.labels import MISSING, Lookup
+from policytest.sources.checks import IGNORED_REWARDS, ROUNDING, check_support, first_other, wrong_reward
+from policytest.sources.labels import MISSING, places_in
 from policytest.sources.logged import lines as rules
-from policytest.sources.logged.columns import IGNORED, LABELS, check_mapping, resolve
-from policytest.sources.logged.counting import ROUNDING, UNPROVED
+from policytest.sources.logged.columns import IGNORED, LABELS, check_mapping, ignoring, resolve
 
 CHUNK = 1 << 16
 STDIN = 0
@@ -63,7 +64,7 @@ def lines(name: str, follow: bool = True, poll: float = 0.2, idle: float | None 
                 _check_file(name, file, read)
                 time.sleep(poll)
             yield []
-        if left and not (is_file and follow):  # a line that is still being written is none yet
+        if left and not (is_file and follow):  # otherwise the line is still being written
             yield [left]
 
 
@@ -77,7 +78,7 @@ def _opened(name: str) -> Iterator[int]:
     try:
         file = os.open(name, os.O_RDONLY)
     except OSError as error:
-        raise InputError(f"{name}: cannot be read ({error.strerror or error}); check the path") from None
+        raise unreadable(name, error) from None
     try:
         if stat.S_ISDIR(os.fstat(file).st_mode):
             raise InputError(f"{name} is a folder; one growing file is followed, or standard input (-)")
@@ -106,9 +107,9 @@ class Parser:
     columns
         Other names for s, a, s_next, count, order, episode and reward.
     skip
-        Of "s" and "a": leave rows out whose label there is missing or unknown; they are counted in ``left_out``.
+        Of "s" and "a": drop rows whose label there is missing or unknown; they are counted in ``left_out``.
 
-    ``other_rewards`` says of a column reward that is left alone whether it differs from the task's rewards so far.
+    ``other_rewards`` says of a column reward that is ignored whether it differs from the task's rewards so far.
     """
 
     def __init__(
@@ -120,13 +121,13 @@ class Parser:
         tolerance: float = 1e-9,
     ) -> None:
         self.task, self.columns, self.place, self.tolerance = task, check_mapping(columns), place, tolerance
-        states = Lookup("state", task.states, task.n_states)
-        self._lookups = dict(zip(LABELS, (states, Lookup("action", task.actions, task.n_actions), states), strict=True))
+        at = places_in(task)
+        self._lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
         for part in skip:
             if part not in ("s", "a"):
-                raise InputError(f"skip has {part!r}; rows of a growing log may be left out for their s or a, no more")
+                raise InputError(f"skip has {part!r}; rows of a growing log can be dropped for their s or a only")
         self.skip, self.line, self.left_out, self.other_rewards = frozenset(skip), 0, 0, False
-        self._taken = task.layout.unknown_pairs
+        self._taken = task.layout.unknown_pairs.ravel()
         self._form = self._delimiter = ""
         self._crlf = False
         self._header: list[str] = []
@@ -136,8 +137,9 @@ class Parser:
         self._last: dict[str, Any] = {}
 
     def transitions(self, lines: list[bytes]) -> Transitions:
-        """The transitions in these lines, in their order. Empty lines are none."""
-        found = []
+        """The transitions in these lines, in their order. Empty lines are skipped."""
+        found: list[tuple[float, ...]] = []
+        wrong = None
         for line in lines:
             self.line += 1
             try:
@@ -145,13 +147,36 @@ class Parser:
                 if row is not None and (entry := self._entry(row)) is not None:
                     found.append(entry)
             except InputError as error:
-                raise InputError(f"{self.place}, line {self.line}: {error}") from None
-        table = np.array(found, dtype=np.int64).reshape(-1, 4)
-        s, a, x = (np.repeat(table[:, column], table[:, 3]) for column in range(3))
+                wrong = InputError(f"{self.place}, line {self.line}: {error}")
+                break
+        table = np.array(found, dtype=np.float64).reshape(-1, 7)
+        s, a, x, copies, at = table[:, :5].T.astype(np.int64)
+        self._check(s * self.task.n_actions + a, x, copies, at, table[:, 5], table[:, 6])
+        if wrong is not None:
+            raise wrong
+        s, a, x = (np.repeat(column, copies) for column in (s, a, x))
         return Transitions(s, a, x, other_rewards=self.other_rewards)
 
+    def _check(
+        self, pair: IntArray, x: IntArray, copies: IntArray, at: IntArray, reward: FloatArray, ignored: FloatArray
+    ) -> None:
+        """Refuse what contradicts the task, as `logs` does, naming the line; note rewards that are only compared."""
+        seen, rewards = np.flatnonzero(copies), entries_at(self.task.rewards, pair, x)
+
+        def line(i: int) -> str:
+            return f"{self.place}, line {at[i]}: "
+
+        check_support(self.task, pair[seen], x[seen], self._taken, lambda i: f"{line(seen[i])}there is")
+        i = first_other(rewards, *_ends(reward), self.tolerance, self._taken[pair])
+        if i is not None:
+            place = self.task.place(pair[i], x[i])
+            wrong = wrong_reward(f"{line(i)}the reward", place, rewards[i], reward[i], reward[i], self.tolerance)
+            raise InputError(f"{wrong}. {IGNORED_REWARDS}")
+        other = first_other(rewards, *_ends(ignored), ROUNDING, self.task.policy.ravel()[pair] > 0)
+        self.other_rewards |= other is not None
+
     def _row(self, text: str, end: bytes) -> dict[str, Any] | None:
-        """The entries of a line by their parts; None for the header of a CSV file, and for an empty line."""
+        """The entries of a line by their roles; None for the header of a CSV file, and for an empty line."""
         if self._form == "text" and end.endswith(b"\n") and (end == b"\r\n") != self._crlf:
             raise InputError(rules.MIXED)
         if not (text if self._form == "text" else text.strip(rules.BLANKS)):
@@ -176,7 +201,7 @@ class Parser:
         while len(cells) > len(self._header) and not cells[-1]:  # as DuckDB reads them
             cells.pop()
         if len(cells) != len(self._header):
-            raise InputError(f"there are {len(cells)} entries, but the header has {len(self._header)}; mend the line")
+            raise InputError(f"there are {len(cells)} entries, but the header has {len(self._header)}; fix the line")
         return dict(zip(self._header, cells, strict=True))
 
     def _record(self, text: str) -> dict[str, Any]:
@@ -187,11 +212,11 @@ class Parser:
         self._keys.check(row)
         return row
 
-    def _entry(self, row: dict[str, Any]) -> tuple[int, int, int, int] | None:
-        """(s, a, x) and how often; None where the row is left out."""
+    def _entry(self, row: dict[str, Any]) -> tuple[float, ...] | None:
+        """s, a, x, how often, the line, the reward and the ignored one (nan: none); None where the row is dropped."""
         copies = self._copies(row.get("count", 1))
         self._check_order(row)
-        reward = rules.number(row.get("reward", 0))
+        reward = rules.number(row["reward"]) if "reward" in row else np.nan
         if reward is None:
             raise InputError(f"the reward is {_shown(row['reward'])}; it must be a finite number")
         index = {part: self._index(part, row[part]) for part in LABELS}
@@ -201,14 +226,17 @@ class Parser:
                     self.left_out += 1
                     return None
                 kind = self._lookups[part].kind
-                what = "is missing" if found == MISSING else f"is {_shown(row[part])}, which is no {kind} of the task"
-                remedy = f"; --skip {part} leaves such rows out" if part != "s_next" else ""
-                raise InputError(f"{part} {what}{remedy or '; mend the task or the log'}")
-        s, a, x = index.values()
-        if self._taken[s, a]:  # as `assess` has it: what the policy never does is not looked at
-            self._check_transition(s, a, x, reward if "reward" in row else None, copies)
-        self._note_reward(s, a, x, row.get(IGNORED))
-        return s, a, x, copies
+                what = f"no {kind}" if found == MISSING else f"unknown {kind} {_shown(row[part])}"
+                drop = f", or drop such rows with --skip {part}" if part != "s_next" else ""
+                raise InputError(f"{what} in column {part}; fix the data or add the {kind} to the task{drop}")
+        return *index.values(), copies, self.line, reward, self._ignored(row.get(IGNORED))
+
+    def _ignored(self, reward: Any) -> float:
+        """A reward that is only compared; nan where there is none, inf where it is not a number."""
+        if reward is None or not _written(reward).strip(rules.BLANKS):
+            return np.nan
+        found = rules.number(reward)
+        return np.inf if found is None else found
 
     def _index(self, part: str, label: Any) -> int:
         if isinstance(label, str) and not label and self._form == "text":
@@ -233,42 +261,23 @@ class Parser:
     def _check_order(self, row: dict[str, Any]) -> None:
         """The order rises from row to row, in each episode."""
         if "episode" in row and row["episode"] in (None, ""):
-            raise InputError(f"episode is missing; give it to all rows, or leave it alone with {_alone('episode')}")
+            raise InputError(f"episode is missing; give it to all rows, or {ignoring('episode')}")
         if "order" not in row:
             return
         now, episode = _moment(row["order"]), _written(row.get("episode", ""))
         last = self._last.get(episode, now[:1])
         if not (last[:1] == now[:1] and last < now):
             raise InputError(
-                f"order is {_shown(row['order'])}, which is not after the row before; a transition counts once, in the "
-                f"order in which it was observed: sort the log, or leave the column alone with {_alone('order')}"
+                f"order is {_shown(row['order'])}, which is not after the row before, and a transition counts once, in "
+                f"the order in which it was observed; sort the log, or {ignoring('order')}"
             )
         self._last[episode] = now
 
-    def _check_transition(self, s: int, a: int, x: int, reward: float | None, copies: int) -> None:
-        """The successor is one that the task allows, and the reward is the task's."""
-        if copies and self.task.support is not None and not self._entry_of(self.task.support, s, a, x):
-            raise InputError(
-                f"the transition {self.task.place(s * self.task.n_actions + a, x)} is outside the support of the task; "
-                "widen the support, or mend the log"
-            )
-        expected = float(self._entry_of(self.task.rewards, s, a, x))
-        if reward is not None and not abs(reward - expected) <= self.tolerance * max(1.0, abs(expected)):
-            raise InputError(
-                f"the reward is {reward!r}, but the task says {expected!r} there; correct one of them. {UNPROVED}"
-            )
 
-    def _note_reward(self, s: int, a: int, x: int, reward: Any) -> None:
-        """Whether a reward that is left alone is the task's, where the policy goes."""
-        if reward is not None and _written(reward).strip(rules.BLANKS) and self.task.policy[s, a] > 0:
-            expected, seen = float(self._entry_of(self.task.rewards, s, a, x)), rules.number(reward)
-            self.other_rewards |= seen is None or not abs(seen - expected) <= ROUNDING * max(1.0, abs(expected))
-
-    def _entry_of(self, table: Any, s: int, a: int, x: int) -> Any:
-        """The entry of a table on (s,a,x), dense or sparse, or on (s,a)."""
-        if is_sparse(table):
-            return table[s * self.task.n_actions + a, x]
-        return table[s, a, x] if table.ndim == 3 else table[s, a]
+def _ends(rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The least and largest reward of each row; where there is none (nan), ends that contradict nothing."""
+    missing = np.isnan(rewards)
+    return np.where(missing, np.inf, rewards), np.where(missing, -np.inf, rewards)
 
 
 def _shown(value: Any) -> str:
@@ -277,10 +286,6 @@ def _shown(value: Any) -> str:
 
 def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _alone(role: str) -> str:
-    return f'columns={{"{role}": None}}'
 
 
 def _moment(value: Any) -> tuple[str, Any]:

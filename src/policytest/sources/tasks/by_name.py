@@ -19,8 +19,7 @@ names more counts for more. Two entries that name equally much and meet are refu
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,65 +29,13 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, Kernel
 from policytest._base.errors import InputError
+from policytest.sources.labels import Places
 
 PAIRS_LIMIT = 50_000_000
 """The most pairs of a state and an action."""
 DENSE_LIMIT = 4_000_000
 """Up to this many entries S*A*S, a table given entry by entry becomes an array; above, a CSR array."""
 FIELDS = ("s", "a", "s_next")
-
-
-class Axis:
-    """The states, or the actions: names, or indices where there are none."""
-
-    def __init__(
-        self, kind: str, count: int, labels: Sequence[Hashable] | None = None, ends: Iterable[Any] = ()
-    ) -> None:
-        self.kind, self.count, self.labels = kind, count, labels
-        self._index: dict[Hashable, int] = {}
-        self._text: dict[str, int | None] = {}  # None: more than one label reads so
-        for index, label in enumerate(range(count) if labels is None else labels):
-            self._index.setdefault(label, index)
-            text = str(label)
-            self._text[text] = None if text in self._text else index
-        self.ends = tuple(self.index("terminal", label) for label in ends)  # about which a policy need not say anything
-
-    def index(self, place: str, name: Any) -> int:
-        """The index of a name; text serves for a name that reads so, since keys of files are text."""
-        name = as_name(name)
-        try:
-            if name in self._index and isinstance(self._own(name), bool) == isinstance(name, bool):
-                return self._index[name]  # true is not 1 here
-        except TypeError:
-            raise InputError(f"{place} names the {self.kind} {name!r}; a name is text, a number or a list") from None
-        found = self._text.get(name) if isinstance(name, str) else None
-        if found is None:
-            raise InputError(f"{place} names the {self.kind} {name!r}, {self._remedy(name)}")
-        return found
-
-    def _own(self, name: Hashable) -> Any:
-        index = self._index[name]
-        return index if self.labels is None else self.labels[index]
-
-    def _remedy(self, name: Any) -> str:
-        if isinstance(name, str) and name in self._text:
-            return f"but several {self.kind}s read so; use the array form"
-        if self.labels is None:
-            return f"but {self.kind}s are 0 to {self.count - 1}"
-        close = difflib.get_close_matches(str(name), list(self._text)[:10_000], n=1)
-        some = ", ".join(map(repr, self.labels[:5])) + (", ..." if self.count > 5 else "")
-        return f"which is not among them; did you mean {close[0]!r}?" if close else f"but the {self.kind}s are {some}"
-
-    def label(self, index: int) -> str:
-        """The name for messages."""
-        return str(index) if self.labels is None else repr(self.labels[index])
-
-
-class Axes(NamedTuple):
-    """The states and the actions of a task."""
-
-    states: Axis
-    actions: Axis
 
 
 @dataclass(frozen=True)
@@ -116,26 +63,21 @@ def by_names(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(item, str | dict) for item in value)
 
 
-def as_name(value: Any) -> Any:
-    """Lists as tuples, all the way down: names must be hashable."""
-    return tuple(as_name(item) for item in value) if isinstance(value, list) else value
-
-
 # ---------------------------------------------------------------- the initial distribution
 
 
-def initial(value: Any, axes: Axes, groups: dict[str, list[int]] | None = None) -> FloatArray:
-    """[S] from a state, the name of a group of states (all alike), or probabilities by state."""
-    states, rho = axes.states, np.zeros(axes.states.count)
+def initial(value: Any, at: Places, groups: dict[str, list[int]] | None = None) -> FloatArray:
+    """[S] from a state, the name of a group of states (equally likely), or probabilities by state."""
+    states, rho = at.states, np.zeros(at.n_states)
     if isinstance(value, str):
         if groups and value in groups:
             rho[groups[value]] = 1.0 / len(groups[value])
         else:
-            rho[states.index("initial", value)] = 1.0
+            rho[states.find("initial", value)] = 1.0
         return rho
     _need_dict("initial", value, "{state: probability}")
     for name, number in value.items():
-        rho[states.index("initial", name)] = _number(f"initial.{name}", number)
+        rho[states.find("initial", name)] = _number(f"initial.{name}", number)
     return rho
 
 
@@ -148,16 +90,16 @@ def check_size(S: int, A: int) -> None:
         raise InputError(f"{S:,} states with {A:,} actions are more than {PAIRS_LIMIT:,} pairs; name fewer actions")
 
 
-def kernel(value: Any, axes: Axes) -> Kernel:
+def kernel(value: Any, at: Places) -> Kernel:
     """p[s,a,x] from ``{state: {action: {next: p}}}`` or entries."""
-    entries = list(_entries("kernel", value, axes, "p"))
-    return _table("kernel", entries, axes)
+    entries = list(_entries("kernel", value, at, "p"))
+    return _table("kernel", entries, at)
 
 
-def support(value: Any, axes: Axes, truth: Kernel | None) -> Kernel:
+def support(value: Any, at: Places, truth: Kernel | None) -> Kernel:
     """Allowed successors from names, entries, or "kernel": where the kernel has mass."""
     if not isinstance(value, str):
-        return _table("support", _completed(list(_entries("support", value, axes, None)), axes), axes)
+        return _table("support", _completed(list(_entries("support", value, at, None)), at), at)
     if value != "kernel":
         raise InputError(f'support is {value!r}; the one word it may be is "kernel"')
     if truth is None:
@@ -168,9 +110,9 @@ def support(value: Any, axes: Axes, truth: Kernel | None) -> Kernel:
     return kept.astype(np.float64)
 
 
-def _completed(entries: list[Entry], axes: Axes) -> list[Entry]:
+def _completed(entries: list[Entry], at: Places) -> list[Entry]:
     """Any state may follow a pair that is not named."""
-    S, A = axes.states.count, axes.actions.count
+    S, A = at.n_states, at.n_actions
     named = {(entry.s, entry.a) for entry in entries}
     missing = [(s, a) for s in range(S) for a in range(A) if (s, a) not in named]
     if len(missing) * S > DENSE_LIMIT:
@@ -181,10 +123,10 @@ def _completed(entries: list[Entry], axes: Axes) -> list[Entry]:
     return entries + [Entry(s, a, x, 1.0, "support") for s, a in missing for x in range(S)]
 
 
-def rewards(value: Any, axes: Axes) -> Any:
+def rewards(value: Any, at: Places) -> Any:
     """r[s,a], or r[s,a,x] where an entry names the next state."""
-    entries = list(_entries("rewards", value, axes, "r"))
-    S, A = axes.states.count, axes.actions.count
+    entries = list(_entries("rewards", value, at, "r"))
+    S, A = at.n_states, at.n_actions
     if all(entry.x is None for entry in entries):
         return _filled(entries, (S, A))
     if S * A * S <= DENSE_LIMIT:
@@ -195,7 +137,7 @@ def rewards(value: Any, axes: Axes) -> Any:
                 f"{entry.place} holds for many of {S:,} x {A} x {S:,} transitions; in a task of this size name "
                 "s, a and s_next in every entry (the table is then sparse), or none of them s_next"
             )
-    return _table("rewards", entries, axes)
+    return _table("rewards", entries, at)
 
 
 def _filled(entries: list[Entry], shape: tuple[int, ...]) -> FloatArray:
@@ -213,9 +155,9 @@ def _named(entry: Entry) -> int:
     return sum(at is not None for at in (entry.s, entry.a, entry.x))
 
 
-def _table(name: str, entries: list[Entry], axes: Axes) -> Kernel:
+def _table(name: str, entries: list[Entry], at: Places) -> Kernel:
     """Entries with all of s, a and x as an array [S,A,S], or as a CSR array where that would be large."""
-    S, A = axes.states.count, axes.actions.count
+    S, A = at.n_states, at.n_actions
     for entry in entries:
         if entry.s is None or entry.a is None or entry.x is None:
             raise InputError(f"{entry.place} must name s, a and s_next")
@@ -241,51 +183,45 @@ def assembled(row: Any, column: Any, number: FloatArray, S: int, A: int) -> Kern
     return table.toarray().reshape(S, A, S) if S * A * S <= DENSE_LIMIT else table
 
 
-def _entries(name: str, value: Any, axes: Axes, field: str | None) -> Iterator[Entry]:
+def _entries(name: str, value: Any, at: Places, field: str | None) -> Iterator[Entry]:
     """The numbers of a table, from a list of entries or from nested names."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield _entry(f"{name}[{index}]", item, axes, field)
+            yield _entry(f"{name}[{index}]", item, at, field)
         return
     forms = {"r": "{state: {action: r}}", "p": "{state: {action: {next: p}}}", None: "{state: {action: [next, ...]}}"}
     _need_dict(name, value, forms[field])
     for state, of_state in value.items():
-        s = axes.states.index(name, state)
+        s = at.states.find(name, state)
         if field == "r" and not isinstance(of_state, dict):
             yield Entry(s, None, None, _number(f"{name}.{state}", of_state), f"{name}.{state}")
             continue
         if field is None and isinstance(of_state, list):
-            of_state = {_label(axes.actions, a): of_state for a in range(axes.actions.count)}
+            of_state = {at.actions.name(a): of_state for a in range(at.n_actions)}
         _need_dict(f"{name}.{state}", of_state, "{action: ...}")
         for action, of_action in of_state.items():
-            yield from _of_pair(f"{name}.{state}.{action}", name, s, action, of_action, axes, field)
+            yield from _of_pair(f"{name}.{state}.{action}", s, action, of_action, at, field)
 
 
-def _label(axis: Axis, index: int) -> Any:
-    return index if axis.labels is None else axis.labels[index]
-
-
-def _of_pair(place: str, name: str, s: int, action: Any, value: Any, axes: Axes, field: str | None) -> Iterator[Entry]:
-    a = axes.actions.index(f"{name} at {place}", action)
+def _of_pair(place: str, s: int, action: Any, value: Any, at: Places, field: str | None) -> Iterator[Entry]:
+    a = at.actions.find(place, action)
     if field is None and isinstance(value, list | dict) and not value:
         raise InputError(f"{place} allows no successor; list at least one, or leave the pair out: then any may follow")
     if field == "r" and not isinstance(value, dict):
         yield Entry(s, a, None, _number(place, value), place)
         return
     if field is None and isinstance(value, list):
-        if not value:
-            raise InputError(f"{place} is empty; name a successor, or leave the pair out if any state may follow")
         for successor in value:
-            yield Entry(s, a, axes.states.index(place, successor), 1.0, f"{place}.{successor}")
+            yield Entry(s, a, at.states.find(place, successor), 1.0, f"{place}.{successor}")
         return
     _need_dict(place, value, "[next, ...]" if field is None else f"{{next: {field}}}")
     for successor, number in value.items():
-        at = f"{place}.{successor}"
-        allowed = float(number) if field is None and isinstance(number, bool) else _number(at, number)
-        yield Entry(s, a, axes.states.index(place, successor), allowed, at)
+        where = f"{place}.{successor}"
+        allowed = float(number) if field is None and isinstance(number, bool) else _number(where, number)
+        yield Entry(s, a, at.states.find(place, successor), allowed, where)
 
 
-def _entry(place: str, item: Any, axes: Axes, field: str | None) -> Entry:
+def _entry(place: str, item: Any, at: Places, field: str | None) -> Entry:
     known = FIELDS if field is None else (*FIELDS, field)
     _need_dict(place, item, "{" + ", ".join(known) + "}")
     for key in item:
@@ -294,23 +230,18 @@ def _entry(place: str, item: Any, axes: Axes, field: str | None) -> Entry:
     if field is not None and field not in item:
         raise InputError(f"{place} has no {field}; add it")
     s, a, x = (
-        axis.index(f"{place}.{key}", item[key]) if key in item else None
-        for key, axis in zip(FIELDS, (axes.states, axes.actions, axes.states), strict=True)
+        axis.find(f"{place}.{key}", item[key]) if key in item else None
+        for key, axis in zip(FIELDS, (at.states, at.actions, at.states), strict=True)
     )
     return Entry(s, a, x, 1.0 if field is None else _number(f"{place}.{field}", item[field]), place)
 
 
 def _need_dict(place: str, value: Any, form: str) -> None:
     if not isinstance(value, dict):
-        raise InputError(f"{place} is {_short(value)}; by names it is {form}")
+        raise InputError(f"{place} is {arrays.shown(value)}; by names it is {form}")
 
 
 def _number(place: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{place} is {_short(value)}; it must be a number")
+        raise InputError(f"{place} is {arrays.shown(value)}; it must be a number")
     return arrays.real_number(place, value)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

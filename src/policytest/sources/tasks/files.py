@@ -19,7 +19,6 @@ old file. Nothing in a file is ever evaluated or unpickled.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,7 +26,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import Kernel
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, naming, unreadable
 from policytest._base.files import write_file
 from policytest.mdp.task import Task
 from policytest.sources.tasks import json, npz, policy_files, toml
@@ -36,11 +35,11 @@ from policytest.sources.tasks.keys import (
     NAMES,
     REQUIRED,
     Model,
-    axes_of,
     check_keys,
     from_parts,
     model,
     names_of,
+    places_named,
     storable,
 )
 from policytest.sources.tasks.keys import policy as as_policy
@@ -100,7 +99,7 @@ def load_model(
     except InputError as error:
         raise InputError(f"{path}: {_in_words_of_the_file(str(error), suffix, path)}") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        raise unreadable(path, error) from None
 
 
 def companions(path: Path) -> list[Path]:
@@ -128,12 +127,7 @@ def save_model(path: PathLike, task: Task, kernel: Kernel | None = None, thresho
         write_file(path.with_name(path.stem + SIDES[1]), json.as_bytes(kept))
         write_file(path, body)
         return
-    writers: dict[str, Callable[[dict[str, Any]], bytes]] = {
-        ".json": json.as_bytes,
-        ".toml": toml.as_bytes,
-        ".npz": npz.as_bytes,
-    }
-    write_file(path, writers[suffix](content))
+    write_file(path, {".json": json, ".toml": toml, ".npz": npz}[suffix].as_bytes(content))
 
 
 def _suffix(path: Path, known: tuple[str, ...], verb: str) -> str:
@@ -181,12 +175,12 @@ def _passed(given: dict[str, Any], content: dict[str, Any], offer: Offer | None)
     policy = passed.get("policy")
     if policy is None or (isinstance(policy, str) and policy == "uniform" and offer is not None):
         return passed
-    axes = axes_of(_shown_sizes(content), "policy", offer)
+    at = places_named(_shown_sizes(content), "policy", offer)
     normalise = given.get("normalise", content.get("normalise")) is True
     if isinstance(policy, os.PathLike) or (isinstance(policy, str) and policy != "uniform"):
-        passed["policy"] = policy_files.read_policy(Path(policy), axes, offer, normalise)
+        passed["policy"] = policy_files.read_policy(Path(policy), at, offer, normalise)
     else:
-        passed["policy"] = as_policy(policy, axes, offer, normalise)
+        passed["policy"] = as_policy(policy, at, offer, normalise)
     return passed
 
 
@@ -252,17 +246,13 @@ def _side(path: Path) -> dict[str, Any]:
         raise InputError(f"there are two side files, {found[0].name} and {found[1].name}; keep one")
     if not found:
         return {}
-    try:
+    with naming(found[0].name):
         content = _object(toml.read(found[0]) if found[0].suffix == ".toml" else json.read(found[0]))
         content = {key: value for key, value in content.items() if value is not None}
         check_keys(content, ())
         content |= {name: names_of(name, content[name]) for name in NAMES if name in content}
         if "kernel" in content:
-            raise InputError("a side file has no kernel: the transitions are in the model")
-    except InputError as error:
-        raise InputError(f"{found[0].name}: {error}") from None
-    except OSError as error:
-        raise InputError(f"{found[0].name}: cannot be read ({error.strerror or error})") from None
+            raise InputError("a side file has no kernel, the transitions are in the model; remove the kernel")
     return content
 
 
@@ -271,7 +261,7 @@ def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Mod
     if missing and offer is not None:
         option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "
         raise InputError(
-            f"{', '.join(missing)} must be known, and a {suffix} file cannot say, or does not; {option}write a side "
-            f"file that ends in {SIDES[0]}"
+            f"missing: {', '.join(missing)}, which a {suffix} file does not hold; {option}write a side file that ends "
+            f"in {SIDES[0]}"
         )
     return model(content, offer)

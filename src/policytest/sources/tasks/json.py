@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +12,36 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
-from policytest._base.files import read_file
+from policytest._base.files import read_text
 from policytest.sources.tasks.keys import PARTS
 
 
 def read(path: Path) -> Any:
     """What a JSON file holds; keys that are there twice are refused."""
+    return parsed(lambda text: json.loads(text, object_pairs_hook=_no_repeats), path)
+
+
+def parsed(parse: Callable[[str], Any], path: Path) -> Any:
+    """What a parser of JSON or TOML makes of a file; its errors name the place."""
     try:
-        return json.loads(read_file(path).decode("utf-8-sig"), object_pairs_hook=_no_repeats)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"line {error.lineno}, column {error.colno}: {error.msg}; this is not JSON, mend it there"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
-    except RecursionError:
-        raise InputError("its lists are nested too deeply; a table has at most three levels") from None
+        return parse(read_text(path))
     except InputError:
         raise
+    except json.JSONDecodeError as error:
+        raise InputError(f"line {error.lineno}, column {error.colno}: {error.msg}; not valid JSON, fix it") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{error}; not valid TOML, fix it there") from None
+    except RecursionError:
+        raise InputError("its lists are nested too deeply; a table has at most three levels") from None
     except ValueError as error:  # a number with thousands of digits
-        raise InputError(f"a number cannot be read ({error}); mend it") from None
+        raise InputError(f"a number cannot be read ({error}); fix it") from None
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for key, value in pairs:
         if key in content:
-            raise InputError(f"the key {key!r} is there twice; keep one")
+            raise InputError(f"the key {key!r} is repeated; keep one")
         content[key] = value
     return content
 

@@ -22,9 +22,8 @@ parts data, indices, indptr and shape. Or they are given by names; see `policyte
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +32,12 @@ from scipy import sparse
 
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, Kernel
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, did_you_mean
 from policytest.mdp.task import Task
+from policytest.sources.labels import Places, as_name, places_of
 from policytest.sources.tasks import by_name
-from policytest.sources.tasks.by_name import Axes, Axis, Offer
-from policytest.sources.tasks.policy import Places, policy_table
+from policytest.sources.tasks.by_name import Offer
+from policytest.sources.tasks.policy import policy_table
 
 REQUIRED = ("rewards", "policy", "initial", "discount")
 OPTIONAL = ("support", "states", "actions", "terminal", "kernel", "threshold", "normalise", "assumptions")
@@ -61,7 +61,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     """Keys and values, from any format, as a checked model."""
     content = {key: value for key, value in content.items() if value is not None}
     check_keys(content)
-    normalise = _flag(content.pop("normalise", False))
+    normalise = arrays.flag("normalise", _scalar(content.pop("normalise", False)))
     content |= {name: names_of(name, content[name]) for name in LISTS if name in content}
     content = {key: _array(key, value) for key, value in content.items()}
     content = resolved(content, offer, normalise)
@@ -99,21 +99,14 @@ def check_keys(content: Iterable[str], required: Iterable[str] = REQUIRED) -> No
     content = list(content)
     for key in content:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-            raise InputError(f"unknown key {key!r}; {remedy}")
+            raise InputError(f"unknown key {key!r}; {did_you_mean(key, known) or 'known are ' + ', '.join(known)}")
     missing = [key for key in required if key not in content]
     if missing:
-        raise InputError(
-            f"the {'keys' if missing[1:] else 'key'} {', '.join(missing)} must be there; add what is missing"
-        )
+        raise InputError(f"required {'keys are' if missing[1:] else 'key is'} missing: {', '.join(missing)}; add them")
 
 
-def _flag(value: Any) -> bool:
-    value = value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
-    if not isinstance(value, bool):
-        raise InputError(f"normalise is {value!r}; it must be true or false")
-    return value
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
 
 
 def _array(key: str, value: Any) -> Any:
@@ -128,7 +121,7 @@ def _array(key: str, value: Any) -> Any:
         return value
     except ValueError:
         raise InputError(
-            f"{key} is not an array of numbers (its rows have different lengths); make them alike"
+            f"{key} is not an array of numbers (its rows have different lengths); make them equal"
         ) from None
     if array.dtype.kind in "USO" and any(isinstance(item, str) for item in np.ravel(array)[:10_000].tolist()):
         raise InputError(f"{key} is not an array of numbers (there is text in it); write numbers without quotes")
@@ -141,7 +134,7 @@ def names_of(name: str, value: Any) -> Any:
         return value
     if not isinstance(value, list):
         raise InputError(f"{name} is {value!r}; it must be a list of names")
-    return by_name.as_name(value)
+    return as_name(value)
 
 
 def storable_names(name: str, labels: Iterable[Hashable] | None) -> list[Any] | None:
@@ -177,7 +170,8 @@ def csr(name: str, parts: dict[str, Any]) -> Any:
     if sorted(parts) != sorted(PARTS):
         raise InputError(f"{name} has the parts {', '.join(sorted(parts))}; a sparse table has {', '.join(PARTS)}")
     data = arrays.real_array(f"{name}.data", parts["data"], (None,))
-    whole = {part: _whole_array(f"{name}.{part}", parts[part]) for part in PARTS[1:]}
+    rule = "it must hold whole numbers"
+    whole = {part: arrays.whole_array(f"{name}.{part}", parts[part], 2**53, rule, "iuf") for part in PARTS[1:]}
     arrays.check_shape(f"{name}.shape", whole["shape"].shape, (2,))
     try:
         table = sparse.csr_array((data, whole["indices"], whole["indptr"]), shape=tuple(whole["shape"].tolist()))
@@ -185,13 +179,6 @@ def csr(name: str, parts: dict[str, Any]) -> Any:
     except ValueError as error:
         raise InputError(f"{name} is not a sparse table: {error}; write it again with save_model") from None
     return table
-
-
-def _whole_array(name: str, value: Any) -> arrays.IntArray:
-    array = arrays.real_array(name, value, (None,))
-    if (array != np.floor(array)).any() or (np.abs(array) >= 2**53).any():
-        raise InputError(f"{name} holds a number that is not whole, or too large; it must hold whole numbers")
-    return array.astype(np.int64)
 
 
 # ---------------------------------------------------------------- tables by names
@@ -205,55 +192,54 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
     by_names = [key for key in ("policy", "initial", *TABLES) if by_name.by_names(content.get(key))]
     if not by_names:
         return content
-    axes = axes_of(content, by_names[0], offer)
+    at = places_named(content, by_names[0], offer)
     content = dict(content)
-    if "kernel" in by_names:
-        content["kernel"] = by_name.kernel(_ended(content["kernel"], axes), axes)
-    if "support" in by_names:
-        content["support"] = by_name.support(content["support"], axes, content.get("kernel"))
-    if "rewards" in by_names:
-        content["rewards"] = by_name.rewards(content["rewards"], axes)
-    if "policy" in by_names:
-        content["policy"] = policy(content["policy"], axes, offer, normalise)
-    if "initial" in by_names:
-        content["initial"] = by_name.initial(content["initial"], axes, {} if offer is None else offer.groups)
+    readers: dict[str, Callable[[Any], Any]] = {  # in this order: the support may be the kernel's
+        "kernel": lambda value: by_name.kernel(_ended(value, at), at),
+        "support": lambda value: by_name.support(value, at, content.get("kernel")),
+        "rewards": lambda value: by_name.rewards(value, at),
+        "policy": lambda value: policy(value, at, offer, normalise),
+        "initial": lambda value: by_name.initial(value, at, {} if offer is None else offer.groups),
+    }
+    for key, read in readers.items():
+        if key in by_names:
+            content[key] = read(content[key])
     return content
 
 
-def _ended(kernel: Any, axes: Axes) -> Any:
-    """A kernel by names, with a way to go for terminal states about which it says nothing."""
-    states, actions = (range(axis.count) if axis.labels is None else axis.labels for axis in axes)
-    ends = [states[s] for s in axes.states.ends]
+def _ended(kernel: Any, at: Places) -> Any:
+    """A kernel by names, in which terminal states that it does not name are followed by themselves."""
     if not isinstance(kernel, dict):
         return kernel
+    actions = [at.actions.name(a) for a in range(at.n_actions)]
+    ends = [at.states.name(s) for s in at.ends]
     missing = [state for state in ends if state not in kernel and str(state) not in kernel]
     return {**kernel, **{state: {action: {state: 1.0} for action in actions} for state in missing}}
 
 
-def policy(value: Any, axes: Axes, offer: Offer | None = None, normalise: bool = False) -> FloatArray:
+def policy(value: Any, at: Places, offer: Offer | None = None, normalise: bool = False) -> FloatArray:
     """[S,A] from what `policytest.sources.tasks.policy` understands; "uniform" is over the actions that are offered."""
     if isinstance(value, str) and value == "uniform" and offer is not None:
         return np.asarray(offer.available / offer.available.sum(axis=1, keepdims=True))
-    states, actions = (None if axis.labels is None else tuple(axis.labels) for axis in axes)
-    return policy_table(
-        value, Places(axes.states.count, axes.actions.count, states, actions), normalise, axes.states.ends
-    )
+    return policy_table(value, at, normalise, at.ends)
 
 
-def axes_of(content: dict[str, Any], given: str, offer: Offer | None = None) -> Axes:
+def places_named(content: dict[str, Any], given: str, offer: Offer | None = None) -> Places:
     """States and actions: their lists of names, or the sizes of what is given as an array."""
     sizes = list(offer.available.shape) if offer is not None else _sizes(content)
-    axes = []
-    for kind, key, size in (("state", "states", sizes[0]), ("action", "actions", sizes[1])):
+    counts: list[int] = []
+    for key, size in zip(NAMES, sizes, strict=True):
         labels = content.get(key)
         count = size if labels is None else len(labels)
         if count is None:
             raise InputError(f"{given} is given by names, but {key} is missing; list the names there")
         if labels is not None:
             arrays.names(key, labels, count if size is None else size)
-        axes.append(Axis(kind, count, labels, content.get("terminal") or () if kind == "state" else ()))
-    by_name.check_size(*(axis.count for axis in axes))
-    return Axes(*axes)
+        counts.append(count)
+    S, A = counts
+    by_name.check_size(S, A)
+    at = places_of(S, A, *(content.get(key) for key in NAMES))
+    return at._replace(ends=tuple(at.states.find("terminal", label) for label in content.get("terminal") or ()))
 
 
 def _sizes(content: dict[str, Any]) -> list[int | None]:
@@ -277,12 +263,10 @@ def consistent(task: Task, kernel: Any) -> Kernel:
 
 def _rescaled(kernel: Kernel) -> Kernel:
     """The kernel with each row that has a positive sum divided by it."""
-    if arrays.is_sparse(kernel):
-        totals = np.asarray(kernel.sum(axis=1)).ravel()
-        kernel.data /= np.repeat(np.where(totals > 0, totals, 1.0), np.diff(kernel.indptr))
-        return kernel
-    totals = kernel.sum(axis=-1, keepdims=True)
-    return np.asarray(kernel / np.where(totals > 0, totals, 1.0))
+    S = kernel.shape[-1]
+    pairs = np.arange(kernel.shape[0] if arrays.is_sparse(kernel) else kernel.size // S)
+    totals = arrays.row_totals(kernel, pairs, S)
+    return arrays.divided(kernel, np.where(totals > 0, totals, 1.0), S)
 
 
 def _check_available(policy: Any, offer: Offer, content: dict[str, Any]) -> None:
@@ -292,10 +276,9 @@ def _check_available(policy: Any, offer: Offer, content: dict[str, Any]) -> None
     wrong = (table > 0) & ~available
     if wrong.any():
         s, a = (int(i) for i in np.argwhere(wrong)[0])
-        states = Axis("state", available.shape[0], content.get("states"))
-        actions = Axis("action", available.shape[1], content.get("actions"))
-        there = ", ".join(actions.label(int(k)) for k in np.flatnonzero(available[s])[:8])
+        at = places_of(*available.shape, *(content.get(key) for key in NAMES))
+        there = ", ".join(at.actions.label(int(k)) for k in np.flatnonzero(available[s])[:8])
         raise InputError(
-            f"policy takes action {actions.label(a)} in state {states.label(s)} with probability {table[s, a]:.6g}, "
-            f"but the model offers only {there} there"
+            f"policy takes action {at.actions.label(a)} in state {at.states.label(s)} with probability "
+            f"{table[s, a]:.6g}; the model offers only {there} there"
         )

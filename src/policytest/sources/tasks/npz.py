@@ -5,7 +5,6 @@ The headers are read first: the keys, the shapes and the types must make sense b
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 
 from policytest._base import arrays as arrays_module
 from policytest._base.errors import InputError
-from policytest._base.files import ARCHIVE_LIMIT, FREE, opened, read_arrays
+from policytest._base.files import ARCHIVE_LIMIT, FREE, npz_bytes, opened, read_arrays
 from policytest.sources.tasks.keys import LISTS, PARTS, REQUIRED, TABLES, check_keys, csr
 
 NAMES_LIMIT = 2**28
@@ -81,7 +80,7 @@ def _names_from_text(name: str, array: Any) -> Any:
     return names
 
 
-def as_bytes(content: dict[str, Any]) -> bytes:
+def as_bytes(content: dict[str, Any]) -> memoryview:
     """Compressed arrays, by their keys."""
     arrays: dict[str, Any] = {}
     for key, value in content.items():
@@ -89,10 +88,5 @@ def as_bytes(content: dict[str, Any]) -> bytes:
             arrays |= {f"{key}.{part}": np.asarray(getattr(value, part)) for part in PARTS}
         else:
             arrays[key] = np.array(json.dumps(value)) if key in LISTS else np.asarray(value)
-    buffer = io.BytesIO()
-    small = (
-        sum(array.nbytes for array in arrays.values()) <= FREE
-    )  # what is larger is read back only if it was not packed
-    save: Any = np.savez_compressed if small else np.savez
-    save(buffer, **arrays)
-    return buffer.getvalue()
+    small = sum(array.nbytes for array in arrays.values()) <= FREE  # larger ones are read back only unpacked
+    return npz_bytes(arrays, packed=small)

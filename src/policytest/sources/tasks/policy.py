@@ -21,8 +21,6 @@ agents get what the environment would show them: an observation, or the name of 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,78 +29,9 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
-from policytest.sources.tasks.by_name import Axis
+from policytest.sources.labels import Places, is_one_integer, item, places_in, places_of
 
 SHAPES = "pass probabilities [S,A], one action for each state, a dictionary, a function or an agent with predict"
-
-
-@dataclass(frozen=True)
-class Places:
-    """How many states and actions there are, what they are called, and how an environment numbers them.
-
-    ``states`` and ``actions`` are names, ``observations`` and ``codes`` what an environment shows and takes; None: the
-    numbers from 0 on.
-    """
-
-    n_states: int
-    n_actions: int
-    states: tuple[Hashable, ...] | None = None
-    actions: tuple[Hashable, ...] | None = None
-    observations: tuple[int, ...] | None = None
-    codes: tuple[int, ...] | None = None
-
-    def state(self, index: int) -> Any:
-        """What a state is called."""
-        return self.observation(index) if self.states is None else self.states[index]
-
-    def action(self, index: int) -> Any:
-        """What an action is called."""
-        return self.code(index) if self.actions is None else self.actions[index]
-
-    def observation(self, index: int) -> Any:
-        """What an environment shows in this state."""
-        return index if self.observations is None else self.observations[index]
-
-    def code(self, index: int) -> Any:
-        """How an environment takes this action."""
-        return index if self.codes is None else self.codes[index]
-
-    def shown(self, index: int) -> Any:
-        """What functions and agents are asked about: the observation, or the name where no environment is at hand."""
-        return self.observation(index) if self.observations is not None else self.state(index)
-
-    def find_state(self, place: str, key: Any) -> int:
-        """The index of a state, by its name, or else as an environment numbers it."""
-        return self._states.index(place, key)
-
-    def find_action(self, place: str, key: Any) -> int:
-        """The index of an action."""
-        return self._actions.index(place, key)
-
-    @cached_property
-    def _states(self) -> _Lookup:
-        return _Lookup("state", self.n_states, self.states, self.observations)
-
-    @cached_property
-    def _actions(self) -> _Lookup:
-        return _Lookup("action", self.n_actions, self.actions, self.codes)
-
-
-class _Lookup:
-    """Names first; numbers too, unless some of the names are numbers."""
-
-    def __init__(self, kind: str, count: int, names: Sequence[Hashable] | None, numbers: Sequence[int] | None) -> None:
-        shifted = numbers is not None and numbers[:1] != (0,)
-        self.axis = Axis(kind, count, numbers if names is None and shifted else names)
-        numbers = range(count) if numbers is None else numbers
-        clash = names is not None and any(isinstance(name, int | float | np.number) for name in names)
-        self.numbers = {} if clash else {number: index for index, number in enumerate(numbers)}
-
-    def index(self, place: str, key: Any) -> int:
-        key = _plain(key)
-        if isinstance(key, int) and not isinstance(key, bool) and key in self.numbers:
-            return self.numbers[key]
-        return self.axis.index(place, key)
 
 
 def policy(given: Any, task: Any, *, normalise: bool = False) -> FloatArray:
@@ -139,9 +68,9 @@ def policy_table(given: Any, at: Places, normalise: bool = False, free: Any = ()
     if isinstance(given, type):
         raise InputError(f"policy is the class {given.__name__}; pass an object made from it")
     if hasattr(given, "predict"):
-        return _rows(lambda s: _predicted(given, at.shown(s)), at, normalise)
+        return _rows(lambda s: _predicted(given, at.asked(s)), at, normalise)
     if callable(given):
-        return _rows(lambda s: _asked_twice(given, at.shown(s)), at, normalise)
+        return _rows(lambda s: _asked_twice(given, at.asked(s)), at, normalise)
     return _from_array(given, at, normalise)
 
 
@@ -151,18 +80,23 @@ def places(task: Any) -> Places:
         return task
     held = getattr(task, "task", task)
     if isinstance(held, Task):
-        states, actions = (None if names is None else tuple(names) for names in (held.states, held.actions))
-        return Places(held.n_states, held.n_actions, states, actions)
+        return places_in(held)
     if hasattr(task, "observation_space") and hasattr(task, "action_space"):
         observations, codes = (discrete(task, name) for name in ("observation_space", "action_space"))
-        return Places(len(observations), len(codes), None, None, tuple(observations), tuple(codes))
+        return places_of(len(observations), len(codes), None, None, observations, codes)
     if isinstance(task, tuple) and len(task) == 2:
         S, A = (arrays.whole_number(name, n) for name, n in zip(("S", "A"), task, strict=True))
         arrays.positive(S=S, A=A)
-        return Places(S, A)
+        return places_of(S, A)
     raise InputError(
         f"task is a {type(task).__name__}; pass a Task, an environment with Discrete spaces, or the numbers (S, A)"
     )
+
+
+def numbers_of(space: Any) -> range:
+    """The numbers of a Discrete space."""
+    start = int(getattr(space, "start", 0))
+    return range(start, start + int(space.n))
 
 
 def discrete(env: Any, name: str) -> range:
@@ -175,9 +109,8 @@ def discrete(env: Any, name: str) -> range:
             if kind == "observation"
             else "number the actions with a wrapper of the environment"
         )
-        raise InputError(f"env.{name} is {_short(space)}; {kind}s must be numbered, Discrete(n): {remedy}")
-    start = int(getattr(space, "start", 0))
-    return range(start, start + int(space.n))
+        raise InputError(f"env.{name} is {arrays.shown(space, str)}, and {kind}s must be Discrete(n); {remedy}")
+    return numbers_of(space)
 
 
 # ---------------------------------------------------------------- one state at a time
@@ -186,14 +119,14 @@ def discrete(env: Any, name: str) -> range:
 def _from_mapping(given: Mapping[Any, Any], at: Places, normalise: bool, free: set[int]) -> FloatArray:
     table, said = np.zeros((at.n_states, at.n_actions)), dict[int, Any]()
     for key, value in given.items():
-        s = at.find_state("policy", key)
+        s = at.states.find("policy", key, or_number=True)
         if s in said:
-            raise InputError(f"policy has the state {at.state(s)!r} twice, as {said[s]!r} and {key!r}; keep one")
+            raise InputError(f"policy has the state {at.states.label(s)} twice, as {said[s]!r} and {key!r}; keep one")
         said[s] = key
         table[s] = _row(value, at, s, normalise)
     for s in range(at.n_states):
         if s not in said and s not in free:
-            raise InputError(f"policy says nothing about state {at.state(s)!r}; add what it does there")
+            raise InputError(f"policy has no entry for state {at.states.label(s)}; add its action or probabilities")
         if s not in said:
             table[s, 0] = 1.0
     return table
@@ -205,42 +138,28 @@ def _rows(choice: Callable[[int], Any], at: Places, normalise: bool) -> FloatArr
 
 def _row(choice: Any, at: Places, s: int, normalise: bool) -> FloatArray:
     """[A] the probabilities that a choice stands for."""
-    where = f"policy in state {at.state(s)!r}"
+    where = f"policy in state {at.states.label(s)}"
     row = np.zeros(at.n_actions)
     if isinstance(choice, Mapping):
         for key, probability in choice.items():
-            a = at.find_action(where, key)
+            a = at.actions.find(where, key, or_number=True)
             row[a] += arrays.real_number(f"{where}, action {key!r},", probability)
-        return _probabilities(where, row, normalise)
+        return arrays.probability_rows(where, row, normalise)
     if _is_one(choice, at):
-        row[at.find_action(where, choice)] = 1.0
+        row[at.actions.find(where, choice, or_number=True)] = 1.0
         return row
-    return _probabilities(where, arrays.real_array(where, choice, (at.n_actions,)), normalise)
+    return arrays.probability_rows(where, arrays.real_array(where, choice, (at.n_actions,)), normalise)
 
 
 def _is_one(choice: Any, at: Places) -> bool:
     """Whether a choice is one action: a name, a number, or an array that holds just one integer."""
     if isinstance(choice, str) or np.ndim(choice) == 0:
         return True
-    if at.actions is not None and isinstance(choice, Hashable) and choice in at.actions:
-        return True
-    return isinstance(choice, np.ndarray) and choice.size == 1 and choice.dtype.kind in "iu"
-
-
-def _probabilities(where: str, row: FloatArray, normalise: bool) -> FloatArray:
-    if (row < 0).any():
-        a = int(np.argmax(row < 0))
-        raise InputError(f"{where} gives action {a} the probability {row[a]:.6g}; it cannot be negative")
-    total = float(row.sum())
-    if normalise and total > 0:
-        return row / total
-    if not abs(total - 1.0) <= arrays.SUM_TOLERANCE:
-        raise InputError(f"{where} sums to {total:.9g}, not 1; pass normalise=True if the table was rounded")
-    return row
+    return is_one_integer(choice) or (isinstance(choice, Hashable) and choice in (at.actions.names or ()))
 
 
 def _asked_twice(function: Callable[[Any], Any], state: Any) -> Any:
-    first, second = (_plain(_called(function, state)) for _ in range(2))
+    first, second = (item(_called(function, state)) for _ in range(2))
     if not _same(first, second):
         raise InputError(
             f"policy answered {first!r} and then {second!r} for state {state!r}, so it samples; "
@@ -260,23 +179,12 @@ def _called(function: Callable[[Any], Any], state: Any) -> Any:
 def _predicted(agent: Any, state: Any) -> Any:
     """The action of an agent. Only what it does deterministically is known: a sample does not tell its probability."""
     answer = _called(lambda s: agent.predict(s, deterministic=True), state)
-    action = _plain(answer[0] if isinstance(answer, tuple) and answer else answer)
+    action = item(answer[0] if isinstance(answer, tuple) and answer else answer)
     if not isinstance(action, int | str):
         raise InputError(
             f"policy.predict answered {action!r} for state {state!r}; expected one action, as (action, state)"
         )
     return action
-
-
-def _plain(value: Any) -> Any:
-    """A Python number for a NumPy one, and for an array that holds just one integer."""
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and (value.ndim == 0 or _one_integer(value))):
-        return value.item()
-    return value
-
-
-def _one_integer(value: Any) -> bool:
-    return bool(value.size == 1 and value.dtype.kind in "iu")
 
 
 def _same(first: Any, second: Any) -> bool:
@@ -299,9 +207,7 @@ def _from_array(given: Any, at: Places, normalise: bool) -> FloatArray:
     if array.dtype.kind in "biuf" and array.ndim == 2:
         arrays.check_shape("policy", array.shape, (at.n_states, at.n_actions))
         table = arrays.real_array("policy", array)
-        return np.array(
-            [_probabilities(f"policy in state {at.state(s)!r}", row, normalise) for s, row in enumerate(table)]
-        )
+        return _rows(lambda s: table[s], at, normalise)
     if array.dtype.kind in "biufc" and (array.ndim != 1 or array.dtype.kind not in "iu"):
         raise InputError(f"policy has shape {array.shape} and type {array.dtype}; {SHAPES}")
     if len(given) != at.n_states:
@@ -309,8 +215,3 @@ def _from_array(given: Any, at: Places, normalise: bool) -> FloatArray:
     if array.dtype.kind in "iu":
         return _rows(lambda s: array[s], at, normalise)
     return _rows(lambda s: given[s], at, normalise)
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."

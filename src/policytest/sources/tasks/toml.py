@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from policytest._base.errors import InputError
-from policytest._base.files import read_file
-from policytest.sources.tasks.json import listed
+from policytest.sources.tasks.json import listed, parsed
 
 DEPTH = 100
 """The most parts of a dotted key: reading one takes Python's parser time quadratic in them."""
@@ -21,22 +20,15 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 def read(path: Path) -> dict[str, Any]:
     """What a TOML file holds."""
-    try:
-        text = read_file(path).decode("utf-8-sig")
-        if deep := _DEEP.search(text):
-            line = text.count("\n", 0, deep.start()) + 1
-            raise InputError(f"line {line}: a key has more than {DEPTH} parts; a table has at most three levels")
-        return tomllib.loads(text)
-    except InputError:
-        raise
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{error}; this is not TOML, mend it there") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
-    except RecursionError:
-        raise InputError("its lists are nested too deeply; a table has at most three levels") from None
-    except ValueError as error:  # a number with thousands of digits
-        raise InputError(f"a number cannot be read ({error}); mend it") from None
+    content: dict[str, Any] = parsed(_loads, path)
+    return content
+
+
+def _loads(text: str) -> dict[str, Any]:
+    if deep := _DEEP.search(text):
+        line = text.count("\n", 0, deep.start()) + 1
+        raise InputError(f"line {line}: a key has more than {DEPTH} parts; a table has at most three levels")
+    return tomllib.loads(text)
 
 
 def as_bytes(content: dict[str, Any]) -> bytes:
@@ -55,7 +47,7 @@ def _value(key: str, value: Any) -> str:
         return f"[{', '.join(_value(key, item) for item in value)}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name} = {_value(key, item)}" for name, item in value.items()) + "}"
-    raise InputError(f"{key} holds {value!r}, which TOML has no word for; save the file as .json or .npz")
+    raise InputError(f"{key} holds {value!r}, which TOML cannot write; save the file as .json or .npz")
 
 
 def _character(key: str, c: str) -> str:

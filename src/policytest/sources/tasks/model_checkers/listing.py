@@ -1,6 +1,6 @@
 r"""Models as model checkers list them: states, the choices of each state, and the transitions of each choice.
 
-Storm and PRISM number the choices of every state anew, and not every state has the same ones. Here all states share
+Storm and PRISM number the choices of each state from 0, and not every state has the same ones. Here all states share
 one list of actions. Where choices have names, the actions are the names in the order in which they first appear; a
 choice without a name is called ``#k``, k being its number in its state, and a name that one state has twice becomes
 ``name#2`` the second time. Where no choice has a name, the actions are the numbers.
@@ -22,9 +22,10 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
-from policytest._base.files import read_file
+from policytest._base.files import read_text
 from policytest.mdp.task import DENSE_REWARD_LIMIT
-from policytest.sources.tasks.by_name import Axes, Axis, Offer, assembled, check_size, repeated
+from policytest.sources.labels import Places, places_of
+from policytest.sources.tasks.by_name import Offer, assembled, check_size, repeated
 
 LISTING_LIMIT = 2**30
 """The most bytes of a file that lists transitions."""
@@ -35,10 +36,7 @@ _INDEX = re.compile(r"\d{1,15}", re.ASCII)
 
 def text_lines(path: Path) -> list[str]:
     """The lines of a text file."""
-    try:
-        return read_file(path, LISTING_LIMIT).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
+    return read_text(path, LISTING_LIMIT).splitlines()
 
 
 def number(place: str, text: str) -> float:
@@ -116,12 +114,12 @@ def content(
     action, names = _actions(listing, labels, actions)
     A = len(names) if names is not None else max(int(action.max()) + 1, at_least)
     check_size(S, A)
-    axes = Axes(Axis("state", S, listing.states), Axis("action", A, names))
+    at = places_of(S, A, listing.states, names)
     pair = state * A + action
     twice = repeated(pair)
     if twice is not None:
-        raise InputError(f"state {state[twice]} has the choice {axes.actions.label(action[twice])} twice; keep one")
-    probability = _rows_to_one(listing, source, target, normalise, pair, axes)
+        raise InputError(f"state {state[twice]} has the choice {at.actions.label(action[twice])} twice; keep one")
+    probability = _rows_to_one(listing, source, target, normalise, pair, at)
     available = np.zeros(S * A, dtype=bool)
     available[pair] = True
     tables: dict[str, Any] = {"kernel": assembled(pair[source], target, probability, S, A)}
@@ -197,14 +195,14 @@ def _actions(listing: Listing, labels: list[str] | None, given: Any) -> tuple[In
 
 
 def _rows_to_one(
-    listing: Listing, source: IntArray, target: IntArray, normalise: bool, pair: IntArray, axes: Axes
+    listing: Listing, source: IntArray, target: IntArray, normalise: bool, pair: IntArray, at: Places
 ) -> FloatArray:
     """The probabilities, each choice summing to 1; rescaled on request."""
-    A, probability = axes.actions.count, np.array(listing.probability, dtype=np.float64)
+    A, probability = at.n_actions, np.array(listing.probability, dtype=np.float64)
     if (probability < 0).any():
         first = int(np.argmax(probability < 0))
         raise InputError(f"line {listing.line[first]}: {probability[first]:.6g}; probabilities cannot be negative")
-    twice = repeated(source * axes.states.count + target)
+    twice = repeated(source * at.n_states + target)
     if twice is not None:
         raise InputError(f"line {listing.line[twice]}: this choice led to state {target[twice]} before; add them up")
     totals = np.bincount(source, weights=probability, minlength=len(pair))
@@ -212,7 +210,7 @@ def _rows_to_one(
     if wrong.any():
         first = int(np.argmax(wrong))
         s, a = divmod(int(pair[first]), A)
-        place = f"(s={axes.states.label(s)}, a={axes.actions.label(a)})"
+        place = at.place(s, a)
         if totals[first] == 0:
             raise InputError(f"the choice at {place} has no transitions with mass; the file may be cut short")
         raise InputError(

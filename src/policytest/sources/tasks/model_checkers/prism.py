@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, naming
 from policytest.sources.tasks.model_checkers.listing import Listing, check_states, index, number, text_lines
 
 OF_STATES, OF_TRANSITIONS = (".srew", ".rews", ".state.rew"), (".trew", ".rewt", ".trans.rew")
@@ -62,12 +62,8 @@ def _companion(path: Path, which: str, endings: tuple[str, ...], use: Callable[[
     for ending in endings:
         file = path.with_name(f"{path.stem}{which}{ending}")
         if os.path.lexists(file):
-            try:
+            with naming(file.name):
                 use(file)
-            except InputError as error:
-                raise InputError(f"{file.name}: {error}") from None
-            except OSError as error:
-                raise InputError(f"{file.name}: cannot be read ({error.strerror or error})") from None
             return True
     return False
 
