@@ -207,7 +207,7 @@ def selected_wrongly(rule: str, runs: int, limit: int) -> int:
         if rule == "too little":
             task = task_of_all_pairs(rewards, [0.5, 0.5], 0.5, None)
             search = KLSearch(Deviations(task), local(boundary=WithoutDimension()), sim, DELTA, seed)
-            search.level /= 10.0
+            search.required /= 10.0
             for _ in search.go(limit):
                 pass
             count += search.answered and bool((search.current.name != 1).any())

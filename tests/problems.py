@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import minimize
 
 import policytest as pt
@@ -12,33 +14,56 @@ import policytest as pt
 
 @dataclass(frozen=True)
 class Case:
-    """A centre with weights, and a threshold on one side of its value."""
+    """A centre with weights, and a threshold on one side of its value, or of the value less that of a rival policy."""
 
     name: str
     task: pt.Task
     centre: np.ndarray
     weights: np.ndarray
     threshold: float
+    rival: pt.Task | None = None
 
     def __str__(self) -> str:
         return self.name
 
     @property
+    def terms(self) -> list[tuple[float, pt.Task]]:
+        """The policies, with the signs of their values."""
+        return [(1.0, self.task)] + ([] if self.rival is None else [(-1.0, self.rival)])
+
+    def value(self, kernel: np.ndarray) -> float:
+        return sum(sign * pt.value(task, kernel) for sign, task in self.terms)
+
+    @property
     def sense(self) -> str:
-        return "min" if pt.value(self.task, self.centre) > self.threshold else "max"
+        return "min" if self.value(self.centre) > self.threshold else "max"
 
     @property
     def sign(self) -> float:
         return 1.0 if self.sense == "min" else -1.0
 
+    @property
+    def pairs(self) -> np.ndarray:
+        """[k,2] the pairs that some policy takes."""
+        return np.argwhere(sum(task.policy for _, task in self.terms) > 0)
+
     def loss(self, kernel: np.ndarray) -> float:
         """A second way to write the weighted KL, over pairs with pi > 0."""
         total = 0.0
-        for s, a in np.argwhere((self.task.policy > 0) & (self.weights > 0)):
+        for s, a in self.pairs:
             p, q = self.centre[s, a], kernel[s, a]
-            seen = p > 0
+            seen = (p > 0) & (self.weights[s, a] > 0)
             total += self.weights[s, a] * float((p[seen] * np.log(p[seen] / q[seen])).sum())
         return total
+
+    def nearest(self, solver: pt.worst_case.Solver | None = None, **settings: Any) -> pt.Bracket:
+        """The nearest kernel on the other side of the threshold, for one policy."""
+        return pt.nearest_kernel(self.task, self.centre, self.weights, self.threshold, solver=solver, **settings)
+
+
+def as_csr(table: np.ndarray) -> sparse.csr_array:
+    """A table [S,A,S] in the sparse form, of shape (S*A, S)."""
+    return sparse.csr_array(table.reshape(-1, table.shape[-1]))
 
 
 def draw(seed: int, counts: bool = False, on_successor: bool = False, discount: float | None = None) -> Case:
@@ -66,9 +91,11 @@ def draw(seed: int, counts: bool = False, on_successor: bool = False, discount: 
 
 def nearest_by_slsqp(case: Case, start: np.ndarray) -> tuple[float, np.ndarray]:
     """(NC) by SciPy's SLSQP in the variables q, with gradients: an independent local solver for small problems."""
-    task, p, S = case.task, case.centre, case.task.n_states
-    active = [(s, a) for s, a in np.argwhere(task.policy > 0)]
-    N = np.concatenate([case.weights[s, a] * p[s, a] for s, a in active])
+    p, S, active, support = case.centre, case.task.n_states, case.pairs, case.task.support
+    N, centre, x0 = (
+        np.concatenate([table[s, a] for s, a in active]) for table in (case.weights[..., None] * p, p, start)
+    )
+    allowed = np.ones(len(N), bool) if support is None else np.concatenate([support[s, a] for s, a in active])
     seen = N > 0
 
     def kernel(x: np.ndarray) -> np.ndarray:
@@ -79,14 +106,12 @@ def nearest_by_slsqp(case: Case, start: np.ndarray) -> tuple[float, np.ndarray]:
         return q
 
     def loss(x: np.ndarray) -> float:
-        return float(N[seen] @ (np.log(np.concatenate([p[s, a] for s, a in active])[seen]) - np.log(x[seen])))
+        return float(N[seen] @ (np.log(centre[seen]) - np.log(x[seen])))
 
     def loss_gradient(x: np.ndarray) -> np.ndarray:
-        g = np.zeros(len(x))
-        g[seen] = -N[seen] / x[seen]
-        return g
+        return np.where(seen, -N / np.where(seen, x, 1.0), 0.0)
 
-    def values(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def values(task: pt.Task, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         P, r = np.zeros((S, S)), np.zeros(S)
         for k, (s, a) in enumerate(active):
             row = x[k * S : (k + 1) * S]
@@ -97,24 +122,24 @@ def nearest_by_slsqp(case: Case, start: np.ndarray) -> tuple[float, np.ndarray]:
         return np.linalg.solve(A, r), np.linalg.solve(A.T, task.initial)
 
     def slack(x: np.ndarray) -> float:
-        return case.sign * (case.threshold - float(task.initial @ values(x)[0]))
+        return case.sign * (case.threshold - sum(sign * float(t.initial @ values(t, x)[0]) for sign, t in case.terms))
 
     def slack_gradient(x: np.ndarray) -> np.ndarray:
-        V, d = values(x)
-        parts = []
-        for s, a in active:
-            reward = task.rewards[s, a] if task.rewards.ndim == 3 else 0.0
-            parts.append(-case.sign * d[s] * task.policy[s, a] * (reward + task.discount * V))
-        return np.concatenate(parts)
+        total = np.zeros(len(x))
+        for sign, task in case.terms:
+            V, d = values(task, x)
+            rewards = task.rewards if task.rewards.ndim == 3 else np.zeros((*task.policy.shape, 1))
+            parts = [d[s] * task.policy[s, a] * (rewards[s, a] + task.discount * V) for s, a in active]
+            total -= case.sign * sign * np.concatenate(parts)
+        return total
 
     sums = np.kron(np.eye(len(active)), np.ones(S))
-    x0 = np.concatenate([start[s, a] for s, a in active])
     result = minimize(
         loss,
         x0,
         jac=loss_gradient,
         method="SLSQP",
-        bounds=[(1e-14 if yes else 0.0, 1.0) for yes in seen],
+        bounds=[(1e-14 if yes else 0.0, float(may)) for yes, may in zip(seen, allowed, strict=True)],
         constraints=[
             {"type": "eq", "fun": lambda x: sums @ x - 1.0, "jac": lambda x: sums},
             {"type": "ineq", "fun": slack, "jac": slack_gradient},
@@ -122,5 +147,6 @@ def nearest_by_slsqp(case: Case, start: np.ndarray) -> tuple[float, np.ndarray]:
         options={"ftol": 1e-14, "maxiter": 500},
     )
     q = kernel(result.x)
-    feasible = case.sign * (pt.value(task, q) - case.threshold) <= 1e-8 * (1 + abs(case.threshold))
-    return (case.loss(q) if feasible and result.success else np.inf), q
+    feasible = case.sign * (case.value(q) - case.threshold) <= 1e-8 * (1 + abs(case.threshold))
+    converged = result.status in (0, 8)  # 8: no step improves any more
+    return (case.loss(q) if feasible and converged else np.inf), q

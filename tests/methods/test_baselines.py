@@ -26,6 +26,7 @@ METHODS = {
     "hoeffding": MonteCarlo("hoeffding"),
 }
 LEVEL = -np.log(0.05)
+BARS = dict.fromkeys(METHODS, -0.3) | {"boxes": 0.05}  # so that none is decided at once
 
 
 def small_task(on_successor=False):
@@ -242,17 +243,12 @@ def plain_log(kind, X, m):
 
 
 @pytest.mark.parametrize("kind", monte_carlo.KINDS)
-def test_the_capital_is_that_of_one_bet_after_the_other(kind):
-    X = np.random.default_rng(0).beta(2, 3, size=200)
+@pytest.mark.parametrize("mean", [0.05, 0.5, 0.9])
+def test_the_capital_is_that_of_one_bet_after_the_other_and_each_is_fair(kind, mean):
+    """One factor has mean at most 1 for two-point laws, the worst ones on [0, 1]; after a past that sets the bet."""
+    X, past = np.random.default_rng(0).beta(2, 3, size=200), np.random.default_rng(1).uniform(size=30)
     assert np.isclose(np.exp(monte_carlo.LOG_WEIGHTS).sum(), 1)
     assert np.allclose(monte_carlo._logs(kind, X, 0.35), plain_log(kind, X, 0.35), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("kind", monte_carlo.KINDS)
-@pytest.mark.parametrize("mean", [0.05, 0.5, 0.9])
-def test_one_factor_has_mean_at_most_one_for_two_point_laws(kind, mean):
-    """The worst laws on [0, 1]; after a past that sets the bet."""
-    past = np.random.default_rng(1).uniform(size=30)
     for low, high in ((0.0, 1.0), (0.0, mean + 0.01), (mean - 0.04, 1.0)):
         chance = (mean - low) / (high - low)
         ends = [monte_carlo._logs(kind, np.append(past, x), mean)[-1] for x in (low, high)]
@@ -353,12 +349,12 @@ def test_answers_on_both_sides(name, threshold, expected):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_resumed_run_ends_as_the_uninterrupted_one(name):
-    threshold = -0.3 if name != "boxes" else 0.05
-    whole = pt.decide(TWO.task, SIM, threshold, 0.05, METHODS[name], rng=4)
-    half = pt.decide(TWO.task, SIM, threshold, 0.05, METHODS[name], rng=4, max_samples=whole.samples // 2)
+    question = TWO.task, SIM, BARS[name], 0.05, METHODS[name]
+    whole = pt.decide(*question, rng=4)
+    half = pt.decide(*question, rng=4, max_samples=whole.samples // 2)
     assert half.answer is None
     assert half.samples <= whole.samples // 2
-    rest = pt.decide(TWO.task, SIM, threshold, 0.05, METHODS[name], rng=99, resume=half)
+    rest = pt.decide(*question, rng=99, resume=half)
     assert (rest.answer, rest.samples, rest.evidence) == (whole.answer, whole.samples, whole.evidence)
     assert np.array_equal(rest.counts.N, whole.counts.N)
 
@@ -454,7 +450,7 @@ RUNS, DELTA, ALARM = 300, 0.3, 1e-6
 
 
 def wrong_answers(start, limit, runs=RUNS):
-    """How many of so many short runs at V = R answer "above", and "below"."""
+    """How many of these short runs at V = R answer "above", and "below"."""
     threshold, found = pt.value(COIN, COIN_KERNEL), []
     for seed in range(runs):
         run = start(COIN, pt.TabularSimulator(COIN_KERNEL), threshold, 500 + seed)
@@ -475,34 +471,34 @@ class WrongRemainder(monte_carlo.MonteCarloRun):
 class NarrowBoxes(boxes.RectangularRun):
     """Boxes a tenth as large."""
 
-    def _budgets(self, level):
-        return 0.1 * super()._budgets(level)
+    def _budgets(self, required):
+        return 0.1 * super()._budgets(required)
 
 
-@pytest.mark.parametrize("kind", monte_carlo.KINDS)
-def test_monte_carlo_errs_as_seldom_as_it_says(kind):
+@pytest.mark.parametrize(
+    ("method", "broken", "limit"),
+    [*((MonteCarlo(kind), WrongRemainder, 1500) for kind in monte_carlo.KINDS), (RectangularKL(), NarrowBoxes, 150)],
+    ids=[*monte_carlo.KINDS, "boxes"],
+)
+def test_they_err_as_seldom_as_they_say_and_broken_ones_are_caught(method, broken, limit):
     most = stats.binom.ppf(1 - ALARM, RUNS, DELTA)
-    above, below = wrong_answers(MonteCarlo(kind).start, 1500)
+    above, below = wrong_answers(method.start, limit)
     assert max(above, below) <= most
-    assert min(above, below) > 0 or kind == "hoeffding", "the runs are too short to err at all"
+    may_be_too_short = broken is NarrowBoxes or method.kind == "hoeffding"
+    assert min(above, below) > 0 or may_be_too_short, "the runs are too short to err at all"
+    wrong = method if broken is NarrowBoxes else MonteCarlo(method.kind, 1)
 
-    def broken(task, sim, threshold, rng):
-        return WrongRemainder(MonteCarlo(kind, 1), task, threshold, MonteCarlo().start(task, sim, 0.0, rng).source)
+    def start(task, sim, threshold, rng):
+        return broken(wrong, task, threshold, method.start(task, sim, 0.0, rng).source)
 
-    assert max(wrong_answers(broken, 1500)) > most
-
-
-def test_boxes_err_as_seldom_as_they_say():
-    most = stats.binom.ppf(1 - ALARM, RUNS, DELTA)
-    assert max(wrong_answers(RectangularKL().start, 150)) <= most
-
-    def broken(task, sim, threshold, rng):
-        return NarrowBoxes(RectangularKL(), task, threshold, RectangularKL().start(task, sim, 0.0, rng).source)
-
-    assert max(wrong_answers(broken, 150)) > most
+    assert max(wrong_answers(start, limit)) > most
 
 
 # ---------------------------------------------------------------- bad input
+
+
+def decided(method, task=TWO.task, kernel=TWO.kernel):
+    return pt.decide(task, pt.TabularSimulator(kernel), threshold=0.0, method=method)
 
 
 @pytest.mark.parametrize(
@@ -518,18 +514,12 @@ def test_boxes_err_as_seldom_as_they_say():
         (lambda: MonteCarlo("gaussian"), "kind"),
         (lambda: MonteCarlo(horizon=0), "horizon"),
         (lambda: MonteCarlo(horizon=2.5), "horizon"),
-        (lambda: pt.decide(TWO.task, SIM, threshold=0.0, method=KLBTS(policies=2, alternative=[[1.0]])), "alternative"),
-        (lambda: pt.decide(TWO.task, SIM, threshold=0.0, method=RectangularKL(allocation="often")), "allocation"),
-        (lambda: pt.decide(TWO.task, SIM, threshold=0.0, method=KLBTS(allocation=[[1.0, 2.0]])), "allocation"),
+        (lambda: decided(KLBTS(policies=2, alternative=[[1.0]])), "alternative"),
+        (lambda: decided(KLBTS(policies=2, alternative=np.full((3, 2), 0.5)), *small_task()), "alternative takes"),
+        (lambda: decided(RectangularKL(allocation="often")), "allocation"),
+        (lambda: decided(KLBTS(allocation=[[1.0, 2.0]])), "allocation"),
     ],
 )
 def test_bad_settings_are_refused(build, word):
     with pytest.raises(pt.InputError, match=word):
         build()
-
-
-def test_an_alternative_that_takes_untested_pairs_is_refused():
-    task, kernel = small_task()
-    method = KLBTS(policies=2, alternative=np.full((3, 2), 0.5))
-    with pytest.raises(pt.InputError, match="alternative takes"):
-        pt.decide(task, pt.TabularSimulator(kernel), threshold=0.0, method=method)

@@ -10,6 +10,7 @@ import policytest as pt
 from policytest._base.text import nats
 from policytest.data.randomness import generator
 from policytest.methods.betting.run import BettingRun, Supply
+from policytest.methods.ptst_difference import KLComparison
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.watch import Watch
 
@@ -43,6 +44,41 @@ def test_what_is_certified_has_the_evidence(method, threshold):
         found = pt.decide(TWO.task, SIM, threshold, delta=0.05, method=method, rng=seed, max_samples=3000)
         if found.certified:
             assert found.evidence[side_of(found)] >= found.required
+
+
+REQUIRED = -math.log(0.05)
+OTHER = pt.Task(TWO.task.rewards, TWO.alternative_policy, TWO.task.initial, TWO.task.discount)
+BY_INTERVAL = {
+    **{method.describe()[:40]: method.start for method in METHODS[5:]},
+    "hoeffding": pt.MonteCarlo("hoeffding").start,
+    "comparison": lambda task, sim, margin, rng: KLComparison(pt.PTST(), task, OTHER, margin, sim, rng),
+}
+
+
+@pytest.mark.parametrize("side", [1, -1], ids=["above", "below"])
+@pytest.mark.parametrize("name", BY_INTERVAL)
+def test_the_interval_of_a_verdict_is_on_the_side_of_its_answer(name, side):
+    """Of the KL rules that is the event of the answer itself: clipping removes what the search's tolerance leaves."""
+    truth = AT - pt.value(OTHER, TWO.kernel) if name == "comparison" else AT
+    run = BY_INTERVAL[name](TWO.task, SIM, truth - 0.5 * side, 4)
+    R = run.threshold
+    run.begin(REQUIRED)
+    while run.answer is None:
+        low, high = run.verdict_interval(REQUIRED)
+        assert low <= R <= high
+        wait = run.samples + 200
+        while run.answer is None and run.samples < wait:
+            run.step(REQUIRED, 10**5)
+    low, high = run.verdict_interval(REQUIRED)
+    assert run.answer == ("above" if side > 0 else "below")
+    assert (low >= R) if side > 0 else (high <= R)
+    assert low <= run.estimate <= high
+    wide = run.interval(REQUIRED)
+    if isinstance(run.method, pt.MonteCarlo):  # its own interval divides delta between the ends
+        assert wide[0] <= low < high <= wide[1]
+        assert (low, high) != wide
+    elif "as printed" not in name:  # which proves nothing
+        assert (low, high) == pytest.approx(wide, abs=1e-6)
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,9 @@ def test_a_tie_ends_with_an_indifference_zone():
         pt.compare(first, second, sim, indifference=0.3, method=pt.PTST())
     with pytest.raises(pt.InputError, match="indifference"):
         pt.compare(first, second, sim, indifference=-1.0)
+    known = pt.compare(first, first, sim, indifference=0.1)  # beforehand, without samples
+    assert (known.answer, known.samples, known.certified) == ("within", 0, True)
+    assert pt.compare(first, first, sim, indifference=0.1, margin=0.2).answer == "below"
 
 
 def test_within_is_answered_at_most_as_often_as_delta_allows():
@@ -182,18 +185,11 @@ def test_within_is_answered_at_most_as_often_as_delta_allows():
     assert not too_often(answers.count("above"), runs, 0.1)
 
 
-def test_a_tie_known_beforehand_is_within_without_samples():
-    first, _, sim, _ = two_policies()
-    verdict = pt.compare(first, first, sim, indifference=0.1)
-    assert (verdict.answer, verdict.samples, verdict.certified) == ("within", 0, True)
-    assert pt.compare(first, first, sim, indifference=0.1, margin=0.2).answer == "below"
-
-
 # ---------------------------------------------------------------- interrupted, kept, resumed
 
 
 def pressing(sim, at, times=1):
-    """A simulator during whose so-many-th draw Ctrl-C is pressed."""
+    """A simulator during whose draw number ``at`` Ctrl-C is pressed."""
     calls = [0]
 
     def draw(states, actions, rng):

@@ -49,15 +49,11 @@ def test_tracking_is_the_argmin_ties_to_the_first(omega, count, seed):
         before = n.copy()
         assert draws.track(n, omega, count).tolist() == naive_tracking(n, omega, count)
         np.testing.assert_array_equal(n, before)
-
-
-@given(st.integers(1, 9), st.integers(0, 40), st.integers(0, 2**32))
-def test_tracking_equal_shares_from_visits_that_differ_by_one(count, length, seed):
-    rng = np.random.default_rng(seed)
-    omega = np.full(count, 1 / count) * (rng.random(count) < 0.7)
-    omega[rng.integers(count)] = 1 / count
-    n = rng.integers(3, 5, size=count).astype(float)
-    assert draws.track(n, omega, length).tolist() == naive_tracking(n, omega, length)
+    rng, size = np.random.default_rng(seed), 1 + seed % 9
+    equal = np.full(size, 1 / size) * (rng.random(size) < 0.7)  # equal shares, from visits that differ by one
+    equal[rng.integers(size)] = 1 / size
+    n = rng.integers(3, 5, size=size).astype(float)
+    assert draws.track(n, equal, count).tolist() == naive_tracking(n, equal, count)
 
 
 @given(allocations(), st.integers(1, 200), st.integers(0, 200))
@@ -88,13 +84,8 @@ def with_known_rows() -> tuple[pt.Task, np.ndarray]:
     """Three states, two actions: a known row, and a pair that the policy never takes."""
     support = np.ones((3, 2, 3), dtype=bool)
     support[0, 1] = [False, False, True]
-    task = pt.Task(
-        [[1.0, 0.2], [-0.5, 0.3], [0.4, -1.0]],
-        [[0.6, 0.4], [1.0, 0.0], [0.3, 0.7]],
-        [0.5, 0.5, 0.0],
-        0.8,
-        support=support,
-    )
+    rewards, policy = [[1.0, 0.2], [-0.5, 0.3], [0.4, -1.0]], [[0.6, 0.4], [1.0, 0.0], [0.3, 0.7]]
+    task = pt.Task(rewards, policy, [0.5, 0.5, 0.0], 0.8, support=support)
     kernel = np.random.default_rng(8).dirichlet(np.full(3, 2.0), size=(3, 2))
     kernel[0, 1] = [0.0, 0.0, 1.0]
     return task, kernel
@@ -111,7 +102,7 @@ def everywhere(task: pt.Task) -> np.ndarray:
 
 
 def visits(task, kernel, allocation, samples, threshold=None):
-    """[S,A] the visits after so many samples of a test that cannot stop."""
+    """[S,A] the visits after this many samples of a test that cannot stop."""
     threshold = pt.value(task, kernel) if threshold is None else threshold
     method = PTST(allocation=allocation)
     sim = pt.TabularSimulator(kernel)
@@ -139,21 +130,14 @@ def test_known_rows_and_pairs_never_taken_are_never_sampled(rule, samples):
     assert (n[matters(task)] > 0).all() or samples < matters(task).sum()
 
 
-def test_forward_sampling_never_takes_an_action_of_probability_0():
+def test_uniform_sampling_takes_the_pairs_in_turn_and_given_shares_are_tracked():
+    """Over the pairs that matter; forward sampling never takes an action of probability 0."""
     task, kernel = with_known_rows()
     assert (visits(task, kernel, pt.Forward(), 3000)[task.policy == 0] == 0).all()
-
-
-@pytest.mark.parametrize("samples", [1, 4, 6, 57])
-def test_uniform_sampling_takes_the_pairs_in_turn(samples):
-    task, kernel = with_known_rows()
-    n = visits(task, kernel, "uniform", samples)[matters(task)]
-    count = matters(task).sum()
-    np.testing.assert_array_equal(n, samples // count + (np.arange(count) < samples % count))
-
-
-def test_given_shares_are_tracked_over_the_pairs_that_matter():
-    task, kernel = with_known_rows()
+    for samples in (1, 4, 6, 57):
+        n = visits(task, kernel, "uniform", samples)[matters(task)]
+        count = matters(task).sum()
+        np.testing.assert_array_equal(n, samples // count + (np.arange(count) < samples % count))
     weights = everywhere(task)
     n = visits(task, kernel, weights, 250)
     omega = np.where(matters(task), weights, 0.0).ravel()
@@ -256,11 +240,19 @@ def trajectory(task, sim, forward, steps, seed=0):
     return pair, x
 
 
-@pytest.mark.parametrize("table", [True, False], ids=["table", "plain"])
-def test_forward_visits_states_in_proportion_to_the_discounted_occupancy(table):
+def walked(table):
+    """A task, its kernel, and a simulator that walks by itself (table) or step by step."""
     task, kernel = with_known_rows()
+    sim = pt.TabularSimulator(kernel)
+    return task, kernel, sim if table else sim.draw
+
+
+@pytest.mark.parametrize("table", [True, False], ids=["table", "plain"])
+def test_forward_starts_from_rho_and_visits_states_in_proportion_to_the_discounted_occupancy(table):
+    task, kernel, sim = walked(table)
+    first = [int(trajectory(task, sim, pt.Forward(), 1, seed)[0][0]) // 2 for seed in range(2000)]
+    assert chi_square_tail(np.bincount(first, minlength=3)[None].astype(float), task.initial[None]) > ALARM
     steps = 1_000_000 if table else 20_000
-    sim = pt.TabularSimulator(kernel) if table else pt.TabularSimulator(kernel).draw
     pair, x = trajectory(task, sim, pt.Forward(), steps)
     N = np.zeros((6, 3))
     np.add.at(N, (pair, x), 1)
@@ -281,19 +273,10 @@ def chi_square_tail(N: np.ndarray, law: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("table", [True, False], ids=["table", "plain"])
-def test_forward_starts_from_rho(table):
-    task, kernel = with_known_rows()
-    sim = pt.TabularSimulator(kernel) if table else pt.TabularSimulator(kernel).draw
-    first = [int(trajectory(task, sim, pt.Forward(), 1, seed)[0][0]) // 2 for seed in range(2000)]
-    assert chi_square_tail(np.bincount(first, minlength=3)[None].astype(float), task.initial[None]) > ALARM
-
-
-@pytest.mark.parametrize("table", [True, False], ids=["table", "plain"])
 @pytest.mark.parametrize("restart", [1.0, 0.5, 0.01])
 def test_forward_goes_on_where_it_is_or_starts_again_from_rho(restart, table):
-    task, kernel = with_known_rows()
+    task, _, sim = walked(table)
     at_home = pt.Task(task.rewards, task.policy, [0.0, 1.0, 0.0], 0.8)
-    sim = pt.TabularSimulator(kernel) if table else pt.TabularSimulator(kernel).draw
     pair, x = trajectory(at_home, sim, pt.Forward(restart), 4000)
     state = pair // 2
     assert state[0] == 1
@@ -324,20 +307,20 @@ def test_forward_asks_a_plain_simulator_for_one_step_at_a_time():
 # ---------------------------------------------------------------- warnings and refusals
 
 
+def decided(allocation, instance=(TWO.task, TWO.kernel), **settings):
+    task, kernel = instance
+    return decide(task, pt.TabularSimulator(kernel), threshold=0.0, method=PTST(allocation=allocation), **settings)
+
+
 def test_a_share_of_zero_on_a_pair_that_matters_is_a_lost_assumption():
     weights = np.array([[0.5, 0.5], [0.0, 0.0]])
     with pytest.warns(pt.AssumptionWarning, match=r"never samples \(s=1, a=0\) and 1 more pairs") as caught:
-        verdict = decide(
-            TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, method=PTST(allocation=weights), max_samples=50
-        )
+        verdict = decided(weights, max_samples=50)
     assert len(caught) == 1
     assert verdict.answer is None
     with pytest.warns(pt.AssumptionWarning, match=r"never samples \(s=1, a=1\) that the policy takes"):
         shares(TWO.task, np.array([[0.5, 0.3], [0.2, 0.0]]))
-
-
-def test_a_share_of_zero_where_nothing_can_be_learned_is_fine():
-    task, _ = with_known_rows()
+    task, _ = with_known_rows()  # fine where nothing can be learned
     weights = matters(task) / matters(task).sum()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -375,15 +358,9 @@ def test_a_share_of_zero_where_nothing_can_be_learned_is_fine():
 )
 def test_bad_allocations_are_refused(make, message):
     with pytest.raises(pt.InputError, match=message):
-        decide(TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, delta=1e-9, method=PTST(allocation=make()))
+        decided(make(), delta=1e-9)
 
 
 def test_shares_only_where_nothing_can_be_learned_are_refused():
-    task, kernel = with_known_rows()
     with pytest.raises(pt.InputError, match="gives nothing"):
-        decide(
-            task,
-            pt.TabularSimulator(kernel),
-            threshold=0.0,
-            method=PTST(allocation=[[0.0, 0.5], [0.0, 0.5], [0.0, 0.0]]),
-        )
+        decided([[0.0, 0.5], [0.0, 0.5], [0.0, 0.0]], with_known_rows())

@@ -105,7 +105,7 @@ def test_at_the_stop_no_alternative_is_in_the_ball_and_before_it_one_is():
     level, tally = -math.log(0.05), search.tally
     radius = level + tally.dimension()
     for functional in search.current.alternatives:
-        assert DifferenceSolver(starts=6).extreme(functional, tally.problem(), 1.0, radius).upper > -1e-9
+        assert DifferenceSolver(starts=6).extreme(tally.problem(functional).extreme(1.0, radius)).upper > -1e-9
     again = KLSearch(Deviations(task), pt.PTST(), sim, 0.05, 7)
     for _ in again.go(search.samples - 1):
         pass
@@ -155,7 +155,7 @@ def test_a_rule_that_asks_for_too_little_is_caught():
     sim, runs, wrong = pt.TabularSimulator(kernel), 50, 0
     for seed in range(runs):
         search = KLSearch(Deviations(task), pt.PTST(boundary=WithoutDimension()), sim, 0.1, seed)
-        search.level /= 10.0
+        search.required /= 10.0
         for _ in search.go(150):
             pass
         wrong += search.answered and (search.current.name != 1).any()
@@ -189,9 +189,9 @@ def test_the_bounds_of_klbts_are_below_the_nearest_alternative(seed):
     found = family.candidate(search.tally.rows, search.tally.estimate(), search.tally.only_successor)
     assert (found.name == now.actions).all()
     assert len(found.alternatives) == now.asked.sum() > 0
-    laid = search.tally.problem()
     nearest = min(
-        DifferenceSolver(starts=4).nearest(functional, laid, 1.0, 0.0).upper for functional in found.alternatives
+        DifferenceSolver(starts=4).nearest(search.tally.problem(functional).nearest(1.0, 0.0)).upper
+        for functional in found.alternatives
     )
     proved = search.proved_distance(now)
     assert 0 < search.distance(now) <= nearest
@@ -212,7 +212,7 @@ def test_the_shares_of_klbts_minimise_its_bound():
     """Against a numerical minimum of U over shares."""
     rewards, kernel, _, initial = easy(5, gamma=0.9)
     search = klbts(rewards, initial, 0.9, kernel, np.ones((3, 2)))
-    own, now = search._shares(search.tally.estimate()), search.gaps(search.tally.estimate())
+    own, now = search._shares(search.tally.estimate(), None, None), search.gaps(search.tally.estimate())
     assert now.asked.sum() == 3
 
     def bound(omega):

@@ -13,13 +13,10 @@ from scipy.optimize import minimize
 from policytest._base.compiled import search
 from policytest.worst_case.ball import KLBall, kl_rows
 from policytest.worst_case.row_problems import project_box, project_row, tilt_row
+from problems import as_csr
 
 SEEDS = st.integers(0, 2**32 - 1)
 FORMS = [(False, False), (True, True), (True, False), (False, True)]
-
-
-def as_csr(kernel):
-    return sparse.csr_array(kernel.reshape(-1, kernel.shape[-1]))
 
 
 def divergence(p, q):
@@ -242,30 +239,21 @@ def test_tilted_rows_in_closed_form():
     assert_solves_row_problem(np.array([0.0, 2.0, 1.0]), np.array([0.0, 1.0, 2.0]), 2.0, left_out)
 
 
-@pytest.mark.parametrize("lam", [0.0, 1e-300, 1e-12])
-def test_without_a_price_the_row_stays_at_its_weights(lam):
+def test_tilted_rows_in_the_limits():
+    """Without a price, or at equal costs, the weights; at a huge price, or without weights, the cheapest successor."""
     weights = np.array([3.0, 0.0, 1.0, 4.0])
-    for cost in (np.array([1.0, 0.0, 2.0, 3.0]), np.full(4, 5.0)):
-        assert_allclose(tilt_row(weights, cost, lam), weights / 8, rtol=1e-11)
-
-
-@pytest.mark.parametrize("weights", [[5.0, 1.0, 0.0], [5.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-def test_at_a_huge_price_the_cheapest_successor_takes_everything(weights):
-    q = tilt_row(np.array(weights), np.array([1.0, 0.0, 2.0]), 1e15)
-    assert_allclose(q, [0.0, 1.0, 0.0], rtol=0, atol=1e-14)
-    assert (q[np.array(weights) > 0] > 0).all()
-
-
-def test_equal_costs_leave_the_weights_alone():
-    """Whatever the rounding of their sum: 500 random rows."""
+    for lam in (0.0, 1e-300, 1e-12):
+        for cost in (np.array([1.0, 0.0, 2.0, 3.0]), np.full(4, 5.0)):
+            assert_allclose(tilt_row(weights, cost, lam), weights / 8, rtol=1e-11)
+    for weights in np.array([[5.0, 1.0, 0.0], [5.0, 0.0, 1.0], [0.0, 1.0, 0.0]]):
+        q = tilt_row(weights, np.array([1.0, 0.0, 2.0]), 1e15)
+        assert_allclose(q, [0.0, 1.0, 0.0], rtol=0, atol=1e-14)
+        assert (q[weights > 0] > 0).all()
     rng = np.random.default_rng(0)
-    for _ in range(500):
+    for _ in range(500):  # whatever the rounding of their sum
         weights = rng.exponential(size=rng.integers(1, 8)) * 10.0 ** rng.uniform(-3, 3)
         q = tilt_row(weights, np.full(len(weights), rng.normal()), 10.0 ** rng.uniform(-6, 6))
         assert_allclose(q, weights / weights.sum(), rtol=1e-12)
-
-
-def test_without_seen_successors_the_cheapest_is_taken():
     assert_array_equal(tilt_row(np.zeros(4), np.array([2.0, 1.0, 1.0, 3.0]), 1.0), [0.0, 1.0, 0.0, 0.0])
 
 

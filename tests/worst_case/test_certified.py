@@ -10,8 +10,8 @@ from scipy import sparse
 
 import policytest as pt
 from policytest.worst_case.ball import kl_rows
+from policytest.worst_case.branch_and_bound import ClaimSearch
 from policytest.worst_case.certificate import CHORD, PERSPECTIVE, SPLIT, UPPER, dual_bound
-from policytest.worst_case.certified import _Search
 from policytest.worst_case.problem import lay_out
 from problems import draw
 
@@ -27,14 +27,18 @@ def test_the_papers_instances_are_proved(n, gap):
     assert found.certificate.verify()
     known = {2: 31.356532, 3: 244.863278, 5: 62.799474}[n]  # T* of the uniform allocation
     assert 1000 * n * n / found.upper == pytest.approx(known, rel=1e-7)
+    time = pt.characteristic_time(instance.task, instance.kernel, solver=pt.Certified(gap=gap))
+    assert time.certified
+    assert time.bracket[0] == time.time == pytest.approx(known, rel=1e-7)
+    assert time.bracket[1] == pytest.approx(time.time / (1 - gap))
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_brackets_contain_the_best_of_many_starts(seed):
     """Estimates with unseen successors and unvisited pairs, rewards on successors, both sides."""
     case = draw(seed, counts=seed % 2 == 1, on_successor=seed % 3 == 0)
-    found = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, pt.Certified(gap=0.03))
-    best = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, pt.ProjectionFree(starts=20))
+    found = case.nearest(pt.Certified(gap=0.03))
+    best = case.nearest(pt.ProjectionFree(starts=20))
     assert found.lower <= best.upper * (1 + 1e-9)
     assert found.upper >= found.lower
     if found.certified and 0 < found.upper < np.inf:
@@ -74,15 +78,6 @@ def test_local_minima_do_not_deceive_it(index):
     assert side * ((extreme.upper if side > 0 else extreme.lower) - threshold) < 0
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_characteristic_times_with_a_proved_bracket(n):
-    instance = pt.instances.paper(n)
-    found = pt.characteristic_time(instance.task, instance.kernel, solver=pt.Certified(gap=0.01))
-    assert found.certified
-    assert found.bracket[0] == found.time == pytest.approx({2: 31.356532, 3: 244.863278, 5: 62.799474}[n], rel=1e-7)
-    assert found.bracket[1] == pytest.approx(found.time / 0.99)
-
-
 @pytest.mark.parametrize("name", ["first box", "tightened"])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_relaxation_is_solved_like_a_general_solver_does(seed, name):
@@ -94,17 +89,18 @@ def test_the_relaxation_is_solved_like_a_general_solver_does(seed, name):
     problem = lay_out(case.task, case.centre, case.weights)
     sign = 1.0 if pt.value(case.task, case.centre) > case.threshold else -1.0
     near = problem.nearest(sign, case.threshold)
-    found = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, pt.ProjectionFree(starts=8))
+    found = case.nearest(pt.ProjectionFree(starts=8))
     if not 0 < found.upper < np.inf:
         pytest.skip("the distance is 0 or infinite")
-    search = _Search(near, case.threshold, 0.97 * found.upper, found)
+    search = ClaimSearch(near, case.threshold, 0.97 * found.upper, found)
     low, high = search.claim.first_box()
     if name == "tightened":
         mine = pt.occupancy(case.task, found.kernel)
         low, high = np.maximum(low, 0.8 * mine), np.minimum(high, 1.2 * mine)
     for kind in (np.zeros(len(low), dtype=np.int64), np.where(low > 0, CHORD, PERSPECTIVE)):
         tau = 0.1 * search.claim.level / search.S
-        theta = search._improve(low, high, kind, 0.0 * low, 0.0, search._first_theta(), False, tau, 1e-5 * tau)
+        box = search._box(low, high, kind, 0.0 * low, 0.0)
+        theta = search._improve(box, search._first_theta(), False, (tau, 1e-5 * tau))
         bound = dual_bound(search.claim, low, high, kind, 0.0 * low, 0.0, theta)
         other = least_loss(search.claim, low, high, kind)
         if np.isfinite(other):  # where the other solver is sure
@@ -167,10 +163,7 @@ def test_what_was_tampered_with_is_rejected():
         if step.action != SPLIT:
             changed[index] = replace(step, bound=step.bound * (0.99 if step.action == UPPER else 1.01))
             assert not replace(genuine, steps=tuple(changed)).verify(), index
-
-
-def test_another_instances_proof_proves_nothing_here():
-    genuine, other = certificate(), pt.instances.paper(3)
+    other = pt.instances.paper(3)  # another instance's proof proves nothing here
     found = pt.nearest_kernel(other.task, other.kernel, np.full((3, 3), 500.0), 0.03, pt.Certified(gap=0.02))
     assert found.certificate.verify()
     assert not replace(genuine, steps=found.certificate.steps).verify()
@@ -274,10 +267,18 @@ def test_a_certificate_survives_the_disk(tmp_path):
             pt.Certificate.load(tmp_path / name)
 
 
-def test_nonsense_is_not_a_proof():
+def test_nonsense_and_forgeries_are_not_a_proof():
+    """Also numbers so small that margins underflow, arrays of low precision, an invalid policy, an invalid index."""
     genuine = certificate()
-    rows = genuine.rows
+    rows, level, last = genuine.rows, 1.05 * genuine.level, genuine.steps[-1]
+    tiny = [replace(last, theta=last.theta * s / last.theta.max(), bound=0.0) for s in (1e-290, 1e-310, 1e-321)]
     nonsense = [
+        *(replace(genuine, level=level, steps=(*genuine.steps[:-1], step)) for step in tiny),
+        replace(genuine, counts=genuine.counts.astype(np.float32)),
+        replace(genuine, rows=rows._replace(prob=1.11 * rows.prob)),
+        replace(genuine, initial=1.2 * genuine.initial),
+        replace(genuine, steps=tuple(replace(step, state=True) for step in genuine.steps)),
+        replace(genuine, steps=tuple(replace(step, bound=10**400) for step in genuine.steps)),
         replace(genuine, counts=genuine.counts[:-1]),
         replace(genuine, counts=-genuine.counts),
         replace(genuine, counts=genuine.counts * np.nan),
@@ -296,19 +297,3 @@ def test_nonsense_is_not_a_proof():
         replace(genuine, steps=tuple(replace(step, action=9) for step in genuine.steps)),
     ]
     assert [index for index, changed in enumerate(nonsense) if changed.verify()] == []
-
-
-def test_forgeries_are_rejected():
-    """Numbers so small that margins underflow, arrays of low precision, a policy that is none, an index that is not."""
-    genuine = certificate()
-    level = 1.05 * genuine.level
-    last = genuine.steps[-1]
-    for scale in (1e-290, 1e-310, 1e-321):
-        tiny = replace(last, theta=last.theta * scale / last.theta.max(), bound=0.0)
-        assert not replace(genuine, level=level, steps=(*genuine.steps[:-1], tiny)).verify()
-    assert not replace(genuine, counts=genuine.counts.astype(np.float32)).verify()
-    rows = genuine.rows
-    assert not replace(genuine, rows=rows._replace(prob=1.11 * rows.prob)).verify()
-    assert not replace(genuine, initial=1.2 * genuine.initial).verify()
-    assert not replace(genuine, steps=tuple(replace(step, state=True) for step in genuine.steps)).verify()
-    assert not replace(genuine, steps=tuple(replace(step, bound=10**400) for step in genuine.steps)).verify()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import policytest as pt
 from policytest.methods.betting.coupling import joint_task
-from policytest.methods.ptst_difference import term_of
 from policytest.worst_case.bracket import Status
-from policytest.worst_case.functional import deviation_of, difference_of
+from policytest.worst_case.functional import deviation_of, difference_of, term_of, value_of_policy
 from policytest.worst_case.functional_solver import DifferenceSolver
 from policytest.worst_case.problem import lay_out
+from problems import Case, nearest_by_slsqp
 
 both_signs = pytest.mark.parametrize("mirrored", [False, True])
 
@@ -35,17 +36,18 @@ def question(seed, S=3, A=2, gamma=0.9, draws=20, free=False, narrow=False, on_s
         N[0, 0] = 0
     n = N.sum(axis=2)
     p = np.where(n[..., None] > 0, N / np.maximum(n, 1)[..., None], allowed / allowed.sum(axis=2, keepdims=True))
-    laid = lay_out(joint_task(tasks), p, n.astype(float))
-    return *tasks, p, laid, difference(tasks, laid), rng
+    laid = of_difference(tasks, p, n.astype(float))
+    return *tasks, p, laid, laid.functional, rng
 
 
-def difference(tasks, laid):
-    return difference_of(laid.rows, tasks[0].discount, tasks[0].initial, *(term_of(task, laid.rows) for task in tasks))
+def of_difference(tasks, p, n):
+    """The problem around p, with weights n, for V^A - V^B."""
+    laid = lay_out(joint_task(tasks), p, n)
+    return replace(laid, functional=difference_of(laid.rows, *tasks))
 
 
 def deviation(task, laid, s, own, other):
-    A = task.n_actions
-    return deviation_of(laid.rows, task.discount, task.n_states, term_of(task, laid.rows), s * A + own, s * A + other)
+    return deviation_of(laid.rows, task, term_of(task, laid.rows), *(s * task.n_actions + a for a in (own, other)))
 
 
 def a_direction(rng, rows):
@@ -59,6 +61,10 @@ def a_direction(rng, rows):
 def test_value_and_gradient(seed, gamma, on_successor):
     task_a, task_b, p, laid, F, rng = question(seed, gamma=gamma, on_successor=on_successor, narrow=seed % 2 == 1)
     assert F.value(laid.p) == pytest.approx(pt.value(task_a, p) - pt.value(task_b, p), rel=1e-9, abs=1e-9)
+    one = value_of_policy(task_a, task_a.layout.rows)  # compiled, and by its one term
+    entries = one.rows.pick(p, 3)
+    assert one.value(entries) == pytest.approx(pt.value(task_a, p), rel=1e-12)
+    assert one.linear(entries)[0] == pytest.approx(one.value(entries), rel=1e-9, abs=1e-12)
     policy = np.eye(2)[rng.integers(2, size=3)]
     task = pt.Task(task_a.rewards, policy, task_a.initial, gamma, task_a.support)
     own = int(policy[1].argmax())
@@ -72,39 +78,16 @@ def test_value_and_gradient(seed, gamma, on_successor):
         assert functional.linear(q)[1] @ d == pytest.approx(step, rel=1e-5, abs=1e-6)
 
 
-def by_scipy(functional, laid, sign, threshold, start):
-    """(NC) by SLSQP, with gradients; the loss found, infinite where it did not succeed."""
-    rows, width = laid.rows, len(laid.p)
-    sums = np.zeros((len(rows.pair), width))
-    sums[rows.of_entry(), np.arange(width)] = 1.0
-    found = minimize(
-        lambda q: laid.loss(np.maximum(q, 1e-12)),
-        start,
-        jac=lambda q: -laid.N / np.maximum(q, 1e-12),
-        bounds=[(1e-12, 1.0)] * width,
-        constraints=[
-            {"type": "eq", "fun": lambda q: rows.sums(q) - 1.0, "jac": lambda q: sums},
-            {
-                "type": "ineq",
-                "fun": lambda q: -sign * (functional.value(q) - threshold),
-                "jac": lambda q: -sign * functional.linear(q)[1],
-            },
-        ],
-        options={"maxiter": 300, "ftol": 1e-12},
-    )
-    return found.fun if found.success and sign * (functional.value(found.x) - threshold) <= 1e-7 else np.inf
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("seed", range(6))
 def test_the_nearest_kernel_is_not_farther_than_scipys(seed):
-    *_, laid, F, rng = question(seed, narrow=seed % 3 == 1, free=seed % 4 == 2, on_successor=seed % 5 == 3)
-    sign = 1.0 if F.value(laid.p) > 0 else -1.0
-    found = DifferenceSolver(starts=5).nearest(F, laid, sign, 0.0)
-    others = [
-        by_scipy(F, laid, sign, 0.0, laid.rows.to_one(laid.p + share * rng.random(len(laid.p)) + 1e-3))
-        for share in (0.0, 1.0)
-    ]
+    kinds = {"narrow": seed % 3 == 1, "free": seed % 4 == 2, "on_successor": seed % 5 == 3}
+    task_a, task_b, p, laid, F, rng = question(seed, **kinds)
+    case = Case("difference", task_a, p, laid.n.reshape(3, 2), 0.0, task_b)
+    found = DifferenceSolver(starts=5).nearest(laid.nearest(case.sign, 0.0))
+    starts = [laid.rows.to_one(laid.p + share * rng.random(len(laid.p)) + 1e-3) for share in (0.0, 1.0)]
+    others = [nearest_by_slsqp(case, laid.kernel(start))[0] for start in starts]
+    assert np.isfinite(min(others)) == np.isfinite(found.upper)
     assert found.upper <= min(others) * (1 + 1e-6) + 1e-7
     if found.kernel is not None:
         entries = laid.entries(found.kernel)
@@ -120,19 +103,18 @@ def test_it_is_the_solver_for_one_policy_where_the_other_value_is_known(seed, mi
     task_a, _, p, laid, _, rng = question(seed, narrow=seed % 2 == 1, on_successor=seed == 4)
     nothing = pt.Task(0.0 * task_a.rewards, rng.dirichlet(np.ones(2), size=3), task_a.initial, 0.9, task_a.support)
     tasks = [nothing, task_a] if mirrored else [task_a, nothing]
-    F = difference(tasks, laid)
-    value = pt.value(task_a, p)
+    value, n = pt.value(task_a, p), laid.n.reshape(3, 2)
     low, high = pt.value_range(task_a)
-    n = laid.n.reshape(3, 2)
+    laid = of_difference(tasks, p, n)
     for end in (low, high):
         threshold = value + 0.3 * (end - value)
         one = pt.nearest_kernel(task_a, p, n, threshold, pt.ProjectionFree(starts=4))
         sense = (1.0 if end < value else -1.0) * (-1.0 if mirrored else 1.0)
-        two = DifferenceSolver(starts=4).nearest(F, laid, sense, -threshold if mirrored else threshold)
+        two = DifferenceSolver(starts=4).nearest(laid.nearest(sense, -threshold if mirrored else threshold))
         assert two.upper == pytest.approx(one.upper, rel=1e-5)
         ball = pt.KLBall(p, n, one.upper)
         furthest = pt.extreme_value(task_a, ball, "min" if end < value else "max", pt.ProjectionFree(starts=4))
-        mine = DifferenceSolver(starts=4).extreme(F, laid, sense, one.upper)
+        mine = DifferenceSolver(starts=4).extreme(laid.extreme(sense, one.upper))
         reached = (mine.upper if sense > 0 else mine.lower) * (-1.0 if mirrored else 1.0)
         assert reached == pytest.approx(furthest.upper if end < value else furthest.lower, abs=1e-6 * (high - low))
 
@@ -149,9 +131,8 @@ def test_extremes_against_brute_force(seed, mirrored):
     tasks = [pt.Task(rewards, p, initial, 0.8, support) for p in policies]
     p = np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.0, 1.0], [0.0, 1.0]]])
     n = np.array([[30.0, 10.0], [0.0, 0.0]])
-    laid = lay_out(joint_task(tasks), p, n)
-    F, sign, radius = difference(tasks, laid), -1.0 if mirrored else 1.0, 1.5
-    found = DifferenceSolver(starts=3).extreme(F, laid, sign, radius)
+    laid, sign, radius = of_difference(tasks, p, n), -1.0 if mirrored else 1.0, 1.5
+    found = DifferenceSolver(starts=3).extreme(laid.extreme(sign, radius))
     u, v = np.meshgrid(*2 * [np.linspace(1e-4, 1 - 1e-4, 1200)])
     end = rewards[1, 0] / 0.2  # the second state is left no more
     first = [(rewards[0, a] + 0.8 * (1 - x) * end) / (1 - 0.8 * x) for a, x in ((0, u), (1, v))]
@@ -170,9 +151,8 @@ def test_mass_on_successors_never_seen_is_used():
     rewards = np.array([[0.0], [1.0], [-1.0]])
     kernel = np.array([[[0.0, 1.0, 0.0]], [[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]]])
     tasks = [pt.Task(sign * rewards, np.ones((3, 1)), [1.0, 0.0, 0.0], 0.5) for sign in (1.0, -1.0)]
-    laid = lay_out(joint_task(tasks), kernel, np.full((3, 1), 10.0))
-    F = difference(tasks, laid)
-    found = DifferenceSolver(starts=3).nearest(F, laid, 1.0, 0.0)
+    laid = of_difference(tasks, kernel, np.full((3, 1), 10.0))
+    found = DifferenceSolver(starts=3).nearest(laid.nearest(1.0, 0.0))
     assert np.isfinite(found.upper)
     assert found.kernel[0, 0, 2] > 0
     assert pt.value(tasks[0], found.kernel) <= 1e-8
@@ -181,8 +161,8 @@ def test_mass_on_successors_never_seen_is_used():
 def test_what_cannot_be_reached_is_not_claimed():
     rewards = np.array([[1.0, 0.0], [1.0, 0.0]])
     tasks = [pt.Task(rewards, np.tile(row, (2, 1)), [0.5, 0.5], 0.5) for row in ([1.0, 0.0], [0.0, 1.0])]
-    laid = lay_out(joint_task(tasks), np.full((2, 2, 2), 0.5), np.full((2, 2), 5.0))
-    found = DifferenceSolver(starts=4).nearest(difference(tasks, laid), laid, 1.0, 0.0)
+    laid = of_difference(tasks, np.full((2, 2, 2), 0.5), np.full((2, 2), 5.0))
+    found = DifferenceSolver(starts=4).nearest(laid.nearest(1.0, 0.0))
     assert (found.upper, found.kernel, found.status) == (np.inf, None, Status.NOT_REACHED)
 
 
@@ -193,6 +173,6 @@ def test_the_two_problems_are_each_others_inverse(seed):
     value = F.value(laid.p)
     sign = 1.0 if value > 0 else -1.0
     threshold = 0.5 * value
-    near = DifferenceSolver(starts=4).nearest(F, laid, sign, threshold)
-    far = DifferenceSolver(starts=4).extreme(F, laid, sign, near.upper)
+    near = DifferenceSolver(starts=4).nearest(laid.nearest(sign, threshold))
+    far = DifferenceSolver(starts=4).extreme(laid.extreme(sign, near.upper))
     assert (far.upper if sign > 0 else far.lower) == pytest.approx(threshold, abs=1e-5 * F.size)

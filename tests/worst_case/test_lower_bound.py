@@ -8,7 +8,7 @@ import pytest
 import policytest as pt
 from policytest.worst_case.ball import kl_rows
 from policytest.worst_case.lower_bound import uniform_allocation
-from problems import draw, nearest_by_slsqp
+from problems import Case, draw, nearest_by_slsqp
 
 # S, T* at the uniform allocation (from two independent solvers, agreeing to 1e-10), T* at the best allocation at most
 TIMES = [(2, 31.356532, 20.4), (3, 244.863278, 173.6), (5, 62.799474, 52.0)]
@@ -28,8 +28,6 @@ def test_the_papers_instances(n, uniform, best):
 
 
 def test_the_distance_agrees_with_an_independent_solver_on_the_2x2_instance():
-    from problems import Case
-
     instance = pt.instances.paper(2)
     case = Case("paper", instance.task, instance.kernel, np.full((2, 2), 0.25), 0.0)
     other, _ = nearest_by_slsqp(case, case.centre)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import sparse
 
 import policytest as pt
 from policytest.worst_case.problem import lay_out
-from problems import draw
+from problems import as_csr, draw
 
 
 def stationarity(task, centre, weights, kernel, lam, sign):
@@ -37,7 +38,7 @@ def stationarity(task, centre, weights, kernel, lam, sign):
 @given(st.integers(0, 10_000), st.booleans(), st.booleans())
 def test_the_result_satisfies_the_stationarity_conditions(seed, counts, on_successor):
     case = draw(seed, counts=counts, on_successor=on_successor)
-    found = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold)
+    found = case.nearest()
     if found.status is not pt.Status.CONVERGED:
         assert found.status is pt.Status.IMMEDIATE  # free rows alone reach the threshold
         return
@@ -55,12 +56,8 @@ def test_mass_goes_to_unseen_successors():
     stay = 2 * (1 - 1 / 1.5)  # V(0) = 1/(1 - stay/2)
     assert found.kernel[0, 0] == pytest.approx([stay, 1 - stay], rel=1e-9)
     assert found.upper == pytest.approx(-n * np.log(stay), rel=1e-9)
-
-
-def test_a_ball_kept_to_the_seen_successors_would_be_too_optimistic():
-    """The control: forbidding the unseen successor (a narrower support) makes the threshold unreachable."""
+    # the control: forbidding the unseen successor (a narrower support) makes the threshold unreachable
     make = partial(pt.Task, [[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], discount=0.5)
-    centre = np.array([[[1.0, 0.0]], [[0.0, 1.0]]])
     open_ended = pt.nearest_kernel(make(), centre, np.ones((2, 1)), threshold=1.5)
     closed = pt.nearest_kernel(make(support=[[[1, 0]], [[0, 1]]]), centre, np.ones((2, 1)), threshold=1.5)
     assert open_ended.upper < 1
@@ -82,7 +79,7 @@ def test_a_free_row_can_only_help():
         case = draw(seed)
         weights = case.weights.copy()
         weights[0, 0] = 0.0
-        full = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold)
+        full = case.nearest()
         free = pt.nearest_kernel(case.task, case.centre, weights, case.threshold, solver=pt.ProjectionFree(starts=4))
         assert free.upper <= full.upper * (1 + 1e-9)
 
@@ -105,19 +102,13 @@ def test_more_starts_never_hurt_and_sometimes_help():
         instance, threshold = pt.instances.several_minima(index)
         weights = np.full(instance.task.policy.shape, 1 / instance.task.n_states)
         one = pt.nearest_kernel(instance.task, instance.kernel, weights, threshold)
-        many = pt.nearest_kernel(
-            instance.task, instance.kernel, weights, threshold, solver=pt.ProjectionFree(starts=40)
-        )
+        many = pt.nearest_kernel(instance.task, instance.kernel, weights, threshold, pt.ProjectionFree(starts=40))
         assert one.status is pt.Status.CONVERGED
         assert many.upper <= one.upper
         assert pt.value(instance.task, many.kernel) <= threshold
         assert not one.certified
         better += many.upper < 0.9 * one.upper
     assert better >= 10
-
-
-def as_csr(array):
-    return sparse.csr_array(np.asarray(array).reshape(-1, array.shape[-1]))
 
 
 @pytest.mark.parametrize("sense", ["min", "max"])
@@ -127,14 +118,8 @@ def test_sparse_and_dense_agree(sense, declared):
     for seed in range(10):
         instance = pt.instances.random(seed, 12, 2, successors=3)
         known = instance.task
-        task = known if declared else pt.Task(known.rewards, known.policy, known.initial, known.discount)
-        sparse_task = pt.Task(
-            known.rewards,
-            known.policy,
-            known.initial,
-            known.discount,
-            support=as_csr(known.support) if declared else None,
-        )
+        task = known if declared else replace(known, support=None)
+        sparse_task = replace(task, support=as_csr(known.support) if declared else None)
         weights = np.random.default_rng(seed).uniform(0.5, 2.0, size=(12, 2))
         value = pt.value(task, instance.kernel)
         end = pt.value_range(task)[0 if sense == "min" else 1]
@@ -145,18 +130,15 @@ def test_sparse_and_dense_agree(sense, declared):
         assert thin.upper == pytest.approx(dense.upper, rel=1e-8)
         assert sparse.issparse(thin.kernel)
         assert thin.kernel.toarray().reshape(dense.kernel.shape) == pytest.approx(dense.kernel, abs=1e-4)
-        ball = (dense.upper, weights)
-        small = pt.extreme_value(task, pt.KLBall(instance.kernel, ball[1], ball[0]), sense)
-        large = pt.extreme_value(sparse_task, pt.KLBall(as_csr(instance.kernel), ball[1], ball[0]), sense)
+        small = pt.extreme_value(task, pt.KLBall(instance.kernel, weights, dense.upper), sense)
+        large = pt.extreme_value(sparse_task, pt.KLBall(as_csr(instance.kernel), weights, dense.upper), sense)
         assert large.upper == pytest.approx(small.upper, rel=1e-9)
         assert large.lower == pytest.approx(small.lower, rel=1e-9)
 
 
 def test_a_sparse_problem_with_unvisited_rows_and_open_support():
     instance = pt.instances.random(2, 10, 2, successors=2)
-    known = instance.task
-    task = pt.Task(known.rewards, known.policy, known.initial, known.discount)
-    weights = np.ones((10, 2))
+    task, weights = replace(instance.task, support=None), np.ones((10, 2))
     weights[3] = 0.0
     value = pt.value(task, instance.kernel)
     threshold = value + 0.5 * (pt.value_range(task)[0] - value)

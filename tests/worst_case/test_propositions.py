@@ -8,7 +8,10 @@ import pytest
 import policytest as pt
 from problems import draw
 
-SEEDS = range(6)
+
+@pytest.fixture(params=range(6))
+def case(request):
+    return draw(request.param)
 
 
 def minimum(case, radius, starts=3):
@@ -18,30 +21,24 @@ def minimum(case, radius, starts=3):
     return (found.upper if case.sense == "min" else found.lower), found
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_bijection_both_ways(seed):
+def test_bijection_both_ways(case):
     """Proposition 2: sigma(u(sigma)) = sigma and u(sigma(u)) = u."""
-    case = draw(seed)
     for radius in (1e-4, 1e-3, 1e-2):
         value, _ = minimum(case, radius)
         back = pt.nearest_kernel(case.task, case.centre, case.weights, value)
         assert back.upper == pytest.approx(radius, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_extreme_value_is_monotone_and_continuous_in_the_radius(seed):
+def test_the_extreme_value_is_monotone_and_continuous_in_the_radius(case):
     """u is non-increasing in sigma (for "min"), without jumps."""
-    case = draw(seed)
     radii = np.linspace(0.0, 0.05, 26)
     values = case.sign * np.array([minimum(case, radius)[0] for radius in radii])
     assert (np.diff(values) < 1e-12).all()
     assert np.abs(np.diff(values)).max() == pytest.approx(np.abs(np.diff(values))[0])  # steepest at the start
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_multiplier_is_minus_the_slope(seed):
+def test_the_multiplier_is_minus_the_slope(case):
     """Envelope theorem: eta = -du/dsigma, by central differences; and it is positive (sensitivity theorem)."""
-    case = draw(seed)
     radius, step = 0.01, 1e-5
     _, found = minimum(case, radius, starts=1)
     above, _ = minimum(case, radius + step, starts=1)
@@ -51,13 +48,11 @@ def test_the_multiplier_is_minus_the_slope(seed):
     assert found.multiplier > 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_multiplier_has_the_appendix_formula_in_every_row(seed):
+def test_the_multiplier_has_the_appendix_formula_in_every_row(case):
     """`lem:eta`: gamma d(s,a) (V(x_M) - V(x_m)) / (omega_sa (p/q at x_M - p/q at x_m)), the same for all pairs.
 
     In units of value and with our unnormalised d, so that the paper's V_p and 1/(1-gamma) are absorbed.
     """
-    case = draw(seed)
     _, found = minimum(case, 0.01, starts=1)
     task, p, q = case.task, case.centre, found.kernel
     values = pt.state_values(task, q)
@@ -68,20 +63,16 @@ def test_the_multiplier_has_the_appendix_formula_in_every_row(seed):
     assert eta == pytest.approx(np.full(eta.shape, found.multiplier), rel=1e-4)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_minimiser_uses_the_whole_budget(seed):
+def test_the_minimiser_uses_the_whole_budget(case):
     """`cor:min in Psigma`."""
-    case = draw(seed)
     for radius in (1e-3, 0.1):
         _, found = minimum(case, radius)
         assert case.loss(found.kernel) == pytest.approx(radius, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_reverse_direction_has_a_multiplier_too(seed):
+def test_the_reverse_direction_has_a_multiplier_too(case):
     """For the distance the same price: d distance / d threshold = -1/eta (pushing down)."""
-    case = draw(seed)
-    found = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold)
+    found = case.nearest()
     step = 1e-5 * abs(pt.value(case.task, case.centre) - case.threshold)
     further = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold - case.sign * step)
     nearer = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold + case.sign * step)
@@ -95,11 +86,9 @@ def test_the_alternatives_are_not_convex():
     assert pt.value(task, p) < 0 < min(pt.value(task, q1), pt.value(task, q2))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_values_are_never_constant_over_states(seed):
+def test_values_are_never_constant_over_states(case):
     """Lemma 1 (`lem:from apt`): if r^pi is not constant, no kernel makes all states equally good."""
-    case = draw(seed)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(int(case.name.removeprefix("draw")))
     r_pi = (case.task.policy * case.task.rewards).sum(axis=1)
     assert np.ptp(r_pi) > 0
     for _ in range(50):
@@ -109,10 +98,8 @@ def test_values_are_never_constant_over_states(seed):
         assert spread >= np.ptp(r_pi) / (1 + case.task.discount) - 1e-12
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_range_is_attained_in_the_limit_only(seed):
+def test_the_range_is_attained_in_the_limit_only(case):
     """Eqs. (1)-(2): distances grow without bound as the threshold approaches the end of the range."""
-    case = draw(seed)
     value = pt.value(case.task, case.centre)
     end = pt.value_range(case.task)[0 if case.sense == "min" else 1]
     shares = (0.5, 0.9, 0.99, 0.999)

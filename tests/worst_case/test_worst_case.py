@@ -41,13 +41,14 @@ def test_extreme_value_brackets_hold(solver, case):
     assert found.kernel in ball
     attained = found.upper if case.sense == "min" else found.lower
     assert pt.value(case.task, found.kernel) == pytest.approx(attained, abs=1e-12)
+    assert not found.certified  # without a proof
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
 def test_nearest_kernel_brackets_hold(solver, case):
-    found = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, solver=solver)
-    best = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, solver=pt.ProjectionFree(starts=8))
+    found = case.nearest(solver)
+    best = case.nearest(pt.ProjectionFree(starts=8))
     assert found.lower <= best.upper * (1 + 1e-9)
     assert found.upper >= best.upper * (1 - 1e-9)
     if found.kernel is not None:
@@ -55,6 +56,7 @@ def test_nearest_kernel_brackets_hold(solver, case):
         assert case.loss(found.kernel) == pytest.approx(found.upper, rel=1e-9)
     else:
         assert found.upper == np.inf
+    assert not found.certified
 
 
 PATIENT = [  # each solver with settings at which it does reach the optimum on two states
@@ -65,27 +67,15 @@ PATIENT = [  # each solver with settings at which it does reach the optimum on t
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_all_solvers_agree_on_the_extreme_value(case):
+def test_all_solvers_agree(case):
     ball = pt.KLBall(case.centre, case.weights, 0.05)
     found = [pt.extreme_value(case.task, ball, case.sense, solver=solver) for solver in PATIENT]
     ends = [bracket.upper if case.sense == "min" else bracket.lower for bracket in found]
     low, high = pt.value_range(case.task)
     assert ends == pytest.approx([ends[0]] * 3, abs=1e-4 * (high - low))
-
-
-@pytest.mark.parametrize("case", CASES[:2], ids=str)
-def test_all_solvers_agree_on_the_distance(case):
-    question = (case.task, case.centre, case.weights, case.threshold)
-    distances = [pt.nearest_kernel(*question, solver=solver).upper for solver in PATIENT]
-    assert distances == pytest.approx([distances[0]] * 3, rel=0.02)
-
-
-@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)
-def test_nothing_is_called_certified_without_a_proof(solver):
-    case = CASES[0]
-    ball = pt.KLBall(case.centre, case.weights, 0.05)
-    assert not pt.extreme_value(case.task, ball, solver=solver).certified
-    assert not pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold, solver=solver).certified
+    if case in CASES[:2]:
+        distances = [case.nearest(solver).upper for solver in PATIENT]
+        assert distances == pytest.approx([distances[0]] * 3, rel=0.02)
 
 
 def test_projection_free_is_never_worse_than_an_independent_slsqp():
@@ -93,7 +83,7 @@ def test_projection_free_is_never_worse_than_an_independent_slsqp():
     compared = 0
     for seed in range(200):
         case = draw(seed, counts=seed % 3 == 1, on_successor=seed % 5 == 2)
-        found = pt.nearest_kernel(case.task, case.centre, case.weights, case.threshold)
+        found = case.nearest()
         other, _ = nearest_by_slsqp(case, case.centre)
         if not 0 < other < np.inf:
             continue  # SLSQP gave up, or the distance is 0
@@ -117,14 +107,11 @@ def test_extreme_value_and_nearest_kernel_invert_each_other(gamma):
         assert extreme.multiplier == pytest.approx(distance.multiplier, rel=1e-4)
 
 
-def test_radius_zero_is_the_centre_itself():
+def test_radius_zero_is_the_centre_itself_and_moves_free_rows_only():
     case = draw(3)
     found = pt.extreme_value(case.task, pt.KLBall(case.centre, case.weights, 0.0))
     assert found.lower == found.upper == pytest.approx(pt.value(case.task, case.centre))
     assert found.certified
-
-
-def test_radius_zero_with_free_rows_moves_the_free_rows_only():
     case = draw(4)
     weights = case.weights.copy()
     weights[0] = 0.0
@@ -152,6 +139,7 @@ def test_a_warm_start_finds_the_same_optimum_in_fewer_steps():
     fresh = pt.nearest_kernel(instance.task, instance.kernel, weights, 0.002)
     assert near.upper == pytest.approx(fresh.upper, rel=1e-10)
     assert near.iterations < fresh.iterations
+    assert "not certified" in repr(cold)
 
 
 def test_pairs_the_policy_never_takes_cost_nothing_and_keep_their_rows():
@@ -178,8 +166,3 @@ def test_a_shifted_reward_is_the_same_problem():
         one = pt.nearest_kernel(task, case.centre, case.weights, case.threshold)
         two = pt.nearest_kernel(shifted, case.centre, case.weights, 0.0)
         assert one.upper == pytest.approx(two.upper, rel=1e-9)
-
-
-def test_a_repr_says_first_whether_it_is_certified():
-    found = pt.nearest_kernel(pt.instances.paper(2).task, pt.instances.paper(2).kernel, np.full((2, 2), 0.25), 0.0)
-    assert "not certified" in repr(found)

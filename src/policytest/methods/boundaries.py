@@ -62,7 +62,6 @@ class Boundary(Protocol):
 
     def terms(self, widths: FloatArray, n_states: int) -> Terms:
         """The boundary for rows with this many allowed successors [K]."""
-        ...
 
 
 @dataclass(frozen=True)

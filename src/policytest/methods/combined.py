@@ -27,8 +27,7 @@ from policytest.mdp.task import Task
 from policytest.methods.betting.run import BettingRun, Supply, surely
 from policytest.methods.boundaries import widths
 from policytest.methods.interface import Outcome, is_certified
-from policytest.methods.ptst import PTST
-from policytest.methods.ptst import Run as KLRun
+from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
 
 MOST_PARAMETERS = 30  # of the unknown rows together, up to which KL is worth its price
@@ -81,7 +80,7 @@ class CombinedRun(BettingRun):
     """Betting at work, with the KL rule beside it where that may help."""
 
     def __init__(self, method: Combined, task: Task, threshold: float, supply: Supply) -> None:
-        self.rule: KLRun | None = None
+        self.rule: PTSTRun | None = None
         reduced = one_action(task) if task.n_states <= MANY_STATES else task
         if _parameters(reduced) <= MOST_PARAMETERS:
             self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))

@@ -37,82 +37,66 @@ class Run(Protocol):
     @property
     def paid(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
-        ...
 
     @property
     def exhausted(self) -> bool:
         """Whether recorded data have no more to give."""
-        ...
 
     @property
     def estimate(self) -> float:
         """The value, estimated."""
-        ...
 
     @property
     def solves(self) -> int:
         """How many worst-case problems were solved."""
-        ...
 
-    def begin(self, level: float) -> None:
+    def begin(self, required: float) -> None:
         """Before the first step, and after a pause."""
-        ...
 
-    def step(self, level: float, most: int) -> None:
-        """Go on, by at most so many samples; answer where the evidence reaches the level."""
-        ...
+    def step(self, required: float, most: int) -> None:
+        """Go on, by at most ``most`` samples; answer where the evidence reaches what is required."""
 
-    def end(self, level: float) -> None:
+    def end(self, required: float) -> None:
         """No more samples are allowed."""
-        ...
 
-    def reconsider(self, level: float) -> None:
-        """Answer if what was found at this sample decides at this level."""
-        ...
+    def reconsider(self, required: float) -> None:
+        """Answer if what was found at this sample decides with this much evidence required."""
 
-    def weigh(self, counts: Counts, level: float, design: str) -> None:
+    def weigh(self, counts: Counts, required: float, design: str) -> None:
         """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design."""
-        ...
 
     def used(self) -> int:
         """How many of the recorded transitions the answer rests on, counted from the first."""
-        ...
 
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R), in nats."""
-        ...
 
-    def interval(self, level: float) -> tuple[float, float]:
-        """Where the value lies."""
-        ...
+    def interval(self, required: float) -> tuple[float, float]:
+        """Where the value lies, with probability at least 1 - delta for both ends together."""
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of a verdict: each end holds with probability at least 1 - delta, on the answer's side of R."""
 
     def proof(self) -> tuple[float, float]:
         """The part of the evidence that is proved."""
-        ...
 
     def ends_refuted(self) -> tuple[float, float]:
         """Of the answer "within": the evidence against V <= R - indifference, and against V >= R + indifference."""
-        ...
 
-    def outcome(self, level: float) -> Outcome:
+    def outcome(self, required: float) -> Outcome:
         """What the run rests on."""
-        ...
 
     def counts(self) -> Counts:
         """What was observed."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        ...
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state."""
-        ...
 
     def why_undecided(self) -> str:
         """Where there is more to say than that the samples did not suffice."""
-        ...
 
 
 def is_certified(run: Run, required: float) -> bool:
@@ -153,12 +137,9 @@ class Method(Protocol):
 
     def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> Run:
         """The test at work on a simulator."""
-        ...
 
     def replay(self, task: Task, threshold: float, source: Any) -> Run:
         """The test at work on recorded transitions."""
-        ...
 
     def describe(self) -> str:
         """The method in a few words."""
-        ...

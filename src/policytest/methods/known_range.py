@@ -28,7 +28,7 @@ def check_alike(task_a: Task, task_b: Task) -> None:
         at = int(np.argmax(task_a.initial != task_b.initial))
         raise InputError(
             f"task_a.initial[{at}] is {task_a.initial[at]:.9g} and task_b.initial[{at}] is {task_b.initial[at]:.9g}; "
-            "both policies must start alike"
+            "both policies must start from the same law; pass the same"
         )
     if not _same_table(task_a.support, task_b.support, task_a.n_states):
         raise InputError("task_a.support and task_b.support differ; both policies meet the same kernel: pass the same")
@@ -96,9 +96,9 @@ def never_differ(task_a: Task, task_b: Task) -> bool:
     if task_a.support is None and S * len(task_a.layout.pairs.pair) > MOST_LISTED:
         return bool(same.all()) and _same_rewards(task_a, task_b)
     rows = task_a.layout.rows
-    alike = _rewards_on(task_a, rows) == _rewards_on(task_b, rows)
+    equal = _rewards_on(task_a, rows) == _rewards_on(task_b, rows)
     state = rows.state[rows.of_entry()]
-    same[state[~alike]] = False
+    same[state[~equal]] = False
     edges = sparse.csr_array((np.ones(rows.n_entries), (state, rows.successor)), shape=(S, S))
     return bool(same[reached(edges, task_a.initial > 0)].all())
 

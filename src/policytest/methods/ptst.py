@@ -1,4 +1,4 @@
-r"""PTST: policy testing with static sampling (Algorithm 1), and its rule as the paper's experiments ran it.
+r"""PTST: policy testing with static sampling (Algorithm 1). `methods.ptst_printed` has its rule as printed.
 
 One round is: sample, record, check, stop or go on. (The printed loop tests u before it is first computed.) The test
 
@@ -19,7 +19,7 @@ Paper: `alg:static_algorithm`, `eq:ideal stopping`, `thm:sample`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,10 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
 from policytest.methods.interface import Outcome, is_certified
-from policytest.methods.sampler import UNLIMITED, Recorded, Source
-from policytest.methods.witness import Tally
+from policytest.methods.sampler import UNLIMITED, Recorded, SampledMethod, Source
+from policytest.methods.witness import WitnessedCounts, is_zero
 from policytest.worst_case import Bracket, Solver, Status
 from policytest.worst_case.certified import Certified
-from policytest.worst_case.projection_free import ProjectionFree
 from policytest.worst_case.slsqp import SLSQPHeuristic
 
 FINISHED = (Status.CONVERGED, Status.PROVED, Status.IMMEDIATE, Status.UNREACHABLE, Status.HEURISTIC)
@@ -48,7 +47,7 @@ PROOF_PATIENCE = 1.5  # see `_until_next_proof`
 
 
 @dataclass(frozen=True, eq=False)
-class PTST:
+class PTST(SampledMethod["PTSTRun"]):
     """Settings of the test.
 
     Parameters
@@ -61,8 +60,8 @@ class PTST:
     allocation
         "uniform", shares [S,A], or a sampling object: `Optimal(kernel)`, `Adaptive()`, `Forward()`.
     batch
-        Stop only at multiples of so many samples, and draw at least so many at once. For simulators that are slow to
-        call; costs up to that many samples more, never correctness.
+        Stop only at multiples of this number of samples, and draw at least as many at once. For simulators that are
+        slow to call; costs up to that many samples more, never correctness.
     zeta
         (c, power): stop as printed, at u >= zeta_t = c/t^power, with u = (V_p_hat - R)(V_q - R) and V_q the extreme
         value that the solver reports over the ball, checked at every round. None: the exact rule.
@@ -76,8 +75,7 @@ class PTST:
 
     def __post_init__(self) -> None:
         arrays.positive(batch=arrays.whole_number("batch", self.batch))
-        if isinstance(self.allocation, list | tuple | np.ndarray):
-            object.__setattr__(self, "allocation", arrays.real_array("allocation", self.allocation))
+        self._keep_shares()
         if self.zeta is not None and arrays.real_array("zeta", self.zeta).shape != (2,):
             raise InputError(f"zeta is {self.zeta!r}; pass (c, power), for zeta_t = c/t^power, or None")
         for name, needed in (("boundary", "terms"), ("solver", "nearest")):
@@ -94,23 +92,13 @@ class PTST:
         """
         return cls(boundary=PaperBoundary(), solver=SLSQPHeuristic(), zeta=(5.0, 1.5))
 
-    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> Run:
-        """The test at work on a simulator."""
-        return self._run(task, threshold, Source(task, sim, self.allocation, threshold, rng, self.batch))
-
-    def replay(self, task: Task, threshold: float, source: Recorded) -> Run:
-        """The test at work on recorded transitions."""
-        return self._run(task, threshold, source)
-
     def describe(self) -> str:
         """The method in a few words."""
-        allocation = self.allocation if isinstance(self.allocation, str) else type(self.allocation).__name__
-        shares = "given shares" if isinstance(self.allocation, np.ndarray) else f"{allocation} sampling".lower()
         rule = "PTST as printed" if self.zeta is not None else "PTST"
-        return f"{rule}, {type(self.boundary).__name__}, {type(self.solver).__name__}, {shares}"
+        return f"{rule}, {type(self.boundary).__name__}, {type(self.solver).__name__}, {self._sampling()}"
 
-    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> Run:
-        kind = Run if self.zeta is None else PrintedRun
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> PTSTRun:
+        kind = PTSTRun if self.zeta is None else _printed_run()
         return kind(self, task, threshold, source)
 
 
@@ -118,7 +106,7 @@ _EXAMPLES = {"boundary": "MixtureBoundary()", "solver": "Certified()"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class Examination:
     """What the exact problem said at one look."""
 
     samples: int
@@ -149,63 +137,75 @@ class Finding:
         return (reached, base) if self.side > 0 else (base, reached) if self.side < 0 else (base, base)
 
 
-class Run:
+class PTSTRun:
     """One test at work: `step` until `answer` is given.
 
-    The tally's rewards are centred: there, values are compared with 0.
+    What is compared with the threshold is the value, or the functional of the given ``tally``, whose values over all
+    kernels lie in ``span``. In the tally it is centred, and compared with 0.
     """
 
-    looked = (-1, np.inf)  # the samples and the level of the last look that brought no answer
+    looked = (-1, np.inf)  # the samples and the evidence required at the last look that brought no answer
 
-    def __init__(self, method: PTST, task: Task, threshold: float, source: Source | Recorded) -> None:
+    def __init__(
+        self,
+        method: Any,
+        task: Task,
+        threshold: float,
+        source: Source | Recorded,
+        tally: WitnessedCounts | None = None,
+        span: tuple[float, float] | None = None,
+    ) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, source
         self.exhausted = False
-        self.tally = Tally(task, threshold, method.boundary)
+        self.tally = WitnessedCounts(task, threshold, method.boundary) if tally is None else tally
+        self.span = value_range(task) if span is None else span
+        chosen: Any = getattr(method, "solver", None) or self.tally.local(FEW_STARTS)
+        self.solver: Solver = chosen if self.tally.is_of_value else self.tally.local(chosen.starts)
         self.samples = 0
         self.answer: str | None = None
-        self.finding: Finding | None = None
+        self.finding: Examination | None = None
         self.found_at = np.inf  # the samples at which an answer was first found, proved or not
         large = self.tally.rows.n_entries > LATE_ENTRIES
         self.blind_until = len(self.tally.n) if large or self.tally.is_open else 0  # no look before this many samples
 
     # ------------------------------------------------------------ the loop
 
-    def begin(self, level: float) -> None:
+    def begin(self, required: float) -> None:
         """Before the first step, and after a pause: see that there is a witness, or answer."""
-        if self.samples >= self.blind_until and self._owes_a_look(level):
-            self.look(level)
+        if self.samples >= self.blind_until and self._owes_a_look(required):
+            self.look(required)
 
-    def step(self, level: float, most: int) -> None:
+    def step(self, required: float, most: int) -> None:
         """Go on to the next sample at which a witness fails, or to the end of a block; `most` samples at most."""
         tally = self.tally
         blind = self.blind_until - self.samples
-        watched = np.inf if blind > 0 else level
+        watched = np.inf if blind > 0 else required
         k, x = self.source.ahead(tally, watched, most, blind if blind > 0 else UNLIMITED)
         used = tally.observe(k, x, watched)
         self.source.take(used)
         self.samples += used
         if self.samples < self.blind_until:
             return
-        if tally.witness_evidence() < level:
+        if tally.witness_evidence() < required:
             if self.source.between_blocks or self.samples == self.blind_until:  # not where a limit cuts a block
                 tally.refresh()
                 self._pause()
         elif self.samples % self.method.batch:  # look at the end of this batch
             self.blind_until = self.samples + self.method.batch - self.samples % self.method.batch
         else:
-            self.look(level)
+            self.look(required)
 
-    def end(self, level: float) -> None:
+    def end(self, required: float) -> None:
         """No more samples are allowed: look, if that was put off. Without an answer the run can go on as it was."""
-        if self._owes_a_look(level):
+        if self._owes_a_look(required):
             before = self.state()
-            self.look(level)
+            self.look(required)
             if self.answer is None:
                 self.restore(before)
 
-    def _owes_a_look(self, level: float) -> bool:
+    def _owes_a_look(self, required: float) -> bool:
         """Whether no witness stands, and none was sought at this sample; to look twice would change what comes next."""
-        return self.looked != (self.samples, level) and not self.tally.witness_evidence() < level
+        return self.looked != (self.samples, required) and not self.tally.witness_evidence() < required
 
     @property
     def paid(self) -> int:
@@ -222,38 +222,38 @@ class Run:
             return "an answer was found, but no proof of it; PTST(solver=ProjectionFree()) answers without one"
         return ""
 
-    def weigh(self, counts: Counts, level: float, design: str) -> None:
+    def weigh(self, counts: Counts, required: float, design: str) -> None:
         """Take over counts recorded elsewhere, and judge them; the design does not matter."""
         self.tally.load(counts)
         self.samples = counts.total
-        self.judge(level)
+        self.judge(required)
 
-    def look(self, level: float) -> None:
+    def look(self, required: float) -> None:
         """The witness failed: find another one, or answer."""
         self.answer = None
-        if not self.tally.seek_witness(level):
-            self.judge(level)
-        self.looked = (self.samples, level) if self.answer is None else self.looked
+        if not self.tally.seek_witness(required):
+            self.judge(required)
+        self.looked = (self.samples, required) if self.answer is None else self.looked
 
-    def judge(self, level: float) -> None:
+    def judge(self, required: float) -> None:
         """Solve the exact problem, and answer if it decides."""
-        self.finding = self._examine(level, self.method.solver)
-        self.reconsider(level)
+        self.finding = self._examine(required, self.solver)
+        self.reconsider(required)
         if self.answer is None:
             self._pause()
 
-    def reconsider(self, level: float) -> None:
-        """Answer if the last finding, made at this sample, decides at this level."""
+    def reconsider(self, required: float) -> None:
+        """Answer if the last finding, made at this sample, decides with this much required."""
         self.answer = None
         if self.finding is not None and self.finding.samples == self.samples:
-            decided = max(self.finding.evidence) >= level
+            decided = max(self.finding.evidence) >= required
             self.answer = ("above" if self.finding.side > 0 else "below") if decided else None
 
     def _pause(self) -> None:
         """Put off the next look where looks are dear, or where the solver failed, or found no proof."""
         pause, fresh = 0.0, self.finding is not None and self.finding.samples == self.samples
         if fresh and self.finding is not None and _in_trouble(self.finding):
-            pause = _until_next_proof(self.finding, getattr(self.method.solver, "gap", 0.0)) * self.samples
+            pause = _until_next_proof(self.finding, getattr(self.solver, "gap", 0.0)) * self.samples
         elif not self.tally.inside:
             pause = TROUBLE_GROWTH * self.samples
         if self.tally.is_open:
@@ -262,57 +262,48 @@ class Run:
 
     # ------------------------------------------------------------ the exact problem
 
-    def _examine(self, level: float, solver: Solver) -> Finding:
+    def _examine(self, required: float, solver: Solver) -> Examination:
         """Solve the exact problem. Its kernel, if it has the value R, becomes the witness."""
         tally = self.tally
         side, dimension = tally.value()[1], tally.dimension()
+        radius = required + dimension
         if side == 0:
             self._keep_witness(tally.estimate(), 0.0)
-            return Finding(self.samples, side, dimension, None)
-        distance = self._nearest(side, solver, level + dimension)
-        if distance.lower < level + dimension <= self._found(distance):  # could another descent find a nearer one?
-            others = ProjectionFree(starts=STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS)
-            for other in (self._nearest(side, others, np.inf), self._across(side, level + dimension)):
+            return Examination(self.samples, side, dimension, None)
+        distance = self._nearest(side, solver, radius)
+        if distance.lower < radius <= self._found(distance):  # could another descent find a nearer one?
+            others = tally.local(STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS)
+            across = tally.across(side, radius, tally.local(1) if tally.is_of_value else others)
+            for other in (self._nearest(side, others, np.inf), across):
                 distance = other if other.kernel is not None and other.upper < distance.upper else distance
-        if distance.upper >= level + dimension:
+        if distance.upper >= radius:
             self.found_at = min(self.found_at, self.samples)
         if distance.kernel is not None:
             self._keep_witness(tally.rows.pick(distance.kernel, self.task.n_states), distance.upper)
-        return Finding(self.samples, side, dimension, distance, self._found(distance), level + dimension)
+        return Examination(self.samples, side, dimension, distance, self._found(distance), radius)
 
     def _found(self, distance: Bracket) -> float:
         """The distance an answer may rest on: the proved end; or, of a solver that proves nothing, the one found."""
-        trusted = distance.kernel is not None and distance.status in FINISHED
-        return distance.upper if trusted and not getattr(self.method.solver, "proves", False) else distance.lower
+        return distance.lower if getattr(self.solver, "proves", False) else found_distance(distance)
 
     def _nearest(self, side: int, solver: Solver, enough: float) -> Bracket:
         """(NC) beyond 0; where rounding hides whether that can be reached at all, for a threshold a little nearer."""
         tally = self.tally
-        room, rounding = tally.room(side), tally.rounding
+        room, rounding = tally.reach[side], tally.rounding
         free = (tally.n[tally.unknown] == 0).any()
         if room < -rounding or (room == 0 and not free):
             return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
         threshold = 0.0 if room > rounding else 2.0 * side * rounding
         if side * (tally.value()[0] - threshold) <= 0 or (room <= rounding and free):
             return Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
-        tally.solves += 1
-        return solver.nearest(tally.problem().nearest(float(side), threshold, enough))
-
-    def _across(self, side: int, radius: float) -> Bracket:
-        """The kernel of extreme value found over the ball, if it is beyond 0: then the nearest one was missed."""
-        self.tally.solves += 1
-        problem = self.tally.problem().extreme(float(side), radius)
-        found = ProjectionFree().extreme(problem)
-        if found.kernel is None or side * (found.upper if side > 0 else found.lower) > 0:
-            return replace(found, lower=0.0, upper=np.inf, kernel=None, certified=False)
-        loss = problem.loss(self.tally.rows.pick(found.kernel, self.task.n_states))
-        return replace(found, lower=0.0, upper=loss, certified=False)
+        warm = None if tally.is_of_value else tally.standing()
+        return tally.nearest(side, solver, enough, threshold=threshold, warm=warm)
 
     def _keep_witness(self, entries: FloatArray, loss: float) -> None:
         """A kernel that falls short of R, or goes beyond it, would be a witness for one side only: not kept."""
         tally = self.tally
-        if tally.is_open or abs(tally.value_of(entries)[0]) <= 1e-9 * np.abs(value_range(tally.task)).max():
-            tally.adopt(entries, loss)
+        if tally.is_open or is_zero(tally.functional, tally.value_of(entries)[0]):
+            tally.stand(entries, loss)
 
     # ------------------------------------------------------------ what it can say
 
@@ -329,10 +320,10 @@ class Run:
         reached = allowed if side and np.isfinite(allowed) else base
         return (base, reached) if side < 0 else (reached, base)
 
-    def conclude(self) -> Finding:
+    def conclude(self) -> Examination:
         """What the exact problem says now."""
         if self.finding is None or self.finding.samples != self.samples:
-            self.finding = self._examine(np.inf, self.method.solver)
+            self.finding = self._examine(np.inf, self.solver)
         return self.finding
 
     def proof(self) -> tuple[float, float]:
@@ -344,31 +335,37 @@ class Run:
         """No KL rule answers "within"."""
         return -np.inf, -np.inf
 
-    def outcome(self, level: float) -> Outcome:
+    def outcome(self, required: float) -> Outcome:
         """What the answer rests on."""
-        finding, certified = self.conclude(), is_certified(self, level)
+        finding, certified = self.conclude(), is_certified(self, required)
         distance = finding.distance or Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
         per_nat = float(self.tally.n.sum()) / distance.upper if distance.upper > 0 else np.inf  # T* at the estimate
         return Outcome(
             finding.evidence if self.answer is not None else finding.allowed,
             distance.kernel,
-            per_nat * information(level),
+            per_nat * information(required),
             int(self.samples - self.found_at) if certified and self.found_at <= self.samples else 0,
             distance.certificate if certified else None,
             finding.dimension,
             finding.proved,
         )
 
-    def interval(self, level: float) -> tuple[float, float]:
+    def interval(self, required: float) -> tuple[float, float]:
         """The smallest and largest value found over the ball of radius beta(t, delta)."""
-        problem, R = self.tally.problem(), self.threshold
-        if not problem.n.any():
-            return value_range(self.task)
-        radius, solver = max(level + self.tally.dimension(), 0.0), ProjectionFree(starts=FEW_STARTS)
-        low = solver.extreme(problem.extreme(1.0, radius)).upper + R
-        high = solver.extreme(problem.extreme(-1.0, radius)).lower + R
+        tally, R = self.tally, self.threshold
+        if not tally.n.any():
+            return self.span
+        low, high = tally.extremes(max(required + tally.dimension(), 0.0), tally.local(FEW_STARTS))
         inside = [self.estimate] if self.answer else [self.estimate, R]  # undecided: R is in the ball
-        return min(low, *inside), max(high, *inside)
+        return min(low + R, *inside), max(high + R, *inside)
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of a verdict: each end holds with probability at least 1 - delta, as the answer does.
+
+        That the ball lies on one side of R is the same event as the answer: rounding in the search apart, the end
+        towards R is on the answer's side, and it is put there.
+        """
+        return beside(self.interval(required), self.threshold, self.answer)
 
     @property
     def estimate(self) -> float:
@@ -399,61 +396,36 @@ class Run:
         try:
             self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
             self.found_at = float(state["found_at"][0])
-            samples, level = state.get("looked", (-1, np.inf))
-            self.looked = int(samples), float(level)
+            samples, required = state.get("looked", (-1, np.inf))
+            self.looked = int(samples), float(required)
             for part, name in ((self.tally, "tally."), (self.source, "source.")):
                 part.restore({key[len(name) :]: value for key, value in state.items() if key.startswith(name)})
             if self.samples != self.tally.n.sum():
                 raise ValueError("the number of samples is not that of the counts")
         except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
-            raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None
+            raise InputError(f"cannot resume: the checkpoint is inconsistent ({error}); start again") from None
 
 
-class PrintedRun(Run):
-    """The rule of the paper's experiments: at every round, is the heuristic's extreme value on the estimate's side?"""
+def _printed_run() -> type[PTSTRun]:
+    from policytest.methods.ptst_printed import PrintedRun  # it is a `PTSTRun`
 
-    def look(self, level: float) -> None:
-        """One round of Algorithm 1, after each pair was sampled once."""
-        tally, (scale, power) = self.tally, self.method.zeta or (0.0, 0.0)
-        before, self.answer, self.looked = self.looked, None, (self.samples, level)
-        value, side = tally.value()
-        if side == 0 or not (tally.n[tally.unknown] > 0).all():
-            return
-        tally.solves += 1
-        problem, t = tally.problem(), float(tally.n.sum())
-        ball = replace(problem, n=problem.n / t).extreme(float(side), (level + tally.dimension()) / t)
-        ends = self.method.solver.extreme(ball)
-        if value * (ends.upper if side > 0 else ends.lower) >= scale / t**power:
-            self.answer, self.looked = "above" if side > 0 else "below", before
-
-    def judge(self, level: float) -> None:
-        """Check once."""
-        self.look(level)
-
-    def _keep_witness(self, entries: FloatArray, loss: float) -> None:
-        """No witness is kept, so that every round is checked."""
-
-    def reconsider(self, level: float) -> None:
-        """Check again at a higher level."""
-        self.look(level)
-
-    def evidence(self) -> tuple[float, float]:
-        """That of the exact rule, which the printed one does not ask."""
-        return self.conclude().evidence
-
-    def conclude(self) -> Finding:
-        """What the exact problem says; the rule does not ask, so it is not counted."""
-        before = self.tally.solves, self.found_at
-        self.finding = self._examine(np.inf, ProjectionFree())
-        self.tally.solves, self.found_at = before
-        return self.finding
-
-    def proof(self) -> tuple[float, float]:
-        """Nothing: the heuristic may miss the extreme value."""
-        return -np.inf, -np.inf
+    return PrintedRun
 
 
-def _until_next_proof(finding: Finding, gap: float) -> float:
+def found_distance(distance: Bracket) -> float:
+    """The distance of a search that proves nothing: of a descent that converged, or of a ball that was searched."""
+    if distance.status is Status.NOT_REACHED:
+        return distance.upper if np.isfinite(distance.upper) else 0.0
+    return distance.upper if distance.kernel is not None and distance.status in FINISHED else distance.lower
+
+
+def beside(interval: tuple[float, float], threshold: float, answer: str | None) -> tuple[float, float]:
+    """The part of an interval on the answer's side of the threshold."""
+    low, high = interval
+    return (max(low, threshold) if answer == "above" else low, min(high, threshold) if answer == "below" else high)
+
+
+def _until_next_proof(finding: Examination, gap: float) -> float:
     """The share by which samples grow before the next attempt at a proof.
 
     A proof is the easier the smaller the share c of the distance that has to be proved; the distance grows with the
@@ -469,5 +441,6 @@ def _until_next_proof(finding: Finding, gap: float) -> float:
     return float(np.clip(c / max(1.0 - PROOF_PATIENCE * (1.0 - c), 0.5 * c) - 1.0, TROUBLE_GROWTH, 1.0))
 
 
-def _in_trouble(finding: Finding) -> bool:
+def _in_trouble(finding: Examination) -> bool:
+    """Whether the solver ended early, or without a proof."""
     return finding.distance is not None and finding.distance.status not in FINISHED

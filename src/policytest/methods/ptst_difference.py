@@ -15,34 +15,27 @@ Paper: `app:extension`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled import evidence
 from policytest._base.errors import InputError
-from policytest._base.rows import Rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods import ptst
 from policytest.methods.betting.coupling import joint_task
 from policytest.methods.boundaries import Boundary
-from policytest.methods.known_range import KnownRange, known_difference
-from policytest.methods.ptst import FEW_STARTS, MANY_STATES, PTST, STARTS
+from policytest.methods.known_range import known_difference
+from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import Source
 from policytest.methods.sampling import Adaptive, Optimal
-from policytest.methods.sampling_balanced import Balanced
-from policytest.methods.witness import REFRESH_STATES, SMOOTHING, Tally, centring_error
-from policytest.worst_case.bracket import Bracket, Status
+from policytest.methods.sampling_balanced import balancing
+from policytest.methods.witness import Target, WitnessedCounts, centring_error, check_listed
 from policytest.worst_case.certified import Certified
-from policytest.worst_case.functional import Functional, Term, difference_of
-from policytest.worst_case.functional_solver import REACHED, DifferenceSolver
-from policytest.worst_case.problem import Problem, Solver
+from policytest.worst_case.functional import Functional, difference_of
+from policytest.worst_case.functional_solver import DifferenceSolver
 from policytest.worst_case.projection_free import ProjectionFree
-
-WITNESS = DifferenceSolver(tolerance=1e-9, max_iterations=60)
 
 
 class ComparingPTST(PTST):
@@ -75,184 +68,51 @@ def check_settings(method: PTST) -> ProjectionFree:
     return method.solver if isinstance(method.solver, ProjectionFree) else ProjectionFree()
 
 
-def term_of(task: Task, rows: Rows) -> Term:
-    """A policy with its rewards on given rows, without a measure."""
-    on_successor, none = task.rewards_on_successor, np.zeros(0)
-    reward = np.zeros(len(rows.pair)) if on_successor else task.rewards.ravel()[rows.pair]
-    gain = rows.pick(task.rewards, task.n_states) if on_successor else none
-    return Term(task.policy.ravel()[rows.pair], reward, gain, none)
-
-
-class FunctionalTally(Tally):
-    """Counts, with a functional in the place of the value; it is compared with 0."""
-
-    functional: Functional
-
-    def __init__(self, task: Task, boundary: Boundary) -> None:
-        super().__init__(task, 0.0, boundary)
-        if self.is_open:
-            raise InputError(
-                f"the task has {task.n_states} states and no support; declare `support` for PTST on differences"
-            )
-
-    def value_of(self, entries: FloatArray) -> tuple[float, float]:
-        """The functional of a kernel given by its entries, and a bound on its error."""
-        return self.functional.value(entries), 2e-14 * self.functional.size + self.rounding
-
-    def seek_witness(self, level: float, shares: tuple[float, ...] = SMOOTHING) -> bool:
-        """Look for a witness near the smoothed counts; whether its evidence is below the level."""
-        if not self.inside:
-            return False
-        for share in shares:
-            found = self.smooth_witness(self.functional, share, self.w if np.isfinite(self.evidence).all() else None)
-            if found is not None:
-                self.stand(found)
-                if self.witness_evidence() < level:
-                    return True
-        return False
-
-    def smooth_witness(self, functional: Functional, share: float, warm: FloatArray | None = None) -> FloatArray | None:
-        """The kernel nearest to the counts with so much added to each, at which the functional is 0."""
-        self.solves += 1
-        rows, width = self.rows, np.diff(self.rows.start)
-        n = self.n + share * width
-        p: FloatArray = (self.N + share) / rows.per_entry(n)
-        laid = Problem(self.task, self.form, rows, p, n, False, 1.0)
-        value = functional.value(p)
-        if abs(value) <= REACHED * functional.size:
-            return p
-        found = WITNESS.nearest(functional, laid, float(np.sign(value)), 0.0, warm)
-        if found.trail is None or abs(functional.value(found.trail[1])) > REACHED * functional.size:
-            return None
-        return np.asarray(found.trail[1])
-
-    def stand(self, entries: FloatArray) -> None:
-        """Make this kernel the witness."""
-        self.w = entries
-        evidence.witness_evidence(self.rows.start, *self.terms, self.N, self.n, self.w, self.evidence)
-
-    def refresh(self) -> None:
-        """In small tasks: a newer witness if it lasts longer."""
-        if self.task.n_states > REFRESH_STATES or not self.inside:
-            return
-        standing = self.w, self.evidence.copy()
-        if not self.seek_witness(self.witness_evidence(), SMOOTHING[:1]):
-            self.w, self.evidence = standing
-
-
-class DifferenceTally(FunctionalTally):
-    """Counts of the rows that policy A or B takes. Rewards are centred: V^A - V^B - margin is compared with 0."""
-
-    def __init__(self, task_a: Task, task_b: Task, margin: float, boundary: Boundary, known: KnownRange) -> None:
-        self.known, self.margin = known, margin
-        super().__init__(joint_task([task_a, task_b]), boundary)
-        centre = 0.25 * (sum(value_range(task_a)) + sum(value_range(task_b)))
-        self.rounding = sum(value_range_error(task) + centring_error(task, centre) for task in (task_a, task_b))
-        terms = (term_of(task_a.centred(centre + margin), self.rows), term_of(task_b.centred(centre), self.rows))
-        self.functional = difference_of(self.rows, task_a.discount, task_a.initial, *terms)
-
-    def room(self, side: int) -> float:
-        """How far differences may go beyond 0, at most, seen from the side of the estimate."""
-        return self.margin - self.known.low if side > 0 else self.known.high - self.margin
-
-
-class KLComparison(ptst.Run):
+class KLComparison(PTSTRun):
     """PTST at work on a difference."""
 
-    tally: DifferenceTally
-
     def __init__(self, method: PTST, task_a: Task, task_b: Task, margin: float, sim: Any, rng: Any) -> None:
-        self.method, self.task, self.threshold = comparing(method), task_a, margin
-        self.tally = DifferenceTally(task_a, task_b, margin, method.boundary, known_difference(task_a, task_b))
+        settings, known = comparing(method), known_difference(task_a, task_b)
+        reach = margin - known.low, known.high - margin
+        tally = difference_counts(task_a, task_b, margin, reach, method.boundary)
         allocation: Any = method.allocation
         if isinstance(allocation, Adaptive):
-            allocation = Balanced(allocation, self._cut)
-        self.source = Source(self.tally.task, sim, allocation, 0.0, rng, method.batch)
-        self.exhausted, self.samples, self.blind_until = False, 0, 0
-        self.answer: str | None = None
-        self.finding: ptst.Finding | None = None
-        self.found_at = np.inf
-
-    def _cut(self, entries: FloatArray, weights: FloatArray) -> FloatArray | None:
-        """KL(p, q) row by row, of the nearest q on the other side at these weights."""
-        tally = self.tally
-        laid = Problem(tally.task, tally.form, tally.rows, entries, weights, False, 1.0)
-        value = tally.functional.value(entries)
-        found = DifferenceSolver().nearest(tally.functional, laid, float(np.sign(value)) or 1.0, 0.0)
-        return None if found.trail is None else replace(laid, n=np.ones(len(weights))).row_losses(found.trail[1])
-
-    def _nearest(self, side: int, solver: Solver, enough: float) -> Bracket:
-        """The nearest kernel beyond 0. Where none is found: whether the ball of the radius that is enough holds one."""
-        tally = self.tally
-        if tally.room(side) < -tally.rounding:
-            return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
-        warm = tally.w if np.isfinite(tally.evidence).all() else None
-        return nearest_or_none(tally, tally.functional, side, getattr(solver, "starts", 1), enough, warm)
-
-    def _across(self, side: int, radius: float) -> Bracket:
-        """The kernel of extreme difference found over the ball, if it is beyond 0: then the nearest one was missed."""
-        starts = STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS
-        return across(self.tally, self.tally.functional, side, radius, starts)
-
-    def _found(self, distance: Bracket) -> float:
-        """The distance an answer may rest on, which nothing here proves."""
-        return trusted(distance)
-
-    def _keep_witness(self, entries: FloatArray, loss: float) -> None:
-        """A kernel whose difference is the margin."""
-        functional = self.tally.functional
-        if abs(functional.value(entries)) <= REACHED * functional.size:
-            self.tally.adopt(entries, loss)
+            allocation = balancing(allocation, partial(_cut, tally))
+        source = Source(tally.task, sim, allocation, 0.0, rng, method.batch)
+        super().__init__(settings, task_a, margin, source, tally, (known.low, known.high))
 
     def proof(self) -> tuple[float, float]:
         """Nothing: a descent may miss the nearest kernel."""
         return -np.inf, -np.inf
 
-    def interval(self, level: float) -> tuple[float, float]:
-        """The smallest and largest difference found over the ball of radius beta(t, delta)."""
-        tally, known, m = self.tally, self.tally.known, self.threshold
-        if not tally.n.any():
-            return known.low, known.high
-        radius, solver, laid = max(level + tally.dimension(), 0.0), DifferenceSolver(starts=FEW_STARTS), tally.problem()
-        low = solver.extreme(tally.functional, laid, 1.0, radius).upper + m
-        high = solver.extreme(tally.functional, laid, -1.0, radius).lower + m
-        inside = [self.estimate] if self.answer else [self.estimate, m]  # undecided: the margin is in the ball
-        return min(low, *inside), max(high, *inside)
+
+def difference_counts(
+    task_a: Task, task_b: Task, margin: float, reach: tuple[float, float], boundary: Boundary
+) -> WitnessedCounts:
+    """Counts of the rows that policy A or B takes. Rewards are centred: V^A - V^B - margin is compared with 0."""
+    joint = joint_task([task_a, task_b])
+    check_listed(joint)
+    centre = 0.25 * (sum(value_range(task_a)) + sum(value_range(task_b)))
+    rounding = sum(value_range_error(task) + centring_error(task, centre) for task in (task_a, task_b))
+    functional = difference_of(joint.layout.rows, task_a.centred(centre + margin), task_b.centred(centre))
+    return WitnessedCounts(joint, 0.0, boundary, target=Target(functional, *reach, rounding))
 
 
-def nearest_or_none(
-    tally: FunctionalTally,
-    functional: Functional,
-    side: int,
-    starts: int,
-    enough: float,
-    warm: FloatArray | None = None,
-) -> Bracket:
-    """The nearest kernel at which the functional is beyond 0, from so many starts.
+def _cut(tally: WitnessedCounts, entries: FloatArray, weights: FloatArray) -> FloatArray | None:
+    """KL(p, q) row by row, of the nearest q on the other side of the margin at these weights."""
+    found = nearest_cut(tally, tally.functional, entries, weights, DifferenceSolver())
+    return None if found is None else found[1]
 
-    Where none is found and the extreme over the ball of radius ``enough`` is not beyond 0 either, the distance found is
-    ``enough``, without a kernel.
+
+def nearest_cut(
+    tally: WitnessedCounts, functional: Functional, entries: FloatArray, weights: FloatArray, solver: DifferenceSolver
+) -> tuple[float, FloatArray] | None:
+    """The distance of the nearest kernel at which a functional is beyond 0, and its KL(p_k, q_k) [K]; None if missed.
+
+    Around a kernel given by its entries, with weights [K].
     """
-    tally.solves += 1
-    found = DifferenceSolver(starts=starts).nearest(functional, tally.problem(), float(side), 0.0, warm)
-    if found.kernel is None and np.isfinite(enough):
-        beyond = across(tally, functional, side, enough, starts)
-        return replace(found, upper=enough + 1e-9 * (1.0 + enough)) if beyond.kernel is None else beyond
-    return found
-
-
-def across(tally: FunctionalTally, functional: Functional, side: int, radius: float, starts: int) -> Bracket:
-    """The kernel of the ball at which the functional is most extreme, if it is beyond 0."""
-    tally.solves += 1
-    laid = tally.problem()
-    found = DifferenceSolver(starts=starts).extreme(functional, laid, float(side), radius)
-    if found.trail is None or side * (found.upper if side > 0 else found.lower) > 0:
-        return replace(found, lower=0.0, upper=np.inf, kernel=None, certified=False)
-    return replace(found, lower=0.0, upper=laid.loss(found.trail[1]), certified=False)
-
-
-def trusted(distance: Bracket) -> float:
-    """The distance that an answer may rest on: of a descent that converged, or of a ball in which nothing was found."""
-    if distance.status is Status.NOT_REACHED:
-        return distance.upper if np.isfinite(distance.upper) else 0.0
-    return distance.upper if distance.status in ptst.FINISHED else distance.lower
+    sign = float(np.sign(functional.value(entries))) or 1.0
+    found = solver.nearest(tally.laid_out(entries, weights, functional).nearest(sign, 0.0))
+    if found.trail is None:
+        return None
+    return found.upper, tally.laid_out(entries, np.ones(len(weights)), functional).row_losses(found.trail[1])

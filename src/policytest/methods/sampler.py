@@ -8,21 +8,56 @@ pause cuts it in two, and the second part comes first when the run goes on.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from policytest._base import arrays
 from policytest._base.arrays import IntArray
 from policytest._base.errors import WHILE_DRAWING, InputError
 from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.data.simulators import checked_draw, draw_function
 from policytest.mdp.task import Task
 from policytest.methods.sampling import Rule, Walk, sampling_rule
-from policytest.methods.witness import Tally
+from policytest.methods.witness import WitnessedCounts
 
 FIRST_BLOCK, LARGEST_BLOCK = 256, 32_768  # in large tasks a block grows to eight samples a row
 LONGEST_REPLAY, UNLIMITED = 1_000_000, 2**62
 NOTHING = np.zeros(0, dtype=np.int64)
+
+
+RunType = TypeVar("RunType")
+
+
+class SampledMethod(Generic[RunType]):
+    """Settings of a method that samples pairs by an allocation: they start on a simulator, or on recorded data."""
+
+    allocation: Any = "uniform"
+    batch: int = 1
+
+    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> RunType:
+        """The test at work on a simulator."""
+        allocation = "uniform" if self.allocation is None else self.allocation
+        return self._run(task, threshold, Source(task, sim, allocation, threshold, rng, self.batch))
+
+    def replay(self, task: Task, threshold: float, source: Recorded) -> RunType:
+        """The test at work on recorded transitions."""
+        return self._run(task, threshold, source)
+
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> RunType:
+        raise NotImplementedError
+
+    def _keep_shares(self) -> None:
+        """Shares that are given as a list become an array."""
+        if isinstance(self.allocation, list | tuple | np.ndarray):
+            object.__setattr__(self, "allocation", arrays.real_array("allocation", self.allocation))
+
+    def _sampling(self) -> str:
+        """The allocation in a few words."""
+        given, kind = isinstance(self.allocation, np.ndarray), self.allocation
+        if given or kind is None:
+            return "given shares" if given else "uniform sampling"
+        return f"{kind if isinstance(kind, str) else type(kind).__name__} sampling".lower()
 
 
 class Drawn:
@@ -67,13 +102,15 @@ class Source(Drawn):
         self.rng = generator(rng)
         self.batch, self.drawn, self.drawing = batch, 0, False
         self.k, self.x, self.size = NOTHING, NOTHING, max(FIRST_BLOCK, batch)
-        self.left, self.level = 0, np.inf  # draws still to be made in this block, and the level it was planned for
+        self.left, self.planned_for = 0, np.inf  # draws left in this block, and the evidence required as it was planned
         self.largest = max(LARGEST_BLOCK, 8 * len(task.layout.pairs.pair), 2 * batch)
 
-    def ahead(self, tally: Tally, level: float, most: int, due: int = UNLIMITED) -> tuple[IntArray, IntArray]:
+    def ahead(
+        self, tally: WitnessedCounts, required: float, most: int, due: int = UNLIMITED
+    ) -> tuple[IntArray, IntArray]:
         """Rows and successors of the next observations, at least one, at most as many as are allowed and due."""
         if not len(self.k):
-            self._fill(tally, level, most, due)
+            self._fill(tally, required, most, due)
         most = min(most, due)
         return self.k[:most], self.x[:most]
 
@@ -86,36 +123,37 @@ class Source(Drawn):
         """These were looked at."""
         self.k, self.x = self.k[used:], self.x[used:]
 
-    def _fill(self, tally: Tally, level: float, most: int, due: int) -> None:
+    def _fill(self, tally: WitnessedCounts, required: float, most: int, due: int) -> None:
         """Draw a block. Where that fails or is interrupted, nothing was drawn, as far as the run is concerned."""
-        before = self.rng.bit_generator.state, self.rule.state(), (self.left, self.level, self.size)
+        before = self.rng.bit_generator.state, self.rule.state(), (self.left, self.planned_for, self.size)
         self.drawing = True
         try:
-            self._draw(tally, level, most, due)
+            self._draw(tally, required, most, due)
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             self.rng.bit_generator.state = before[0]
             self.rule.restore(before[1])
-            self.left, self.level, self.size = before[2]
+            self.left, self.planned_for, self.size = before[2]
             self.k, self.x = NOTHING, NOTHING
             raise
         finally:
             self.drawing = False
 
-    def _draw(self, tally: Tally, level: float, most: int, due: int) -> None:
+    def _draw(self, tally: WitnessedCounts, required: float, most: int, due: int) -> None:
         if isinstance(self.rule, Walk):
             pair, self.x = self.rule.steps(self.sim, self.draw, self.rng, self.size)
             self.k = self.task.layout.row_of_pair[pair]
             self.size = min(2 * self.size, self.largest)
             return
-        going_on = self.left > 0 and level >= self.level
+        going_on = self.left > 0 and required >= self.planned_for
         k = self.rule.plan(tally.n, tally.kernel, self.left if going_on else self.size)
         if self.ahead_is_free:
             self.size = min(2 * len(k), self.largest)
         elif not going_on:
-            safe = self.drawn + tally.safe_ahead(k, level)
+            safe = self.drawn + tally.safe_ahead(k, required)
             k = k[: min(due, safe + -safe % self.batch - self.drawn)]
-            self.left, self.level, self.size = len(k), level, min(2 * len(k) + self.batch + 16, self.largest)
+            self.left, self.planned_for = len(k), required
+            self.size = min(2 * len(k) + self.batch + 16, self.largest)
         k = k if self.ahead_is_free else k[:most]
         x = self.successors(tally.rows.pair[k], most)
         self.k, self.x = k[: len(x)], x
@@ -131,7 +169,7 @@ class Source(Drawn):
             "x": self.x,
             "size": np.array([self.size]),
             "drawn": np.array([self.drawn]),
-            "left": np.array([self.left, self.level]),
+            "left": np.array([self.left, self.planned_for]),
             "extra": np.array([self.extra]),
             **rule,
         }
@@ -141,8 +179,8 @@ class Source(Drawn):
         self.rng = restored(state["generator"])
         self.k, self.x = state["k"].astype(np.int64), state["x"].astype(np.int64)
         self.size, self.drawn = int(state["size"][0]), int(state["drawn"][0])
-        left, level = state.get("left", (0, np.inf))
-        self.left, self.level = int(left), float(level)
+        left, required = state.get("left", (0, np.inf))
+        self.left, self.planned_for = int(left), float(required)
         self.extra = kept_extra(state)
         allowed = (
             (self.k >= 0) & (self.k < len(self.task.layout.pairs.pair)) & (self.x >= 0) & (self.x < self.task.n_states)
@@ -161,7 +199,9 @@ class Recorded:
     def __init__(self, k: IntArray, x: IntArray) -> None:
         self.k, self.x = k, x
 
-    def ahead(self, tally: Tally, level: float, most: int, due: int = UNLIMITED) -> tuple[IntArray, IntArray]:
+    def ahead(
+        self, tally: WitnessedCounts, required: float, most: int, due: int = UNLIMITED
+    ) -> tuple[IntArray, IntArray]:
         """The next ones."""
         most = min(most, due, LONGEST_REPLAY)
         return self.k[:most], self.x[:most]

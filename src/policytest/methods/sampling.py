@@ -28,32 +28,18 @@ from policytest.data.simulators import TabularSimulator, checked_draw, cumulativ
 from policytest.mdp.task import Task
 from policytest.worst_case.lower_bound import check_allocation, optimal_allocation, uniform_allocation
 
-Estimate = Callable[[], Kernel]
-"""Gives the empirical kernel, when it is needed."""
-
 
 class Rule(Protocol):
     """A sampling rule at work on one task. Rows are numbered as in `task.layout.pairs`."""
 
-    def plan(self, n: FloatArray, estimate: Estimate, most: int) -> IntArray:
-        """The next rows to sample, at most this many, given the visits [K] so far."""
-        ...
+    def plan(self, n: FloatArray, estimate: Callable[[], Kernel], most: int) -> IntArray:
+        """The next rows to sample, at most ``most``, given visits [K]; `estimate()` is the empirical kernel."""
 
     def state(self) -> dict[str, FloatArray]:
         """What must be kept to go on later."""
-        ...
 
     def restore(self, state: dict[str, FloatArray]) -> None:
         """Go on from a kept state."""
-        ...
-
-
-class Allocation(Protocol):
-    """Settings of a sampling rule."""
-
-    def begin(self, task: Task, threshold: float) -> Rule | Walk:
-        """The rule at work."""
-        ...
 
 
 def sampling_rule(allocation: Any, task: Task, threshold: float) -> Rule | Walk:
@@ -95,7 +81,7 @@ class Tracking:
 
     omega: FloatArray
 
-    def plan(self, n: FloatArray, estimate: Estimate, most: int) -> IntArray:
+    def plan(self, n: FloatArray, estimate: Callable[[], Kernel], most: int) -> IntArray:
         """The next rows; a function of the visits alone."""
         return np.asarray(draws.track(n, self.omega, most))
 
@@ -130,7 +116,7 @@ class Optimal:
 class Adaptive:
     """Track the best allocation for the current estimate, with forced exploration.
 
-    The target is computed anew whenever the number of samples has grown by the factor ``growth``, from ``first``
+    The target is computed again whenever the number of samples has grown by the factor ``growth``, from ``first``
     samples a pair on; until then sampling is uniform. A share sqrt(pairs/samples) goes to all pairs equally.
 
     Parameters
@@ -155,36 +141,36 @@ class Adaptive:
         if not (isinstance(self.growth, int | float) and 1 < self.growth < np.inf):
             raise InputError(f"growth is {self.growth}; it is a factor above 1")
 
-    def begin(self, task: Task, threshold: float) -> AdaptiveTracking:
+    def begin(self, task: Task, threshold: float) -> TargetTracking:
         """Start with the uniform allocation."""
-        omega = shares(task, uniform_allocation(task))
-        return AdaptiveTracking(self, task, threshold, omega, self.first * int((omega > 0).sum()))
+
+        def target(kernel: Kernel, omega: FloatArray, explore: float) -> FloatArray:
+            best = optimal_allocation(task, kernel, threshold, tolerance=self.tolerance, max_solves=self.max_solves)
+            return shares(task, _mixed(task, best.weights, explore))
+
+        return TargetTracking(self, target, shares(task, uniform_allocation(task)))
 
 
-@dataclass
-class AdaptiveTracking:
-    """`Adaptive` at work: the target, and the number of samples at which it is computed anew."""
+class TargetTracking:
+    """Tracking of a target that follows the estimate: the shares, and the samples at which they are computed again.
 
-    settings: Adaptive
-    task: Task
-    threshold: float
-    omega: FloatArray
-    due: int
+    ``target`` takes the empirical kernel, the shares so far [K] and the part of all samples that is spread equally.
+    """
 
-    def plan(self, n: FloatArray, estimate: Estimate, most: int) -> IntArray:
+    def __init__(
+        self, settings: Adaptive, target: Callable[[Kernel, FloatArray, float], FloatArray], omega: FloatArray
+    ) -> None:
+        self.settings, self.target, self.omega = settings, target, omega
+        self.due = settings.first * int((omega > 0).sum())
+
+    def plan(self, n: FloatArray, estimate: Callable[[], Kernel], most: int) -> IntArray:
         """Track the target up to the next time it is due."""
         samples = int(n.sum())
         if samples >= self.due:
-            self._retarget(estimate(), samples)
+            explore = min(1.0, float(np.sqrt((self.omega > 0).sum() / samples)))
+            self.omega = self.target(estimate(), self.omega, explore)
+            self.due = int(np.ceil(self.settings.growth * samples)) + 1
         return np.asarray(draws.track(n, self.omega, min(most, self.due - samples)))
-
-    def _retarget(self, kernel: Kernel, samples: int) -> None:
-        best = optimal_allocation(
-            self.task, kernel, self.threshold, tolerance=self.settings.tolerance, max_solves=self.settings.max_solves
-        )
-        explore = min(1.0, float(np.sqrt((self.omega > 0).sum() / samples)))
-        self.omega = shares(self.task, _mixed(self.task, best.weights, explore))
-        self.due = int(np.ceil(self.settings.growth * samples)) + 1
 
     def state(self) -> dict[str, FloatArray]:
         """The target and when it is due."""
@@ -192,7 +178,7 @@ class AdaptiveTracking:
 
     def restore(self, state: dict[str, FloatArray]) -> None:
         """Go on with a kept target."""
-        self.omega, self.due = state["omega"], int(state["due"][0])
+        self.omega, self.due = np.array(state["omega"]), int(state["due"][0])
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,22 @@ such kernel is proof enough that the test must go on. So the last one found, the
 updated in constant time when one count moves. Only when it reaches log(1/delta) is the nearest kernel sought again.
 The test stops exactly when it would if that were done at every sample.
 
+What is compared with R need not be a value: any `Functional` of the kernel will do, such as the difference of two
+policies. A value is the functional of one term, for which all of this is compiled.
+
 A witness has the value R, up to rounding, and R lies in the closure of both sides: it proves "not yet" whichever
 side the estimate is on. It is sought near the *smoothed* counts N + a, not near N: then it gives every allowed
 successor some mass, no single observation can end it, rows without samples need no care, and it lasts about ten times
-as long. Any kernel of value R is a valid witness; only when none of these serves is the exact problem solved.
+as long. Any kernel of value R is a valid witness; only when no such kernel serves is the exact problem solved.
 
 Paper: `eq:ideal stopping`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -27,40 +31,65 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.compiled import evidence, search
-from policytest._base.errors import InputError, check_precision
+from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.boundaries import Boundary, average, boundary_terms, widths
-from policytest.worst_case.problem import Problem
+from policytest.worst_case.bracket import Bracket, started_at
+from policytest.worst_case.functional import Functional, value_of_policy
+from policytest.worst_case.functional_solver import REACHED, DifferenceSolver
+from policytest.worst_case.problem import Problem, Solver
+from policytest.worst_case.projection_free import ProjectionFree
 
 FULL_ENTRIES = 20_000_000  # up to this many entries every allowed successor is listed
 SMOOTHING = (0.5, 5e-4)  # mass added to every count, tried in turn
 REFRESH_STATES = 100  # up to this size a new witness costs less than a block of samples
 WITNESS_TOLERANCE, WITNESS_ITERATIONS = 1e-10, 200
+WITNESS = DifferenceSolver(tolerance=1e-9, max_iterations=60)
 
 
-class Tally:
+class Target(NamedTuple):
+    """What is compared with 0 in the place of the value: a functional, its reach below and above 0, its rounding."""
+
+    functional: Functional | None = None
+    below: float = np.inf
+    above: float = np.inf
+    rounding: float | None = None
+
+
+class WitnessedCounts:
     """The counts of the rows that matter, the witness, and its evidence for each prior of the boundary.
 
-    Inside, rewards are centred (see `Task.centred`): values are compared with 0, up to ``rounding``.
+    Inside, rewards are centred (see `Task.centred`): values are compared with 0, up to ``rounding``. A ``target`` has
+    another functional compared with 0; `stand` may replace it, with the witness.
     """
 
     _value: tuple[float, int] | None
     _problem: Problem | None
 
-    def __init__(self, task: Task, threshold: float, boundary: Boundary, most_listed: int | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        threshold: float,
+        boundary: Boundary,
+        most_listed: int | None = None,
+        target: Target | None = None,
+    ) -> None:
         self.task = task.centred(threshold)
-        self.rounding = value_range_error(self.task) + centring_error(task, threshold)
-        low, high = value_range(task)
-        self.at_end = {1: threshold == low, -1: threshold == high}
-        task = self.task
-        self.is_open = task.any_successor and len(task.layout.pairs.pair) * task.n_states > (
-            FULL_ENTRIES if most_listed is None else most_listed
-        )
-        self.rows = _self_loops(task) if self.is_open else task.layout.rows
-        self.terms = boundary_terms(boundary, task, self.rows)
+        rounding = value_range_error(self.task) + centring_error(task, threshold)
+        if target is None:
+            low, high = value_range(task)
+            low_centred, high_centred = value_range(self.task)
+            below, above = 0.0 if threshold == low else -low_centred, 0.0 if threshold == high else high_centred
+            target = Target(None, below, above)
+        self.rounding = rounding if target.rounding is None else target.rounding
+        self.reach = {1: target.below, -1: target.above}  # seen from the side of the estimate
+        self.is_open = is_open(task, most_listed)
+        self.rows = _self_loops(self.task) if self.is_open else self.task.layout.rows
+        self._functional = target.functional
+        self.terms = boundary_terms(boundary, self.task, self.rows)
         self.N = np.zeros(self.rows.n_entries)
         self.n = np.zeros(len(self.rows.pair))
         self.w = self.estimate()
@@ -68,18 +97,18 @@ class Tally:
         self.multiplier = 0.0
         self.solves = 0
         self._forget()
-        self.unknown = widths(task)[self.rows.pair] > 1  # [K] rows with something to learn
-        self.inside = all(self.room(side) > self.rounding for side in (1, -1))
+        self.unknown = widths(self.task)[self.rows.pair] > 1  # [K] rows with something to learn
+        self.inside = min(self.reach.values()) > self.rounding
 
     # ------------------------------------------------------------ observations
 
-    def observe(self, k: IntArray, x: IntArray, level: float) -> int:
+    def observe(self, k: IntArray, x: IntArray, required: float) -> int:
         """Record transitions until the witness fails; how many were used."""
         self._forget()
         if self.is_open:
             self._list_successors(k, x)
         used, ending = evidence.observe(
-            self.rows.start, self.rows.successor, *self.terms, self.N, self.n, self.w, self.evidence, level, k, x
+            self.rows.start, self.rows.successor, *self.terms, self.N, self.n, self.w, self.evidence, required, k, x
         )
         if ending == evidence.NOT_ALLOWED:
             place = self.task.place(int(self.rows.pair[k[used]]), int(x[used]))
@@ -88,10 +117,10 @@ class Tally:
             )
         return int(used)
 
-    def safe_ahead(self, k: IntArray, level: float) -> int:
-        """How many of these visits can be drawn before the witness could have failed at an earlier one."""
+    def safe_ahead(self, k: IntArray, required: float) -> int:
+        """How many of the planned visits can be drawn before the witness could have failed at an earlier one."""
         rows = self.rows
-        return int(evidence.safe_ahead(rows.start, *self.terms, self.N, self.n, self.w, self.evidence, level, k))
+        return int(evidence.safe_ahead(rows.start, *self.terms, self.N, self.n, self.w, self.evidence, required, k))
 
     def load(self, counts: Counts) -> None:
         """Take over counts recorded elsewhere."""
@@ -119,7 +148,7 @@ class Tally:
         at = np.searchsorted(known, new)
         successor = np.insert(rows.successor, at, (new % S).astype(np.int32))
         width = np.diff(rows.start) + np.bincount(new // S, minlength=len(rows.pair))
-        self.rows = rows._replace(start=np.concatenate([[0], np.cumsum(width)]), successor=successor)
+        self._lay_out(rows._replace(start=np.concatenate([[0], np.cumsum(width)]), successor=successor))
         self.N, self.w = np.insert(self.N, at, 0.0), np.insert(self.w, at, 0.0)
 
     # ------------------------------------------------------------ what they say
@@ -137,19 +166,25 @@ class Tally:
         return self._value
 
     def value_of(self, entries: FloatArray) -> tuple[float, float]:
-        """The value of a kernel given by its entries, and a bound on its error."""
-        task = self.task
-        values, _, error = search.values_and_occupancy(self.rows, entries, task.discount, task.initial)
-        check_precision(error)
-        return float(task.initial @ values), max(2e-14, 2.0 * error) * float(np.abs(values).max()) + self.rounding
+        """The value, or the functional, of a kernel given by its entries, and a bound on its error."""
+        value, error = self.functional.measured(entries)
+        return value, error + self.rounding
 
-    def room(self, side: int) -> float:
-        """How far the values of kernels go beyond 0, seen from the side of the estimate (1 above, -1 below).
+    @property
+    def functional(self) -> Functional:
+        """What is compared with 0."""
+        if self._functional is None:
+            self._functional = value_of_policy(self.task, self.rows)
+        return self._functional
 
-        Below zero by more than the rounding: no kernel reaches it. Exactly zero: only kernels of extreme value do.
-        """
-        low, high = value_range(self.task)
-        return 0.0 if self.at_end[side] else -low if side > 0 else high
+    @property
+    def is_of_value(self) -> bool:
+        """Whether the value of the task's policy is compared with 0, and not another functional."""
+        return self.functional.initial is not None
+
+    def _lay_out(self, rows: Rows) -> None:
+        """Open rows, which only values have, list more successors."""
+        self.rows, self._functional = rows, None
 
     @cached_property
     def only_successor(self) -> IntArray:
@@ -162,14 +197,19 @@ class Tally:
         """The dimension term of the boundary, in nats."""
         return average(self.terms.dimensions(self.rows.start, self.N, self.n))
 
-    def problem(self) -> Problem:
-        """The worst-case problem around the estimate, with visits as weights (sign +1)."""
+    def problem(self, functional: Functional | None = None) -> Problem:
+        """The worst-case problem around the estimate, with visits as weights (sign +1), for this functional."""
         if self._problem is None:
-            self._problem = Problem(self.task, self.form, self.rows, self.estimate(), self.n.copy(), self.is_open, 1.0)
-        return self._problem
+            self._problem = self.laid_out(self.estimate(), self.n.copy(), self.functional)
+        return self._problem if functional is None else replace(self._problem, functional=functional)
+
+    def laid_out(self, entries: FloatArray, weights: FloatArray, functional: Functional) -> Problem:
+        """The worst-case problem around any kernel, given by its entries, with these weights [K]."""
+        other = functional if functional.initial is None else None
+        return Problem(self.task, self.form, self.rows, entries, weights, self.is_open, 1.0, other)
 
     def _forget(self) -> None:
-        """A count moves: what was derived from the counts is derived anew when it is needed."""
+        """A count moves: what was derived from the counts is derived again when it is needed."""
         self._value = None
         self._problem = None
 
@@ -199,40 +239,105 @@ class Tally:
             return np.full((S, A, S), 1.0 / S)
         return sparse.csr_array((S * A, S))
 
+    # ------------------------------------------------------------ the worst case
+
+    def local(self, starts: int) -> Solver:
+        """The solver that searches stationary points, with this many starts."""
+        return ProjectionFree(starts=starts) if self.is_of_value else DifferenceSolver(starts=starts)
+
+    def nearest(
+        self,
+        side: int,
+        solver: Solver,
+        enough: float,
+        functional: Functional | None = None,
+        threshold: float = 0.0,
+        warm: FloatArray | None = None,
+    ) -> Bracket:
+        """The nearest kernel at which the functional is beyond the threshold, seen from this side.
+
+        The search on a difference may find none. Where the extreme over the ball of radius ``enough`` is not beyond
+        the threshold either, the distance found is ``enough``, without a kernel.
+        """
+        self.solves += 1
+        problem = self.problem(functional).nearest(float(side), threshold, enough)
+        found = solver.nearest(problem, started_at(self.rows, warm))
+        if problem.functional is not None and found.kernel is None and np.isfinite(enough):
+            beyond = self.across(side, enough, solver, functional)
+            return replace(found, upper=enough + 1e-9 * (1.0 + enough)) if beyond.kernel is None else beyond
+        return found
+
+    def across(self, side: int, radius: float, solver: Solver, functional: Functional | None = None) -> Bracket:
+        """The kernel of the ball at which the functional is most extreme, if it is beyond 0; its loss bounds (NC)."""
+        self.solves += 1
+        problem = self.problem(functional).extreme(float(side), radius)
+        found = solver.extreme(problem)
+        if found.kernel is None or side * (found.upper if side > 0 else found.lower) > 0:
+            return replace(found, lower=0.0, upper=np.inf, kernel=None, certified=False)
+        loss = problem.loss(self.rows.pick(found.kernel, self.task.n_states))
+        return replace(found, lower=0.0, upper=loss, certified=False)
+
+    def extremes(self, radius: float, solver: Solver) -> tuple[float, float]:
+        """The smallest and the largest value of the functional that the solver finds over the ball."""
+        low, high = (solver.extreme(self.problem().extreme(sign, radius)) for sign in (1.0, -1.0))
+        return low.upper, high.lower
+
     # ------------------------------------------------------------ witnesses
 
-    def seek_witness(self, level: float, shares: tuple[float, ...] = SMOOTHING) -> bool:
-        """Look for a witness near the smoothed counts; whether its evidence is below the level."""
+    def seek_witness(self, required: float, shares: tuple[float, ...] = SMOOTHING) -> bool:
+        """Look for a witness near the smoothed counts; whether its evidence is below what an answer requires."""
         if self.is_open or not self.inside:
             return False
-        task = self.task
         for share in shares:
-            self.solves += 1
-            found, self.multiplier = search.rewitness(
-                self.rows, task.discount, task.initial, self.N, self.n, share, self.w,
-                self.multiplier, WITNESS_TOLERANCE, WITNESS_ITERATIONS,
-            )  # fmt: skip
-            if not found:
-                continue
-            evidence.witness_evidence(self.rows.start, *self.terms, self.N, self.n, self.w, self.evidence)
-            if self.witness_evidence() < level:
-                return True
+            found = self.smoothed(self.functional, share, self.standing())
+            if found is not None:
+                self.stand(found)
+                if self.witness_evidence() < required:
+                    return True
         return False
+
+    def standing(self) -> FloatArray | None:
+        """[E] the witness, where there is one."""
+        return self.w if np.isfinite(self.evidence).all() else None
+
+    def smoothed(self, functional: Functional, share: float, warm: FloatArray | None = None) -> FloatArray | None:
+        """[E] the kernel nearest to the counts with this share added to each, at which the functional is 0."""
+        self.solves += 1
+        rows, task = self.rows, self.task
+        if functional.initial is not None:
+            w = self.w.copy()
+            counts = search.Descent(rows, task.discount, task.initial, self.N, self.n, 0.0, 0.0)
+            settings = share, w, self.multiplier, WITNESS_TOLERANCE, WITNESS_ITERATIONS
+            found, self.multiplier = search.rewitness(counts, *settings)
+            return w if found else None
+        n = self.n + share * np.diff(rows.start)
+        p: FloatArray = (self.N + share) / rows.per_entry(n)
+        value = functional.value(p)
+        if is_zero(functional, value):
+            return p
+        problem = self.laid_out(p, n, functional).nearest(float(np.sign(value)), 0.0)
+        found = WITNESS.nearest(problem, started_at(rows, warm))
+        reached = found.trail is not None and is_zero(functional, functional.value(found.trail[1]))
+        return np.asarray(found.trail[1]) if reached and found.trail is not None else None
 
     def refresh(self) -> None:
         """In small tasks: a newer witness if it lasts longer, and with it a tighter bound on the evidence."""
         if self.task.n_states > REFRESH_STATES or self.is_open or not self.inside:
             return
-        standing = self.w.copy(), self.evidence.copy(), self.multiplier
-        before = self.witness_evidence()
-        if not self.seek_witness(before, SMOOTHING[:1]):
+        standing = self.w, self.evidence.copy(), self.multiplier
+        if not self.seek_witness(self.witness_evidence(), SMOOTHING[:1]):
             self.w, self.evidence, self.multiplier = standing
 
-    def adopt(self, entries: FloatArray, loss: float) -> None:
-        """Take a kernel of value R, with this loss, as the witness."""
+    def stand(self, entries: FloatArray, loss: float | None = None, functional: Functional | None = None) -> None:
+        """Make this kernel, at which the functional is 0, the witness; its loss is computed where it is not given."""
         self.w = entries
-        self.evidence = loss - self.terms.dimensions(self.rows.start, self.N, self.n)
-        self.multiplier = 0.0
+        if functional is not None:
+            self._functional = functional
+        if loss is None:
+            evidence.witness_evidence(self.rows.start, *self.terms, self.N, self.n, self.w, self.evidence)
+        else:
+            self.evidence = loss - self.terms.dimensions(self.rows.start, self.N, self.n)
+            self.multiplier = 0.0
 
     def witness_evidence(self) -> float:
         """The evidence of the standing witness, at least that of the nearest kernel; infinite where there is none."""
@@ -251,7 +356,7 @@ class Tally:
         """Go on from a kept state."""
         self._forget()
         if self.is_open:
-            self.rows = self.rows._replace(start=state["start"], successor=state["successor"])
+            self._lay_out(self.rows._replace(start=state["start"], successor=state["successor"]))
         self.N, self.n, self.w = (np.array(state[name], dtype=np.float64) for name in ("N", "n", "w"))
         self.evidence = np.array(state["evidence"], dtype=np.float64)
         self.multiplier, self.solves = float(state["multiplier"][0]), int(state["solves"][0])
@@ -272,6 +377,26 @@ class Tally:
             evidence.witness_evidence(start, *self.terms, self.N, self.n, self.w, fresh)
             if not np.allclose(fresh, self.evidence, rtol=1e-6, atol=1e-3):
                 raise ValueError("the evidence is not that of the counts")
+
+
+def is_zero(functional: Functional, value: float) -> bool:
+    """Whether a value of the functional is 0, as far as a search can tell."""
+    return abs(value) <= REACHED * functional.size
+
+
+def is_open(task: Task, most_listed: int | None = None) -> bool:
+    """Whether the rows of a task without support have too many successors to list all of them."""
+    most = FULL_ENTRIES if most_listed is None else most_listed
+    return task.any_successor and len(task.layout.pairs.pair) * task.n_states > most
+
+
+def check_listed(task: Task) -> None:
+    """Refuse a task whose rows are open, for rules that need every successor listed."""
+    if is_open(task):
+        raise InputError(
+            f"task: {task.n_states} states may follow each pair, too many for this method; declare the task's "
+            "`support`, or pass method=PTST() to decide"
+        )
 
 
 def centring_error(task: Task, threshold: float) -> float:

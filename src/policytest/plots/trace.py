@@ -25,8 +25,7 @@ from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.betting.run import TDBetting
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Run
-from policytest.methods.ptst import PTST
-from policytest.methods.ptst import Run as KLRun
+from policytest.methods.ptst import PTST, PTSTRun
 from policytest.results.verdict import Check, Verdict
 from policytest.worst_case import nearest_kernel
 from policytest.worst_case.projection_free import ProjectionFree
@@ -144,7 +143,7 @@ class Trace:
         """How many samples to the next point. Runs that cannot be cut anywhere, and very large ones, are not cut."""
         if not _can_pause(run):
             return most
-        if isinstance(run, KLRun) and _entries(run.task) > LARGE:
+        if isinstance(run, PTSTRun) and _entries(run.task) > LARGE:
             self.few()
         return int(min(most, max(self.wait - run.samples, _first_pause(run) - run.samples, 1)))
 
@@ -216,17 +215,17 @@ class Watched:
 
 def _can_pause(run: Any) -> bool:
     """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
-    if isinstance(run, KLRun) and _entries(run.task) > HUGE:
+    if isinstance(run, PTSTRun) and _entries(run.task) > HUGE:
         return False
     return isinstance(run.method, PTST | TDBetting | Combined | RectangularKL)
 
 
 def _first_pause(run: Any) -> int:
     """Before every pair was seen the KL ball is everything."""
-    return len(run.task.layout.pairs.pair) if isinstance(run, KLRun) else 0
+    return len(run.task.layout.pairs.pair) if isinstance(run, PTSTRun) else 0
 
 
-def _exact(run: KLRun) -> tuple[float, float]:
+def _exact(run: PTSTRun) -> tuple[float, float]:
     """(distance to the nearest kernel beyond R) - (dimension term), on the estimate's side, as the search finds it."""
     counts = run.counts()
     base, side = -float(run.tally.dimension()), run.tally.value()[1]

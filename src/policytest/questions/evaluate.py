@@ -29,8 +29,7 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting.run import BettingRun, TDBetting
 from policytest.methods.boundaries import check_delta
-from policytest.methods.ptst import PTST
-from policytest.methods.ptst import Run as KLRun
+from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.driver import carried_out, sampling_limit
@@ -87,7 +86,7 @@ def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interv
     return replace(found, certified=found.certified and not counts.flaws)
 
 
-def ball_interval(run: KLRun, level: float, solver: Any = None) -> Interval:
+def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
     """The range of values over the ball of radius beta(t, delta) around the counts of a run, proved where possible."""
     low, high = value_range(run.task)
     problem, R = run.tally.problem(), run.threshold
@@ -227,7 +226,7 @@ def _now(run: Any, level: float, epsilon: float) -> Interval:
     return ball_interval(run, level)
 
 
-def _draw(run: KLRun, limit: int) -> None:
+def _draw(run: PTSTRun, limit: int) -> None:
     """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
     most = max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
     while most > 0 and run.paid < limit:

@@ -67,3 +67,10 @@ class Bracket:
     def __repr__(self) -> str:
         proof = "certified" if self.certified else "not certified"
         return f"Bracket([{self.lower:.9g}, {self.upper:.9g}], {proof}, {self.status.value})"
+
+
+def started_at(rows: Rows, entries: FloatArray | None) -> Bracket | None:
+    """A warm start at a kernel given by its entries on these rows; None where there is none."""
+    if entries is None:
+        return None
+    return Bracket(0.0, float("inf"), None, 0.0, Status.HEURISTIC, certified=False, trail=(rows, entries))

@@ -46,7 +46,7 @@ SLACK = 1e-9  # by which the effect of a step, computed on another machine, may 
 
 
 @dataclass(frozen=True)
-class Step:
+class ProofStep:
     """One step of a node: what it does, to which state, with which relaxation [S] and dual variables, to what effect.
 
     ``bound`` is the new end of d(s), or by how much the loss exceeds the level (with mu = 1), or the place of the cut.
@@ -84,7 +84,7 @@ class Certificate:
     sign: float
     level: float
     unit: float
-    steps: tuple[Step, ...] = field(repr=False)
+    steps: tuple[ProofStep, ...] = field(repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to an NPZ file, without pickles; it appears complete or not at all."""
@@ -115,7 +115,7 @@ class Certificate:
             steps = []
             for (action, state), bound in zip(file["actions"], file["bounds"], strict=True):
                 kind, theta = (np.zeros(0, dtype=np.int64), np.zeros(0)) if action == SPLIT else next(duals)
-                steps.append(Step(int(action), int(state), kind, theta, float(bound)))
+                steps.append(ProofStep(int(action), int(state), kind, theta, float(bound)))
             discount, threshold, sign, level, unit = (float(number) for number in file["numbers"])
             parts = file["initial"], file["counts"], file["visits"]
             return cls(rows, discount, *parts, threshold, sign, level, unit, tuple(steps))
@@ -247,18 +247,18 @@ class Certificate:
 
 
 def dual_bound(
-    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: Any
+    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, radius: float, theta: Any
 ) -> float:
     """`_dual_bound`, where it is a number."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        bound = _dual_bound(claim, low, high, kind, aim, level, theta)
+        bound = _dual_bound(claim, low, high, kind, aim, radius, theta)
     return bound if np.isfinite(bound) else -np.inf
 
 
 def _dual_bound(
-    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: Any
+    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, radius: float, theta: Any
 ) -> float:
-    """A lower bound of aim.d + mu (loss - level) over the box, on the other side of the threshold.
+    """A lower bound of aim.d + mu (loss - radius) over the box, on the other side of the threshold.
 
     Rounding is bounded term by term: each has a relative error of a few units in the last place, and the cancellation
     in c is magnified by N/c.
@@ -300,9 +300,11 @@ def _dual_bound(
     offset_size = np.where(chord, mu * visits * (np.abs(np.log(safe_low)) + slope * safe_low), 0.0)
     coefficient = aim + v - np.bincount(rows.state, y, minlength=S) + steep + by_state(term)
     size = np.abs(aim) + np.abs(v) + np.bincount(rows.state, np.abs(y), minlength=S) + steep + by_state(spread)
-    total = -mu * level - float(v @ claim.initial) + float(offset.sum()) + float(term[on_chord].sum())
+    total = -mu * radius - float(v @ claim.initial) + float(offset.sum()) + float(term[on_chord].sum())
     total += float((coefficient * np.where(coefficient >= 0, low, high)).sum())
-    mass = mu * abs(level) + float(np.abs(v) @ claim.initial) + float(offset_size.sum()) + float(spread[on_chord].sum())
+    mass = (
+        mu * abs(radius) + float(np.abs(v) @ claim.initial) + float(offset_size.sum()) + float(spread[on_chord].sum())
+    )
     mass += float((size * high).sum())
     error += lam * abs(claim.threshold) * claim.looseness
     error += float(slack[on_chord].sum()) + float((by_state(slack) * high).sum())

@@ -1,36 +1,23 @@
-r"""A global method with a proof: branch and bound over occupancies.
-
-The value is linear in the flows f = d q, and the loss is convex in them but for sum_s n_s log d(s): all that is not
-convex lives in the S occupancies. So boxes of occupancies are excluded one by one, by the convex relaxation of
-`policytest.worst_case.certificate`, whose dual is solved by Newton's method in S + K + 2 variables.
+r"""A global method with a proof: a local search for one end of the bracket, branch and bound for the other.
 
 Both problems ask the same: is there a kernel with V_q beyond R and loss(q) <= B? The upper end comes from
-`ProjectionFree`. For the lower end the claim is proved with B (or R) a relative `gap` short of it. In every node the
-box is first tightened: how small, how large can d(s) be where the claim could fail? If the relaxation is then still
-below B, its own solution is tried as the start of a descent, which may refute the claim; and the box is cut where the
-relaxation is loosest. Running out of nodes leaves a weaker bound, never a wrong one.
+`ProjectionFree`. For the lower end the claim that there is none is proved with B (or R) a relative `gap` short of it,
+by `worst_case.branch_and_bound`. Running out of nodes leaves a weaker bound, never a wrong one.
 """
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled import dual
-from policytest._base.compiled import search as compiled_search
 from policytest.worst_case.bracket import Bracket, Status
-from policytest.worst_case.certificate import CLOSED, LOWER, SPLIT, UPPER, Certificate, Step, dual_bound
+from policytest.worst_case.branch_and_bound import ClaimSearch
 from policytest.worst_case.problem import Extreme, Nearest, Problem
 from policytest.worst_case.projection_free import ProjectionFree
 
-STALLED, STUCK = 0.1, 0.04  # the last round of tightening gains less than these shares: of what is missing, of widths
-FAR = 10.0  # lower ends are of no use before the upper one is within this factor of the occupancy found
-SMALLEST_SPLIT = 1e-3  # a box that reaches down to 0 is cut no lower than at this share of its upper end
 MOST_STATES, MOST_ENTRIES = 400, 400_000  # in larger tasks no proof is tried
 
 
@@ -63,11 +50,11 @@ class Certified:
         while True:
             if found.certified or found.kernel is None:
                 return found
-            level = (1.0 - self.gap) * found.upper
-            if closed is None or level < problem.enough < np.inf:  # out of reach, or not enough
+            radius = (1.0 - self.gap) * found.upper
+            if closed is None or radius < problem.enough < np.inf:  # out of reach, or not enough
                 return replace(found, status=Status.LOOSE if found.status is Status.CONVERGED else found.status)
-            level = min(level, (1.0 + 1e-9) * problem.enough)
-            search = _Search(closed, problem.threshold, level, found)
+            radius = min(radius, (1.0 + 1e-9) * problem.enough)
+            search = ClaimSearch(closed, problem.threshold, radius, found)
             lower = max(search.run(self.max_nodes) - _off_by(problem), 0.0)
             if search.better is None:
                 break
@@ -94,7 +81,7 @@ class Certified:
             beyond = value - sign * self.gap * abs(centre - value)
             if closed is None:
                 return replace(found, status=Status.LOOSE)
-            search = _Search(closed, beyond, radius, found)
+            search = ClaimSearch(closed, beyond, radius, found)
             search.run(self.max_nodes)
             if search.better is None:
                 break
@@ -110,190 +97,6 @@ class Certified:
         )
 
 
-@dataclass
-class _Node:
-    """A box, dual variables to start from, a lower bound of the loss, the steps taken, and the parts after a cut."""
-
-    low: FloatArray
-    high: FloatArray
-    theta: FloatArray
-    bound: float
-    steps: list[Step] = field(default_factory=list)
-    parts: tuple[_Node, ...] = ()
-
-
-class _Search:
-    """One claim: no kernel beyond R has loss <= level. After `run`: a `proof`, or a `better` kernel, or neither."""
-
-    def __init__(self, problem: Problem, threshold: float, level: float, found: Bracket) -> None:
-        task, rows = problem.task, problem.rows
-        self.problem, self.found = problem.nearest(problem.sign, threshold), found
-        self.unit, N, n = problem.scaled  # a power of 2: what is proved in these units is proved
-        N = np.where(rows.per_entry(np.diff(rows.start)) > 1, N, 0.0)  # known rows cost nothing
-        n = rows.sums(N)
-        self.claim = Certificate(
-            rows, task.discount, np.array(task.initial), N, n, threshold, problem.sign, level / self.unit, self.unit, ()
-        )
-        claim = self.claim
-        self.relaxation = dual.Relaxation(
-            rows, claim.worth, claim.discount, claim.initial, claim.counts, claim.visits, claim.sign
-        )
-        self.S = task.n_states
-        self.visits = np.bincount(rows.state, n, minlength=self.S)
-        self.entries = rows.pick(found.kernel, self.S)
-        self.values, self.occupancy, self.loss_by_state = self._about(self.entries)
-        self.proof: Certificate | None = None
-        self.better: Bracket | None = None
-
-    def _about(self, entries: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """[S] values less R, occupancies and losses of a kernel."""
-        claim, rows = self.claim, self.claim.rows
-        V, d, _ = compiled_search.values_and_occupancy(rows, entries, claim.discount, claim.initial)
-        losses = np.asarray(compiled_search.row_losses(rows.start, claim.counts, claim.visits, entries))
-        by_state = np.bincount(rows.state, losses, minlength=self.S).astype(np.float64)
-        return V - claim.threshold, np.maximum(d, 1e-12), by_state
-
-    def _first_theta(self) -> FloatArray:
-        """The multipliers of the local minimum: v = -sign lam V, and y from the rows, inside the domain of the dual."""
-        claim, rows, V = self.claim, self.claim.rows, self.values
-        price = self.found.multiplier if 0 < self.found.multiplier < np.inf else 1.0
-        lam = 1.0 / (price * self.unit)
-        prob = rows.per_entry(rows.prob)
-        tilt = claim.sign * lam * prob * (claim.worth + claim.discount * V[rows.successor])
-        flow = rows.per_entry(self.occupancy[rows.state]) * np.maximum(self.entries, 1e-12)
-        wanted = np.where(claim.counts > 0, claim.counts / flow, 0.0) - tilt
-        y = np.maximum.reduceat(wanted, rows.start[:-1])
-        room = np.maximum.reduceat(-tilt, rows.start[:-1])
-        spread = np.maximum.reduceat(np.abs(tilt), rows.start[:-1]) + 1e-9
-        return np.concatenate([-claim.sign * lam * V, [lam, 1.0], np.maximum(y, room + 1e-3 * spread)])
-
-    def run(self, max_nodes: int) -> float:
-        """Search for the proof, the loosest box first; returns the lower bound of the loss that was reached."""
-        root = _Node(*self.claim.first_box(), self._first_theta(), 0.0)
-        open_nodes, nodes = [(0.0, 0, root)], 1
-        while open_nodes and self.better is None and nodes <= max_nodes:
-            _, _, node = heapq.heappop(open_nodes)
-            if self._tighten(node):
-                continue
-            self._try_solution(node)
-            self._split(node)
-            for part in node.parts:
-                nodes += 1
-                heapq.heappush(open_nodes, (part.bound, nodes, part))
-        if open_nodes:
-            return self.unit * max(min(open_nodes[0][0], self.claim.level), 0.0)
-        claim = replace(self.claim, steps=tuple(_depth_first(root)))
-        self.proof = claim if self.better is None and claim.verify() else None
-        return self.unit * claim.level if self.proof is not None else 0.0
-
-    def _bound(self, low: FloatArray, high: FloatArray, theta: FloatArray) -> tuple[float, FloatArray, IntArray]:
-        """The least loss that the relaxation allows on the box."""
-        kind, level = self._kinds(low, high), self.claim.level
-        tau = 0.1 * level / self.S
-        better = self._improve(low, high, kind, np.zeros(self.S), 0.0, theta, False, tau, 1e-2 * tau)
-        return dual_bound(self.claim, low, high, kind, np.zeros(self.S), 0.0, better), better, kind
-
-    def _tighten(self, node: _Node) -> bool:
-        """Shrink the box in place; whether nothing is left of it."""
-        low, high, level = node.low, node.high, self.claim.level
-        gained = width = np.inf
-        for _ in range(30):
-            bound, node.theta, kind = self._bound(low, high, node.theta)
-            if bound > level:
-                excess = dual_bound(self.claim, low, high, kind, np.zeros(self.S), level, node.theta)
-                if excess > 0:
-                    node.steps.append(Step(CLOSED, 0, kind, node.theta, excess))
-                    return True
-            gained, node.bound = bound - node.bound, max(bound, node.bound)
-            missing = max(level - bound, 0.02 * level)
-            before, width = width, float(_log_width(low, high).sum())
-            if gained < STALLED * missing and width > (1.0 - STUCK) * before:
-                break
-            for s in range(self.S):
-                for action in (UPPER, LOWER):
-                    if action == LOWER and high[s] > FAR * self.occupancy[s]:
-                        continue
-                    if not self._move(node, s, action, kind, missing):
-                        return True
-        return False
-
-    def _move(self, node: _Node, s: int, action: int, kind: IntArray, missing: float) -> bool:
-        """Move one end of one side of the box; whether anything is left of the box."""
-        low, high, level = node.low, node.high, self.claim.level
-        width = high[s] - low[s]
-        if width <= 1e-9 * high[s]:
-            return True
-        direction = 1.0 if action == LOWER else -1.0
-        aim = np.zeros(self.S)
-        aim[s] = direction
-        start = node.theta * (width / missing)  # mu: how much d(s) may cost in nats
-        better = self._improve(low, high, kind, aim, level, start, True, 0.1 * width, 3e-3 * width)
-        bound = direction * dual_bound(self.claim, low, high, kind, aim, level, better)
-        improved = bound - low[s] if action == LOWER else high[s] - bound
-        if improved > 1e-3 * width:
-            node.steps.append(Step(action, s, kind, better, float(bound)))
-            (low if action == LOWER else high)[s] = bound
-        return bool(low[s] <= high[s])
-
-    def _solution(self, node: _Node) -> FloatArray:
-        """[E] the kernel of the relaxation's solution: its flows, N mu/c up to a factor, row by row."""
-        claim, rows, theta = self.claim, self.claim.rows, node.theta
-        c = rows.per_entry(theta[self.S + 2 :]) + rows.per_entry(rows.prob) * (
-            theta[self.S] * claim.sign * claim.worth - claim.discount * theta[rows.successor]
-        )
-        floor = 1e-9 * np.abs(c).max() + 1e-300
-        flow = np.where(claim.counts > 0, theta[self.S + 1] * claim.counts, floor) / np.maximum(c, floor)
-        return rows.to_one(flow)
-
-    def _try_solution(self, node: _Node) -> None:
-        """A descent from the relaxation's solution: does it end nearer than the claim allows?"""
-        start = replace(self.found, trail=(self.problem.rows, self._solution(node)))
-        other = ProjectionFree().nearest(self.problem, start)
-        if other.kernel is not None and other.upper <= self.unit * self.claim.level:
-            self.better = other
-
-    def _split(self, node: _Node) -> None:
-        """Cut where the relaxation is loosest, at its own solution if that is well inside."""
-        low, high = node.low, np.maximum(node.high, 1e-300)  # 0 where a state is out of reach
-        _, d, loss = self._about(self._solution(node))
-        bottom = np.maximum(low, SMALLEST_SPLIT * high)
-        inside = np.clip(d, bottom, high)
-        chord = np.log(bottom) + np.log(high / bottom) * (inside - bottom) / np.maximum(high - bottom, 1e-300)
-        is_chord = self._kinds(low, high) == dual.CHORD
-        short = np.where(is_chord, self.visits * (np.log(inside) - chord), loss * (1.0 - inside / high))
-        short = np.where(high > low * (1.0 + 1e-9), short + 1e-12 * _log_width(low, high), -np.inf)
-        s = int(np.argmax(short))
-        cut = float(np.clip(d[s], bottom[s] ** 0.7 * high[s] ** 0.3, bottom[s] ** 0.3 * high[s] ** 0.7))
-        cut = cut if low[s] < cut < high[s] else 0.5 * (low[s] + high[s])
-        node.steps.append(Step(SPLIT, s, np.zeros(0, dtype=np.int64), np.zeros(0), cut))
-        above, below = low.copy(), node.high.copy()
-        above[s] = below[s] = cut
-        node.parts = (
-            _Node(low.copy(), below, node.theta, node.bound),
-            _Node(above, node.high.copy(), node.theta, node.bound),
-        )
-
-    def _kinds(self, low: FloatArray, high: FloatArray) -> IntArray:
-        """The better relaxation of each state, by what each loses on a box of this width.
-
-        A chord falls short of log by at most log((e^w - 1)/w) - 1 + w/(e^w - 1), between l and u = l e^w; a perspective
-        loses a share (1 - e^-w)/2 of the loss where d is half-way.
-        """
-        width = np.maximum(_log_width(low, high), 1e-6)
-        chord = np.log(np.expm1(width) / width) - 1.0 + width / np.expm1(width)
-        better = (low > 0) & (self.visits * chord < -0.5 * self.loss_by_state * np.expm1(-width))
-        return np.where(better, dual.CHORD, dual.PERSPECTIVE).astype(np.int64)
-
-    def _improve(
-        self, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, level: float, theta: FloatArray,
-        free_mu: bool, tau: float, last_tau: float,
-    ) -> FloatArray:  # fmt: skip
-        better = theta.copy()
-        box = dual.Box(low, np.maximum(high, low * (1 + 1e-12) + 1e-300), kind, aim, level)
-        dual.maximise_dual(self.relaxation, box, free_mu, tau, last_tau, better, 200)
-        return better
-
-
 def _every_successor(problem: Problem) -> Problem | None:
     """The problem with every allowed successor listed; None where that, or the proof, is out of reach."""
     S = problem.task.n_states
@@ -303,21 +106,6 @@ def _every_successor(problem: Problem) -> Problem | None:
     return problem.closed() if problem.is_open else problem
 
 
-def _depth_first(root: _Node) -> list[Step]:
-    """The steps of the tree in the order in which they are checked."""
-    steps, waiting = [], [root]
-    while waiting:
-        node = waiting.pop()
-        steps += node.steps
-        waiting += reversed(node.parts)
-    return steps
-
-
 def _off_by(problem: Problem) -> float:
     """What it can mean for a loss that rows of the centre sum to 1 only up to a rounding."""
     return 3.0 * float(np.abs(problem.rows.sums(problem.N) - problem.n).sum())
-
-
-def _log_width(low: FloatArray, high: FloatArray) -> FloatArray:
-    top = np.maximum(high, 1e-300)  # 0 where a state is out of reach
-    return np.asarray(np.log(top / np.maximum(low, SMALLEST_SPLIT * 1e-3 * top)))

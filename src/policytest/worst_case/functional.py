@@ -1,4 +1,4 @@
-"""Linear functionals of a kernel: the value of a policy, a difference of two, the gain of another action."""
+"""Functionals of a kernel that the KL rule compares with 0: a value, a difference of two, the gain of an action."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from policytest._base.arrays import FloatArray
 from policytest._base.compiled import search
 from policytest._base.errors import check_precision
 from policytest._base.rows import Rows
+from policytest.mdp.task import Task
 
 NEGLIGIBLE = 1e-200  # stands for no flow, so that rows nobody visits still have an order of successors
 
@@ -27,16 +28,26 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Functional:
-    """F(q) = sum_j mu_j.Q_q^j on listed rows."""
+    """F(q) = sum_j mu_j.Q_q^j on listed rows.
+
+    ``initial`` is rho where F is the value of the rows' own policy from rho: then compiled solvers serve it.
+    """
 
     rows: Rows
     discount: float
     n_states: int
     terms: tuple[Term, ...]
+    initial: FloatArray | None = None
 
     def value(self, entries: FloatArray) -> float:
         """F(q) of a kernel given by its entries."""
-        return self.linear(entries)[0]
+        return self.measured(entries)[0]
+
+    def measured(self, entries: FloatArray) -> tuple[float, float]:
+        """F(q), and a bound on what rounding did to it."""
+        if self.initial is None:
+            return self.linear(entries)[0], 2e-14 * self.size
+        return evaluated(self.rows, self.discount, self.initial, entries)[1:]
 
     def linear(self, entries: FloatArray) -> tuple[float, FloatArray]:
         """F(q), and its gradient [E] up to a constant in each row."""
@@ -68,15 +79,40 @@ class Functional:
         return Functional(self.rows, self.discount, self.n_states, (self.terms[index],))
 
 
-def difference_of(rows: Rows, discount: float, initial: FloatArray, first: Term, second: Term) -> Functional:
-    """V^A - V^B from rho; the measures of the two terms are not looked at."""
-    mu = initial[rows.state]
-    terms = first._replace(start=mu * first.prob), second._replace(start=-mu * second.prob)
-    return Functional(rows, discount, len(initial), terms)
+def evaluated(rows: Rows, discount: float, initial: FloatArray, entries: FloatArray) -> tuple[FloatArray, float, float]:
+    """[S] the values of the rows' policy in a kernel given by its entries, the value from rho, a bound on its error."""
+    V, _, error = search.values_and_occupancy(rows, entries, discount, initial)
+    check_precision(error)
+    return V, float(initial @ V), max(2e-14, 2.0 * error) * float(np.abs(V).max())
 
 
-def deviation_of(rows: Rows, discount: float, n_states: int, policy: Term, own: int, other: int) -> Functional:
+def value_of_policy(task: Task, rows: Rows) -> Functional:
+    """V from rho: one term, with the measure rho pi. The rows are those of the task."""
+    term = Term(rows.prob, rows.reward, rows.gain, task.initial[rows.state] * rows.prob)
+    return Functional(rows, task.discount, task.n_states, (term,), task.initial)
+
+
+def term_of(task: Task, rows: Rows) -> Term:
+    """A policy with its rewards on given rows, which may be more than its own; its measure is rho pi."""
+    on_successor, prob = task.rewards_on_successor, task.policy.ravel()[rows.pair]
+    reward = np.zeros(len(rows.pair)) if on_successor else task.rewards.ravel()[rows.pair]
+    gain = rows.pick(task.rewards, task.n_states) if on_successor else np.zeros(0)
+    return Term(prob, reward, gain, task.initial[rows.state] * prob)
+
+
+def value_on(rows: Rows, task: Task) -> Functional:
+    """V from rho of a policy on given rows, which may be more than its own."""
+    return Functional(rows, task.discount, task.n_states, (term_of(task, rows),))
+
+
+def difference_of(rows: Rows, task_a: Task, task_b: Task) -> Functional:
+    """V^A - V^B from rho, in one kernel on the given rows."""
+    first, second = term_of(task_a, rows), term_of(task_b, rows)
+    return Functional(rows, task_a.discount, task_a.n_states, (first, second._replace(start=-second.start)))
+
+
+def deviation_of(rows: Rows, task: Task, policy: Term, own: int, other: int) -> Functional:
     """Q^pi of row ``own``, which pi takes, less that of row ``other`` of the same state."""
     start = np.zeros(len(rows.pair))
     start[own], start[other] = 1.0, -1.0
-    return Functional(rows, discount, n_states, (policy._replace(start=start),))
+    return Functional(rows, task.discount, task.n_states, (policy._replace(start=start),))

@@ -16,7 +16,8 @@ kernel by policy iteration, and stationary points may be many: starts lead towar
 well. Nothing is proved, so the lower end of a distance is 0 and ``certified`` is False, always.
 
 Unseen successors that are allowed may get mass, and rows without weight are free. Written in plain NumPy around
-the compiled row problem, for tasks of up to a few hundred states.
+the compiled row problem, for tasks of up to a few hundred states; a value, the functional of one term, has the compiled
+`ProjectionFree`.
 
 Paper: `app:extension`.
 """
@@ -24,7 +25,7 @@ Paper: `app:extension`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -34,7 +35,8 @@ from policytest._base.compiled import search
 from policytest._base.rows import Rows
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.functional import Functional
-from policytest.worst_case.problem import Problem
+from policytest.worst_case.problem import Extreme, Nearest, Problem
+from policytest.worst_case.projection_free import Descended, mixed_start, random_rows
 
 REACHED = 1e-9  # of the size of the values: F this near to the threshold has reached it
 FARTHEST = 0.05  # a linear model is followed until so much of its height is left, where it wants more
@@ -65,41 +67,32 @@ class DifferenceSolver:
     tolerance: float = 1e-11
     max_iterations: int = 300
 
-    def nearest(
-        self, functional: Functional, laid: Problem, sign: float, threshold: float, warm: FloatArray | None = None
-    ) -> Bracket:
+    def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found at which sign (F(q) - threshold) <= 0, which the centre is taken to violate."""
-        ends = [
-            self._approach(functional, laid, sign, threshold, start)
-            for start in _starts(functional, laid, sign, self.starts, warm)
-        ]
-        reached = [end for end in ends if end.excess <= REACHED * functional.size]
+        ends = [self._approach(problem, start) for start in _starts(problem, self.starts, warm)]
+        reached = [end for end in ends if end.infeasibility <= REACHED * problem.pushed.size]
         iterations = sum(end.iterations for end in ends)
         if not reached:
             return Bracket(0.0, np.inf, None, np.inf, Status.NOT_REACHED, False, iterations)
         best = min(reached, key=lambda end: end.loss)
-        return best.bracket(laid, 0.0, best.loss, iterations)
+        return replace(best, iterations=iterations).bracket(0.0, best.loss)
 
-    def extreme(
-        self, functional: Functional, laid: Problem, sign: float, radius: float, warm: FloatArray | None = None
-    ) -> Bracket:
+    def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """The smallest (sign 1) or largest (-1) F found over the ball; the other end is not known."""
-        ends = [
-            self._descend(functional, laid, sign, radius, start)
-            for start in _starts(functional, laid, sign, self.starts, warm)
-        ]
-        best = min(ends, key=lambda end: sign * end.value)
-        low, high = (-np.inf, best.value) if sign > 0 else (best.value, np.inf)
-        return best.bracket(laid, low, high, sum(end.iterations for end in ends))
+        ends = [self._descend(problem, start) for start in _starts(problem, self.starts, warm)]
+        best = min(ends, key=lambda end: problem.sign * end.value)
+        low, high = (-np.inf, best.value) if problem.sign > 0 else (best.value, np.inf)
+        return replace(best, iterations=sum(end.iterations for end in ends)).bracket(low, high)
 
     # ------------------------------------------------------------ the nearest kernel
 
-    def _approach(self, functional: Functional, laid: Problem, sign: float, threshold: float, start: FloatArray) -> End:
+    def _approach(self, laid: Nearest, start: FloatArray) -> Descended:
         """Sequential convex programming: the loss exactly, F linearised; no step increases loss + mu [excess]_+.
 
         Where steps must be short, rows are held back by soft KL(q, target), which is taken away again step by step:
         free rows, and unseen successors, have no curvature of their own, and would jump to and fro.
         """
+        functional, sign, threshold = laid.pushed, laid.sign, laid.threshold
         reach, q, lam, price, soft, idle = REACHED * functional.size, start, 0.0, 0.0, 0.0, 0
         value, gradient = functional.linear(q)
         loss, status, promised, merit = laid.loss(q), Status.ITERATION_LIMIT, np.inf, np.inf
@@ -137,12 +130,13 @@ class DifferenceSolver:
             status = Status.CONVERGED
         elif step + 1 < self.max_iterations:
             status = Status.STALLED
-        return End(q, value, loss, excess, lam, status, step + 1)
+        return Descended(laid, q, lam, loss, value, status, step + 1)
 
     # ------------------------------------------------------------ the extreme value
 
-    def _descend(self, functional: Functional, laid: Problem, sign: float, radius: float, start: FloatArray) -> End:
+    def _descend(self, laid: Extreme, start: FloatArray) -> Descended:
         """Conditional gradients: the exact linear minimum over the ball, and a step towards it that does not rise."""
+        functional, sign, radius = laid.pushed, laid.sign, laid.radius
         q, lam, status, idle, soft = _pulled(laid, start, radius), 0.0, Status.ITERATION_LIMIT, 0, 0.0
         value, gradient = functional.linear(q)
         for step in range(self.max_iterations):  # noqa: B007
@@ -171,26 +165,7 @@ class DifferenceSolver:
                 break
         inside = _pulled(laid, q, radius)
         value = functional.value(inside) if inside is not q else value
-        return End(inside, value, laid.loss(inside), 0.0, lam, status, step + 1)
-
-
-@dataclass(frozen=True)
-class End:
-    """Where one start ended."""
-
-    q: FloatArray
-    value: float
-    loss: float
-    excess: float
-    lam: float
-    status: Status
-    iterations: int
-
-    def bracket(self, laid: Problem, lower: float, upper: float, iterations: int) -> Bracket:
-        """What a local search can say."""
-        price = 1.0 / self.lam if self.lam > 0 else np.inf
-        trail = (laid.rows, self.q)
-        return Bracket(lower, upper, laid.kernel(self.q), price, self.status, False, iterations, trail)
+        return Descended(laid, inside, lam, laid.loss(inside), value, status, step + 1)
 
 
 def _pulled(laid: Problem, q: FloatArray, radius: float) -> FloatArray:
@@ -271,31 +246,21 @@ def _root(falling: Callable[[float], float], guess: float, natural: float, accur
     return float(np.exp(logs))
 
 
-def _starts(
-    functional: Functional, laid: Problem, sign: float, count: int, warm: FloatArray | None
-) -> Iterator[FloatArray]:
+def _starts(laid: Problem, count: int, warm: Bracket | None) -> Iterator[FloatArray]:
     """The warm start or the centre; then kernels towards the extremes of each policy alone, and pseudo-random ones."""
-    rows = laid.rows
-    centre = laid.p if warm is None else warm
-    yield centre
-    if warm is not None:
+    functional = laid.pushed
+    if warm is not None and warm.trail is not None:
+        yield warm.trail[1]
         count += 1
-        if count > 1:
-            yield laid.p
+    yield laid.p
     for index in range(1, count):
-        rng = np.random.default_rng(index)
-        share = (0.5, 0.9, 0.25)[index % 3]
-        if index <= len(functional.terms):
-            aim = _towards(functional.alone(index - 1), laid, sign)
-        else:
-            pull = rng.exponential(size=functional.n_states) ** 4 if index % 2 else None
-            aim = rows.to_one(pull[rows.successor] if pull is not None else rng.exponential(size=rows.n_entries) ** 4)
-        yield (1.0 - share) * laid.p + share * aim
+        alone = functional.alone(index - 1) if index <= len(functional.terms) else None
+        yield mixed_start(laid, index, random_rows(laid, index) if alone is None else _towards(alone, laid))
 
 
-def _towards(functional: Functional, laid: Problem, sign: float) -> FloatArray:
+def _towards(functional: Functional, laid: Problem) -> FloatArray:
     """Each row at its cheapest successor for one policy, at the centre; all of them, in the cheapest one's place."""
     rows = laid.rows
     _, gradient = functional.linear(laid.p)
-    gap, _ = _gaps(rows, sign * gradient, laid.p)
+    gap, _ = _gaps(rows, laid.sign * gradient, laid.p)
     return rows.to_one((gap == 0.0).astype(np.float64))

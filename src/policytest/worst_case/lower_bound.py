@@ -6,7 +6,7 @@ For an allocation omega over pairs, Theorem `thm:stat_lower` bounds every delta-
 
 which is `nearest_kernel` with weights omega. As an infimum of linear functions, omega -> 1/T*_omega is concave, with
 supergradient KL_sa(p, q*): each confusing kernel q bounds every allocation at once, 1/T*_omega <= sum omega KL(p, q).
-The smallest of these bounds, maximised over omega, is a small linear program. Its value shows how far from optimal an
+The smallest bound, maximised over omega, is a small linear program. Its value shows how far from optimal an
 allocation can be, and drives the search for a better one.
 """
 
@@ -205,7 +205,7 @@ class _Model:
         omega = omega_best exp(prices.cuts)/Z, with the prices of the constraints from a small dual problem.
         """
         cuts = self.cuts / self.rate
-        level = 0.5 * (1.0 + self.bound / self.rate)
+        halfway = 0.5 * (1.0 + self.bound / self.rate)
         origin = np.log(np.maximum(self.tried[int(np.argmax(self.rates))], 1e-300))
 
         def dual(prices: FloatArray) -> tuple[float, FloatArray]:
@@ -213,7 +213,7 @@ class _Model:
             top = tilted.max()
             weights = np.exp(tilted - top)
             total = weights.sum()
-            return float(top + np.log(total) - level * prices.sum()), cuts @ (weights / total) - level
+            return float(top + np.log(total) - halfway * prices.sum()), cuts @ (weights / total) - halfway
 
         start = np.zeros(len(cuts))
         found = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=[(0, 1e6)] * len(cuts)).x

@@ -207,7 +207,5 @@ class NestedPGD:
                 "pass a larger mesh (without a guarantee), or use another solver"
             )
         task = problem.task
-        return search.search_budgets(
-            problem.rows, task.discount, task.initial, problem.p, omega, sigma, constants.h, problem.sign,
-            constants.L, int(constants.M),
-        )  # fmt: skip
+        grid = problem.p, omega, sigma, constants.h, problem.sign, constants.L, int(constants.M)
+        return search.search_budgets(problem.rows, task.discount, task.initial, *grid)

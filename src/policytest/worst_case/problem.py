@@ -6,7 +6,8 @@ With loss(q) = sum_sa w_sa KL(p_sa, q_sa) over pairs with pi(a|s) > 0 and declar
     (NC)  nearest kernel:  min of loss(q) over kernels q with V_q on the other side of R.
 
 The paper writes both with the product V_p V_q and threshold 0; here the value is compared with R directly, so
-that tolerances are in units of value. `sign` is +1 when the value is pushed down and -1 when it is pushed up.
+that tolerances are in units of value. `sign` is +1 when the value is pushed down and -1 when it is pushed up. In the
+place of the value may stand any `Functional` of the kernel.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.compiled import search
-from policytest._base.errors import InputError, check_precision
+from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.worst_case.ball import check_weights
 from policytest.worst_case.bracket import Bracket
+from policytest.worst_case.functional import Functional, value_of_policy
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A centre with weights, in the row layout: entries p [E], weights n [K], weighted centre N = n p [E]."""
+    """A centre with weights, in the row layout: entries p [E], weights n [K], weighted centre N = n p [E].
+
+    ``functional`` is what is pushed down or up; None: the value of the task's policy.
+    """
 
     task: Task
     centre: Kernel
@@ -38,7 +43,8 @@ class Problem:
     p: FloatArray
     n: FloatArray
     is_open: bool
-    sign: float
+    sign: float = 1.0
+    functional: Functional | None = None
 
     @cached_property
     def N(self) -> FloatArray:  # noqa: N802
@@ -51,12 +57,14 @@ class Problem:
         unit = math.ldexp(1.0, math.frexp(float(self.n.max()))[1])
         return unit, self.N / unit, self.n / unit
 
+    @cached_property
+    def pushed(self) -> Functional:
+        """What is pushed down or up."""
+        return value_of_policy(self.task, self.rows) if self.functional is None else self.functional
+
     def value(self, entries: FloatArray) -> float:
-        """V_q(rho) of a kernel given by its entries."""
-        task = self.task
-        values, _, error = search.values_and_occupancy(self.rows, entries, task.discount, task.initial)
-        check_precision(error)
-        return float(task.initial @ values)
+        """V_q(rho), or the functional, of a kernel given by its entries."""
+        return self.pushed.value(entries)
 
     def value_gradient(self, entries: FloatArray) -> FloatArray:
         """[E] dV_q/dq(x|s,a) = d_q(s,a) (r(s,a,x) + gamma V_q(x)). Paper: `eq:PG2`."""
@@ -96,11 +104,14 @@ class Problem:
 
     def extreme(self, sign: float, radius: float) -> Extreme:
         """(NO) over the ball of this radius."""
-        return Extreme(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, radius=radius)
+        return Extreme(*self._parts(), sign, self.functional, radius)
 
     def nearest(self, sign: float, threshold: float, enough: float = math.inf) -> Nearest:
         """(NC) for this threshold; a proof that the distance is ``enough`` will do."""
-        return Nearest(self.task, self.centre, self.rows, self.p, self.n, self.is_open, sign, threshold, enough)
+        return Nearest(*self._parts(), sign, self.functional, threshold, enough)
+
+    def _parts(self) -> tuple[Task, Kernel, Rows, FloatArray, FloatArray, bool]:
+        return self.task, self.centre, self.rows, self.p, self.n, self.is_open
 
     def closed(self) -> Self:
         """The same problem with every state listed as a successor of every row, for tasks without declared support."""
@@ -141,11 +152,9 @@ class Solver(Protocol):
 
     def extreme(self, problem: Extreme, warm: Bracket | None = None) -> Bracket:
         """Bracket the extreme value."""
-        ...
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """Bracket the distance."""
-        ...
 
 
 def lay_out(task: Task, centre: Any, weights: Any) -> Problem:
@@ -153,4 +162,4 @@ def lay_out(task: Task, centre: Any, weights: Any) -> Problem:
     kernel = task.check_kernel("centre", centre)
     table = check_weights(weights, (task.n_states, task.n_actions))
     rows, p, is_open = task.rows_of("centre", kernel)
-    return Problem(task, kernel, rows, p, table.ravel()[rows.pair], is_open, 1.0)
+    return Problem(task, kernel, rows, p, table.ravel()[rows.pair], is_open)

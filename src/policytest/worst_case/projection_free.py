@@ -78,7 +78,7 @@ class ProjectionFree:
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found among kernels on the other side; the lower end is 0."""
         run = self._best(problem, warm)
-        if problem.task.n_states > search.DIRECT_SMALL:  # an iterative solve depends on its start: once more, afresh
+        if problem.task.n_states > search.DIRECT_SMALL:  # an iterative solve depends on its start: once more, from zero
             run.value = run.problem.value(run.entries)
         if run.infeasibility > 0:  # rounding, or an unfinished search: step over the threshold
             self._cross(run)
@@ -88,7 +88,7 @@ class ProjectionFree:
             return Bracket(0.0, 0.0, run.problem.kernel(run.entries), np.inf, Status.IMMEDIATE, certified=True)
         return run.bracket(0.0, run.loss)
 
-    def _cross(self, run: _Run) -> None:
+    def _cross(self, run: Descended) -> None:
         """Move a kernel that just misses the threshold across it: by aiming a little further, or else by mixing."""
         problem = run.problem
         for factor in (2.0, 10.0, 1e3, 1e5):
@@ -104,7 +104,7 @@ class ProjectionFree:
             run.entries, run.loss, run.value = crossed, problem.loss(crossed), problem.value(crossed)
             run.status = Status.STALLED if run.status is Status.CONVERGED else run.status
 
-    def _best(self, problem: Any, warm: Bracket | None) -> _Run:
+    def _best(self, problem: Any, warm: Bracket | None) -> Descended:
         """The best end over all starts; a descent that does not reach the threshold is repeated from beyond it."""
         if problem.is_open:
             problem = _list_extreme_state(problem)
@@ -118,20 +118,17 @@ class ProjectionFree:
         best.iterations = sum(run.iterations for run in runs)
         return best
 
-    def _run(self, problem: Any, start: FloatArray, lam: float) -> _Run:
+    def _run(self, problem: Any, start: FloatArray, lam: float) -> Descended:
         """Solve from one start; open rows list the successors they want, and the start is tried again."""
         task = problem.task
         nearest = isinstance(problem, Nearest)
-        kernel = search.nearest if nearest else search.extreme
         iterations = 0
         for widening in range(WIDENINGS + 1):
             entries = start.copy()
             unit, N, n = problem.scaled
             kernel, goal = (search.nearest, problem.threshold) if nearest else (search.extreme, problem.radius / unit)
-            code, loss, value, found, steps = kernel(
-                problem.rows, task.discount, task.initial, N, n, goal, problem.sign, entries, lam / unit,
-                self.tolerance, self.max_iterations,
-            )  # fmt: skip
+            descent = search.Descent(problem.rows, task.discount, task.initial, N, n, goal, problem.sign)
+            code, loss, value, found, steps = kernel(descent, entries, lam / unit, self.tolerance, self.max_iterations)
             iterations += steps
             wanted = _wanted_successor(problem, entries) if problem.is_open else None
             if wanted is None:
@@ -141,12 +138,12 @@ class ProjectionFree:
                 break
             problem, places = problem.widened(wanted)
             start = problem.rows.spread(start, places)
-        return _Run(problem, entries, float(found) * unit, float(loss) * unit, value, STATUS[code], iterations)
+        return Descended(problem, entries, float(found) * unit, float(loss) * unit, value, STATUS[code], iterations)
 
 
 @dataclass
-class _Run:
-    """The end of one start."""
+class Descended:
+    """The end of a descent from one start."""
 
     problem: Any
     entries: FloatArray
@@ -206,14 +203,22 @@ def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, fl
 
 
 def _other_start(problem: Problem, index: int) -> FloatArray:
-    """A fixed kernel: the centre mixed with rows drawn towards pseudo-random states, or drawn freely."""
-    rng = np.random.default_rng(index)
-    rows = problem.rows
-    pull = rng.exponential(size=problem.task.n_states) ** 4 if index % 2 else None
-    entries = pull[rows.successor] if pull is not None else rng.exponential(size=rows.n_entries) ** 4
+    """A fixed kernel: the centre mixed with pseudo-random rows."""
+    mixed = mixed_start(problem, index, random_rows(problem, index))
+    return problem.into_ball(mixed, problem.radius) if isinstance(problem, Extreme) else mixed
+
+
+def mixed_start(problem: Problem, index: int, aim: FloatArray) -> FloatArray:
+    """The centre, moved a part of the way towards other rows: half of it, most of it, or a quarter, in turn."""
     share = (0.5, 0.9, 0.25)[index % 3]
-    mixed = (1 - share) * problem.p + share * rows.to_one(entries)
-    return problem.into_ball(mixed, problem.radius) if isinstance(problem, Extreme) else np.asarray(mixed)
+    return np.asarray((1.0 - share) * problem.p + share * aim)
+
+
+def random_rows(problem: Problem, index: int) -> FloatArray:
+    """[E] rows drawn towards pseudo-random states, or drawn freely."""
+    rng, rows = np.random.default_rng(index), problem.rows
+    pull = rng.exponential(size=problem.task.n_states) ** 4 if index % 2 else None
+    return rows.to_one(pull[rows.successor] if pull is not None else rng.exponential(size=rows.n_entries) ** 4)
 
 
 def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:

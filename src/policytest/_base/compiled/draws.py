@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import Any
 
 import numpy as np
@@ -9,27 +10,6 @@ import numpy as np
 from policytest._base.compiled.small import compiled, entry, first_above
 
 # ---------------------------------------------------------------- sampling and simulation
-
-
-@compiled
-def _before(priority: Any, first: int, second: int) -> bool:
-    return priority[first] < priority[second] or (priority[first] == priority[second] and first < second)
-
-
-@compiled
-def _sift(heap: Any, priority: Any, at: int) -> None:
-    """Restore the heap below `at`, whose priority has grown."""
-    size = len(heap)
-    moving = heap[at]
-    while 2 * at + 1 < size:
-        child = 2 * at + 1
-        if child + 1 < size and _before(priority, heap[child + 1], heap[child]):
-            child += 1
-        if not _before(priority, heap[child], moving):
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = moving
 
 
 @compiled
@@ -66,15 +46,13 @@ def track(n: Any, omega: Any, count: int) -> Any:
     if equal and _round_robin(n, tracked, chosen):
         return chosen
     visits = n.copy()
-    priority = visits / omega
-    for at in range(len(tracked) // 2, -1, -1):
-        _sift(tracked, priority, at)
+    heap = [(visits[k] / omega[k], k) for k in tracked]
+    heapq.heapify(heap)
     for i in range(count):
-        k = tracked[0]
+        k = heap[0][1]
         chosen[i] = k
         visits[k] += 1.0
-        priority[k] = visits[k] / omega[k]
-        _sift(tracked, priority, 0)
+        heapq.heapreplace(heap, (visits[k] / omega[k], k))
     return chosen
 
 

@@ -53,13 +53,13 @@ class Relaxation(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A box of occupancies, the relaxation of each state, and the question: minimise aim.d + mu (loss - level)."""
+    """A box of occupancies, the relaxation of each state, and the question: minimise aim.d + mu (loss - radius)."""
 
     low: Any
     high: Any
     kind: Any
     aim: Any
-    level: float
+    radius: float
 
 
 @compiled
@@ -320,10 +320,8 @@ def maximise_dual(claim: Any, box: Any, free_mu: bool, tau: float, last_tau: flo
     S = len(claim.rho)
     K = len(claim.n)
     E = len(claim.N)
-    work = (
-        np.empty((S + 2, S + 2)), np.zeros((S, S + 2)), np.ones(S), np.empty((K, 4)), np.empty(E), np.empty(S + 2),
-        np.empty(S + 2, dtype=np.int64),
-    )  # fmt: skip
+    H, parts, pivot, own = np.empty((S + 2, S + 2)), np.zeros((S, S + 2)), np.ones(S), np.empty((K, 4))
+    work = (H, parts, pivot, own, np.empty(E), np.empty(S + 2), np.empty(S + 2, dtype=np.int64))
     here = (np.empty(S), np.empty(E), np.empty(E))
     step = np.empty(len(theta))
     trial = np.empty(len(theta))

@@ -121,11 +121,11 @@ def observe(
     n: Any,
     w: Any,
     evidence: Any,
-    level: float,
+    required: float,
     k: Any,
     x: Any,
 ) -> Any:
-    """Record the transitions (row k[i], successor x[i]) until the evidence of the witness w reaches the level (or all).
+    """Record the transitions (row k[i], successor x[i]) until the evidence of the witness w reaches what is required.
 
     N, n and evidence [J] are updated in place, in constant time for each transition; rows -1 are of no consequence.
     Returns (how many were used, how it ended). The transition at which the witness fails is recorded.
@@ -141,14 +141,14 @@ def observe(
             evidence[j] += _growth(kind, N[e], n[row], priors[j], width[row], w[e])
         N[e] += 1.0
         n[row] += 1.0
-        if level < np.inf and not _mean_log(evidence) < level:
+        if required < np.inf and not _mean_log(evidence) < required:
             return i + 1, WITNESS_FAILED
     return len(k), ALL_USED
 
 
 @entry
 def safe_ahead(
-    start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any, level: float, k: Any
+    start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any, required: float, k: Any
 ) -> int:
     """How many of the planned visits k can be drawn at once: the witness cannot fail before the last of them.
 
@@ -171,14 +171,14 @@ def safe_ahead(
                 bound[j] += best - peak[j, row]
                 peak[j, row] = best
         visits[row] += 1.0
-        if level < np.inf and not _mean_log(bound) < level:
+        if required < np.inf and not _mean_log(bound) < required:
             return i + 1
     return len(k)
 
 
 @entry
 def witness_evidence(start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any) -> None:
-    """Fill evidence [J] of the witness w afresh."""
+    """Fill evidence [J] of the witness w from the counts."""
     loss = loss_of(start, N, n, w)
     _dimensions(start, N, n, kind, priors, width, evidence)
     for j in range(len(evidence)):

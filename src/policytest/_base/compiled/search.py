@@ -1,4 +1,4 @@
-"""All compiled code, in one module.
+"""Compiled: values and occupancies, the two worst-case problems by conditional gradients, and product boxes.
 
 numba's on-disk cache does not notice an edit of a callee in another file, so
 kernels that call each other live here. Each has a plain NumPy twin beside its
@@ -13,7 +13,7 @@ Entry vectors have the layout of `policytest._base.rows.Rows`.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -235,7 +235,11 @@ def _envelope(rows: Any, q: Any, S: int, low: Any, top: Any) -> float:
 
 @compiled
 def _solve_in_envelope(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any, low: Any, top: Any) -> None:
-    """V and d from I - gamma P = L U, the rows of L and the columns of U stored over the envelope."""
+    """V and d from I - gamma P = L U, the rows of L and the columns of U stored over the envelope.
+
+    By hand, because SuperLU could be called from here in object mode only, which numba compiles again in every process
+    (about four seconds) and which holds the interpreter's lock.
+    """
     S = len(rho)
     at_L = np.zeros(S + 1, dtype=np.int64)
     at_U = np.zeros(S + 1, dtype=np.int64)
@@ -598,6 +602,21 @@ def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap:
 # ---------------------------------------------------------------- conditional gradient (ProjectionFree)
 
 
+class Descent(NamedTuple):
+    """(NC) or (NO) for a policy's value: its rows, gamma, rho, the weighted centre N [E] and n [K], goal and sign.
+
+    The goal is the threshold of (NC), or the budget of (NO).
+    """
+
+    rows: Any
+    gamma: float
+    rho: Any
+    N: Any
+    n: Any
+    goal: float
+    sign: float
+
+
 @compiled
 def _tilt_to_height(
     start: Any, N: Any, n: Any, gap: Any, want: float, slack: float, lam: float, q: Any, memory: Any
@@ -676,7 +695,11 @@ NEWTON_STATES = 16  # up to here Newton's method on (V, d, lam) is worth its (2S
 
 @compiled
 def _solve_pivoted(A: Any, b: Any) -> bool:
-    """b <- A^{-1} b by elimination with partial pivoting, A destroyed; False if A is singular."""
+    """b <- A^{-1} b by elimination with partial pivoting, A destroyed; False if A is singular.
+
+    By hand, because `np.linalg.solve` takes 1.3 to 1.7 times as long on the 5 to 21 unknowns of small tasks, as long on
+    33, and ten times as long to compile (5.6 s against 0.5 s); and it raises where A is singular.
+    """
     size = len(b)
     for k in range(size):
         pivot = k
@@ -704,26 +727,14 @@ def _solve_pivoted(A: Any, b: Any) -> bool:
 
 @compiled
 def _stationarity_system(
-    rows: Any,
-    gamma: float,
-    rho: Any,
-    n: Any,
-    sign: float,
-    V: Any,
-    d: Any,
-    lam: float,
-    q: Any,
-    memory: Any,
-    gap: Any,
-    w: Any,
-    J: Any,
-    F: Any,
+    descent: Any, V: Any, d: Any, lam: float, q: Any, memory: Any, gap: Any, w: Any, J: Any, F: Any
 ) -> None:
     """Residuals F and Jacobian J of V = r_pi + gamma P_q V and d = rho + gamma P_q^T d, q the tilt of (V, d, lam).
 
     Unknowns and equations are ordered (V, d, lam). With w = q^2/N and t = r + gamma V, a change of c = lam g moves the
     row by dq_x = -w_x (dc_x - sum w dc/sum w). The last equation, on the value, is left to the caller.
     """
+    rows, gamma, rho, _, n, _, sign = descent
     S = len(rho)
     for i in range(2 * S + 1):
         F[i] = 0.0
@@ -775,26 +786,13 @@ def _stationarity_system(
 
 
 @compiled
-def _newton(
-    rows: Any,
-    gamma: float,
-    rho: Any,
-    N: Any,
-    n: Any,
-    aim: float,
-    sign: float,
-    lam: float,
-    V: Any,
-    d: Any,
-    gap: Any,
-    q: Any,
-    memory: Any,
-) -> float:
+def _newton(descent: Any, aim: float, lam: float, V: Any, d: Any, gap: Any, q: Any, memory: Any) -> float:
     """Newton's method on the 2S+1 stationarity conditions in (V, d, lam), with value = aim; q is the kernel reached.
 
     Overwrites V and d. Returns the multiplier, or 0 where it does not converge quickly, or where a row gives mass to
     an unseen successor (the tilt has a kink there): then nothing is to be used.
     """
+    rows, gamma, rho, N, n, _, sign = descent
     S = len(rho)
     J = np.empty((2 * S + 1, 2 * S + 1))
     F = np.empty(2 * S + 1)
@@ -808,7 +806,7 @@ def _newton(
         for k in range(len(n)):
             if n[k] > 0.0 and memory[k, 0] <= 0.0:
                 return 0.0
-        _stationarity_system(rows, gamma, rho, n, sign, V, d, lam, q, memory, gap, w, J, F)
+        _stationarity_system(descent, V, d, lam, q, memory, gap, w, J, F)
         F[2 * S] = dot(rho, V) - aim
         worst = abs(F[2 * S]) / scale_V
         for i in range(S):
@@ -836,10 +834,9 @@ LINEAR_SOLVE_FAILED = 3
 
 
 @compiled
-def _settle_free_rows(
-    rows: Any, gamma: float, rho: Any, n: Any, sign: float, V: Any, d: Any, q: Any, gap: Any
-) -> float:
+def _settle_free_rows(descent: Any, V: Any, d: Any, q: Any, gap: Any) -> float:
     """Policy iteration on the rows without weight only, which costs nothing. Returns the linear solver's error."""
+    rows, gamma, rho, _, n, _, sign = descent
     error = _solve_both(rows, q, gamma, rho, V, d)
     any_free = False
     for k in range(len(n)):
@@ -872,19 +869,7 @@ def _settle_free_rows(
 
 
 @compiled
-def _nearest(
-    rows: Any,
-    gamma: float,
-    rho: Any,
-    N: Any,
-    n: Any,
-    threshold: float,
-    sign: float,
-    q: Any,
-    lam: float,
-    tolerance: float,
-    limit: int,
-) -> Any:
+def _nearest(descent: Any, q: Any, lam: float, tolerance: float, limit: int) -> Any:
     """(NC) from the kernel q: minimise loss(q) subject to sign (value - threshold) <= 0, in place.
 
     Sequential convex programming: keep the convex loss exactly, linearise the value at the current kernel,
@@ -893,6 +878,7 @@ def _nearest(
     conditions jumps ahead, where it lowers the same penalty. A converged kernel satisfies the constraint.
     Returns (status, loss, value, lam, iterations).
     """
+    rows, gamma, rho, N, n, threshold, sign = descent
     S = len(rho)
     E = len(N)
     V = np.zeros(S)
@@ -904,7 +890,7 @@ def _nearest(
     if not loss_of(rows.start, N, n, q) < np.inf:  # a warm start that misses a successor seen since
         _copy_centre(rows.start, N, n, q)
         lam = 0.0
-    error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
+    error = _settle_free_rows(descent, V, d, q, gap)
     violation = sign * (dot(rho, V) - threshold)
     loss = loss_of(rows.start, N, n, q)
     if not error <= ACCEPTED_ERROR:
@@ -927,7 +913,7 @@ def _nearest(
         if S <= NEWTON_STATES and attempts > 0 and lam > 0.0 and abs(violation) <= near:
             attempts -= 1
             near = 0.01 * abs(violation)
-            found = _newton(rows, gamma, rho, N, n, threshold - sign * margin, sign, lam, V, d, gap, trial, memory)
+            found = _newton(descent, threshold - sign * margin, lam, V, d, gap, trial, memory)
             if found > 0.0:
                 _solve_both(rows, trial, gamma, rho, V, d)
                 trial_loss = loss_of(rows.start, N, n, trial)
@@ -997,44 +983,18 @@ def _nearest(
     return status, loss, dot(rho, V), lam, iteration
 
 
-@entry
-def nearest(
-    rows: Any,
-    gamma: float,
-    rho: Any,
-    N: Any,
-    n: Any,
-    threshold: float,
-    sign: float,
-    q: Any,
-    lam: float,
-    tolerance: float,
-    limit: int,
-) -> Any:
-    """(NC) from the kernel q, in place; see `_nearest`. Returns (status, loss, value, lam, iterations)."""
-    return _nearest(rows, gamma, rho, N, n, threshold, sign, q, lam, tolerance, limit)
+nearest = entry(_nearest)
 
 
 @entry
-def extreme(
-    rows: Any,
-    gamma: float,
-    rho: Any,
-    N: Any,
-    n: Any,
-    budget: float,
-    sign: float,
-    q: Any,
-    lam: float,
-    tolerance: float,
-    limit: int,
-) -> Any:
+def extreme(descent: Any, q: Any, lam: float, tolerance: float, limit: int) -> Any:
     """(NO) from the kernel q in the ball: minimise sign * value subject to loss(q) <= budget, in place.
 
     Conditional gradient in the reversed MDP: the linear problem over the ball is solved exactly (row problems
     coupled by one multiplier), and the step along the segment, which stays in the convex ball, never increases
     sign * value. Returns (status, loss, value, lam, iterations).
     """
+    rows, gamma, rho, N, n, budget, sign = descent
     S = len(rho)
     E = len(N)
     V = np.zeros(S)
@@ -1043,7 +1003,7 @@ def extreme(
     target = np.empty(E)
     trial = np.empty(E)
     memory = np.zeros((len(n) + 1, 2))
-    error = _settle_free_rows(rows, gamma, rho, n, sign, V, d, q, gap)
+    error = _settle_free_rows(descent, V, d, q, gap)
     status = ITERATION_LIMIT
     iteration = 0
     first_step = 1.0
@@ -1325,23 +1285,13 @@ def search_budgets(
 
 
 @entry
-def rewitness(
-    rows: Any,
-    gamma: float,
-    rho: Any,
-    N: Any,
-    n: Any,
-    share: float,
-    w: Any,
-    lam: float,
-    tolerance: float,
-    limit: int,
-) -> Any:
+def rewitness(descent: Any, share: float, w: Any, lam: float, tolerance: float, limit: int) -> Any:
     """A witness near the smoothed counts N + share: the nearest kernel of value 0, in place of w.
 
     Smoothing lists every allowed successor, so that no single observation can make the loss of the witness infinite,
     and leaves no row free. Returns (found, lam): whether the value of w is 0, to 1e-9 of the largest.
     """
+    rows, gamma, rho, N, n, _, _ = descent
     K = len(n)
     smooth_N = np.empty(len(N))
     smooth_n = np.empty(K)
@@ -1366,7 +1316,8 @@ def rewitness(
         sign = 1.0 if value > 0.0 else -1.0
         if lam > 0.0:
             copy_to(w, q)
-        _, _, value, lam, _ = _nearest(rows, gamma, rho, smooth_N, smooth_n, 0.0, sign, q, lam / unit, tolerance, limit)
+        smooth = Descent(rows, gamma, rho, smooth_N, smooth_n, 0.0, sign)
+        _, _, value, lam, _ = _nearest(smooth, q, lam / unit, tolerance, limit)
     if not abs(value) <= slack:
         return False, 0.0
     copy_to(q, w)

@@ -27,8 +27,8 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 def entry(function: Callable[..., Any]) -> Any:
-    """A compiled kernel that Python calls: says what to delete when the cache on disk is damaged."""
-    kernel = compiled(function)
+    """A kernel, compiled already or not, that Python calls: says what to delete when the cache on disk is damaged."""
+    kernel: Any = function if hasattr(function, "py_func") else compiled(function)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:

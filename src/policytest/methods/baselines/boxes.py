@@ -14,22 +14,21 @@ from policytest._base.compiled import search
 from policytest._base.rows import Rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
-from policytest.methods.baselines.klbts import evaluated
 from policytest.methods.baselines.looking import (
     BISECTIONS,
     BOX_ITERATIONS,
     LARGEST_BUDGET,
     LARGEST_EVIDENCE,
     LookingRun,
-    Settings,
 )
 from policytest.methods.baselines.monte_carlo import SHARES
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.sampler import Recorded, Source
+from policytest.methods.sampler import Recorded, SampledMethod, Source
+from policytest.worst_case.functional import evaluated
 
 
 @dataclass(frozen=True, eq=False)
-class RectangularKL(Settings):
+class RectangularKL(SampledMethod["RectangularRun"]):
     """KL boxes, one for each unknown row at the level delta/K, and robust policy evaluation. Answers are certified.
 
     Parameters
@@ -64,47 +63,47 @@ class RectangularKL(Settings):
 class RectangularRun(LookingRun):
     """Boxes and robust policy evaluation at work."""
 
-    _settled = (-1, 0.0)  # (samples, level) of the last answer
+    _settled = (-1, 0.0)  # (samples, evidence required) of the last answer
 
-    def _budgets(self, level: float) -> FloatArray:
-        """[K] the radii of the boxes, (level + log K + g_a(N_sa))/n_sa; infinite for rows never visited."""
+    def _budgets(self, required: float) -> FloatArray:
+        """[K] the radii of the boxes, (required + log K + g_a(N_sa))/n_sa; infinite for rows never visited."""
         rows, N, n, a, lnG = self.tally.rows, self.tally.N, self.tally.n, self.method.prior, special.gammaln
         m, K = np.diff(rows.start), max(self.tally.unknown.sum(), 1)
         seen = rows.sums(special.xlogy(N, N) - (lnG(N + a) - lnG(a))) - special.xlogy(n, n)
-        radius = np.maximum(level + np.log(K) + seen + lnG(n + m * a) - lnG(m * a), 0.0)
+        radius = np.maximum(required + np.log(K) + seen + lnG(n + m * a) - lnG(m * a), 0.0)
         return np.where(m == 1, 0.0, np.where(n > 0, radius / np.maximum(n, 1.0), np.inf))
 
-    def _worst(self, side: int, level: float) -> tuple[float, FloatArray]:
+    def _worst(self, side: int, required: float) -> tuple[float, FloatArray]:
         """The smallest side * (V - R) found over the box, and side * the values of the kernel that has it."""
         rows, task = self.tally.rows, self.tally.task
-        b = np.minimum(self._budgets(level), LARGEST_BUDGET)
+        b = np.minimum(self._budgets(required), LARGEST_BUDGET)
         start = task.discount, task.initial, self.tally.estimate(), b, float(side), BOX_ITERATIONS
         _, q, value, _ = search.robust_box(rows, *start)
-        return side * value, side * evaluated(task, rows, q)[0]
+        return side * value, side * evaluated(rows, task.discount, task.initial, q)[0]
 
-    def proved(self, side: int, level: float) -> float:
+    def proved(self, side: int, required: float) -> float:
         """A lower bound on side * (V - R) over the box, whatever the solver did."""
         tally, task, rows = self.tally, self.tally.task, self.tally.rows
-        U = self._worst(side, level)[1]
+        U = self._worst(side, required)[1]
         worth = task.discount * U[rows.successor] + (side * rows.gain if len(rows.gain) else 0.0)
-        least, slack = _row_minima(rows, tally.estimate(), worth, self._budgets(level))
+        least, slack = _row_minima(rows, tally.estimate(), worth, self._budgets(required))
         step = np.bincount(rows.state, rows.prob * (side * rows.reward + least), minlength=task.n_states)
         lost = min(0.0, float((step - U).min())) - slack - 1e-13 * float(np.abs(U).max())
         return float(task.initial @ U) + lost / (1.0 - task.discount) - tally.rounding
 
-    def decides(self, side: int, level: float) -> bool:
+    def decides(self, side: int, required: float) -> bool:
         """Whether the box lies on one side of R."""
         self.tally.solves += 1
-        decided = self._worst(side, level)[0] > 0 and self.proved(side, level) > 0
-        self._settled = (self.samples, level) if decided else self._settled
+        decided = self._worst(side, required)[0] > 0 and self.proved(side, required) > 0
+        self._settled = (self.samples, required) if decided else self._settled
         return decided
 
     def evidence(self) -> tuple[float, float]:
-        """The largest level at which it would answer now, 0 where there is none; on the side of the estimate."""
+        """The most evidence with which it would answer now, 0 where it would not; on the side of the estimate."""
         side, reached, high = self.tally.value()[1], 0.0, 1.0
 
-        def excess(level: float) -> float:
-            return self._worst(side, level)[0]
+        def excess(required: float) -> float:
+            return self._worst(side, required)[0]
 
         if side and excess(0.0) > 0:
             while high < LARGEST_EVIDENCE and excess(high) > 0:
@@ -114,10 +113,10 @@ class RectangularRun(LookingRun):
             reached = max(reached, self._settled[1]) if self._settled[0] == self.samples else reached
         return (reached if side > 0 else 0.0, reached if side < 0 else 0.0)
 
-    def interval(self, level: float) -> tuple[float, float]:
-        """The values over the box; with probability at least 1 - delta, all of these intervals hold the value."""
+    def interval(self, required: float) -> tuple[float, float]:
+        """The values over the box; with probability at least 1 - delta, the intervals of all times hold the value."""
         (low, high), R = value_range(self.task), self.threshold
-        return max(low, R + self.proved(1, level)), min(high, R - self.proved(-1, level))
+        return max(low, R + self.proved(1, required)), min(high, R - self.proved(-1, required))
 
 
 def _row_minima(rows: Rows, p: FloatArray, c: FloatArray, b: FloatArray) -> tuple[FloatArray, float]:

@@ -9,17 +9,17 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled import search
-from policytest._base.errors import InputError, check_precision
+from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.mdp.task import Task
-from policytest.methods.baselines.looking import LookingRun, Settings
+from policytest.methods.baselines.looking import LookingRun
 from policytest.methods.boundaries import Boundary, MixtureBoundary
-from policytest.methods.sampler import Recorded, Source
+from policytest.methods.sampler import Recorded, SampledMethod, Source
+from policytest.worst_case.functional import evaluated
 
 
 @dataclass(frozen=True, eq=False)
-class KLBTS(Settings):
+class KLBTS(SampledMethod["KLBTSRun"]):
     """The rule t/U(omega) >= beta(t, delta) of KLB-TS, for policy testing with known rewards.
 
     Parameters
@@ -83,35 +83,33 @@ def _hardest(task: Task, rows: Rows, p: FloatArray, V: FloatArray, n: FloatArray
     """max H_sa/n_sa among these rows, with Var and MD of r(s,a,x) + gamma V(x); infinite where one was not sampled."""
     if not D > 0 or not (n[among] > 0).all():
         return np.inf
-    worth, first = task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0), rows.start[:-1]
-    mean = rows.sums(p * worth)
+    variance, most = spread(rows, p, task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0))
+    H = np.maximum(16.0 * variance / D**2, 6.0 * (most / D) ** (4 / 3))
+    return float((H[among] / n[among]).max(initial=1e-300))
+
+
+def spread(rows: Rows, p: FloatArray, worth: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """[K] Var and MD of a row of successors worth this much [E]: the variance, and the largest distance to the mean."""
+    mean, first = rows.sums(p * worth), rows.start[:-1]
     variance = rows.sums(p * (worth - rows.per_entry(mean)) ** 2)
     most = np.maximum(np.maximum.reduceat(worth, first) - mean, mean - np.minimum.reduceat(worth, first))
-    H = np.maximum(16.0 * variance / D**2, 6.0 * (np.maximum(most, 0.0) / D) ** (4 / 3))
-    return float((H[among] / n[among]).max(initial=1e-300))
+    return variance, np.maximum(most, 0.0)
 
 
 def _distances(
     method: KLBTS, task: Task, rows: Rows, p: FloatArray, n: FloatArray, unknown: Any, rounding: float = 0.0
 ) -> tuple[float, float]:
     """Lower bounds on the loss of kernels beyond 0: that of the rule, and one that is proved."""
-    V, value, error = evaluated(task, rows, p)
+    V, value, error = evaluated(rows, task.discount, task.initial, p)
     rest = 1.0 - task.discount
     proved = 1.0 / _hardest(task, rows, p, V, n, unknown, (abs(value) - error - rounding) * rest)
     if method.policies == 1:
         return proved, proved
     other = rows._replace(prob=method.alternative.ravel()[rows.pair])
-    W, its_value, _ = evaluated(task, other, p)
+    W, its_value, _ = evaluated(other, task.discount, task.initial, p)
     D = float(np.sign(value)) * (value - its_value) * rest
     mine = _hardest(task, rows, p, V, n, unknown, D)
     return (mine**0.5 + _hardest(task, rows, p, W, n, unknown & (other.prob > 0), D) ** 0.5) ** -2.0, proved
-
-
-def evaluated(task: Task, rows: Rows, p: FloatArray) -> tuple[FloatArray, float, float]:
-    """[S] values, the value from rho, and a bound on its error."""
-    V, _, error = search.values_and_occupancy(rows, p, task.discount, task.initial)
-    check_precision(error)
-    return V, float(task.initial @ V), max(2e-14, 2.0 * error) * float(np.abs(V).max())
 
 
 class KLBTSRun(LookingRun):
@@ -124,9 +122,9 @@ class KLBTSRun(LookingRun):
         found, proved = _distances(self.method, *parts)
         return found - tally.dimension(), proved - tally.dimension()
 
-    def decides(self, side: int, level: float) -> bool:
+    def decides(self, side: int, required: float) -> bool:
         """t/U >= beta."""
-        return self._reach()[0] >= level
+        return self._reach()[0] >= required
 
     def evidence(self) -> tuple[float, float]:
         """t/U - (dimension term) on the side of the estimate: at most that of `PTST` with the same boundary."""

@@ -14,7 +14,7 @@ the two terms is at least D^2/2, and then k >= 1/H_sa; half the constants of H w
 
     n_sa KL(p_hat_sa, q_sa) <= log(K/delta) + g_a(N_sa)        (g_a: see `boundaries.MixtureBoundary`),
 
-and answers when robust policy evaluation over the product of these boxes keeps R out. *Its proof:* by Jensen,
+and answers when robust policy evaluation over the product of the boxes keeps R out. *Its proof:* by Jensen,
 
     q.c >= y + exp( sum_x p(x) log(c(x) - y) - b )     for every q with KL(p, q) <= b, and every y <= min c.
 
@@ -40,88 +40,55 @@ from typing import Any
 
 import numpy as np
 
-from policytest._base import arrays
-from policytest._base.errors import InputError
 from policytest.mdp.task import Task
-from policytest.methods import ptst
 from policytest.methods.boundaries import information
 from policytest.methods.interface import Outcome
+from policytest.methods.ptst import PTSTRun
 from policytest.methods.sampler import Recorded, Source
-from policytest.worst_case.projection_free import ProjectionFree
+from policytest.methods.witness import check_listed
 
 GROWTH = 0.005  # the rules are looked at when the samples have grown by this share
 LARGEST_BUDGET = 50.0  # of a row, in nats, where the worst values are sought; the proof takes the true one
 BOX_ITERATIONS, BISECTIONS, LARGEST_EVIDENCE = 200, 60, 1e6
-BATCH, BATCH_GROWTH = 16, 1 / 32  # rollouts at once: so many, or this share of those made
+BATCH, BATCH_GROWTH = 16, 1 / 32  # rollouts at once: this many, or this share of those made
 
 
-class Settings:
-    """What the methods here share: they sample as PTST does."""
-
-    allocation: Any = "uniform"
-
-    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> ptst.Run:
-        """The test at work on a simulator."""
-        allocation = "uniform" if self.allocation is None else self.allocation
-        return self._run(task, threshold, Source(task, sim, allocation, threshold, rng))
-
-    def replay(self, task: Task, threshold: float, source: Recorded) -> ptst.Run:
-        """The test at work on recorded transitions."""
-        return self._run(task, threshold, source)
-
-    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> ptst.Run:
-        raise NotImplementedError
-
-    def _keep_shares(self) -> None:
-        if isinstance(self.allocation, list | tuple | np.ndarray):
-            object.__setattr__(self, "allocation", arrays.real_array("allocation", self.allocation))
-
-    def _sampling(self) -> str:
-        given, kind = isinstance(self.allocation, np.ndarray), self.allocation
-        if given or kind is None:
-            return "given shares" if given else "uniform sampling"
-        return f"{kind if isinstance(kind, str) else type(kind).__name__} sampling".lower()
-
-
-class LookingRun(ptst.Run):
+class LookingRun(PTSTRun):
     """Samples and counts as PTST does; the rule is looked at when the samples have grown by 0.5%. Later is sound."""
 
-    method: Any
-
     def __init__(self, method: Any, task: Task, threshold: float, source: Source | Recorded) -> None:
+        check_listed(task)
         super().__init__(method, task, threshold, source)
-        if self.tally.is_open:
-            raise InputError("the task lets any of very many states follow; declare `support`, or pass method=PTST()")
         self.blind_until = int(self.tally.unknown.sum())
 
-    def step(self, level: float, most: int) -> None:
+    def step(self, required: float, most: int) -> None:
         """Go on to the next look, or to the end of a block."""
         k, x = self.source.ahead(self.tally, np.inf, most, max(self.blind_until - self.samples, 1))
         used = self.tally.observe(k, x, np.inf)
         self.source.take(used)
         self.samples += used
         if self.samples >= self.blind_until:
-            self.look(level)
+            self.look(required)
             self.blind_until = self.samples + max(1, int(np.ceil(GROWTH * self.samples)))
 
-    def look(self, level: float) -> None:
+    def look(self, required: float) -> None:
         """Answer, where the rule decides."""
         side = self.tally.value()[1]
-        self.answer = ("above" if side > 0 else "below") if side and self.decides(side, level) else None
+        self.answer = ("above" if side > 0 else "below") if side and self.decides(side, required) else None
 
     judge = reconsider = look
 
-    def end(self, level: float) -> None:
+    def end(self, required: float) -> None:
         """A look at the end of the samples. Without an answer the run can go on as it was."""
         before = self.state()
-        self.look(level)
+        self.look(required)
         if self.answer is None:
             self.restore(before)
 
-    def begin(self, level: float) -> None:
+    def begin(self, required: float) -> None:
         """A pause adds no look: a resumed run looks when the uninterrupted one does."""
 
-    def decides(self, side: int, level: float) -> bool:
+    def decides(self, side: int, required: float) -> bool:
         """Whether the rule excludes the other side."""
         raise NotImplementedError
 
@@ -129,10 +96,10 @@ class LookingRun(ptst.Run):
         """All of the evidence."""
         return self.evidence()
 
-    def outcome(self, level: float) -> Outcome:
+    def outcome(self, required: float) -> Outcome:
         """What the answer rests on, and the nearest kernel that a local search finds."""
         side, t = self.tally.value()[1], float(self.tally.n.sum())
-        nearest = self._nearest(side, ProjectionFree(starts=4), np.inf) if side else None
+        nearest = self._nearest(side, self.solver, np.inf) if side else None
         per_nat = t / nearest.upper if nearest is not None and nearest.upper > 0 else np.inf
         witness = nearest.kernel if nearest is not None else None
-        return Outcome(self.evidence(), witness, per_nat * information(level))
+        return Outcome(self.evidence(), witness, per_nat * information(required))

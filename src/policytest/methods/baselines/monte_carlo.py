@@ -14,22 +14,22 @@ from policytest._base.errors import WHILE_DRAWING, InputError
 from policytest.data.simulators import checked_draw, cumulative_rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
-from policytest.methods import ptst
-from policytest.methods.baselines.looking import BATCH, BATCH_GROWTH, Settings
+from policytest.methods.baselines.looking import BATCH, BATCH_GROWTH
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.interface import Outcome
-from policytest.methods.sampler import Recorded, Source
+from policytest.methods.ptst import PTSTRun, beside
+from policytest.methods.sampler import Recorded, SampledMethod, Source
 
 SHARES = (1 - 1e-6, 0.999, 0.99, 0.9, 0.5)  # of the evidence found, tried in turn until one is proved
 KINDS = ("betting", "bernstein", "hoeffding")
 FRACTIONS = 0.995 * 2.0 ** -np.arange(12.0)  # of the largest bet
 LOG_WEIGHTS = np.log(0.7 ** np.arange(12) / (0.7 ** np.arange(12)).sum())
-TUNED = np.log(20.0)  # the level for which the plug-in processes choose l; any is valid
+TUNED = np.log(20.0)  # the evidence for which the plug-in processes choose l; any is valid
 REMAINDER = 0.05  # gamma^H is at most this, and falls as one over the root of the number of rollouts
 
 
 @dataclass(frozen=True)
-class MonteCarlo(Settings):
+class MonteCarlo(SampledMethod["MonteCarloRun"]):
     """Tests on truncated discounted returns from rho, whose every transition counts as a sample. Answers are certified.
 
     Parameters
@@ -51,7 +51,7 @@ class MonteCarlo(Settings):
         if self.horizon is not None:
             arrays.positive(horizon=arrays.whole_number("horizon", self.horizon))
 
-    def replay(self, task: Task, threshold: float, source: Recorded) -> ptst.Run:
+    def replay(self, task: Task, threshold: float, source: Recorded) -> MonteCarloRun:
         """Recorded transitions are no rollouts."""
         raise InputError("MonteCarlo needs rollouts, which data do not hold; pass method=PTST() or TDBetting()")
 
@@ -63,7 +63,7 @@ class MonteCarlo(Settings):
         return f"Monte Carlo, {self.kind}" + (f", horizon {self.horizon}" if self.horizon else "")
 
 
-class MonteCarloRun(ptst.Run):
+class MonteCarloRun(PTSTRun):
     """Rollouts in lock-step, in batches that are never divided. Rewards are centred: values are compared with 0."""
 
     method: Any
@@ -79,12 +79,12 @@ class MonteCarloRun(ptst.Run):
         self.lower, self.upper = np.zeros(0), np.zeros(0)  # of each rollout: the return, with the rest at its ends
         self.peaks = (0.0, 0.0)
 
-    def begin(self, level: float) -> None:
+    def begin(self, required: float) -> None:
         """What was seen before a pause may suffice."""
         self.exhausted = False
-        self.reconsider(level)
+        self.reconsider(required)
 
-    def step(self, level: float, most: int) -> None:
+    def step(self, required: float, most: int) -> None:
         """One batch of rollouts; where that could take more samples than are left, none."""
         count, H, source = max(BATCH, int(BATCH_GROWTH * len(self.lower))), self._horizon(), self.source
         assert isinstance(source, Source)
@@ -107,15 +107,15 @@ class MonteCarloRun(ptst.Run):
         self.samples += len(k)
         self.lower, self.upper = np.concatenate([[self.lower, self.upper], ends], axis=1)
         self.peaks = self._peak(1), self._peak(-1)
-        self.reconsider(level)
+        self.reconsider(required)
 
-    def end(self, level: float) -> None:
+    def end(self, required: float) -> None:
         """Nothing was put off."""
 
-    def reconsider(self, level: float) -> None:
-        """Answer if the evidence reaches the level."""
+    def reconsider(self, required: float) -> None:
+        """Answer if the evidence reaches what is required."""
         above, below = self.peaks
-        self.answer = None if max(above, below) < level else "above" if above >= below else "below"
+        self.answer = None if max(above, below) < required else "above" if above >= below else "below"
 
     def why_undecided(self) -> str:
         """Batches are not divided."""
@@ -128,7 +128,7 @@ class MonteCarloRun(ptst.Run):
         return max(1, int(np.ceil(np.log(share) / np.log(self.task.discount))))
 
     def _roll(self, source: Source, count: int, H: int) -> tuple[FloatArray, IntArray, IntArray]:
-        """The lower and upper ends of so many returns, and the transitions that were drawn (rows, successors)."""
+        """The lower and upper ends of ``count`` returns, and the transitions that were drawn (rows, successors)."""
         task, rng, rows, gain = self.task, source.rng, self.tally.rows, self.tally.rows.gain
         S, A = task.policy.shape
         keys = rows.of_entry() * S + rows.successor if len(gain) else np.zeros(0)
@@ -167,19 +167,27 @@ class MonteCarloRun(ptst.Run):
         """The logarithm of the largest capital that each side has had at the end of a rollout."""
         return self.peaks
 
-    def interval(self, level: float) -> tuple[float, float]:
+    def interval(self, required: float) -> tuple[float, float]:
         """The values that no side has ever refuted at delta/2."""
+        return self._unrefuted(required + np.log(2.0))
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The values that no side has ever refuted at delta, by the bets of the answer."""
+        return beside(self._unrefuted(required), self.threshold, self.answer)
+
+    def _unrefuted(self, required: float) -> tuple[float, float]:
+        """The values against which no side's capital has ever reached exp(required), by bisection."""
         low, high = (end - self.threshold for end in value_range(self.task))
         ends = []
         for sign, refuted, kept in ((1, low, high), (-1, high, low)):
             for _ in range(40):
                 middle = 0.5 * (refuted + kept)
-                crossed = self._peak(sign, middle) >= level + np.log(2.0)
+                crossed = self._peak(sign, middle) >= required
                 refuted, kept = (middle, kept) if crossed else (refuted, middle)
             ends.append(refuted + self.threshold)
         return ends[0], ends[1]
 
-    def outcome(self, level: float) -> Outcome:
+    def outcome(self, required: float) -> Outcome:
         """The capital is the proof."""
         return Outcome(self.peaks, None, np.nan)
 
@@ -205,7 +213,7 @@ class MonteCarloRun(ptst.Run):
         room, sound = 1e-9 * (self.high - self.low), self.lower.ndim == 1 and self.lower.shape == self.upper.shape
         inside = sound and (self.low <= self.lower + room) & (self.lower <= self.upper + room)
         if not np.all(inside & (self.upper <= self.high + room)):
-            raise InputError("resume: what was kept is not a state of this run (impossible returns); start again")
+            raise InputError("cannot resume: the checkpoint is inconsistent (impossible returns); start again")
         self.peaks = self._peak(1), self._peak(-1)
 
 

@@ -19,7 +19,7 @@ from policytest.data.simulators import cumulative_rows
 from policytest.mdp.task import Task
 from policytest.methods.betting.run import MOST_LISTED, PAIR_MASS, STATE_MASS, Supply, rounded
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.witness import Tally
+from policytest.methods.witness import WitnessedCounts
 
 SAME = 1e-14  # probabilities that differ by less are rounded ones of the same number
 
@@ -41,7 +41,7 @@ class Pool:
 
     def __init__(self, tasks: list[Task], sim: Any, rng: Any, most_listed: int = MOST_LISTED) -> None:
         self.task = joint_task(tasks)
-        self.tally = Tally(self.task, 0.0, MixtureBoundary(), most_listed)
+        self.tally = WitnessedCounts(self.task, 0.0, MixtureBoundary(), most_listed)
         self.source = Supply(self.task, sim, rng)
         self.samples = 0
         self._fitted: tuple[int, FloatArray] | None = None

@@ -61,7 +61,7 @@ from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Drawn, Recorded
-from policytest.methods.witness import Tally
+from policytest.methods.witness import WitnessedCounts
 from policytest.worst_case.projection_free import ProjectionFree
 
 STEADY, MULTIPLES = 0.995 * 2.0 ** (-0.5 * np.arange(8)), np.array([1.0, 2.0, 4.0])
@@ -210,7 +210,7 @@ class BettingRun:
 
     def __init__(self, method: Any, task: Task, threshold: float, supply: Supply) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, supply
-        self.tally = Tally(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
+        self.tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
         self.samples = 0
         self.answer: str | None = None
         self.exhausted = False
@@ -723,7 +723,7 @@ def expected_growth(v: float, lead: float, rollouts: int) -> float:
     return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
 
 
-def _listed(tally: Tally) -> tuple[IntArray, IntArray]:
+def _listed(tally: WitnessedCounts) -> tuple[IntArray, IntArray]:
     """Counts as a list of rows and successors."""
     times = tally.N.astype(np.int64)
     return np.repeat(tally.rows.of_entry(), times), np.repeat(tally.rows.successor.astype(np.int64), times)

@@ -52,7 +52,7 @@ def identify(
     sim
         The simulator: `draw(states, actions, rng)`.
     policies
-        Arrays [S,A]: the best of these is sought. None: an optimal policy, from every state that rho can lead to.
+        Arrays [S,A], of which the best is sought. None: an optimal policy, from every state that rho can lead to.
     delta, rng, max_samples
         The probability of error; a seed or a Generator; stop undecided after this many samples.
     method

@@ -34,34 +34,25 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.rows import Rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods import ptst
 from policytest.methods.betting.coupling import joint_task
 from policytest.methods.known_range import known_difference
-from policytest.methods.ptst import FEW_STARTS, PTST, TROUBLE_GROWTH
-from policytest.methods.ptst_difference import (
-    FunctionalTally,
-    across,
-    check_settings,
-    nearest_or_none,
-    term_of,
-    trusted,
-)
+from policytest.methods.ptst import FEW_STARTS, PTST, TROUBLE_GROWTH, PTSTRun, found_distance
+from policytest.methods.ptst_difference import check_settings, nearest_cut
 from policytest.methods.sampler import Source
 from policytest.methods.sampling import Adaptive, Tracking
-from policytest.methods.sampling_balanced import Balanced
-from policytest.methods.witness import SMOOTHING, centring_error
+from policytest.methods.sampling_balanced import balancing
+from policytest.methods.witness import SMOOTHING, Target, WitnessedCounts, centring_error, check_listed, is_zero
 from policytest.questions.identify.policies import following, may_be_reached, never_pay, optimal_actions
 from policytest.results.selection import USED_UP, Selection, SelectionCheck
-from policytest.worst_case.functional import Functional, deviation_of, difference_of
-from policytest.worst_case.functional_solver import REACHED, DifferenceSolver
-from policytest.worst_case.problem import Problem
+from policytest.worst_case.functional import Functional, deviation_of, difference_of, term_of, value_on
+from policytest.worst_case.functional_solver import DifferenceSolver
 
 NEAREST = 4  # alternatives that are looked at for new shares
 FOUND = "found"
 
 
 @dataclass(eq=False)
-class Candidate:
+class KLCandidate:
     """One policy, its alternatives that are open, and what is known of each: a witness, and the last evidence."""
 
     name: Any  # actions [S], or the place among policies
@@ -88,10 +79,10 @@ class Deviations:
     def __init__(self, task: Task) -> None:
         self.task, self.matter = task, may_be_reached(task)
         self.sampled = self.matter[:, None] & ~task.known_rows
-        self.kept: dict[bytes, Candidate] = {}
+        self.kept: dict[bytes, KLCandidate] = {}
         self.actions = np.zeros(task.n_states, dtype=np.int64)
 
-    def candidate(self, rows: Rows, q: FloatArray, only: IntArray) -> Candidate:
+    def candidate(self, rows: Rows, q: FloatArray, only: IntArray) -> KLCandidate:
         """The optimal policy of a kernel."""
         self.actions, _ = optimal_actions(self.task, rows, q, self.actions)
         key = self.actions.tobytes()
@@ -99,7 +90,7 @@ class Deviations:
             self.kept[key] = self._candidate(rows, self.actions, only)
         return self.kept[key]
 
-    def _candidate(self, rows: Rows, actions: IntArray, only: IntArray) -> Candidate:
+    def _candidate(self, rows: Rows, actions: IntArray, only: IntArray) -> KLCandidate:
         task = following(self.task, actions)
         A, centre = task.n_actions, 0.5 * sum(value_range(task))
         rounding = 2.0 * (value_range_error(task) + centring_error(task, centre))
@@ -109,10 +100,10 @@ class Deviations:
         asked = self.matter[:, None] & (np.arange(A) != actions[:, None])
         known = asked & never_pay(centred, own, only, actions, rounding)
         alternatives = [
-            deviation_of(rows, task.discount, task.n_states, term, int(s * A + actions[s]), int(s * A + a))
+            deviation_of(rows, task, term, int(s * A + actions[s]), int(s * A + a))
             for s, a in np.argwhere(asked & ~known)
         ]
-        return Candidate(actions, task, alternatives, int(known.sum()))
+        return KLCandidate(actions, task, alternatives, int(known.sum()))
 
     def values(self, rows: Rows, q: FloatArray) -> FloatArray:
         """[S] of the optimal policy."""
@@ -127,21 +118,20 @@ class Rivals:
     def __init__(self, tasks: list[Task]) -> None:
         self.tasks, self.task = tasks, joint_task(tasks)
         self.sampled: BoolArray = self.task.layout.unknown_pairs
-        self.kept: dict[int, Candidate] = {}
+        self.kept: dict[int, KLCandidate] = {}
         ranges = [value_range(task) for task in tasks]
         self.centre = 0.5 * (min(low for low, _ in ranges) + max(high for _, high in ranges))
         self.index: int | None = 0
 
-    def candidate(self, rows: Rows, q: FloatArray, only: IntArray) -> Candidate:
+    def candidate(self, rows: Rows, q: FloatArray, only: IntArray) -> KLCandidate:
         """The best of a kernel; the first of those that are as good."""
         self.index = int(np.argmax(self.values(rows, q)))
         if self.index not in self.kept:
             self.kept[self.index] = self._candidate(rows, self.index)
         return self.kept[self.index]
 
-    def _candidate(self, rows: Rows, i: int) -> Candidate:
-        terms, task = [term_of(task.centred(self.centre), rows) for task in self.tasks], self.tasks[i]
-        alternatives, settled = [], 0
+    def _candidate(self, rows: Rows, i: int) -> KLCandidate:
+        task, alternatives, settled = self.tasks[i], [], 0
         for j, rival in enumerate(self.tasks):
             if j == i:
                 continue
@@ -150,16 +140,12 @@ class Rivals:
             if known.answer(0.0) == "above" or equal:
                 settled += 1
             else:
-                alternatives.append(difference_of(rows, task.discount, task.initial, terms[i], terms[j]))
-        return Candidate(i, task, alternatives, settled)
+                alternatives.append(difference_of(rows, task.centred(self.centre), rival.centred(self.centre)))
+        return KLCandidate(i, task, alternatives, settled)
 
     def values(self, rows: Rows, q: FloatArray) -> FloatArray:
         """[K] from rho."""
-        found = []
-        for task in self.tasks:
-            term = term_of(task, rows)._replace(start=task.initial[rows.state] * task.policy.ravel()[rows.pair])
-            found.append(Functional(rows, task.discount, task.n_states, (term,)).value(q))
-        return np.array(found)
+        return np.array([value_on(rows, task).value(q) for task in self.tasks])
 
 
 @dataclass(frozen=True)
@@ -173,23 +159,19 @@ class Shares:
         return Tracking(self.omega)
 
 
-class KLSearch(ptst.Run):
+class KLSearch(PTSTRun):
     """PTST at work on alternatives; of its run it keeps the loop."""
 
-    tally: FunctionalTally
-
     def __init__(self, family: Deviations | Rivals, method: PTST, sim: Any, delta: float, rng: Any) -> None:
-        self.method = replace(method, solver=check_settings(method))
-        self.family, self.task, self.delta, self.threshold = family, family.task, delta, 0.0
-        self.level = -math.log(delta)
-        self.tally = FunctionalTally(family.task, method.boundary)
-        self.tally.inside = True
-        self.exhausted, self.samples = False, 0
-        self.answer: str | None = None
-        self.finding, self.found_at = None, np.inf
+        settings, self.family, self.delta = replace(method, solver=check_settings(method)), family, delta
+        self.required = -math.log(delta)
+        check_listed(family.task)
+        self.tally = WitnessedCounts(family.task, 0.0, method.boundary, target=Target())
         self.current = self._best()
+        source = Source(self.tally.task, sim, self._allocation(method.allocation), 0.0, rng, method.batch)
+        super().__init__(settings, family.task, 0.0, source, self.tally, (-np.inf, np.inf))
         self.blind_until = int(family.sampled.sum())
-        self.source = Source(self.tally.task, sim, self._allocation(), 0.0, rng, method.batch)
+        self.starts = int(settings.solver.starts)  # type: ignore[attr-defined]
 
     @property
     def answered(self) -> bool:
@@ -202,125 +184,115 @@ class KLSearch(ptst.Run):
             self.answer = FOUND
         yield self._check()
         while self.answer is None and self.paid < limit and self.family.sampled.any():
-            self.step(self.level, limit - self.paid)
+            self.step(self.required, limit - self.paid)
             if self.answer is None and self._best() is not self.current:
-                self.look(self.level)
+                self.look(self.required)
             yield self._check()
 
-    def _allocation(self) -> Any:
-        given, even = self.method.allocation, self.family.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
+    def _allocation(self, given: Any) -> Any:
+        even = self.family.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
         even /= max(even.sum(), 1.0)
         if isinstance(given, Adaptive):
-            return Balanced(given, self._cut, even)
+            return balancing(given, self._cut, even)
         return Shares(even) if isinstance(given, str) and given == "uniform" else given
 
-    def _best(self) -> Candidate:
+    def _best(self) -> KLCandidate:
         tally = self.tally
         return self.family.candidate(tally.rows, tally.estimate(), tally.only_successor)
 
     # ------------------------------------------------------------ the rule
 
-    def look(self, level: float) -> None:
+    def look(self, required: float) -> None:
         """The witness failed, or the candidate is another one: find a witness against it, or answer."""
         self.current, self.answer = self._best(), None
         for search in (self._cheaply, self._carefully):
             for i in self.current.order():
-                if not search(int(i), level):
+                if not search(int(i), required):
                     self._pause()
                     return
         self.answer = FOUND
 
-    def _cheaply(self, i: int, level: float) -> bool:
+    def _cheaply(self, i: int, required: float) -> bool:
         """Whether the witnesses at hand, and one descent, leave alternative i refuted."""
         tally, current = self.tally, self.current
-        functional = current.alternatives[i]
-        if functional.value(tally.estimate()) <= REACHED * functional.size:
-            return self._refuted(i, tally.estimate(), level)
-        if i in current.witnesses and not self._refuted(i, current.witnesses[i], level):
+        functional, kept = current.alternatives[i], current.witnesses.get(i)
+        value = functional.value(tally.estimate())
+        if value <= 0 or is_zero(functional, value):
+            return self._refuted(i, tally.estimate(), required)
+        if kept is not None and not self._refuted(i, kept, required):
             return False
         for share in SMOOTHING:
-            found = tally.smooth_witness(functional, share, current.witnesses.get(i))
-            if found is not None and not self._refuted(i, found, level):
+            found = tally.smoothed(functional, share, current.witnesses.get(i))
+            if found is not None and not self._refuted(i, found, required):
                 return False
-        return self._solved(i, self.method.solver.starts, level)  # type: ignore[attr-defined]
+        return self._solved(i, self.starts, required)
 
-    def _carefully(self, i: int, level: float) -> bool:
+    def _carefully(self, i: int, required: float) -> bool:
         """Whether several descents, and the extreme over the ball, leave it refuted."""
         tally, functional = self.tally, self.current.alternatives[i]
-        if not self._solved(i, FEW_STARTS, level):
+        if not self._solved(i, FEW_STARTS, required):
             return False
-        beyond = across(tally, functional, 1, level + tally.dimension(), FEW_STARTS)
-        if beyond.trail is None or beyond.kernel is None:
-            return True
-        self._keep(i, beyond.upper - tally.dimension())
-        return False
+        solver = DifferenceSolver(starts=FEW_STARTS)
+        beyond = tally.across(1, required + tally.dimension(), solver, functional)
+        if beyond.kernel is not None:
+            self.current.evidence[i] = beyond.upper - tally.dimension()
+        return beyond.kernel is None
 
-    def _solved(self, i: int, starts: int, level: float) -> bool:
-        """Whether the exact problem, from so many starts, puts alternative i beyond the boundary."""
-        tally, dimension = self.tally, self.tally.dimension()
-        functional = self.current.alternatives[i]
-        distance = nearest_or_none(tally, functional, 1, starts, level + dimension, self.current.witnesses.get(i))
-        self._keep(i, trusted(distance) - dimension)
-        if distance.trail is not None and distance.upper - dimension < level:
-            return self._refuted(i, distance.trail[1], level)
-        return trusted(distance) - dimension >= level
+    def _solved(self, i: int, starts: int, required: float) -> bool:
+        """Whether the exact problem, from this many starts, puts alternative i beyond the boundary."""
+        tally, dimension, functional = self.tally, self.tally.dimension(), self.current.alternatives[i]
+        solver, warm = DifferenceSolver(starts=starts), self.current.witnesses.get(i)
+        distance = tally.nearest(1, solver, required + dimension, functional, warm=warm)
+        reached = found_distance(distance) - dimension
+        self.current.evidence[i] = reached
+        if distance.trail is not None and distance.upper - dimension < required:
+            return self._refuted(i, distance.trail[1], required)
+        return reached >= required
 
-    def _refuted(self, i: int, witness: FloatArray, level: float) -> bool:
+    def _refuted(self, i: int, witness: FloatArray, required: float) -> bool:
         """Put a kernel to the test: as the standing witness, if it has the evidence; else it is refuted."""
         tally, functional = self.tally, self.current.alternatives[i]
-        if abs(functional.value(witness)) > REACHED * functional.size:
+        if not is_zero(functional, functional.value(witness)):
             return False  # beyond 0, and near: not yet, but no witness for later
-        tally.stand(witness)
-        tally.functional = functional
+        tally.stand(witness, functional=functional)
         self.current.witnesses[i] = witness
-        self._keep(i, tally.witness_evidence())
-        return not tally.witness_evidence() < level
-
-    def _keep(self, i: int, evidence: float) -> None:
-        self.current.evidence[i] = evidence
+        self.current.evidence[i] = tally.witness_evidence()
+        return not tally.witness_evidence() < required
 
     def _pause(self) -> None:
         """Where no witness stands, look again a little later."""
-        if not self.tally.witness_evidence() < self.level:
+        if not self.tally.witness_evidence() < self.required:
             self.blind_until = max(self.blind_until, self.samples + int(np.ceil(TROUBLE_GROWTH * self.samples)))
 
-    def end(self, level: float) -> None:
+    def end(self, required: float) -> None:
         """Nothing was put off."""
 
     # ------------------------------------------------------------ shares
 
     def _cut(self, entries: FloatArray, weights: FloatArray) -> FloatArray | None:
         """KL(p, q) row by row, of the nearest alternative q at these weights, among those that were near last."""
-        tally, best, cut = self.tally, np.inf, None
-        laid = Problem(tally.task, tally.form, tally.rows, entries, weights, False, 1.0)
+        tally, best, solver = self.tally, None, DifferenceSolver(tolerance=1e-6)
         current = self.family.candidate(tally.rows, entries, tally.only_successor)
         order = current.order()
         for i in order if not np.isfinite(current.evidence[order[:1]]).all() else order[:NEAREST]:
             functional = current.alternatives[int(i)]
-            if functional.value(entries) <= 0:
-                continue
-            found = DifferenceSolver(tolerance=1e-6).nearest(functional, laid, 1.0, 0.0)
-            if found.trail is not None and found.upper < best:
-                best, cut = found.upper, replace(laid, n=np.ones(len(weights))).row_losses(found.trail[1])
-        return cut
+            found = nearest_cut(tally, functional, entries, weights, solver) if functional.value(entries) > 0 else None
+            best = found if found is not None and (best is None or found[0] < best[0]) else best
+        return None if best is None else best[1]
 
     # ------------------------------------------------------------ what it can say
 
     def _settled(self) -> int:
-        return self.current.settled + int((self.current.evidence >= self.level).sum())
+        return self.current.settled + int((self.current.evidence >= self.required).sum())
 
     def _check(self) -> SelectionCheck:
         questions = self.current.settled + len(self.current.alternatives)
-        return SelectionCheck(self.paid, self._settled(), questions, self.level, self._about)
+        return SelectionCheck(self.paid, self._settled(), questions, self.required, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """What the standing witness allows, and about the value of the candidate."""
         tally, task = self.tally, self.current.task
-        allowed = tally.witness_evidence()
-        term = term_of(task, tally.rows)._replace(
-            start=task.initial[tally.rows.state] * task.policy.ravel()[tally.rows.pair]
-        )
-        value = Functional(tally.rows, task.discount, task.n_states, (term,)).value(tally.estimate())
+        allowed, value = tally.witness_evidence(), value_on(tally.rows, task).value(tally.estimate())
         return allowed if np.isfinite(allowed) else 0.0, value, value_range(task)
 
     def result(self, reason: str) -> Selection:

@@ -40,18 +40,18 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.baselines.klbts import KLBTS
+from policytest.methods.baselines.klbts import KLBTS, spread
 from policytest.methods.baselines.looking import GROWTH
 from policytest.methods.sampler import Source
 from policytest.methods.sampling import Adaptive, Optimal
 from policytest.methods.sampling_balanced import Proportional
-from policytest.methods.witness import Tally, centring_error
+from policytest.methods.witness import WitnessedCounts, centring_error, check_listed
 from policytest.questions.identify.kl_search import Shares
 from policytest.questions.identify.policies import action_values, following, may_be_reached, never_pay, optimal_actions
 from policytest.results.selection import USED_UP, Selection, SelectionCheck
 
 THETAS = np.linspace(0.0, 1.0, 257)  # the grid on which D is divided
-OWN = Adaptive(first=2, growth=1.2)  # how often its own shares are computed anew
+OWN = Adaptive(first=2, growth=1.2)  # how often its own shares are computed again
 LEAST_GAP = 1e-6  # of the range of values: smaller gaps count as this in shares
 
 
@@ -70,12 +70,11 @@ class KLBTSSearch:
     """KLB-TS at work. The rule is looked at when the samples have grown by 0.5%; later is sound."""
 
     def __init__(self, task: Task, method: KLBTS, sim: Any, delta: float, rng: Any) -> None:
-        self.task, self.method, self.delta, self.level = task, method, delta, -math.log(delta)
+        self.task, self.method, self.delta, self.required = task, method, delta, -math.log(delta)
         centre = 0.5 * sum(value_range(task))
         self.centre, self.rounding = centre, 4.0 * (value_range_error(task) + centring_error(task, centre))
-        self.tally = Tally(task, centre, method.boundary)
-        if self.tally.is_open:
-            raise InputError(f"the task has {task.n_states} states and no support; declare `support` to identify in it")
+        check_listed(task)
+        self.tally = WitnessedCounts(task, centre, method.boundary)
         self.matter = may_be_reached(task)
         self.sampled = self.matter[:, None] & ~task.known_rows
         self.samples, self.answered, self.proved = 0, False, False
@@ -120,7 +119,7 @@ class KLBTSSearch:
         if not self.now.asked.any():
             self.answered = self.proved = True
         elif not first:
-            beta = self.level + self.tally.dimension()
+            beta = self.required + self.tally.dimension()
             self.answered = self.distance(self.now) >= beta
             self.proved = self.answered and self.proved_distance(self.now) >= beta
 
@@ -132,12 +131,9 @@ class KLBTSSearch:
         S, A = task.n_states, task.n_actions
         actions, V = optimal_actions(task, rows, p, self.actions)
         gap = (V[rows.state] - action_values(rows, p, V, task.discount)).reshape(S, A)
-        worth, first = task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0), rows.start[:-1]
-        mean = rows.sums(p * worth)
-        variance = rows.sums(p * (worth - rows.per_entry(mean)) ** 2)
-        largest = np.maximum(np.maximum.reduceat(worth, first) - mean, mean - np.minimum.reduceat(worth, first))
+        worth = task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0)
         known = (np.diff(rows.start) == 1).reshape(S, A)
-        variance, largest = (np.where(known, 0.0, np.maximum(x, 0.0).reshape(S, A)) for x in (variance, largest))
+        variance, largest = (np.where(known, 0.0, part.reshape(S, A)) for part in spread(rows, p, worth))
         return Gaps(actions, V, gap, variance, largest, self._asked(actions))
 
     def _asked(self, actions: IntArray) -> BoolArray:
@@ -197,24 +193,24 @@ class KLBTSSearch:
             following_it = np.minimum(following_it, bound)
         return float((deviating + following_it).min())
 
-    def _shares(self, entries: FloatArray) -> FloatArray | None:
-        """[K] the shares of KLB-TS at a kernel; None where they are not defined."""
+    def _shares(self, entries: FloatArray, even: FloatArray, omega: FloatArray) -> FloatArray:
+        """[K] the shares of KLB-TS at a kernel; those so far where they are not defined."""
         now = self.gaps(entries)
         low, high = value_range(self.task)
         T2, T4 = self.difficulty(now, LEAST_GAP * (high - low))
         total = float(T2.sum())
         if not (np.isfinite(total) and np.isfinite(T4) and total + T4 > 0):
-            return None
-        omega, own = T2.copy(), (np.arange(len(T2)), now.actions)
-        omega[own] = np.sqrt(T4 * total / self.matter.sum()) if total > 0 else 1.0
-        omega = np.where(self.sampled, omega, 0.0)
-        return np.asarray(omega.ravel() / omega.sum()) if omega.any() else None
+            return omega
+        found, own = T2.copy(), (np.arange(len(T2)), now.actions)
+        found[own] = np.sqrt(T4 * total / self.matter.sum()) if total > 0 else 1.0
+        found = np.where(self.sampled, found, 0.0)
+        return np.asarray(found.ravel() / found.sum()) if found.any() else omega
 
     # ------------------------------------------------------------ what it can say
 
     def _check(self) -> SelectionCheck:
         asked = int(self.now.asked.sum())
-        return SelectionCheck(self.paid, asked if self.answered else 0, asked, self.level, self._about)
+        return SelectionCheck(self.paid, asked if self.answered else 0, asked, self.required, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         value = float(self.task.initial @ self.now.V) + self.centre

@@ -19,7 +19,7 @@ from policytest.methods.betting.coupling import reached
 
 
 def task_of_all_pairs(rewards: Any, initial: Any, discount: float, support: Any, **names: Any) -> Task:
-    """The task of the policy that takes every action alike: its rows are all pairs."""
+    """The task of the policy that takes every action equally often: its rows are all pairs."""
     S = len(arrays.real_array("initial", initial, (None,)))
     if arrays.is_sparse(rewards):
         A = rewards.shape[0] // max(S, 1)
@@ -97,5 +97,5 @@ def never_pay(task: Task, rows: Rows, only: IntArray, actions: IntArray, roundin
     most = np.maximum.reduceat(gain + task.discount * high[rows.successor], rows.start[:-1])
     never = low[rows.state] > most + 4.0 * rounding
     own, at = (np.arange(task.n_states) * A + actions)[rows.state], rows.start[:-1]
-    alike = (only >= 0) & (only == only[own]) & (gain[at[own]] >= gain[at])
-    return np.asarray(never | alike).reshape(-1, A)
+    same = (only >= 0) & (only == only[own]) & (gain[at[own]] >= gain[at])
+    return np.asarray(never | same).reshape(-1, A)

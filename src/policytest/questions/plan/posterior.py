@@ -16,7 +16,7 @@ from policytest._base.arrays import FloatArray, Kernel
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.witness import Tally
+from policytest.methods.witness import WitnessedCounts
 
 PRIORS = (0.5, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.7, 1.0, 1.5, 2.0, 4.0)  # ties to the first
 DRAWS, MOST_DRAWN = 400, 20_000_000  # kernels, and all their entries together
@@ -26,7 +26,7 @@ class Posterior:
     """Kernels drawn around counts: ``mean`` is the middle one, ``gaps`` [M] are V_q - R of all that are drawn."""
 
     def __init__(self, task: Task, threshold: float, counts: Counts, rng: np.random.Generator, most: int = DRAWS):
-        self.tally = tally = Tally(task, threshold, MixtureBoundary(PRIORS))
+        self.tally = tally = WitnessedCounts(task, threshold, MixtureBoundary(PRIORS))
         tally.load(counts)
         by_prior = tally.terms.dimensions(tally.rows.start, tally.N, tally.n)
         self.prior = PRIORS[int(np.argmin(by_prior))]
