@@ -31,7 +31,8 @@ from scipy.stats import binom
 
 import policytest as pt
 from policytest._base.compiled import evidence
-from policytest.methods.betting.run import STEADY, BettingRun, Supply
+from policytest.methods.betting.plan import ONE_POLICY
+from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import Terms
 from policytest.methods.ptst_difference import KLComparison
 from policytest.questions.identify.kl_search import Deviations, KLSearch
@@ -42,7 +43,7 @@ local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof
 DELTA, ALARM, NEAR = 0.1, 1e-6, 1e-6
 BETS = ("betting", "betting, 5 draws", "combined")  # a quarter of the samples is long enough for them
 RARE = (*BETS, "range too small")
-LARGE_FIRST = np.log(0.1 ** np.arange(len(STEADY)) * 0.9)  # weights of bets, for the control
+LARGE_FIRST = np.log(0.1 ** np.arange(len(ONE_POLICY.steady)) * 0.9)  # weights of bets, for the control
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,6 @@ def rare_rewards() -> Any:
     return pt.instances.Instance(task, np.array([[[0.98, 0.02]], [[0.9, 0.1]]]))
 
 
-class Overconfident(pt.TDBetting):
-    """The control for betting: as if S never fell below -L/4 (losses beyond that leave one part in a million)."""
-
-    def start(self, task: pt.Task, sim: Any, threshold: float, rng: Any) -> Any:
-        """The broken test at work."""
-        return OverconfidentRun(self, task, threshold, Supply(task, sim, rng))
-
-
 class OverconfidentRun(BettingRun):
     """Betting with a quarter of the range."""
 
@@ -86,13 +79,17 @@ class OverconfidentRun(BettingRun):
         """Settle the bets anew, with the wrong range."""
         super().step(np.inf, most)
         for sign, answer in ((1.0, "above"), (-1.0, "below")):
-            gains = [np.zeros(0)] + [
-                (sign * value + sums) / (L - sign * value) for sums, L, value, side in self.stretches() if side == sign
-            ]
-            factors = np.maximum(1.0 + 4.0 * np.outer(STEADY, np.concatenate(gains)), 1e-6)
+            gains = [np.zeros(0), *(stretch.ratios for stretch in self.bets.stretches if stretch.sign == sign)]
+            factors = np.maximum(1.0 + 4.0 * np.outer(ONE_POLICY.steady, np.concatenate(gains)), 1e-6)
             capital = np.logaddexp.reduce(np.log(factors).cumsum(axis=1) + LARGE_FIRST[:, None], axis=0)
             if (capital >= level).any():
                 self.answer = answer
+
+
+class Overconfident(pt.TDBetting):
+    """The control for betting: as if S never fell below -L/4 (losses beyond that leave one part in a million)."""
+
+    kind = OverconfidentRun
 
 
 METHODS: dict[str, Any] = {

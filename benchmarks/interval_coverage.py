@@ -88,9 +88,8 @@ def misses_the_value(instance: Any, name: str, seed: int, samples: int) -> bool:
     """Whether an interval does not contain the value, at any of the looks at doubling times."""
     task, value = instance.task, pt.value(instance.task, instance.kernel)
     middle = sum(pt.value_range(task)) / 2
-    run: Any = INTERVALS[name].start(task, pt.TabularSimulator(instance.kernel), middle, seed)
-    if "betting" in name:
-        run.both_sides = True
+    both_sides = {"both_sides": True} if isinstance(INTERVALS[name], pt.TDBetting) else {}
+    run: Any = INTERVALS[name].start(task, pt.TabularSimulator(instance.kernel), middle, seed, **both_sides)
     level = 0.5 if "half" in name else -math.log(DELTA) - (CLAIMED if "more" in name else 0.0)
     look = FIRST
     while look <= samples:

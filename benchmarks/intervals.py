@@ -39,9 +39,9 @@ def widths(n: int, name: str, samples: list[int], seeds: int) -> dict[str, Any]:
     value, middle = pt.value(instance.task, instance.kernel), sum(pt.value_range(instance.task)) / 2
     found, missed = np.zeros((seeds, len(samples))), 0
     for seed in range(seeds):
-        run: Any = METHODS[name].start(instance.task, pt.TabularSimulator(instance.kernel), middle, seed)
-        if name == "betting":
-            run.both_sides = True
+        both_sides = {"both_sides": True} if name == "betting" else {}
+        sim = pt.TabularSimulator(instance.kernel)
+        run: Any = METHODS[name].start(instance.task, sim, middle, seed, **both_sides)
         for index, wanted in enumerate(samples):
             before = -1
             while run.samples < wanted and run.samples != before:  # batches of rollouts may end just before

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from policytest.methods.baselines.boxes import RectangularKL as RectangularKL
     from policytest.methods.baselines.klbts import KLBTS as KLBTS
     from policytest.methods.baselines.monte_carlo import MonteCarlo as MonteCarlo
-    from policytest.methods.betting.run import TDBetting as TDBetting
+    from policytest.methods.betting import TDBetting as TDBetting
     from policytest.methods.boundaries import MixtureBoundary as MixtureBoundary
     from policytest.methods.boundaries import PaperBoundary as PaperBoundary
     from policytest.methods.combined import Combined as Combined
@@ -102,7 +102,7 @@ _HOME = {
     "Selection": "results.selection",
     "Status": "worst_case",
     "StoppingTimes": "results.stopping_times",
-    "TDBetting": "methods.betting.run",
+    "TDBetting": "methods.betting",
     "TabularSimulator": "data.simulators",
     "Task": "mdp.task",
     "Transitions": "data.transitions",

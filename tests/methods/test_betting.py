@@ -1,8 +1,10 @@
-"""Betting on temporal differences: the validity of one rollout exactly, and the process built from rollouts."""
+"""Betting on temporal differences: the validity of one rollout exactly, and the process built from rollouts.
+
+Tests of one rollout are about one policy and about two, in coupled rollouts, by turns.
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import signal
@@ -12,271 +14,181 @@ import pytest
 from scipy import sparse, stats
 
 import policytest as pt
+from betting_builders import (
+    GAMMAS,
+    Enumeration,
+    allowed_in,
+    arbitrary_plan,
+    coupling_of,
+    drawn,
+    errors,
+    extreme_kernels,
+    instance,
+    largest_capital,
+    make_run,
+    rare_reward,
+    replayed,
+    rollouts,
+    shortfall,
+    too_often,
+    value,
+    with_policy,
+    without_values,
+)
 from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting import run as run_module
-from policytest.methods.betting.run import INTERVAL_FRACTIONS, LOG_WEIGHTS, STEADY, Plan
+from policytest.methods.betting.bets import INTERVAL_FRACTIONS, Refuter
+from policytest.methods.betting.plan import ONE_POLICY, TWO_POLICIES
 from policytest.methods.boundaries import level_of
 from policytest.methods.combined import one_action
+from policytest.methods.known_range import known_difference, known_value
 from policytest.methods.sampler import Recorded
 
 METHODS = {"rollouts": pt.TDBetting(), "plain": pt.TDBetting(draws=5), "combined": pt.Combined()}
 every_method = pytest.mark.parametrize("method", list(METHODS.values()), ids=list(METHODS))
-GAMMAS = (0.0, 0.5, 0.9, 0.99)
-FRACTIONS = np.concatenate([STEADY, [0.2, 0.4, 0.8]])  # as many bets as there are weights
-
-
-def instance(seed, S=None, A=None, gamma=None, on_successor=None, supports=True, zeros=True):
-    """A random task with rows of all widths, known ones too, and a kernel it allows."""
-    rng = np.random.default_rng(seed)
-    S, A = S or int(rng.integers(2, 5)), A or int(rng.integers(1, 4))
-    gamma = GAMMAS[seed % 4] if gamma is None else gamma
-    on_successor = bool(rng.integers(2)) if on_successor is None else on_successor
-    support = rng.random((S, A, S)) < 0.6 if supports else np.ones((S, A, S), dtype=bool)
-    support[np.arange(S)[:, None], np.arange(A), rng.integers(S, size=(S, A))] = True
-    policy = rng.dirichlet(np.ones(A), size=S)
-    initial = rng.dirichlet(np.ones(S))
-    if zeros:
-        policy = np.where((rng.random((S, A)) < 0.2) & (policy < policy.max(axis=1, keepdims=True)), 0.0, policy)
-        initial = np.where((rng.random(S) < 0.3) & (initial < initial.max()), 0.0, initial)
-    rewards = rng.normal(size=(S, A, S) if on_successor else (S, A))
-    task = pt.Task(rewards, policy, initial, gamma, support if supports else None, normalise=True)
-    kernel = rng.dirichlet(np.ones(S), size=(S, A)) * support
-    return task, kernel / kernel.sum(axis=2, keepdims=True), rng
-
-
-def extreme_kernels(task, rng, count):
-    """Deterministic kernels within the support."""
-    S, A = task.n_states, task.n_actions
-    support = np.ones((S, A, S), dtype=bool) if task.support is None else np.asarray(task.support)
-    for _ in range(count):
-        yield np.eye(S)[np.where(support, rng.random((S, A, S)), -1.0).argmax(axis=2)]
-
-
-def centred_rewards(task, threshold):
-    """r(s,a,x) less (1-gamma) R, as [S,A,S]."""
-    rewards = task.rewards if task.rewards.ndim == 3 else task.rewards[..., None]
-    return rewards + np.zeros(task.n_states) - (1 - task.discount) * threshold
-
-
-def make_run(task, kernel, threshold, method=METHODS["rollouts"], rng=0):
-    return method.start(task, pt.TabularSimulator(kernel), threshold, rng)
-
-
-def arbitrary_plan(run, rng, sign, draws=0):
-    """A bet with any V0 and any centred advantages, and the residuals D [S,A,S] written out independently."""
-    task, rows = run.task, run.tally.rows
-    S, A = task.policy.shape
-    V = rng.normal(scale=rng.choice([0.0, 0.3, 3.0]), size=S)
-    eta = rng.normal(scale=rng.choice([0.0, 1.0]), size=(S, A))
-    eta -= (task.policy * eta).sum(axis=1, keepdims=True)
-    rewards = centred_rewards(task, run.threshold)
-    if task.rewards_on_successor:
-        base = -eta
-        D = rewards - eta[..., None]
-    else:
-        base = (task.policy * rewards[..., 0]).sum(axis=1, keepdims=True) - eta
-        D = np.repeat(base[..., None], S, axis=2)
-    D = sign * (D + task.discount * V - V[:, None, None])
-    base = base.ravel()[rows.pair]
-    lead = sign * float(task.initial @ V)
-    if draws:
-        allowed = np.zeros((S, A, S), dtype=bool)
-        allowed.reshape(-1, S)[rows.pair[rows.of_entry()], rows.successor] = True
-        L = max(-D[allowed].min(), 0.0) / (1 - task.discount) + 1e-9
-        return Plan(V, np.zeros(S), base, L, sign, lead, draws), D
-    B = run._worst(V, base, sign)
-    return Plan(V, B, base, float(-B[task.initial > 0].min()), sign, lead, 0), D
-
-
-def rollouts(run, plan, u):
-    """The sums of the rollouts that the compiled code makes of these random numbers."""
-    sums, size = np.empty(len(u)), len(u)
-    places = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    capital, walker = np.zeros(len(FRACTIONS)), np.zeros(5)
-    _, used, steps, samples, ended, *_ = kernels.bet(
-        run._world(), tuple(plan[:-1]), (FRACTIONS, LOG_WEIGHTS, capital), walker, run.source.arrays(), u,
-        (np.inf, 2**62, np.inf, False), *places, sums,
-    )  # fmt: skip
-    assert used == size
-    assert samples <= steps <= used
-    return sums[:ended], capital
-
-
-def chance(weight, budget, least):
-    """Of going on: with the largest weight, at most 50 and ten times the present one, that no path makes too much."""
-    target = min(50.0, budget / -least) if least < 0 else 50.0
-    return min(1.0, max(0.1, weight / target)) if target > 0 else 1.0
-
-
-def expected_sum(task, kernel, plan, D, R, paths):
-    """The mean of S at the end, over all actions, successors and coins, from (probability, s, S, weight) on.
-
-    On good paths the weight stays large for as long as coins allow. Paths of tiny probability count with their bound.
-    """
-    total, nodes, bound = 0.0, 0, plan.sign * (pt.state_values(task, kernel) - R - plan.V)
-    while paths:
-        mass, s, earned, weight = paths.pop()
-        if mass < 2e-6:
-            total += mass * (earned + weight * bound[s])
-            continue
-        for a, x in np.argwhere(task.policy[s][:, None] * kernel[s] > 0):
-            nodes += 1
-            p = mass * task.policy[s, a] * kernel[s, a, x]
-            now, after = earned + weight * D[s, a, x], task.discount * weight
-            g = chance(after, now + plan.L, plan.B[x])
-            after /= g
-            assert now >= -plan.L - 1e-12 * (1 + plan.L)
-            assert now + after * plan.B[x] >= -plan.L - 1e-12 * (1 + plan.L)
-            total += p * (1 - g) * now
-            if after < 1e-3:
-                total += p * g * (now + after * plan.B[x])
-            else:
-                paths.append((p * g, x, now, after))
-    assert nodes < 300_000
-    return total
-
-
-def expected_rollout(task, kernel, plan, D, R):
-    paths = []
-    for s in np.flatnonzero(task.initial > 0):
-        g = chance(1.0, plan.L, plan.B[s])
-        paths.append((task.initial[s] * g, int(s), 0.0, 1.0 / g))
-    return expected_sum(task, kernel, plan, D, R, paths)
-
-
-def shortfall(task, kernel, plan, R):
-    """The most that ending at weights below 1e-3 can cost."""
-    better = plan.sign * (pt.state_values(task, kernel) - R - plan.V) - plan.B
-    return 1e-3 * max(float(better.max()), 0.0)
+policies = pytest.mark.parametrize("count", [1, 2], ids=["one policy", "two policies"])
+signs = pytest.mark.parametrize("sign", [1.0, -1.0])
 
 
 # ---------------------------------------------------------------- one rollout
 
 
-@pytest.mark.parametrize("seed", range(24))
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_b_is_below_every_step_and_below_every_value(seed, sign):
-    task, kernel, rng = instance(seed)
-    run = make_run(task, kernel, 0.3)
+def worst_path_cases():
+    yield from ((1, seed, {}) for seed in range(24))
+    yield from ((1, seed, {"supports": False, "on_successor": False}) for seed in range(6))
+    yield from ((2, seed, {"supports": supports}) for seed in range(16) for supports in (True, False))
+
+
+@pytest.mark.parametrize(("count", "seed", "settings"), list(worst_path_cases()))
+@signs
+def test_worst_paths_are_below_every_step_every_parting_and_every_value(count, seed, settings, sign):
+    tasks, kernel, rng = drawn(count, seed, **settings)
+    run = make_run(tasks, kernel, 0.3)
     plan, D = arbitrary_plan(run, rng, sign)
-    support = np.asarray(task.support)
-    assert (plan.B <= 0).all()
-    for s, a, x in np.argwhere(support & (task.policy > 0)[..., None]):
-        assert plan.B[s] <= D[s, a, x] + task.discount * plan.B[x] + 1e-13
-    for q in (kernel, *extreme_kernels(task, rng, 20)):
-        gain = sign * (pt.state_values(task, q) - 0.3 - plan.V)
-        assert (gain + 1e-9 >= plan.B).all()
+    allowed, coupling, gamma = allowed_in(tasks[0]), coupling_of(run), tasks[0].discount
+    rounding = 1e-13 if count == 1 else 1e-12
+    for s in range(tasks[0].n_states):
+        assert plan.B[s] <= 0
+        for a, x in np.argwhere(allowed[s] & (coupling.common[s] > 0)[:, None]):
+            assert plan.B[s] <= sum(own[s, a, x] for own in D) + gamma * plan.B[x] + rounding
+        for a, x in np.argwhere(allowed[s] & (coupling.first[s] > 0)[:, None]):
+            for b, y in np.argwhere(allowed[s] & (coupling.second[s] > 0)[:, None]):
+                alone = D[0][s, a, x] + gamma * plan.a.B[x] + D[1][s, b, y] + gamma * plan.b.B[y]
+                assert plan.B[s] <= alone + rounding
+    for q in (kernel, *extreme_kernels(tasks[0], rng, 20 if count == 1 else 10)):
+        assert (errors(run, q, plan).sum(axis=0) + 1e-9 >= plan.B).all()
+    assert (sum(part.B for part in plan.parts) <= plan.B + 1e-7 * (1 + plan.L)).all()  # together nothing is worse
+    assert -plan.B[tasks[0].initial > 0].min() <= plan.L
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_b_is_not_lower_than_it_must_be(seed):
-    task, kernel, rng = instance(seed)
-    run = make_run(task, kernel, 0.0)
+@policies
+def test_worst_paths_are_not_lower_than_they_must_be(count, seed):
+    tasks, kernel, rng = drawn(count, seed, supports=count == 1 or seed % 2 == 0)
+    run = make_run(tasks, kernel)
     plan, D = arbitrary_plan(run, rng, 1.0)
-    allowed = np.asarray(task.support) & (task.policy > 0)[..., None]
-    B = np.zeros(task.n_states)
+    allowed, coupling, gamma = allowed_in(tasks[0]), coupling_of(run), tasks[0].discount
+    common, apart = allowed & (coupling.common > 0)[..., None], np.full(tasks[0].n_states, np.inf)
+    if count == 2:
+        laws = zip(D, plan.parts, coupling[1:], strict=True)
+        steps = [np.where(allowed & (law > 0)[..., None], own + gamma * part.B, np.inf) for own, part, law in laws]
+        apart = sum(step.min(axis=(1, 2)) for step in steps)
+    B = np.zeros(tasks[0].n_states)
     for _ in range(4000):
-        B = np.minimum(0.0, np.where(allowed, D + task.discount * B, np.inf).min(axis=(1, 2)))
+        B = np.minimum(np.minimum(0.0, apart), np.where(common, sum(D) + gamma * B, np.inf).min(axis=(1, 2)))
     assert pytest.approx(B, abs=1e-8 * (1 + np.abs(B).max())) == plan.B
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("seed", range(6))
-def test_b_of_tasks_where_any_state_may_follow(seed, sign):
-    task, kernel, rng = instance(seed, supports=False, on_successor=False)
-    run = make_run(task, kernel, 0.1)
-    plan, D = arbitrary_plan(run, rng, sign)
-    taken = (task.policy > 0)[..., None]
-    assert np.where(taken, D + task.discount * plan.B - plan.B[:, None, None], 0.0).min() >= -1e-13
 
 
 @pytest.mark.parametrize("gamma", [0.99, 0.999])
 @pytest.mark.parametrize("length", [99, 100, 101, 300])
-def test_b_of_long_rings(length, gamma):
+def test_worst_paths_of_long_rings(length, gamma):
     """One loss, seen from far away: where the search for the worst path ends early B must still be sound."""
     S = length + 1
     targets = np.append((np.arange(length) + 1) % length, 1)
     support = sparse.csr_array((np.ones(S), (np.arange(S), targets)), shape=(S, S))
     task = pt.Task(np.append(-1.0, np.zeros(S - 1))[:, None], np.ones((S, 1)), np.eye(S)[S - 1], gamma, support)
-    B = kernels.worst_paths(task.layout.rows, task.layout.rows.reward, np.zeros(S), 1.0, gamma)
+    rows, zero = task.layout.rows, np.zeros(S)
+    B = kernels.worst_paths(rows, rows.reward, zero, zero, 1.0, gamma)
     exact = -(gamma ** ((length - np.arange(length)) % length)) / (1 - gamma**length)
     assert (np.minimum(0.0, task.rewards[:, 0] + gamma * B[targets]) + 1e-9 >= B).all()
     assert B[:length] == pytest.approx(exact, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(16))
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_no_rollout_falls_below_its_range(seed, sign):
-    task, kernel, rng = instance(seed)
-    for q in (kernel, *extreme_kernels(task, rng, 3)):
-        run = make_run(task, q, -0.2)
+@signs
+@pytest.mark.parametrize("seed", range(8))
+def test_a_floor_out_of_reach_does_not_matter(seed, sign):
+    (task, _), _, rng = drawn(2, seed)
+    rows, V = task.layout.rows, rng.normal(size=task.n_states)
+    base, nowhere = rng.normal(size=len(rows.pair)), np.full(task.n_states, np.inf)
+    mine = kernels.worst_paths(rows, base, V, nowhere, sign, task.discount)
+    alone = kernels.worst_paths(rows, base, V, np.zeros(task.n_states), sign, task.discount)
+    assert mine == pytest.approx(alone, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("count", "seed"), [(1, seed) for seed in range(16)] + [(2, seed) for seed in range(8)])
+@signs
+def test_no_rollout_falls_below_its_range(count, seed, sign):
+    tasks, kernel, rng = drawn(count, seed, **({} if count == 1 else {"A": 3}))
+    for q in (kernel, *extreme_kernels(tasks[0], rng, 4 - count)):
+        run = make_run(tasks, q, -0.2)
         plan, _ = arbitrary_plan(run, rng, sign)
         sums, _ = rollouts(run, plan, rng.random((40_000, 3)))
         assert len(sums) > 50
         assert sums.min() >= -plan.L - 1e-12 * (1 + plan.L)
-        mean = sign * (pt.value(task, q) + 0.2) - plan.sign * float(task.initial @ plan.V)
+        mean = sign * (value(tasks, q) + 0.2) - plan.lead
         assert sums.mean() <= mean + 4.5 * sums.std() / math.sqrt(len(sums)) + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_compiled_rollouts_are_those_of_the_definition(seed):
-    task, kernel, rng = instance(seed)
-    run = make_run(task, kernel, 0.0)
+@policies
+def test_compiled_rollouts_are_those_of_the_definition(count, seed):
+    tasks, kernel, rng = drawn(count, seed, **({} if count == 1 else {"A": 2 + seed % 3}))
+    run = make_run(tasks, kernel)
     plan, D = arbitrary_plan(run, rng, -1.0 if seed % 2 else 1.0)
-    u = rng.random((3000, 3))
+    u = rng.random((4000, 3))
     found, capital = rollouts(run, plan, u)
-
-    def pick(weights, number):
-        return int(np.flatnonzero((np.cumsum(weights) > number) & (weights > 0))[0])
-
-    sums, s = [], None
-    for first, second, third in u:
-        if s is None:
-            s, earned = pick(task.initial, first), 0.0
-            g = chance(1.0, plan.L, plan.B[s])
-            ended, weight = second >= g, 1.0 / g
-        else:
-            a = pick(task.policy[s], first)
-            row = np.asarray(task.support)[s, a]
-            x = int(np.argmax(row)) if row.sum() == 1 else pick(kernel[s, a], second)
-            earned, s, weight = earned + weight * D[s, a, x], x, task.discount * weight
-            g = chance(weight, earned + plan.L, plan.B[s])
-            ended, weight = third >= g, weight / g
-            if not ended and weight < 1e-3:
-                earned, ended = earned + weight * plan.B[s], True
-        if ended:
-            sums.append(earned)
-            s = None
+    sums = replayed(run, kernel, plan, D, u)
     assert found == pytest.approx(sums, abs=1e-9)
-    ratios = np.outer((plan.lead + np.array(sums)) / plan.room, FRACTIONS)
+    ratios = np.outer((plan.lead + np.array(sums)) / plan.room, plan.fractions)
     if plan.room > 0 and (ratios > -1).all():
         assert capital == pytest.approx(np.log1p(ratios).sum(axis=0), abs=1e-6)
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize(("gamma", "A"), [(0.0, 3), (0.3, 2), (0.5, 1)])
-@pytest.mark.parametrize("seed", range(4))
-def test_the_mean_of_a_rollout_exactly(seed, gamma, A, sign):
-    task, kernel, rng = instance(seed, S=2, A=A, gamma=gamma)
-    run = make_run(task, kernel, 0.1)
+EXACT = [
+    *((1, {"S": 2, "A": A, "gamma": gamma}) for gamma, A in ((0.0, 3), (0.3, 2), (0.5, 1))),
+    *((2, {"S": S, "gamma": gamma}) for gamma, S in ((0.0, 2), (0.3, 2), (0.5, 2), (0.0, 3))),
+]
+
+
+def assert_mean_is_exact(tasks, kernel, rng, sign, R):
+    """Not above sign (V - R) - lead, and below it by no more than what ending at small weights costs."""
+    run = make_run(tasks, kernel, R)
     plan, D = arbitrary_plan(run, rng, sign)
-    bound = sign * (pt.value(task, kernel) - 0.1) - plan.lead
-    mean = expected_rollout(task, kernel, plan, D, 0.1)
-    assert mean <= bound + 1e-9
-    assert mean >= bound - shortfall(task, kernel, plan, 0.1) - 1e-9
+    bound, rounding = sign * (value(tasks, kernel) - R) - plan.lead, 1e-9 if len(tasks) == 1 else 1e-8
+    mean = Enumeration(run, kernel, plan, D).mean()
+    assert bound - shortfall(run, kernel, plan) - rounding <= mean <= bound + rounding
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
+@signs
+@pytest.mark.parametrize(("count", "settings"), EXACT)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_mean_of_a_rollout_exactly(seed, count, settings, sign):
+    assert_mean_is_exact(*drawn(count, seed, **settings), sign, 0.1)
+
+
+@signs
 @pytest.mark.parametrize("gamma", GAMMAS)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_mean_under_deterministic_kernels_exactly(seed, gamma, sign):
-    task, _, rng = instance(seed, A=1, gamma=gamma)
-    for q in extreme_kernels(task, rng, 6):
-        run = make_run(task, q, -0.4)
-        plan, D = arbitrary_plan(run, rng, sign)
-        bound = sign * (pt.value(task, q) + 0.4) - plan.lead
-        mean = expected_rollout(task, q, plan, D, -0.4)
-        assert bound - shortfall(task, q, plan, -0.4) - 1e-9 <= mean <= bound + 1e-9
+@policies
+def test_the_mean_under_adversarial_kernels_exactly(count, seed, gamma, sign):
+    """Deterministic kernels and policies, of which two agree in one state only: long paths, and few of them."""
+    tasks, _, rng = drawn(count, seed, gamma=gamma, **({"A": 1} if count == 1 else {"S": 3}))
+    if count == 2:
+        first = np.eye(2)[rng.integers(2, size=3)]
+        second = np.where(np.arange(3)[:, None] == seed, first, 1.0 - first)
+        tasks = [with_policy(task, policy) for task, policy in zip(tasks, (first, second), strict=True)]
+    for q in extreme_kernels(tasks[0], rng, 6 if count == 1 else 4):
+        assert_mean_is_exact(tasks, q, rng, sign, -0.4)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -284,21 +196,22 @@ def test_what_stands_for_an_unfinished_rollout_is_at_most_its_mean(seed):
     """S + w B(s) is no bound on every path, since coins raise the weight; it is one on the mean, under any kernel."""
     task, _, rng = instance(seed, A=1, gamma=(0.5, 0.9)[seed % 2])
     for q in extreme_kernels(task, rng, 5):
-        run = make_run(task, q, 0.0)
+        run = make_run([task], q, 0.0)
         plan, D = arbitrary_plan(run, rng, 1.0)
         for s in range(task.n_states):
             weight = float(rng.uniform(0.01, 1.0))
             earned = weight * -plan.B[s] - plan.L + float(rng.uniform(0.0, 3.0))
-            mean = expected_sum(task, q, plan, D, 0.0, [(1.0, s, earned, weight)])
-            assert mean >= earned + weight * plan.B[s] - 1e-9
+            walk = Enumeration(run, q, plan, D)
+            walk.paths.append((1.0, "together", s, earned, weight, -1, 0.0))
+            assert walk.rest() >= earned + weight * plan.B[s] - 1e-9
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.9, 0.99])
 def test_on_the_worst_path_everything_is_lost(gamma):
     """No coin ends it; where the weight has become very small, the rest of the loss is counted."""
     task = pt.Task([[-1.0], [1.0]], np.ones((2, 1)), [1.0, 0.0], gamma)
-    run = make_run(task, np.array([[[1.0, 0.0]], [[1.0, 0.0]]]), 0.0)
-    plan = run._plan(np.zeros(2), None, 1.0, 0.0)
+    run = make_run([task], np.array([[[1.0, 0.0]], [[1.0, 0.0]]]), 0.0)
+    plan = without_values(run, 1.0)
     sums, _ = rollouts(run, plan, np.random.default_rng(0).random((5000, 3)))
     assert pytest.approx(1 / (1 - gamma)) == plan.L
     assert len(sums) > 3
@@ -306,70 +219,85 @@ def test_on_the_worst_path_everything_is_lost(gamma):
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("sign", [1.0, -1.0])
+@signs
 def test_the_plain_process_is_unbiased_and_in_range(seed, sign):
     task, kernel, rng = instance(seed)
-    draws = int(rng.integers(1, 7))
-    run = make_run(task, kernel, 0.2, pt.TDBetting(draws=draws))
-    plan, D = arbitrary_plan(run, rng, sign, draws)
+    run = make_run([task], kernel, 0.2, pt.TDBetting(draws=int(rng.integers(1, 7))))
+    plan, (D,) = arbitrary_plan(run, rng, sign)
+    allowed = allowed_in(task) & (task.policy > 0)[..., None]
+    assert plan.L * (1 - task.discount) >= max(-D[allowed].min(), 0.0) - 1e-12
     sums, _ = rollouts(run, plan, rng.random((300_000, 3)))
-    occupancy = pt.occupancy(task, kernel)
-    mean = float(np.einsum("s,sa,sax,sax->", occupancy, task.policy, kernel, D))
+    mean = float(np.einsum("s,sa,sax,sax->", pt.occupancy(task, kernel), task.policy, kernel, D))
     assert mean == pytest.approx(sign * (pt.value(task, kernel) - 0.2) - plan.lead, abs=1e-9)
     assert abs(sums.mean() - mean) <= 4.5 * sums.std() / math.sqrt(len(sums)) + 1e-9
     assert sums.min() >= -plan.L - 1e-9
-    fitted = run.plan
-    allowed = np.asarray(task.support) & (task.policy > 0)[..., None]
-    rewards = centred_rewards(task, 0.2)
-    base = np.zeros(task.policy.shape)
-    base.ravel()[run.tally.rows.pair] = fitted.base
-    residual = base[..., None] + task.discount * fitted.V - fitted.V[:, None, None]
-    residual = fitted.sign * (residual + (rewards if task.rewards_on_successor else 0.0))
-    assert fitted.L * (1 - task.discount) >= -residual[allowed].min() - 1e-12
+    fitted, rows = run.plan, run.tally.rows
+    residual = rows.per_entry(fitted.a.base - fitted.a.V[rows.state]) + task.discount * fitted.a.V[rows.successor]
+    residual = fitted.sign * (residual + (rows.gain if task.rewards_on_successor else 0.0))
+    assert fitted.L * (1 - task.discount) >= -residual.min() - 1e-12
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_fitted_plans_are_sound(seed):
+@policies
+def test_fitted_plans_are_sound(count, seed):
     """The advantages are centred and B is below: checked on the plan that a run has made for itself."""
-    task, kernel, _ = instance(seed)
-    R = float(np.mean(pt.value_range(task)))
-    run = make_run(task, kernel, R)
+    tasks, kernel, _ = drawn(count, seed)
+    R = float(np.mean(pt.value_range(tasks[0]))) if count == 1 else 0.2
+    run = make_run(tasks, kernel, R)
     for _ in range(6):
         run.step(np.inf, 200)
-        plan, rows = run.plan, run.tally.rows
-        mean = np.bincount(rows.state, rows.prob * plan.base, minlength=task.n_states)
-        rewards = centred_rewards(task, R)
-        on_pairs = 0.0 if task.rewards_on_successor else (task.policy * rewards[..., 0]).sum(axis=1)
-        assert mean == pytest.approx(on_pairs + np.zeros(task.n_states), abs=1e-9)
-        assert plan.lead == pytest.approx(plan.sign * float(task.initial @ plan.V))
-        D = plan.sign * (rows.per_entry(plan.base - plan.V[rows.state]) + task.discount * plan.V[rows.successor])
-        D += plan.sign * (rows.gain if len(rows.gain) else 0.0)
-        assert (plan.B[rows.state[rows.of_entry()]] <= D + task.discount * plan.B[rows.successor] + 1e-12).all()
-        assert -plan.B[task.initial > 0].min() <= plan.L
+        plan, rows, gamma = run.plan, run.tally.rows, tasks[0].discount
+        for policy, part, sense in zip(run.policies, plan.parts, (plan.sign, -plan.sign), strict=False):
+            mean = np.bincount(rows.state, policy.prob * part.base, minlength=len(part.V))
+            on_pairs = 0.0 if policy.on_successor else (policy.task.policy * policy.task.rewards).sum(axis=1)
+            assert mean == pytest.approx(on_pairs + np.zeros(len(part.V)), abs=1e-9)
+            step = sense * (rows.per_entry(part.base - part.V[rows.state]) + gamma * part.V[rows.successor])
+            step += sense * (part.gain if len(part.gain) else 0.0) + gamma * part.B[rows.successor]
+            taken = rows.per_entry(policy.prob) > 0
+            assert (part.B[rows.state[rows.of_entry()]] <= step + 1e-12)[taken].all()
+        again = run.joined(plan.parts, plan.sign)
+        assert again.L - 1e-12 <= plan.L
+        assert -plan.B[tasks[0].initial > 0].min() <= plan.L
+        start = plan.a.V - (plan.b.V if count == 2 else 0.0)
+        assert plan.lead == pytest.approx(plan.sign * float(tasks[0].initial @ start))
+        assert ((plan.fractions > 0) & (plan.fractions < 1)).all()
+
+
+@pytest.mark.parametrize("ladder", [ONE_POLICY, TWO_POLICIES])
+def test_shares_of_the_capital_are_all_of_it(ladder):
+    assert np.exp(ladder.log_weights).sum() == pytest.approx(1.0)
+
+
+@policies
+def test_a_rollout_that_is_cut_short_goes_on(count):
+    """One sample at a time, or all at once: the same run. Within a rollout evidence is what is left at worst."""
+    tasks, kernel, _ = drawn(count, 2, S=3, A=2, gamma=0.9, supports=False, on_successor=False)
+    whole, parts = (make_run(tasks, kernel, value(tasks, kernel), rng=5) for _ in range(2))
+    while whole.samples < 300:
+        whole.step(np.inf, 300 - whole.samples)
+    phases, before = set(), parts.evidence()
+    while parts.samples < 300:
+        parts.step(np.inf, 1)
+        phases.add(parts.at.phase)
+        assert np.isfinite(parts.evidence()).all()
+    assert (parts.bets.capital == whole.bets.capital).all()
+    assert parts.at == whole.at
+    assert parts.evidence() == whole.evidence() != before
+    alone = {kernels.A_ALONE, kernels.B_ALONE, kernels.B_PARTS} if count == 2 else set()
+    assert {kernels.TOGETHER} | alone <= phases
 
 
 # ---------------------------------------------------------------- error probabilities
-
-
-def rare_reward():
-    """One transition in a hundred is worth much: V = R, and most runs look as if V were below."""
-    support = np.ones((2, 1, 2), dtype=bool)
-    rewards = np.array([[[0.0, 50.0]], [[0.0, 50.0]]])
-    kernel = np.array([[[0.99, 0.01]], [[0.99, 0.01]]])
-    return pt.Task(rewards, np.ones((2, 1)), [1.0, 0.0], 0.5, support), kernel
 
 
 def calibration_cases():
     two, three = pt.instances.paper(2), pt.instances.paper(3)
     yield "2x2", two.task, two.kernel, 400
     yield "3x3", three.task, three.kernel, 600
-    yield "rare", *rare_reward(), 600
+    (rare,), kernel = rare_reward(1)
+    yield "rare", rare, kernel, 600
     yield "known", *instance(5, S=4, A=2, gamma=0.9, on_successor=False)[:2], 400
     yield "successors", *instance(9, S=3, A=2, gamma=0.9, on_successor=True, supports=False)[:2], 400
-
-
-def too_often(count, runs, delta):
-    return stats.binom.sf(count - 1, runs, delta) < 1e-4
 
 
 @every_method
@@ -394,49 +322,50 @@ def test_bets_suit_the_lead():
     while run.answer is None and run.samples < 500_000:
         run.step(math.log(1e6), 100_000)
     assert run.answer == "above"
-    assert all((bets[: len(STEADY)] == STEADY).all() for bets in run.fractions)
-    assert all(((bets > 0) & (bets < 1)).all() for bets in run.fractions)
-    assert run.fractions[-1][len(STEADY)] < STEADY.min() / 2
-    assert run.capital[0, len(STEADY)] > 10.0
-    assert (run.capital[0, : len(STEADY)] < 0.0).all()
+    steady, fractions = ONE_POLICY.steady, np.array([stretch.fractions for stretch in run.bets.stretches])
+    assert (fractions[:, : len(steady)] == steady).all()
+    assert ((fractions > 0) & (fractions < 1)).all()
+    assert fractions[-1, len(steady)] < steady.min() / 2
+    assert run.bets.capital[0, len(steady)] > 10.0
+    assert (run.bets.capital[0, : len(steady)] < 0.0).all()
 
 
-def test_too_small_a_range_is_caught():
+@policies
+def test_too_small_a_range_is_caught(count):
     """The control: with a quarter of the range, factors cut off at 0, the same bets err far more often than delta."""
-    task, kernel = rare_reward()
-    R = pt.value(task, kernel)
-    run = make_run(task, kernel, R)
-    runs, crossed = 200, [0, 0]
-    for sign, part in itertools.product((1.0, -1.0), (1.0, 0.25)):
-        plan = run._plan(np.zeros(2), None, sign, 0.0)
-        room = part * plan.L - plan.lead
-        count = 0
-        for seed in range(runs):
-            sums, _ = rollouts(run, plan, np.random.default_rng(seed).random((400, 3)))
-            factors = np.maximum(1.0 + np.outer((plan.lead + sums) / room, run._fractions(plan, None, None)), 1e-9)
-            capital = np.logaddexp.reduce(np.cumsum(np.log(factors), axis=0) + LOG_WEIGHTS, axis=1)
-            count += capital.max() >= -math.log(0.1)
-        crossed[part < 1] = max(crossed[part < 1], count)
-    assert not too_often(crossed[0], runs, 0.1)
-    assert too_often(crossed[1], runs, 0.1)
+    tasks, kernel = rare_reward(count)
+    run = make_run(tasks, kernel, value(tasks, kernel))
+    runs, crossed = 200, {1.0: 0, 0.25: 0}
+    for sign in (1.0, -1.0):
+        plan = without_values(run, sign)
+        plan = run.staked(plan, None) if count == 1 else plan
+        every = [rollouts(run, plan, np.random.default_rng(seed).random((500, 3)))[0] for seed in range(runs)]
+        for part in crossed:
+            capital = [largest_capital(run, plan, sums, part * plan.L - plan.lead) for sums in every]
+            crossed[part] = max(crossed[part], sum(reached >= -math.log(0.1) for reached in capital))
+    assert not too_often(crossed[1.0], runs, 0.1)
+    assert too_often(crossed[0.25], runs, 0.1)
 
 
-@pytest.mark.parametrize("offset", [-0.5, 0.0, 0.5])
-def test_intervals_hold_the_value(offset):
-    inst = pt.instances.paper(3)
-    value, (low, high) = pt.value(inst.task, inst.kernel), pt.value_range(inst.task)
-    sim, runs, missed, widths = pt.TabularSimulator(inst.kernel), 50, 0, []
+@pytest.mark.parametrize(("count", "offset"), [(1, -0.5), (1, 0.0), (1, 0.5), (2, 0.2)])
+def test_intervals_hold_the_value(count, offset):
+    three = pt.instances.paper(3)
+    tasks, kernel = [three.task], three.kernel
+    if count == 2:
+        tasks, kernel, _ = drawn(2, 2, S=3, gamma=0.9, supports=False, zeros=False, on_successor=False)
+    truth, known = value(tasks, kernel), known_value(*tasks) if count == 1 else known_difference(*tasks)
+    runs, missed, widths = 45, 0, []
     for seed in range(runs):
-        run = METHODS["rollouts"].start(inst.task, sim, value + offset, seed)
+        run = make_run(tasks, kernel, truth + offset, rng=seed)
         ends = []
         for number in range(24):
             run.step(np.inf, 100)
             if number % 4 == 3:
                 ends.append(run.interval(-math.log(0.1)))
         bottom, top = np.array(ends).T
-        assert (bottom >= low - 1e-9).all()
-        assert (top <= high + 1e-9).all()
-        missed += bool((bottom > value).any() or (top < value).any())
+        assert (bottom >= known.low - 1e-9).all()
+        assert (top <= known.high + 1e-9).all()
+        missed += bool((bottom > truth + 1e-12).any() or (top < truth - 1e-12).any())
         widths.append((top - bottom)[[0, -1]])
     assert not too_often(missed, runs, 0.1)
     first, last = np.mean(widths, axis=0)
@@ -446,7 +375,7 @@ def test_intervals_hold_the_value(offset):
 def test_intervals_end_where_the_capital_is_two_over_delta():
     inst = pt.instances.paper(2)
     value, level = pt.value(inst.task, inst.kernel), -math.log(0.05)
-    run = make_run(inst.task, inst.kernel, value, rng=4)
+    run = make_run([inst.task], inst.kernel, value, rng=4)
     while run.samples < 20_000:
         run.step(np.inf, 20_000 - run.samples)
     state = run.state()
@@ -472,6 +401,86 @@ def test_intervals_shrink_to_the_value():
         one_sided = value - bottom if share < 0.5 else top - value  # the side that is bet on
         assert bottom <= value <= top
         assert one_sided < 0.1 * (high - low)
+
+
+# ---------------------------------------------------------------- intervals of verdicts
+
+
+def answered(tasks, kernel, R, method, rng, required, **sides):
+    """A run at its answer."""
+    run = make_run(tasks, kernel, R, method, rng, **sides)
+    run.begin(required)
+    while run.answer is None:
+        run.step(required, 100_000)
+    return run
+
+
+VERDICTS = [
+    *((1, pt.TDBetting(), seed) for seed in range(41, 45)),
+    *((1, pt.Combined(weight=0.5), seed) for seed in range(41, 45)),
+    *((2, None, seed) for seed in range(40, 44)),
+]
+
+
+@pytest.mark.parametrize(("count", "method", "seed"), VERDICTS)
+def test_the_interval_of_a_verdict_does_not_contradict_its_answer(count, method, seed):
+    """Its ends are where the bets of the answer would just suffice; at the tested threshold they are the answer."""
+    tasks, kernel, _ = drawn(count, seed, gamma=0.9)
+    truth, known = value(tasks, kernel), known_value(*tasks) if count == 1 else known_difference(*tasks)
+    for end, answer in ((known.low, "above"), (known.high, "below")):
+        for rng in range(2):
+            R, required = truth + 0.8 * (end - truth), -math.log(0.05)
+            run = answered(tasks, kernel, R, method, rng, required)
+            lower, upper = run.verdict_interval(required)
+            assert run.answer == answer
+            assert known.low - 1e-9 <= lower < upper <= known.high + 1e-9
+            assert lower >= R if answer == "above" else upper <= R
+            for sign, bets in zip((1.0, -1.0), run.bets.evidence(run.plan, None), strict=True):
+                assert run.refuter(sign, as_staked=True).log_capital(0.0) == pytest.approx(bets, abs=1e-9)
+            longer = run.verdict_interval(required + 3.0)
+            assert longer[0] <= lower < upper <= longer[1]
+
+
+@pytest.mark.parametrize("method", [pt.TDBetting(), pt.Combined()])
+def test_the_interval_of_within_is_within(method):
+    task, kernel, _ = instance(6, S=4, A=3, gamma=0.5)
+    R, required = pt.value(task, kernel), math.log(20.0)
+    run = answered([task], kernel, R, method, 1, required, indifference=0.5, both_sides=True)
+    lower, upper = run.verdict_interval(required)
+    assert run.answer == "within"
+    assert R - 0.5 <= lower < R < upper <= R + 0.5
+
+
+def test_the_interval_of_counts_does_not_contradict_their_verdict():
+    two = pt.instances.paper(2)
+    counts = pt.Counts.from_array(np.rint(150 * two.kernel).astype(np.int64))
+    run = pt.TDBetting().replay(two.task, 0.0, Recorded(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
+    run.weigh(counts, 3.0, "fixed")
+    assert run.answer == "above"
+    assert 0.0 <= run.verdict_interval(3.0)[0] < pt.value(two.task, two.kernel)
+    assert run.refuter(1.0, as_staked=True).log_capital(0.0) == pytest.approx(run.evidence()[0], abs=1e-9)
+
+
+@pytest.mark.parametrize(("inflated", "caught"), [(0.0, False), (2.0, True)])
+@policies
+def test_each_end_of_the_interval_of_a_verdict_misses_at_most_as_often_as_delta_allows(
+    count, inflated, caught, monkeypatch
+):
+    """At the end of rare rewards, the threshold below the value and above it; the control has too much capital."""
+    tasks, kernel = rare_reward(count)
+    truth, runs, delta, missed = value(tasks, kernel), 80, 0.1, {"above": 0, "below": 0}
+    honest = Refuter.log_capital
+    monkeypatch.setattr(Refuter, "log_capital", lambda self, R: inflated + honest(self, R))
+    for offset in (-4.0, 4.0):
+        for seed in range(runs):
+            run = make_run(tasks, kernel, truth + offset, rng=seed)
+            for _ in range(12):
+                if run.answer is None:
+                    run.step(-math.log(delta), 50)
+            lower, upper = run.verdict_interval(-math.log(delta))
+            missed["above"] += offset < 0 and lower > truth
+            missed["below"] += offset > 0 and upper < truth
+    assert any(too_often(times, runs, delta) for times in missed.values()) == caught
 
 
 # ---------------------------------------------------------------- answers
@@ -619,7 +628,7 @@ def test_rounding_is_not_evidence_at_the_end_of_the_range(method):
         low, high = pt.value_range(task)
         assert pytest.approx(high, abs=1e-12) == R
         for rng in range(8 if high > low else 0):
-            run = make_run(task, kernel, R, method, rng)
+            run = make_run([task], kernel, R, method, rng)
             for _ in range(20):
                 if run.answer is None and run.samples < 200:
                     run.step(3.0, 200 - run.samples)
@@ -815,45 +824,53 @@ def tampered():
 def cut_short():
     """A run in the middle of a rollout, with some weight left."""
     task, kernel, R = question(3)
-    run = make_run(task, kernel, R, rng=8)
-    while run.samples < 50 or not (run.walker[0] and run.walker[3] > 0.1):
+    run = make_run([task], kernel, R, rng=8)
+    while run.samples < 50 or run.between_rollouts or run.at.weight <= 0.1:
         run.step(np.inf, 1)
     return run
+
+
+def fresh():
+    task, kernel, R = question(3)
+    return make_run([task], kernel, R)
 
 
 @pytest.mark.parametrize(("name", "alter"), list(tampered()))
 def test_tampered_states_are_refused(cut_short, name, alter):
     """By `restore` itself: what is accepted there goes into compiled code, which checks nothing."""
     state = cut_short.state()
-    fresh = make_run(*question(3))
-    fresh.restore(dict(state))
-    assert fresh.evidence() == cut_short.evidence()
+    again = fresh()
+    again.restore(dict(state))
+    assert again.evidence() == cut_short.evidence()
     state[name] = alter(np.array(state[name]))
     with pytest.raises(pt.InputError):
-        make_run(*question(3)).restore(state)
+        fresh().restore(state)
     del state[name]
     with pytest.raises(pt.InputError):
-        make_run(*question(3)).restore(state)
+        fresh().restore(state)
 
 
 @every_method
 def test_evidence_of_an_unfinished_rollout_counts_it_at_worst(method):
     task, kernel, R = question(3)
-    run, seen = make_run(task, kernel, R, method, rng=2), 0
+    run, seen = make_run([task], kernel, R, method, rng=2), 0
     for _ in range(400):
         run.step(np.inf, 1)
         bet = run._bet_evidence() if isinstance(method, pt.Combined) else run.evidence()
         side = 0 if run.plan.sign > 0 else 1
-        capital = run.capital.copy()
-        if run.walker[0]:
-            _, s, earned, weight, left = run.walker
-            plan = run.plan
-            worst = earned - plan.L * left / 5 if run.draws else earned + weight * plan.B[int(s)]
+        capital = run.bets.capital.copy()
+        if not run.between_rollouts:
+            plan, at = run.plan, run.at
+            worst = (
+                at.earned - plan.L * at.draws_left / 5 if run.draws else at.earned + at.weight * plan.B[int(at.state)]
+            )
             assert worst >= -plan.L - 1e-9
-            assert worst <= earned + 1e-12
-            capital[side] += np.log1p(plan.bets * (plan.lead + worst) / plan.room)
+            assert worst <= at.earned + 1e-12
+            capital[side] += np.log1p(plan.fractions * (plan.lead + worst) / plan.room)
             seen += 1
-        assert bet == pytest.approx(tuple(np.log((np.exp(capital) * np.exp(LOG_WEIGHTS)).sum(axis=1))), abs=1e-9)
+        assert bet == pytest.approx(
+            tuple(np.log((np.exp(capital) * np.exp(ONE_POLICY.log_weights)).sum(axis=1))), abs=1e-9
+        )
     assert seen > 50
 
 
@@ -1025,10 +1042,10 @@ def test_the_evidence_of_the_combination():
     """log(weight e_bet + (1-weight) e_KL), the KL part from its own definition on the counts of the rollouts."""
     inst = pt.instances.paper(2)
     task, method = inst.task, pt.Combined(weight=0.6)
-    run = make_run(task, inst.kernel, 0.0, method, rng=1)
+    run = make_run([task], inst.kernel, 0.0, method, rng=1)
     while run.answer is None:
         run.step(-math.log(1e-12), 100_000)
-    assert run.walker[0] == 0
+    assert run.between_rollouts
     state_counts = run.counts().N.sum(axis=1)
     assert (run.rule.tally.counts().N[:, 0] == state_counts).all()
     reduced = one_action(task)
@@ -1038,7 +1055,7 @@ def test_the_evidence_of_the_combination():
     visits = alone.visits
     bracket = pt.nearest_kernel(reduced, alone.N / visits[..., None], visits, 0.0)
     dimension = level_of(pt.MixtureBoundary(), alone, 0.05, reduced) - math.log(20)
-    bet = np.log((np.exp(run.capital) * np.exp(LOG_WEIGHTS)).sum(axis=1))
+    bet = np.log((np.exp(run.bets.capital) * np.exp(ONE_POLICY.log_weights)).sum(axis=1))
     combined = np.logaddexp(math.log(0.6) + bet[0], math.log(0.4) + bracket.upper - dimension)
     assert run.evidence()[0] <= combined + 1e-6
     lower = run.rule.finding.distance.lower  # evidence is what the certificate proves
@@ -1062,10 +1079,10 @@ def test_kl_decides_at_tiny_delta_and_is_certified():
 def test_answers_are_given_at_ends_of_rollouts(method):
     task, kernel, R = question(3)
     for seed in range(12):
-        run = make_run(task, kernel, R, method, rng=seed)
+        run = make_run([task], kernel, R, method, rng=seed)
         while run.answer is None:
             run.step(3.0, 1)
-        assert run.walker[0] == 0
+        assert run.between_rollouts
         assert max(run.evidence()) >= 3.0
 
 
@@ -1079,8 +1096,8 @@ def test_with_many_parameters_betting_is_alone():
     )
     same(first, second)
     assert second.solves == 0
-    assert make_run(inst.task, inst.kernel, R, METHODS["combined"]).rule is None
-    assert make_run(*question(2), METHODS["combined"]).rule is not None
+    assert make_run([inst.task], inst.kernel, R, METHODS["combined"]).rule is None
+    assert make_run([question(2)[0]], *question(2)[1:], METHODS["combined"]).rule is not None
 
 
 def test_wrong_settings_are_refused():

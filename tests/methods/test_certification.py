@@ -9,7 +9,7 @@ import pytest
 import policytest as pt
 from policytest._base.text import nats
 from policytest.data.randomness import generator
-from policytest.methods.betting.run import BettingRun, Supply
+from policytest.methods.betting.run import BettingRun
 from policytest.methods.ptst_difference import KLComparison
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.watch import Watch
@@ -81,21 +81,17 @@ def test_the_interval_of_a_verdict_is_on_the_side_of_its_answer(name, side):
         assert (low, high) == pytest.approx(wide, abs=1e-6)
 
 
-@dataclass(frozen=True)
-class Hasty(pt.TDBetting):
-    """A broken method: it answers at once."""
-
-    def start(self, task, sim, threshold, rng):
-        return HastyRun(self, task, threshold, Supply(task, sim, rng))
-
-    def replay(self, task, threshold, source, rng=None):
-        return HastyRun(self, task, threshold, Supply.recorded(task, source, 0))
-
-
 class HastyRun(BettingRun):
     def step(self, level, most):
         super().step(level, most)
         self.answer = "above"
+
+
+@dataclass(frozen=True)
+class Hasty(pt.TDBetting):
+    """A broken method: it answers at once."""
+
+    kind = HastyRun
 
 
 def test_an_answer_without_the_evidence_is_not_certified():

@@ -7,7 +7,7 @@ import pytest
 from policytest import InputError, instances
 from policytest.cli import options
 from policytest.methods import names
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting import TDBetting
 
 TABLES = (names.METHODS, names.BOUNDARIES, names.SAMPLING_RULES, names.SOLVERS)
 

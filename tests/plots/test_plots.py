@@ -19,7 +19,7 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import occupancy
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.baselines.monte_carlo import MonteCarlo
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.ptst import PTST
 from policytest.plots import Trace, style

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import policytest as pt
-from policytest.methods.betting.run import Refuter
+from policytest.methods.betting.bets import Refuter
 from policytest.results.estimate import Interval
 
 TWO = pt.instances.paper(2)

@@ -9,10 +9,10 @@ import signal
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import policytest as pt
-from policytest.methods.betting import coupled
+from betting_builders import optimal, too_often
+from policytest.methods.betting import run as betting_run
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch, _least_kl
 from policytest.questions.identify.policies import optimal_actions, task_of_all_pairs
@@ -25,16 +25,6 @@ METHODS = {
     "KL, adaptive": pt.PTST(allocation=pt.Adaptive()),
     "KLB-TS": pt.KLBTS(),
 }
-
-
-def optimal(rewards, kernel, gamma):
-    """The optimal actions and sorted action values, by value iteration."""
-    expected = rewards if rewards.ndim == 2 else (kernel * rewards).sum(axis=2)
-    V = np.zeros(len(rewards))
-    for _ in range(2000):
-        Q = expected + gamma * kernel @ V
-        V = Q.max(axis=1)
-    return Q.argmax(axis=1), np.sort(Q, axis=1)
 
 
 def easy(seed, S=3, A=2, gamma=0.5, on_successor=False):
@@ -53,10 +43,6 @@ def no_difference():
     rng = np.random.default_rng(3)
     kernel = rng.dirichlet(np.ones(2), size=(2, 1)).repeat(2, axis=1)
     return np.array([[0.2, 0.2], [1.0, 1.0]]), kernel, np.array([0.5, 0.5])
-
-
-def too_often(count, runs, delta):
-    return stats.binom.sf(count - 1, runs, delta) < 1e-4
 
 
 # ---------------------------------------------------------------- answers
@@ -236,10 +222,8 @@ def test_constant_rewards_need_no_samples(name, shape):
     found = pt.identify(np.full(shape, 0.7), [0.2, 0.3, 0.5], 0.9, sim, method=METHODS[name])
     assert (found.answered, found.certified, found.samples) == (True, True, 0)
     if name != "KLB-TS":
-        some = pt.identify(
-            np.full(shape, 0.7), [0.2, 0.3, 0.5], 0.9, sim, method=METHODS[name],
-            policies=[np.full((3, 2), 0.5), np.tile([1.0, 0.0], (3, 1))],
-        )  # fmt: skip
+        both = [np.full((3, 2), 0.5), np.tile([1.0, 0.0], (3, 1))]
+        some = pt.identify(np.full(shape, 0.7), [0.2, 0.3, 0.5], 0.9, sim, method=METHODS[name], policies=both)
         assert (some.answered, some.certified, some.samples, some.index) == (True, True, 0, 0)
 
 
@@ -295,10 +279,8 @@ def test_progress_is_told(name, some):
         assert not math.isnan(max(check.evidence))
         seen.append(check.samples)
 
-    found = pt.identify(
-        rewards, initial, 0.5, pt.TabularSimulator(kernel), method=METHODS[name], policies=policies,
-        progress=tell, max_samples=3000,
-    )  # fmt: skip
+    settings = {"method": METHODS[name], "policies": policies, "progress": tell, "max_samples": 3000}
+    found = pt.identify(rewards, initial, 0.5, pt.TabularSimulator(kernel), **settings)
     assert seen[-1] == found.samples
     assert seen == sorted(seen)
 
@@ -309,7 +291,7 @@ def test_the_clock_does_not_matter_to_a_slow_simulator(monkeypatch):
     table = pt.TabularSimulator(kernel)
     runs = []
     for patience in (-1.0, 1e9):
-        monkeypatch.setattr(coupled, "PATIENCE", patience)
+        monkeypatch.setattr(betting_run, "PATIENCE", patience)
         runs.append(pt.identify(rewards, initial, 0.5, table.draw, rng=5, max_samples=20_000))
     assert runs[0].samples == runs[1].samples
     assert (runs[0].counts.N == runs[1].counts.N).all()

@@ -20,7 +20,7 @@ from policytest._base.text import plural
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.values import state_values, value
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting import TDBetting
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST

@@ -11,7 +11,7 @@ from policytest._base.arrays import Kernel
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.task import Task
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
 from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST

@@ -24,7 +24,8 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
-from policytest.methods.betting.run import BettingRun, Supply, surely
+from policytest.methods.betting.bets import surely
+from policytest.methods.betting.run import BettingRun, Bettor
 from policytest.methods.boundaries import widths
 from policytest.methods.interface import Outcome, is_certified
 from policytest.methods.ptst import PTST, PTSTRun
@@ -35,57 +36,17 @@ AT_ONCE = 32  # rollouts between two checks of the driver
 MANY_STATES = 100  # surely too many parameters, unless almost all rows are known
 
 
-@dataclass(frozen=True, eq=False)
-class Combined:
-    """Settings of the combined method.
-
-    Parameters
-    ----------
-    weight
-        Of the betting process; 1 - weight is that of the KL process.
-    rule
-        The KL part: its boundary and solver. Its allocation does not matter, since rollouts draw the samples.
-    seed
-        Of the coins and actions, where recorded transitions are replayed: choose it before looking at them.
-    """
-
-    weight: float = 0.9
-    rule: PTST = field(default_factory=PTST)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < arrays.real_number("weight", self.weight) < 1:
-            raise InputError(f"weight is {self.weight}; it lies strictly between 0 and 1")
-        arrays.instance("rule", self.rule, PTST, ", such as PTST(), with its parentheses")
-        if self.rule.zeta is not None:
-            raise InputError(
-                "rule has zeta, the stopping rule as printed: it has no evidence that could be averaged with bets; "
-                "pass a rule without zeta, such as PTST()"
-            )
-
-    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> CombinedRun:
-        """The test at work on a simulator."""
-        return CombinedRun(self, task, threshold, Supply(task, sim, rng))
-
-    def replay(self, task: Task, threshold: float, source: Recorded, rng: Any = None) -> CombinedRun:
-        """The test at work on recorded transitions."""
-        return CombinedRun(self, task, threshold, Supply.recorded(task, source, self.seed if rng is None else rng))
-
-    def describe(self) -> str:
-        """The method in a few words."""
-        return "betting on temporal differences, combined with the mixture-KL rule"
-
-
 class CombinedRun(BettingRun):
     """Betting at work, with the KL rule beside it where that may help."""
 
-    def __init__(self, method: Combined, task: Task, threshold: float, supply: Supply) -> None:
+    def __init__(self, method: Combined, task: Task, threshold: float, *rest: Any) -> None:
         self.rule: PTSTRun | None = None
         reduced = one_action(task) if task.n_states <= MANY_STATES else task
         if _parameters(reduced) <= MOST_PARAMETERS:
             self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
         self.merged = reduced is not task
-        super().__init__(method, task, threshold, supply)
+        super().__init__(method, task, threshold, *rest)
+        self.log_weight = float(np.log(method.weight)) if self.rule is not None else 0.0  # of the bets
 
     def step(self, level: float, most: int) -> None:
         """Bet; and ask the KL rule at the end of each rollout."""
@@ -94,8 +55,8 @@ class CombinedRun(BettingRun):
             return
         limit = self.paid + most
         for _ in range(AT_ONCE):
-            super().step(level - np.log(self.method.weight), limit - self.paid)
-            if self.answer is None and self.walker[0] == 0.0:
+            super().step(level - self.log_weight, limit - self.paid)
+            if self.answer is None and self.between_rollouts:
                 self._ask(level)
             if self.answer is not None or self.paid >= limit or self.exhausted:
                 return
@@ -103,7 +64,7 @@ class CombinedRun(BettingRun):
     def begin(self, level: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
         self.reconsider(level)
-        if self.answer is None and self.rule is not None and self.walker[0] == 0.0:
+        if self.answer is None and self.rule is not None and self.between_rollouts:
             self._ask(level)
 
     def _ask(self, level: float) -> None:
@@ -141,12 +102,10 @@ class CombinedRun(BettingRun):
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the average; of the KL part, as far as it is proved at this sample."""
         bet = self._bet_evidence()
-        if self.rule is None:
-            return bet
-        if self.averaged is not None:  # already those of the average
+        if self.rule is None or self.orders:  # each of which has averaged
             return bet
         finding, weight = self.rule.finding, self.method.weight
-        fresh = finding is not None and finding.samples == self.rule.samples and self.walker[0] == 0.0
+        fresh = finding is not None and finding.samples == self.rule.samples and self.between_rollouts
         other = finding.proved if fresh and finding is not None else (-np.inf, -np.inf)
         pairs = zip(bet, other, strict=True)
         first, second = (np.logaddexp(np.log(weight) + a, np.log1p(-weight) + b) for a, b in pairs)
@@ -154,6 +113,14 @@ class CombinedRun(BettingRun):
 
     def _bet_evidence(self) -> tuple[float, float]:
         return super().evidence()
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of an answer, by the bets alone; each end holds with probability 1 - delta.
+
+        weight times their capital against the true value, and 1 - weight times the KL part, average to an e-process;
+        if an end misses the value, or an answer is wrong, that average has reached 1/delta. See `RolloutRun`.
+        """
+        return super().verdict_interval(required - self.log_weight)
 
     def outcome(self, level: float) -> Outcome:
         """What the answer rests on, with the certificate of the KL part where that was needed."""
@@ -165,9 +132,8 @@ class CombinedRun(BettingRun):
 
     def _bets_suffice(self, level: float) -> bool:
         """Whether the capital alone gives the answer."""
-        weight = np.log(self.method.weight) if self.rule is not None else 0.0
         side = 0 if self.answer == "above" else 1
-        return self.answer == "within" or bool(self._bet_evidence()[side] + weight >= level)
+        return self.answer == "within" or bool(self._bet_evidence()[side] + self.log_weight >= level)
 
     @property
     def solves(self) -> int:
@@ -186,6 +152,40 @@ class CombinedRun(BettingRun):
         super().restore(state)
         if self.rule is not None:
             self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
+
+
+@dataclass(frozen=True, eq=False)
+class Combined(Bettor):
+    """Settings of the combined method.
+
+    Parameters
+    ----------
+    weight
+        Weight of the betting process; 1 - weight is that of the KL process.
+    rule
+        The KL part: its boundary and solver. Its allocation does not matter, since rollouts draw the samples.
+    seed
+        Seed of the coins and actions, where recorded transitions are replayed: choose it before looking at the data.
+    """
+
+    kind = CombinedRun
+    weight: float = 0.9
+    rule: PTST = field(default_factory=PTST)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < arrays.real_number("weight", self.weight) < 1:
+            raise InputError(f"weight is {self.weight}; it lies strictly between 0 and 1")
+        arrays.instance("rule", self.rule, PTST, ", such as PTST(), with its parentheses")
+        if self.rule.zeta is not None:
+            raise InputError(
+                "rule has zeta, the stopping rule as printed: it has no evidence that could be averaged with bets; "
+                "pass a rule without zeta, such as PTST()"
+            )
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on temporal differences, combined with the mixture-KL rule"
 
 
 def one_action(task: Task) -> Task:

@@ -15,7 +15,7 @@ from policytest._base.rows import Rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting.coupling import SAME, reached
-from policytest.methods.betting.run import MOST_LISTED
+from policytest.methods.betting.policy_bet import MOST_LISTED
 
 
 def check_alike(task_a: Task, task_b: Task) -> None:

@@ -34,7 +34,7 @@ class Named(NamedTuple):
 
 METHODS = {
     "combined": Named("methods.combined", "Combined", ("weight", "boundary", "solver")),
-    "betting": Named("methods.betting.run", "TDBetting", ("draws",)),
+    "betting": Named("methods.betting", "TDBetting", ("draws",)),
     "ptst": Named("methods.ptst", "PTST", ("boundary", "solver", "allocation", "batch")),
     "ptst-as-printed": Named("methods.ptst", "PTST.as_printed"),
     "klb-ts": Named("methods.baselines.klbts", "KLBTS", ("policies", "boundary", "allocation")),

@@ -22,7 +22,7 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray, positive
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting import TDBetting
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST, PTSTRun

@@ -21,9 +21,9 @@ from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
+from policytest.methods.betting import TDBetting
 from policytest.methods.betting.coupled import CoupledRun
-from policytest.methods.betting.coupling import Pool
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting.coupling import shared_pool
 from policytest.methods.known_range import check_alike, known_difference
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import KLComparison
@@ -34,7 +34,6 @@ from policytest.questions.driver import (
     checked_zone,
     known_verdict,
     sampling_limit,
-    with_zone,
 )
 from policytest.results.verdict import Check, Verdict
 
@@ -97,9 +96,8 @@ def compare(
     if isinstance(method, PTST):
         run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
     else:
-        run = CoupledRun(task_a, task_b, margin, Pool([task_a, task_b], sim, rng))
+        run = CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
     if zone:
-        with_zone(run, zone)
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
     verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)

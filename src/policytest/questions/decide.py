@@ -79,9 +79,8 @@ def decide(
     if known is not None:
         return known
     method = checked_method(method)
-    run = method.start(task, sim, threshold, rng)
+    run = with_zone(method, indifference)(task, sim, threshold, rng)
     if indifference:
-        with_zone(run, indifference)
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     mark = checkpoints.fingerprint(task, threshold, run.method)
     return carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress, getattr(method, "pause", None))

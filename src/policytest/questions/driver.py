@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.betting.run import BettingRun
+from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Pause, Run, is_certified, steps
@@ -149,11 +150,14 @@ def checked_zone(indifference: Any) -> float:
     return zone
 
 
-def with_zone(run: Any, indifference: float) -> None:
-    """Have the run look for "within" too."""
-    if not isinstance(run, BettingRun):
-        raise InputError(f"indifference: the method {run.method.describe()!r} has none; use Combined() or TDBetting()")
-    run.indifference, run.both_sides = indifference, True
+def with_zone(method: Method, indifference: float) -> Callable[[Task, Any, float, Any], Run]:
+    """How to start the method; with a zone, so that it looks for "within" too."""
+    if not indifference:
+        return method.start
+    if not isinstance(getattr(method, "method", method), TDBetting | Combined):
+        raise InputError(f"indifference: the method {method.describe()!r} has none; use Combined() or TDBetting()")
+    start: Callable[..., Run] = method.start
+    return partial(start, indifference=indifference, both_sides=True)
 
 
 def known_answer(task: Task, threshold: float, delta: float, indifference: float = 0.0) -> Verdict | None:
@@ -215,7 +219,7 @@ def verdict_of(
         certified=is_certified(run, required) and not (counts is not None and counts.flaws),
         evidence=found.evidence,
         estimate=run.estimate,
-        interval=run.interval(level),
+        interval=run.verdict_interval(required),
         witness=found.witness,
         lower_bound=found.lower_bound,
         solves=run.solves,

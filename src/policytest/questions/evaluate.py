@@ -27,7 +27,8 @@ from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.betting.run import BettingRun, TDBetting
+from policytest.methods.betting import TDBetting
+from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
@@ -103,8 +104,7 @@ def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
 
 def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting) -> Interval:
     """The thresholds that bets on recorded draws do not refute, on both sides."""
-    run = method.replay(task, _middle(task), source)
-    run.both_sides = True
+    run = method.replay(task, _middle(task), source, both_sides=True)
     while not run.exhausted:
         run.step(math.inf, UNLIMITED)
     low, high = run.interval(level)
@@ -151,9 +151,8 @@ def evaluate(
     found, counts = best, Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
     paid = 0
     if best.width > 2 * epsilon and any_unknown(task):  # else no sample is needed, or none can help
-        run: Any = method.start(task, sim, _middle(task), rng)
-        if isinstance(run, BettingRun):
-            run.both_sides = True
+        both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
+        run: Any = method.start(task, sim, _middle(task), rng, **both_sides)
         narrowing = Narrowing(run, best, level, epsilon)
         carried_out(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
         found, counts, paid = narrowing.at_the_end(), run.counts(), run.paid

@@ -2,18 +2,110 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.small import TINY, compiled, entry, first_above, largest_of, place_of
 
-# ---------------------------------------------------------------- betting on temporal differences
-# One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. See
-# `policytest.methods.betting.run` for the proof.
+# One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
+# policies stay together for as long as they agree. The proofs: `policytest.methods.betting.run`, and `.coupled`.
 
-BLOCK_ENDS, CROSSED, WAITING, REFIT_DUE = 0, 1, 2, 3
+BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT = 0, 1, 2, 3  # why a call ended
+BETWEEN, TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT, A_IN_TURN, B_IN_TURN = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
+DRAWING = 2.0  # of the plain process, whose policy is never A_ALONE
 LARGEST_WEIGHT, SMALLEST_WEIGHT, SMALLEST_CHANCE = 50.0, 1e-3, 0.1
+
+
+class Residuals(NamedTuple):
+    """What one policy bets with: the parts of r - eta + gamma V0(x) - V0(s), and its worst sums."""
+
+    V: FloatArray  # [S] V0
+    base: FloatArray  # [K] r^pi(s) - eta(s,a); without the reward where that is on the successor
+    gain: FloatArray  # [E] that reward, or empty
+    B: FloatArray  # [S] the worst sum along any path of this policy
+
+
+class Stakes(NamedTuple):
+    """The bets of one side, and what a rollout can win and lose."""
+
+    fractions: FloatArray  # of the largest bet
+    log_weights: FloatArray  # the logarithms of their shares of the first capital
+    capital: FloatArray  # the logarithms of what each has made of its share; changed in place
+    L: float
+    sign: float
+    lead: float
+
+
+class Dynamics(NamedTuple):
+    """Where rollouts of one policy, or of two, go. A state of the start may be a copy of a state of the kernel."""
+
+    start: IntArray  # [K+1] of the rows
+    successor: npt.NDArray[np.int32]  # [E]
+    row_of_pair: IntArray
+    only: IntArray  # [K] the successor of known rows, -1 for the others
+    real: IntArray  # the states of the kernel, of which these are copies
+    initial: FloatArray  # [S] running sums of rho
+    together: FloatArray  # [S,A] or [S,2A] running sums: a common action, or one that only A takes
+    leaving: FloatArray  # [S,A] running sums: the action of B where A has taken one of its own
+    alone_a: FloatArray  # [S,A] running sums of pi_A
+    alone_b: FloatArray
+    discount: float
+    meets: bool  # both follow one policy once they have parted
+    draws: int  # at the last state, of the plain process; 0: every transition is bet on
+
+
+class Draws(NamedTuple):
+    """Where successors come from: the rows of a table, or a stack of each pair."""
+
+    is_table: bool
+    start: IntArray
+    successor: npt.NDArray[np.int32]
+    cumulative: FloatArray
+    at: IntArray  # the next one of each stack; changed in place
+
+
+class Limits(NamedTuple):
+    """When a call ends: the level is crossed, the samples are used up, at the first end of a rollout that is due."""
+
+    level: float
+    most: int
+    due: float  # samples from which on a rollout that ends is the last one
+    one_by_one: bool  # every rollout is the last one
+
+
+class Transcript(NamedTuple):
+    """What a call fills in: the transitions, and the sums of the rollouts that ended."""
+
+    pair: IntArray
+    x: IntArray
+    sums: FloatArray
+
+
+class RolloutState(NamedTuple):
+    """A rollout on its way; it goes on from here in the next call."""
+
+    phase: float = BETWEEN
+    state: float = 0.0  # of A, or of both
+    earned: float = 0.0  # S
+    weight: float = 0.0
+    draws_left: float = 0.0  # of the plain process
+    state_b: float = -1.0
+    weight_b: float = 0.0
+
+
+class Advance(NamedTuple):
+    """How far a call came."""
+
+    ending: int
+    used: int  # rows of random numbers
+    steps: int  # transitions
+    samples: int  # those of them that were drawn
+    rollouts: int  # that ended
+    wanted: int  # the pair whose draw is waited for, or -1
+    at: RolloutState
 
 
 @entry
@@ -80,8 +172,8 @@ def _follow(gamma: float, cost: Any, onward: Any, value: Any) -> None:
                 mark[at] = 2
 
 
-@compiled
-def _worst_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: float) -> Any:
+@entry
+def worst_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: float) -> Any:
     """[S] B with B(s) <= min(0, floor(s), least of D(s,a,x) + gamma B(x)): worst paths that may also end at the floor.
 
     By policy iteration over deterministic paths, with improvements used at once, to and fro; what it missed at the end
@@ -121,23 +213,27 @@ def _worst_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: f
     return B
 
 
-@entry
-def worst_paths(rows: Any, base: Any, V: Any, sign: float, gamma: float) -> Any:
-    """[S] B with B(s) <= min(0, least of D(s,a,x) + gamma B(x)): the worst discounted residuals along any path."""
-    return _worst_paths(rows, base, V, np.zeros(len(V)), sign, gamma)
-
-
 @compiled
-def _finish(S: float, lead: float, room: float, fractions: Any, log_weights: Any, capital: Any) -> float:
+def _settled(stakes: Any, earned: float) -> float:
     """Settle the bets of a rollout; the evidence: the logarithm of the average capital."""
+    fractions, log_weights, capital = stakes.fractions, stakes.log_weights, stakes.capital
+    room = stakes.L - stakes.lead
     top = -np.inf
     for b in range(len(fractions)):
-        capital[b] += np.log1p(fractions[b] * (lead + S) / room)
+        capital[b] += np.log1p(fractions[b] * (stakes.lead + earned) / room)
         top = max(top, capital[b] + log_weights[b])
     total = 0.0
     for b in range(len(fractions)):
         total += np.exp(capital[b] + log_weights[b] - top)
     return top + np.log(total)
+
+
+@compiled
+def _ending(evidence: float, samples: int, limits: Any) -> int:
+    """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""
+    if evidence >= limits.level:
+        return CROSSED
+    return LAST_ROLLOUT if samples >= limits.due or limits.one_by_one else BLOCK_ENDS
 
 
 @compiled
@@ -149,253 +245,151 @@ def _chance(weight: float, budget: float, least: float) -> float:
     return min(1.0, max(SMALLEST_CHANCE, weight / max(target, TINY)))
 
 
+@compiled
+def _coin(weight: float, budget: float, least: float, u: float) -> tuple[bool, float, float]:
+    """(whether it ends here, its weight, what is added to S): going on the weight grows; tiny weights end at worst."""
+    chance = _chance(weight, budget, least)
+    if u >= chance:
+        return True, weight, 0.0
+    weight /= chance
+    if weight < SMALLEST_WEIGHT:
+        return True, weight, weight * least
+    return False, weight, 0.0
+
+
 @entry
 def bet(
-    world: Any, plan: Any, purse: Any, walker: Any, supply: Any, u: Any, limits: Any, pair: Any, x: Any, sums: Any
-) -> Any:
+    dynamics: Dynamics,
+    side_a: Residuals,
+    side_b: Residuals,
+    B: FloatArray,
+    stakes: Stakes,
+    draws: Draws,
+    at: tuple[float, ...],
+    u: FloatArray,
+    limits: Limits,
+    seen: Transcript,
+) -> tuple[Any, ...]:
     """Rollouts, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a refit is due.
 
-    Returns (ending, rows of u used, transitions, samples among them, rollouts ended, pair wanted, evidence). A rollout
-    that is cut short goes on next time: ``walker`` = (on its way, state, S, weight, draws left) is kept.
+    ``B`` are the worst sums of two policies together; one policy alone is always TOGETHER, and ``side_b`` is empty. A
+    rollout that is cut short goes on next time from the state that is returned. Each step uses one row of ``u``, for an
+    action, a successor and a coin.
+
+    The phases: BETWEEN rollouts; TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of
+    B; B_ALONE. Where they may meet again both move in turn once they have parted, with one weight and one coin,
+    A_IN_TURN and B_IN_TURN, until they meet. Of the plain process: DRAWING at the last state.
     """
-    rows, actions, initial, row_of_pair, only, gamma = world
-    V, B, base, L, sign, lead, draws = plan
-    fractions, log_weights, capital = purse
-    is_table, start, successor, cumulative, at = supply
-    level, most, refit_at, one_by_one = limits
-    A = actions.shape[1]
-    room = L - lead
-    used = 0
-    steps = 0
-    samples = 0
-    rollouts = 0
-    evidence = -np.inf
+    gamma, plain, L, sign = dynamics.discount, dynamics.draws, stakes.L, stakes.sign
+    B_a, B_b, A = side_a.B, side_b.B, dynamics.alone_a.shape[1]
+    are_two, on_entries = len(side_b.V) > 0, len(side_a.gain) > 0 or len(side_b.gain) > 0
+    phase, state, earned, weight, left, state_b, weight_b = at
+    at_a, at_b = int(state), int(state_b)
+    used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
     while used < len(u):
-        ended = False
-        if walker[0] == 0.0:
-            s = first_above(initial, 0, len(initial), u[used, 0])
-            chance = _chance(1.0, L, B[s]) if draws == 0 else 1.0
-            walker[0] = 1.0
-            walker[1] = s
-            walker[2] = 0.0
-            walker[3] = 1.0 / chance
-            walker[4] = draws
-            ended = u[used, 1] >= chance
-            if draws > 0 and u[used, 2] >= gamma:
-                walker[0] = 2.0
-        else:
-            s = int(walker[1])
-            a = first_above(actions[s], 0, A, u[used, 0])
-            k = row_of_pair[s * A + a]
-            p = s * A + a
-            y = only[k]
-            if y < 0:
-                if samples >= most:
-                    break
-                if is_table:
-                    y = successor[first_above(cumulative, start[p], start[p + 1], u[used, 1])]
-                elif at[p] < start[p + 1]:
-                    y = successor[at[p]]
-                    at[p] += 1
-                else:
-                    return WAITING, used, steps, samples, rollouts, p, evidence
-                samples += 1
-            pair[steps] = p
-            x[steps] = y
-            steps += 1
-            residual = base[k] + gamma * V[y] - V[s]
-            if len(rows.gain) > 0:
-                residual += rows.gain[place_of(rows.start, rows.successor, k, y)]
-            residual *= sign
-            if draws == 0:
-                walker[2] += walker[3] * residual
-                walker[1] = y
-                weight = gamma * walker[3]
-                chance = _chance(weight, walker[2] + L, B[y])
-                ended = u[used, 2] >= chance
-                walker[3] = weight / chance
-                if not ended and walker[3] < SMALLEST_WEIGHT:
-                    walker[2] += walker[3] * B[y]
-                    ended = True
-            elif walker[0] == 1.0:
-                walker[1] = y
-                if u[used, 2] >= gamma:
-                    walker[0] = 2.0
-            else:
-                walker[2] += residual / ((1.0 - gamma) * draws)
-                walker[4] -= 1.0
-                ended = walker[4] == 0.0
-        used += 1
-        if ended:
-            evidence = _finish(walker[2], lead, room, fractions, log_weights, capital)
-            sums[rollouts] = walker[2]
-            rollouts += 1
-            walker[0] = 0.0
-            if evidence >= level:
-                return CROSSED, used, steps, samples, rollouts, -1, evidence
-            if samples >= refit_at:
-                return REFIT_DUE, used, steps, samples, rollouts, -1, evidence
-            if one_by_one:
-                break
-    return BLOCK_ENDS, used, steps, samples, rollouts, -1, evidence
-
-
-# ---------------------------------------------------------------- betting on the difference of two policies
-# Two rollouts that stay together for as long as their policies agree. See `policytest.questions.compare` for the proof.
-
-TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT = 1.0, 2.0, 3.0, 4.0, 5.0
-A_IN_TURN, B_IN_TURN = 6.0, 7.0
-
-
-@entry
-def coupled_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: float) -> Any:
-    """[S] B as in `worst_paths`, of paths that may also end at the floor: B(s) <= floor(s) too."""
-    return _worst_paths(rows, base, V, floor, sign, gamma)
-
-
-@compiled
-def _draw_one(supply: Any, p: int, known: int, u: float) -> int:
-    """The successor of a pair: the known one, a draw from the table, the next of the stack; -1 where that is empty."""
-    is_table, start, successor, cumulative, at = supply
-    if known >= 0:
-        return known
-    if is_table:
-        return int(successor[first_above(cumulative, start[p], start[p + 1], u)])
-    if at[p] < start[p + 1]:
-        at[p] += 1
-        return int(successor[at[p] - 1])
-    return -1
-
-
-@compiled
-def _residual_of(side: Any, k: int, e: int, gamma: float, s: int, y: int) -> float:
-    """r - eta + gamma V0(y) - V0(s) of one policy; e is the entry, where rewards are on successors."""
-    V, _, base, gain = side
-    residual = base[k] + gamma * V[y] - V[s]
-    if len(gain) > 0:
-        residual += gain[e]
-    return residual
-
-
-@compiled
-def _coin(walker: Any, at: int, budget: float, least: float, u: float) -> bool:
-    """Whether a rollout, with its weight at walker[at], ends here; else the weight grows. Tiny weights end at worst."""
-    chance = _chance(walker[at], budget, least)
-    if u >= chance:
-        return True
-    walker[at] /= chance
-    if walker[at] < SMALLEST_WEIGHT:
-        walker[2] += walker[at] * least
-        return True
-    return False
-
-
-@entry
-def bet_coupled(
-    world: Any, plan: Any, purse: Any, walker: Any, supply: Any, u: Any, limits: Any, pair: Any, x: Any, sums: Any
-) -> Any:
-    """Coupled rollouts, as `bet` makes single ones; the same arguments and results, another world, plan and walker.
-
-    ``walker`` = (phase, state of A or of both, S, its weight, state of B, its weight). The phases: 0 between rollouts;
-    TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of B; B_ALONE. Where ``meets``,
-    both follow one policy once they have parted: they move in turn, with one weight and one coin, A_IN_TURN and
-    B_IN_TURN, until they meet. Each step uses one row of ``u``, for an action, a successor and a coin.
-    """
-    rows_start, rows_successor, row_of_pair, only, real, initial = world[:6]
-    together, leaving, alone_a, alone_b, gamma, meets = world[6:]
-    side_a, side_b, B, L, sign, lead = plan
-    B_a = side_a[1]
-    B_b = side_b[1]
-    fractions, log_weights, capital = purse
-    level, most, refit_at = limits
-    A = alone_a.shape[1]
-    room = L - lead
-    on_entries = len(side_a[3]) > 0 or len(side_b[3]) > 0
-    used = 0
-    steps = 0
-    samples = 0
-    rollouts = 0
-    evidence = -np.inf
-    while used < len(u):
-        ended = False
-        phase = walker[0]
-        if phase == 0.0:
-            s = first_above(initial, 0, len(initial), u[used, 0])
-            walker[0] = TOGETHER
-            walker[1] = s
-            walker[2] = 0.0
-            walker[3] = 1.0
-            walker[4] = -1.0
-            walker[5] = 0.0
-            ended = _coin(walker, 3, L, B[s], u[used, 1])
+        ended, extra = False, 0.0
+        if phase == BETWEEN:
+            at_a, at_b = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0]), -1
+            phase, earned, weight, weight_b, left = TOGETHER, 0.0, 1.0, 0.0, float(plain)
+            if plain == 0:
+                ended, weight, extra = _coin(weight, L, B[at_a], u[used, 1])
+            elif u[used, 2] >= gamma:
+                phase = DRAWING
         elif phase == B_NEXT:
-            ended = _coin(walker, 5, walker[2] + L, B_b[int(walker[4])], u[used, 2])
-            walker[0] = B_ALONE
+            ended, weight_b, extra = _coin(weight_b, earned + L, B_b[at_b], u[used, 2])
+            phase = B_ALONE
         else:
-            b_moves = phase in (B_ALONE, B_PARTS, B_IN_TURN)
-            s = int(walker[4]) if b_moves else int(walker[1])
-            apart = False
+            s, apart, b_moves = at_a, False, False
             if phase == TOGETHER:
-                a = first_above(together[s], 0, 2 * A, u[used, 0])
+                a = first_above(dynamics.together[s], 0, dynamics.together.shape[1], u[used, 0])
                 apart = a >= A
-                a %= A
-            elif phase == B_PARTS:
-                a = first_above(leaving[s], 0, A, u[used, 0])
-            elif b_moves:
-                a = first_above(alone_b[s], 0, A, u[used, 0])
+                a -= A if apart else 0
+            elif phase in (B_ALONE, B_PARTS, B_IN_TURN):
+                s, b_moves = at_b, True
+                law = dynamics.leaving if phase == B_PARTS else dynamics.alone_b
+                a = first_above(law[s], 0, A, u[used, 0])
             else:
-                a = first_above(alone_a[s], 0, A, u[used, 0])
-            p = real[s] * A + a
-            k = row_of_pair[p]
-            if only[k] < 0 and samples >= most:
-                break
-            y = _draw_one(supply, p, only[k], u[used, 1])
+                a = first_above(dynamics.alone_a[s], 0, A, u[used, 0])
+            p = dynamics.real[s] * A + a
+            k = dynamics.row_of_pair[p]
+            y = dynamics.only[k]
             if y < 0:
-                return WAITING, used, steps, samples, rollouts, p, evidence
-            samples += 1 if only[k] < 0 else 0
-            pair[steps] = p
-            x[steps] = y
+                if samples >= limits.most:
+                    break
+                if draws.is_table:
+                    y = draws.successor[first_above(draws.cumulative, draws.start[p], draws.start[p + 1], u[used, 1])]
+                elif draws.at[p] < draws.start[p + 1]:
+                    y = draws.successor[draws.at[p]]
+                    draws.at[p] += 1
+                else:
+                    ending, wanted = WAITING, p
+                    break
+                samples += 1
+            seen.pair[steps], seen.x[steps] = p, y
             steps += 1
-            e = place_of(rows_start, rows_successor, k, y) if on_entries else 0
+            of_a, of_b = 0.0, 0.0  # r - eta + gamma V0(y) - V0(s) of each
+            e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
+            if not b_moves:
+                of_a = side_a.base[k] + gamma * side_a.V[y] - side_a.V[s]
+                if len(side_a.gain) > 0:
+                    of_a += side_a.gain[e]
+            if b_moves or (are_two and phase == TOGETHER and not apart):
+                of_b = side_b.base[k] + gamma * side_b.V[y] - side_b.V[s]
+                if len(side_b.gain) > 0:
+                    of_b += side_b.gain[e]
             if b_moves:
-                walker[2] -= sign * walker[5] * _residual_of(side_b, k, e, gamma, s, y)
-                walker[4] = y
-                walker[5] *= gamma
+                earned -= sign * weight_b * of_b
+                at_b = y
+                weight_b *= gamma
+            elif plain > 0:
+                if phase == DRAWING:
+                    earned += sign * of_a / ((1.0 - gamma) * plain)
+                    left -= 1.0
+                else:
+                    at_a = y
             else:
-                walker[2] += sign * walker[3] * _residual_of(side_a, k, e, gamma, s, y)
-                if phase == TOGETHER and not apart:
-                    walker[2] -= sign * walker[3] * _residual_of(side_b, k, e, gamma, s, y)
-                walker[1] = y
+                earned += sign * weight * of_a
+                earned -= sign * weight * of_b
+                at_a = y
                 if apart:
-                    walker[4] = s
-                    walker[5] = walker[3]
-                walker[3] *= gamma
-            if apart:
-                walker[0] = B_PARTS
+                    at_b, weight_b = s, weight
+                weight *= gamma
+            if plain > 0:
+                ended = left == 0.0
+                if u[used, 2] >= gamma:
+                    phase = DRAWING
+            elif apart:
+                phase = B_PARTS
             elif phase == TOGETHER:
-                ended = _coin(walker, 3, walker[2] + L, B[y], u[used, 2])
+                ended, weight, extra = _coin(weight, earned + L, B[y], u[used, 2])
             elif phase == B_ALONE:
-                ended = _coin(walker, 5, walker[2] + L, B_b[y], u[used, 2])
+                ended, weight_b, extra = _coin(weight_b, earned + L, B_b[y], u[used, 2])
             elif phase == A_IN_TURN:
-                walker[0] = B_IN_TURN
-            elif meets:
-                ended = y == int(walker[1])  # the same policy from the same state on: nothing is left to differ
+                phase = B_IN_TURN
+            elif dynamics.meets:
+                ended = y == at_a  # the same policy from the same state on: nothing is left to differ
                 if not ended:
-                    ended = _coin(walker, 3, walker[2] + L, B_a[int(walker[1])] + B_b[y], u[used, 2])
-                    walker[5] = walker[3]
-                    walker[0] = A_IN_TURN
+                    ended, weight, extra = _coin(weight, earned + L, B_a[at_a] + B_b[y], u[used, 2])
+                    weight_b = weight
+                    phase = A_IN_TURN
             else:
-                reserve = walker[5] * B_b[int(walker[4])]
-                over = _coin(walker, 3, walker[2] + L + reserve, B_a[int(walker[1])], u[used, 2])
-                walker[0] = B_NEXT if over else A_ALONE
+                reserve = weight_b * B_b[at_b]
+                over, weight, extra = _coin(weight, earned + L + reserve, B_a[at_a], u[used, 2])
+                phase = B_NEXT if over else A_ALONE
+        earned += extra
         used += 1
         if ended:
-            evidence = _finish(walker[2], lead, room, fractions, log_weights, capital)
-            sums[rollouts] = walker[2]
+            seen.sums[rollouts] = earned
             rollouts += 1
-            walker[0] = 0.0
-            if evidence >= level:
-                return CROSSED, used, steps, samples, rollouts, -1, evidence
-            if samples >= refit_at:
-                return REFIT_DUE, used, steps, samples, rollouts, -1, evidence
-    return BLOCK_ENDS, used, steps, samples, rollouts, -1, evidence
+            phase = BETWEEN
+            ending = _ending(_settled(stakes, earned), samples, limits)
+            if ending != BLOCK_ENDS:
+                break
+    after = phase, float(at_a), earned, weight, left, float(at_b), weight_b
+    return ending, used, steps, samples, rollouts, wanted, after
+
+
+def advance(found: tuple[Any, ...]) -> Advance:
+    """What `bet` returned, by names: compiled code that returns named tuples looks up their classes at every call."""
+    ending, used, steps, samples, rollouts, wanted, at = found
+    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*at))

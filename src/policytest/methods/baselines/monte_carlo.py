@@ -227,7 +227,8 @@ def _least_return(task: Task, sign: float) -> float:
         return float(first + gamma / (1.0 - gamma) * earned.min())
     rows = task.layout.rows
     top = float((sign * rows.rewards()).max())  # rewards below 0, so that no path ends early
-    worst = rollouts.worst_paths(rows, rows.reward - sign * top, np.zeros(task.n_states), sign, gamma)
+    nothing = np.zeros(task.n_states)
+    worst = rollouts.worst_paths(rows, rows.reward - sign * top, nothing, nothing, sign, gamma)
     return float(worst[task.initial > 0].min()) + top / (1.0 - gamma)
 
 

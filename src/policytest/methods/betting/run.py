@@ -41,196 +41,94 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
-from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled import rollouts as compiled_rollouts
-from policytest._base.compiled import search
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.compiled import rollouts
+from policytest._base.compiled.rollouts import Advance, Dynamics, Limits, Residuals, RolloutState, Transcript
+from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
-from policytest.data.simulators import TabularSimulator, checked_draw, cumulative_rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
+from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, surely
+from policytest.methods.betting.draws import Supply
+from policytest.methods.betting.plan import (
+    LARGE,
+    NO_POLICY,
+    ONE_POLICY,
+    REFIT,
+    SHARES,
+    TIED,
+    BettingPlan,
+    Ladder,
+    expected_growth,
+    most_promising,
+)
+from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool, cumulative
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTST
-from policytest.methods.sampler import NOTHING, Drawn, Recorded
+from policytest.methods.sampler import NOTHING, Recorded
 from policytest.methods.witness import WitnessedCounts
 from policytest.worst_case.projection_free import ProjectionFree
 
-STEADY, MULTIPLES = 0.995 * 2.0 ** (-0.5 * np.arange(8)), np.array([1.0, 2.0, 4.0])
-LOG_WEIGHTS = np.log(np.concatenate([0.3 * 0.5 ** np.arange(8) / (0.5 ** np.arange(8)).sum(), np.full(3, 0.7 / 3.0)]))
-INTERVAL_FRACTIONS = 0.995 * 0.5 ** np.arange(12)  # for intervals, where no fraction is favoured
-PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
-REFIT = 1.2  # V0 is fitted anew when the samples have grown by this factor
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
-TIED = 1e-9  # numbers that are equal up to this are equal up to rounding
 ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
-BLOCK, LARGEST_BLOCK = 512, 65_536  # random numbers drawn at once
-MANY_PARTS = 512  # pieces after which the sums of rollouts are put together
-MOST_LISTED = 200_000  # where any state may follow, from this many entries on only what was seen is listed
-LARGE, REPORTED = 2_000_000, 200_000  # entries up to which a share is chosen, and a witness is reported
+BLOCK, LARGEST_BLOCK, CALLED_BLOCK = 512, 65_536, 64  # random numbers drawn at once; the last for called simulators
+REPORTED = 200_000  # entries up to which a witness is reported
 STARTS = 4  # descents to the nearest kernel that is reported
 PATIENCE = 0.05  # seconds between two looks of the driver, where a simulator is called step by step
 
-
-@dataclass(frozen=True)
-class TDBetting:
-    """Settings of the betting test.
-
-    Parameters
-    ----------
-    draws
-        None: every transition of a rollout is bet on. A number m: the plain process, which bets on m draws at the
-        last state of each rollout; for comparison.
-    seed
-        Of the coins and actions, where recorded transitions are replayed: choose it before looking at them.
-    """
-
-    draws: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.draws is not None:
-            arrays.positive(draws=arrays.whole_number("draws", self.draws))
-
-    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> BettingRun:
-        """The test at work on a simulator."""
-        return BettingRun(self, task, threshold, Supply(task, sim, rng))
-
-    def replay(self, task: Task, threshold: float, source: Recorded, rng: Any = None) -> BettingRun:
-        """The test at work on recorded transitions."""
-        return BettingRun(self, task, threshold, Supply.recorded(task, source, self.seed if rng is None else rng))
-
-    def describe(self) -> str:
-        """The method in a few words."""
-        return "betting on temporal differences" + (f", {self.draws} draws a rollout" if self.draws else "")
-
-
-class Supply(Drawn):
-    """Where successors come from: a table (drawn from in compiled code), a simulator's calls, or recorded stacks."""
-
-    def __init__(self, task: Task, sim: Any, rng: Any) -> None:
-        super().__init__(task, sim)
-        self.rng, self.drawing = generator(rng), False
-        pairs = task.n_states * task.n_actions
-        self.is_table = getattr(type(sim), "draw", None) is TabularSimulator.draw
-        if self.is_table:  # rows without mass are refused by `draw`, when they are met
-            self.is_table = not sim.table().empty[task.layout.pairs.pair].any()
-        self.waits, self.size = False, 0
-        self.order = np.zeros(0, dtype=np.int64)
-        self.at = np.zeros(pairs, dtype=np.int64)
-        if self.is_table:
-            self.start, self.successor, self.cumulative, _ = sim.table()
-        else:
-            self.start = np.zeros(pairs + 1, dtype=np.int64)
-            self.successor, self.cumulative = np.zeros(1, dtype=np.int32), np.zeros(0)
-
-    @classmethod
-    def recorded(cls, task: Task, source: Recorded, rng: Any) -> Supply:
-        """Stacks of the recorded draws of each pair, in their order."""
-        supply = cls(task, _nothing, rng)
-        supply.waits, supply.successor = True, np.zeros(0, dtype=np.int32)
-        supply.extend(source.k, source.x)
-        return supply
-
-    def extend(self, k: IntArray, x: IntArray) -> None:
-        """More were recorded: each goes to the end of the stack of its pair, behind those not yet taken."""
-        matter = np.flatnonzero(k >= 0)
-        pairs = self.task.n_states * self.task.n_actions
-        pair = np.concatenate(
-            [np.repeat(np.arange(pairs), np.diff(self.start)), self.task.layout.pairs.pair[k[matter]]]
-        )
-        successor = np.concatenate([self.successor, x[matter].astype(np.int32)])
-        place = np.concatenate([self.order, matter + self.size])
-        taken, order = self.at - self.start[:-1], np.argsort(pair, kind="stable")
-        self.start = np.searchsorted(pair[order], np.arange(pairs + 1))
-        self.successor, self.order = successor[order], place[order]
-        self.at, self.size = self.start[:-1] + taken, self.size + len(k)
-
-    def arrays(self) -> tuple[Any, ...]:
-        """For the compiled code."""
-        return self.is_table, self.start, self.successor, self.cumulative, self.at
-
-    def provide(self, pair: int) -> None:
-        """Draw the successor that is waited for."""
-        s, a = divmod(pair, self.task.n_actions)
-        before = self.rng.bit_generator.state
-        self.drawing = True
-        try:
-            x = checked_draw(self.draw, np.array([s]), np.array([a]), self.rng, self.task.n_states)
-        except BaseException as error:
-            error.add_note(WHILE_DRAWING)
-            self.rng.bit_generator.state = before
-            raise
-        finally:
-            self.drawing = False
-        self.successor = x.astype(np.int32)  # a stack of one, for this pair
-        self.start[: pair + 1], self.start[pair + 1 :] = 0, 1
-        self.at[:] = self.start[1:]  # no other pair has any
-        self.at[pair] = 0
-
-    def reach(self) -> int:
-        """How much of the recorded data was used: up to the last one of those taken."""
-        taken = np.flatnonzero(self.at > self.start[:-1])  # the last one of each pair is the latest of that pair
-        return int(self.order[self.at[taken] - 1].max()) + 1 if len(taken) else 0
-
-
-def _nothing(states: IntArray, actions: IntArray, rng: Any) -> IntArray:
-    raise InputError("recorded data have nothing to draw from")
-
-
-class Plan(NamedTuple):
-    """What the next rollouts bet with; all of it from the past."""
-
-    V: FloatArray  # [S] V0
-    B: FloatArray  # [S] the worst sum along any path
-    base: FloatArray  # [K] r^pi(s) - eta(s,a); without the reward where that is on the successor
-    L: float
-    sign: float
-    lead: float  # sign (rho.V0 - R)
-    draws: int
-    bets: Any = None  # the fractions of the largest bet
-
-    @property
-    def room(self) -> float:
-        """L - lead: what a full bet stakes."""
-        return self.L - self.lead
+Policies = tuple[PolicyBet, ...]
 
 
 class BettingRun:
-    """The betting test at work. Rewards are centred, so that values are compared with 0."""
+    """Rollouts at work, of one policy or of two (`policytest.methods.betting.coupled`), and the bets on them.
 
-    def __init__(self, method: Any, task: Task, threshold: float, supply: Supply) -> None:
-        self.method, self.task, self.threshold, self.source = method, task, threshold, supply
-        self.tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
-        self.samples = 0
+    Rewards are centred, so that values, or differences of two, are compared with 0.
+
+    Parameters
+    ----------
+    policies
+        One policy or two, on the rows of one pool.
+    indifference
+        If positive, answer "within" where |V - R| is proved to be smaller than this.
+    both_sides
+        Bet on both sides in turn, while the value seems close to the threshold: for intervals, and for "within".
+    """
+
+    ladder: ClassVar[Ladder] = ONE_POLICY
+    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "draws_left")  # names in a snapshot
+    PLAN: ClassVar[str] = "plan_numbers"
+    PARTS: ClassVar[tuple[str, ...]] = ("plan_",)
+
+    def __init__(
+        self, method: Any, task: Task, threshold: float, policies: Policies, indifference: float, both_sides: bool
+    ) -> None:
+        self.method, self.task, self.threshold, self.policies = method, task, threshold, policies
+        self.draws: int = getattr(method, "draws", None) or 0
+        self.pool, self.rounding = policies[0].pool, sum(policy.rounding for policy in policies)
+        self.source, self.tally = self.pool.source, self.pool.tally
+        self.indifference, self.both_sides, self.look_at = indifference, both_sides, 0.0
         self.answer: str | None = None
-        self.exhausted = False
-        self.draws = getattr(method, "draws", None) or 0
-        self.capital = np.zeros((2, len(LOG_WEIGHTS)))
-        self.walker = np.zeros(5)
-        self.numbers = np.zeros((0, 3))
-        self.block = BLOCK if supply.is_table else 64
-        self.refit_at = 0.0
-        self.rollouts = 0
-        self.wanted = -1
-        self.both_sides = False  # bet on both sides in turn: for intervals
-        self.indifference, self.look_at = 0.0, 0.0
-        self.averaged: Any = None  # the evidence of counts, over random orders
-        self.orders: list[BettingRun] = []  # the runs on these orders
-        self.bets: list[tuple[list[FloatArray], float, float, float]] = []  # sums, L, rho.V0, sign, for each plan
-        self.fractions: list[FloatArray] = []  # and its bets
-        self.plan = self._fit()
+        self.exhausted, self.wanted = False, -1
+        self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
+        self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
+        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_table else CALLED_BLOCK
+        self.seen = Transcript(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
+        self.orders: list[BettingRun] = []  # of counts: the runs on random orders of the draws
+        self.dynamics, self.plan = self._made_dynamics(), self._fit()
 
     # ------------------------------------------------------------ the loop
+
+    @property
+    def between_rollouts(self) -> bool:
+        """Whether no rollout is on its way."""
+        return self.at.phase == rollouts.BETWEEN
 
     def begin(self, level: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
@@ -254,50 +152,74 @@ class BettingRun:
                 break
 
     def _advance(self, level: float, most: int) -> int:
-        """One call of the compiled code; the pair whose draw is waited for, or -1."""
-        if self.samples >= self.refit_at and self.walker[0] == 0.0:
+        """One call of the compiled code, after a refit where that is due; the pair whose draw is waited for, or -1."""
+        if self.pool.samples >= self.refit_at and self.between_rollouts:
             self.plan = self._fit()
         if not len(self.numbers):
             self.numbers = self.source.rng.random((self.block, 3))
             self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_table else self.block
-        plan, size = self.plan, len(self.numbers)
-        side = 0 if plan.sign > 0 else 1
-        pair, x = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-        sums = np.empty(size)
-        limits = (surely(level), most, self._until_due(self.samples), self._one_by_one())
-        ending, used, steps, samples, rollouts, wanted, _ = compiled_rollouts.bet(
-            self._world(), tuple(plan[:-1]), (plan.bets, LOG_WEIGHTS, self.capital[side]), self.walker,
-            self.source.arrays(), self.numbers, limits, pair, x, sums,
-        )  # fmt: skip
-        self.numbers = self.numbers[used:]
-        self._record(pair[:steps], x[:steps])
-        self.samples += samples
-        if rollouts:
-            self._keep(sums[:rollouts].copy())  # the rest of the array is not to be kept
-            self.rollouts += rollouts
-        if ending == compiled_rollouts.CROSSED:
-            self.answer = "above" if side == 0 else "below"
+        if len(self.seen.pair) < len(self.numbers):
+            size = len(self.numbers)
+            self.seen = Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
+        seen = self.seen
+        done = self._roll(Limits(surely(level), most, self._until_due(), self._one_by_one()), seen)
+        self.at, self.numbers = done.at, self.numbers[done.used :]
+        self._record(seen.pair[: done.steps], seen.x[: done.steps])
+        self.samples += done.samples
+        self.pool.samples += done.samples
+        if done.rollouts:
+            self._settled(seen.sums[: done.rollouts].copy())  # the rest of the array is not to be kept
+        if done.ending == rollouts.CROSSED:
+            self.answer = "above" if self.plan.sign > 0 else "below"
         else:
             self._look_within(level)
-        return int(wanted) if ending == compiled_rollouts.WAITING else -1
+        return done.wanted
 
-    def _until_due(self, samples: int) -> float:
+    def _roll(self, limits: Limits, seen: Transcript) -> Advance:
+        """The call of the compiled code. Rows that list only what was seen may have grown."""
+        plan, rows, stakes, draws = self.plan, self.tally.rows, self.bets.stakes(self.plan), self.source.draws()
+        if self.tally.is_open:
+            self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
+        bet = self.dynamics, plan.a, plan.b, plan.B, stakes, draws
+        return rollouts.advance(rollouts.bet(*bet, tuple(self.at), self.numbers, limits, seen))
+
+    def _made_dynamics(self) -> Dynamics:
+        """Where rollouts go; one policy alone never parts."""
+        task, rows, policy = self.policies[0].task, self.tally.rows, cumulative(self.policies[0].task.policy)
+        places = rows.start, rows.successor, self.tally.task.layout.row_of_pair, self.tally.only_successor
+        starts = np.arange(task.n_states), cumulative(task.initial[None, :])[0]
+        return Dynamics(*places, *starts, policy, policy, policy, policy, task.discount, False, self.draws)
+
+    def _settled(self, sums: FloatArray) -> None:
+        """These rollouts have ended."""
+        self.bets.keep(self.plan, sums)
+        self.rollouts += len(sums)
+
+    def _until_due(self) -> float:
         """The samples to the next refit or look at the zone; both are made at the first end of a rollout after that."""
         look_in = self.look_at - self.samples if self.indifference else np.inf
-        return max(min(self.refit_at - samples, look_in), 0.0)
+        return max(min(self.refit_at - self.pool.samples, look_in), 0.0)
+
+    def _one_by_one(self) -> bool:
+        """Whether something is to be looked at after every rollout."""
+        return False
 
     def _look_within(self, level: float) -> None:
         """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
-        if self.indifference and self.samples >= self.look_at and self.walker[0] == 0.0:
+        if self.indifference and self.samples >= self.look_at and self.between_rollouts:
             self.look_at = max(LOOK * self.samples, self.samples + 1.0)
             self.answer = "within" if min(self.ends_refuted()) >= level else None
+
+    def _record(self, pair: IntArray, x: IntArray) -> None:
+        """Count what was drawn."""
+        self.pool.record(pair, x)
 
     def end(self, level: float) -> None:
         """An unfinished rollout may go on later."""
 
     def reconsider(self, level: float) -> None:
         """Answer if the evidence at the end of a rollout reaches the level."""
-        evidence = self.evidence() if self.walker[0] == 0.0 else (-np.inf, -np.inf)
+        evidence = self.evidence() if self.between_rollouts else (-np.inf, -np.inf)
         self.answer = None
         if max(evidence) >= level:
             self.answer = "above" if evidence[0] >= evidence[1] else "below"
@@ -331,252 +253,188 @@ class BettingRun:
         if counts.total > MOST_ORDERED:
             raise InputError(f"counts has {counts.total} draws; betting on random orders of them is limited to 1e7")
         self.tally.load(counts)
-        k, x = _listed(self.tally)
-        rng, total = generator(self.method.seed), np.full((ORDERS, 2), -np.inf)
-        for order in range(ORDERS):
+        times, rows = self.tally.N.astype(np.int64), self.tally.rows
+        k, x = np.repeat(rows.of_entry(), times), np.repeat(rows.successor.astype(np.int64), times)
+        rng = generator(self.method.seed)
+        for _ in range(ORDERS):
             shuffled = rng.permutation(len(k))
             run = self.method.replay(self.task, self.threshold, Recorded(k[shuffled], x[shuffled]), rng)
             while not run.exhausted:
                 run.step(np.inf, len(k) + 1)
-            total[order] = run.evidence()
             self.orders.append(run)
-        self.averaged = tuple(np.logaddexp.reduce(total, axis=0) - np.log(ORDERS))
-        self.samples = counts.total
+        self.samples = self.pool.samples = counts.total
         self.plan = self._fit()
         self.reconsider(level)
 
-    def _one_by_one(self) -> bool:
-        """Whether something is to be looked at after every rollout."""
-        return False
-
-    def _record(self, pair: IntArray, x: IntArray) -> None:
-        """Every transition that was drawn is counted; those of known rows are not draws."""
-        k = self.task.layout.row_of_pair[pair]
-        drawn = self.tally.only_successor[k] < 0
-        if drawn.any():
-            self.tally.observe(k[drawn], x[drawn], np.inf)
-
-    def _keep(self, sums: FloatArray) -> None:
-        plan = self.plan
-        about = (plan.L, plan.sign * plan.lead, plan.sign)
-        if self.bets and self.bets[-1][1:] == about and np.array_equal(self.fractions[-1], plan.bets):
-            parts = self.bets[-1][0]
-            parts.append(sums)
-            if len(parts) > MANY_PARTS:
-                parts[:] = [np.concatenate(parts)]
-        else:
-            self.bets.append(([sums], *about))
-            self.fractions.append(plan.bets)
-
-    def stretches(self) -> list[tuple[FloatArray, float, float, float]]:
-        """The sums of all rollouts so far, with L, rho.V0 and the sign of their plans."""
-        return [(np.concatenate(parts), *about) for parts, *about in self.bets]  # type: ignore[misc]
-
-    def _world(self) -> tuple[Any, ...]:
-        task = self.tally.task
-        if not hasattr(self, "_fixed"):
-            S, A = task.policy.shape
-            actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
-            initial = cumulative_rows(np.array([0, S]), task.initial)
-            self._fixed = actions, initial, self.task.layout.row_of_pair, self.tally.only_successor, task.discount
-        return (self.tally.rows, *self._fixed)
-
     # ------------------------------------------------------------ the fit
 
-    def _fit(self) -> Plan:
-        """V0 from what was seen, the side of the bet, and the share of the advantages that promises most."""
-        tally, task = self.tally, self.tally.task
-        self.refit_at = max(REFIT * self.samples, self.samples + 1.0)
-        V, q, d = self._model()
-        value = float(task.initial @ V)
-        sign = 1.0 if value >= -TIED * float(np.abs(V).max()) else -1.0
+    def _fit(self) -> BettingPlan:
+        """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
+        samples, q = self.pool.samples, self.pool.model()
+        self.refit_at = max(REFIT * samples, samples + 1.0)
+        values, occupancies = zip(*(policy.values(q) for policy in self.policies), strict=True)
+        sign, visits = self._side(values), self._visits(q, occupancies) if q is not None and not self.draws else None
+        chosen = visits if q is not None and len(q) <= LARGE else None
+        shares = SHARES if chosen else (1.0,) if self.draws else (0.0,)
+        plans = [self._plan(values, q, sign, share) for share in shares]
+        plan = plans[most_promising([self._growth(plan, chosen) for plan in plans] if chosen else [0.0])]
+        return self.staked(plan, self._noise(plan, visits) if 0 < plan.room < np.inf else None)
+
+    def _side(self, values: Sequence[FloatArray]) -> float:
+        """On which side to bet: that of the estimate; the other one in turn, where both are asked for."""
+        value = self._start_value(values)
         near = not self.indifference or abs(value) < 2.0 * self.indifference
-        if self.both_sides and self.bets and near:
-            sign = -self.plan.sign
-        if self.draws:
-            plan = self._plan(V, q, sign, 1.0)
-            return plan._replace(bets=self._fractions(plan, None, None))
-        shares = SHARES if d is not None and tally.rows.n_entries <= LARGE else (0.0,)
-        plans = [self._plan(V, q, sign, share) for share in shares]
-        chosen = plans[most_promising([self._promise(plan, q, d) for plan in plans] if len(plans) > 1 else [0.0])]
-        return chosen._replace(bets=self._fractions(chosen, q, d))
+        if self.both_sides and self.bets.stretches and near:
+            return -self.plan.sign
+        return 1.0 if value >= -TIED * float(sum(np.abs(V).max() for V in values)) else -1.0
 
-    def _fractions(self, plan: Plan, q: FloatArray | None, d: FloatArray | None) -> FloatArray:
-        """Steady fractions of the largest bet, and multiples of f = gap/(v + gap^2), the best of small bets.
+    def _start_value(self, values: Sequence[FloatArray]) -> float:
+        """rho.V0, or the difference of two."""
+        return float(self.policies[0].task.initial @ (values[0] if len(values) == 1 else values[0] - values[1]))
 
-        In units of the range: v is the mean of S^2 that the model expects, gap is the lead, or what noise may hide of
-        it. Without a model the largest bet is taken, the best where one rollout says much. All are chosen beforehand.
-        """
-        best = 1.0
-        if q is not None and d is not None and 0 < plan.room < np.inf:
-            v, lead = self._squares(plan, q, d), plan.lead / plan.room
-            gap = max(lead, 0.5 * math.sqrt(v / (self.rollouts + 1.0)))
-            best = gap / (v + gap * gap) if 0 < v + gap * gap < np.inf else 1.0
-        return np.concatenate([STEADY, np.clip(MULTIPLES * best, 1e-6, STEADY[0])])
+    def staked(self, plan: BettingPlan, v: float | None) -> BettingPlan:
+        """The plan with its fractions; v is the mean of S^2 to expect, in units of room^2."""
+        lead = plan.lead / plan.room if v is not None else 0.0
+        return plan._replace(fractions=self.ladder.fractions(v, lead, self.rollouts))
 
-    def _model(self) -> tuple[FloatArray, FloatArray | None, FloatArray | None]:
-        """V0, and the fitted kernel with its occupancy where all allowed successors are listed."""
-        tally, task = self.tally, self.tally.task
-        if tally.is_open:
-            return rounded(self._open_values()), None, None
-        q = compiled_rollouts.shrunk_rows(tally.rows, tally.N, tally.n, task.n_states, PAIR_MASS, STATE_MASS)
-        V, d, _ = search.values_and_occupancy(tally.rows, q, task.discount, task.initial)
-        return rounded(np.where(np.isfinite(V), V, 0.0)), q, d
-
-    def _open_values(self) -> FloatArray:
-        """Values where any state may follow and few do: rows of states drawn towards the average value."""
-        tally, task, S = self.tally, self.tally.task, self.tally.task.n_states
-        rows, gamma = tally.rows, task.discount
-        visits = np.bincount(rows.state, tally.n, minlength=S)
-        P = sparse.csr_array((tally.N, (rows.state[rows.of_entry()], rows.successor)), shape=(S, S))
-        reward, known = self._policy_reward(), visits / (visits + STATE_MASS)
-        V = getattr(self, "plan", None).V if hasattr(self, "plan") else reward / (1.0 - gamma)  # type: ignore[union-attr]
-        for _ in range(2000):
-            mean = (P @ V) / np.maximum(visits, 1.0)
-            new = reward + gamma * (known * mean + (1.0 - known) * V.mean())
-            moved, V = np.abs(new - V).max(), new
-            if moved <= 1e-6 * np.abs(V).max():
-                break
-        return V
-
-    def _policy_reward(self) -> FloatArray:
-        rows, S = self.tally.rows, self.tally.task.n_states
-        return np.bincount(rows.state, rows.prob * rows.reward, minlength=S).astype(np.float64)
-
-    def _plan(self, V: FloatArray, q: FloatArray | None, sign: float, share: float) -> Plan:
+    def _plan(self, values: Sequence[FloatArray], q: FloatArray | None, sign: float, share: float) -> BettingPlan:
         """The bet for these values, with this share of the fitted advantages."""
-        return self._ranged(V, self._base(V, q, share), sign)
+        return self._planned(values, [p.base(V, q, share) for p, V in zip(self.policies, values, strict=True)], sign)
 
-    def _ranged(self, V: FloatArray, base: FloatArray, sign: float) -> Plan:
-        """The plan with these residuals: its worst paths and its range."""
-        task, lead = self.tally.task, sign * float(self.tally.task.initial @ V)
+    def _planned(self, values: Sequence[FloatArray], bases: Sequence[FloatArray], sign: float) -> BettingPlan:
+        """The bet with these residuals: its worst paths and its range."""
+        parts = zip(self.policies, values, bases, (sign, -sign), strict=False)
+        return self.joined([policy.bet(V, base, side) for policy, V, base, side in parts], sign)
+
+    def joined(self, parts: Sequence[Residuals], sign: float) -> BettingPlan:
+        """The bet that these parts make, with the worst path of all together; S never falls below -L.
+
+        For m draws at the end of a rollout L is the range of one residual over 1-gamma. L may always be larger: where
+        lead is as large, rounding must not decide.
+        """
+        lead, (V, base, *_), policy = sign * self._start_value([part.V for part in parts]), parts[0], self.policies[0]
         if self.draws:
-            return self._plain_plan(V, base, sign, lead)
-        B = self._worst(V, base, sign)
-        return Plan(V, B, base, max(float(-B[task.initial > 0].min()), self._least_range(V, lead)), sign, lead, 0)
-
-    def _least_range(self, V: FloatArray, lead: float) -> float:
-        """L may always be larger: where lead is as large, rounding must not decide."""
-        return lead + 4.0 * self.tally.rounding + 1e-9 * float(np.abs(V).max()) + 1e-300
-
-    def _base(self, V: FloatArray, q: FloatArray | None, share: float) -> FloatArray:
-        """[K] r^pi(s) - eta(s,a), eta a share of the advantages of the model."""
-        rows, task, S = self.tally.rows, self.tally.task, self.tally.task.n_states
-        base = np.zeros(len(rows.pair)) if len(rows.gain) else self._policy_reward()[rows.state]
-        if share == 0.0 or q is None:
-            return base
-        worth = task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0)
-        mean = rows.sums(q * worth)
-        by_state = np.bincount(rows.state, rows.prob * mean, minlength=S)
-        return np.asarray(base - share * (mean - by_state[rows.state]))
-
-    def _worst(self, V: FloatArray, base: FloatArray, sign: float) -> FloatArray:
-        """[S] B. Where any state may follow any pair the worst path ends up in one state for good: closed form."""
-        rows, task = self.tally.rows, self.tally.task
-        if not task.any_successor or len(rows.gain):
-            return np.asarray(compiled_rollouts.worst_paths(rows, base, V, sign, task.discount))
-        S, gamma = task.n_states, task.discount
-        least = np.full(S, np.inf)
-        np.minimum.at(least, rows.state, sign * base)
-        lowest = min(float((sign * V).min()), float(least.min()) / (1.0 - gamma))
-        size = np.abs(base).max() / (1.0 - gamma) + np.abs(V).max()
-        return np.asarray(np.minimum(0.0, least - sign * V + gamma * lowest) - 1e-12 * size)
-
-    def _plain_plan(self, V: FloatArray, base: FloatArray, sign: float, lead: float) -> Plan:
-        """For m draws at the end of a rollout: the range is that of one residual over 1-gamma."""
-        task, rows = self.tally.task, self.tally.rows
-        if task.any_successor and not len(rows.gain):
-            least = (sign * base - sign * V[rows.state]).min() + task.discount * (sign * V).min()
+            B = np.zeros(len(V))
+            worst = policy.lowest_steps(V, base, B, sign).min() / (1.0 - policy.task.discount) * (1.0 + 1e-9)
         else:
-            least = (sign * self._residuals(V, base)).min()
-        L = max(-float(least) / (1.0 - task.discount) * (1.0 + 1e-9), self._least_range(V, lead))
-        return Plan(V, np.zeros(task.n_states), base, L, sign, lead, self.draws)
+            B = self._worst(parts, sign)
+            worst = B[policy.task.initial > 0].min()
+        L = max(-float(worst), self._least_range(parts, lead))
+        return BettingPlan(parts[0], parts[1] if len(parts) > 1 else NO_POLICY, B, L, sign, lead)
 
-    def _residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
-        """[E] r - eta + gamma V0(x) - V0(s)."""
-        rows, gamma = self.tally.rows, self.tally.task.discount
-        gain = rows.gain if len(rows.gain) else 0.0
-        return np.asarray(rows.per_entry(base - V[rows.state]) + gain + gamma * V[rows.successor])
+    def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """[S] the worst sum along any path."""
+        return parts[0].B
 
-    def _promise(self, plan: Plan, q: FloatArray | None, d: FloatArray | None) -> float:
+    def _least_range(self, parts: Sequence[Residuals], lead: float) -> float:
+        return lead + 4.0 * self.rounding + 1e-9 * float(sum(np.abs(part.V).max() for part in parts)) + 1e-300
+
+    def _visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
+        """[E] the discounted numbers of visits of each transition that the model expects."""
+        rows = self.tally.rows
+        return [q * rows.per_entry(occupancies[0][rows.state] * self.policies[0].prob)]
+
+    def _squares(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
+        """The mean of S^2 of a rollout that the model expects, in units of room^2."""
+        residuals = [
+            policy.residuals(part.V, part.base) for policy, part in zip(self.policies, plan.parts, strict=True)
+        ]
+        if len(residuals) > 1:
+            residuals.insert(0, residuals[0] - residuals[1])  # together
+        return sum(float(w @ (residual / plan.room) ** 2) for w, residual in zip(visits, residuals, strict=True))
+
+    def _growth(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
         """The growth of the capital a rollout that the model expects."""
-        assert q is not None
-        assert d is not None
         if not plan.room > 0:
             return -np.inf
-        return expected_growth(self._squares(plan, q, d), plan.lead / plan.room, self.rollouts)
+        return expected_growth(self._squares(plan, visits), plan.lead / plan.room, self.rollouts)
 
-    def _squares(self, plan: Plan, q: FloatArray, d: FloatArray) -> float:
-        """The mean of S^2 of a rollout that the model expects, in units of room^2."""
-        rows = self.tally.rows
-        squares = rows.sums(q * (self._residuals(plan.V, plan.base) / plan.room) ** 2)
-        return float(d[rows.state] @ (rows.prob * squares))
+    def _noise(self, plan: BettingPlan, visits: list[FloatArray] | None) -> float | None:
+        """The mean of S^2 to expect, in units of room^2; None where nothing is known about it."""
+        return None if visits is None else self._squares(plan, visits)
 
     # ------------------------------------------------------------ what it can say
 
     def evidence(self) -> tuple[float, float]:
-        """The logarithm of the capital of each side; within a rollout, of what is left of it at worst."""
-        if self.averaged is not None:
-            return float(self.averaged[0]), float(self.averaged[1])
-        capital = self.capital.copy()
-        if self.walker[0] != 0.0:
-            capital[0 if self.plan.sign > 0 else 1] += self.pending()
-        first, second = np.logaddexp.reduce(capital + LOG_WEIGHTS, axis=1)
-        return float(first), float(second)
+        """The logarithm of the capital of each side; within a rollout, of what is left of it at worst.
 
-    def pending(self) -> FloatArray:
-        """The logarithms of the factors of an unfinished rollout, at worst."""
-        plan, worst = self.plan, self._worst_sum()
-        return np.asarray(np.log1p(np.maximum(plan.bets * (plan.lead + worst) / plan.room, -1.0 + 1e-15)))
+        Of counts: averaged over their orders.
+        """
+        if not self.orders:
+            return self.bets.evidence(self.plan, None if self.between_rollouts else self._worst_sum())
+        first, second = np.logaddexp.reduce([run.evidence() for run in self.orders], axis=0) - np.log(len(self.orders))
+        return float(first), float(second)
 
     def _worst_sum(self) -> float:
         """The least sum at which the rollout on its way can end."""
-        plan, (_, s, earned, weight, left) = self.plan, self.walker
-        return float(earned + weight * plan.B[int(s)] if not self.draws else earned - plan.L * left / self.draws)
+        plan, at = self.plan, self.at
+        lost = plan.L * at.draws_left / self.draws if self.draws else -at.weight * plan.B[int(at.state)]
+        return float(at.earned - lost)
 
     def interval(self, level: float) -> tuple[float, float]:
         """The values that no side's capital refutes at delta/2 each: valid at the ends of all rollouts at once."""
-        low, high = value_range(self.task)
-        low, high = low - self.threshold, high - self.threshold
-        lower = self.refuter(1.0).up_to(low, high, level + np.log(2.0))
-        upper = -self.refuter(-1.0).up_to(-high, -low, level + np.log(2.0))
+        return self._not_refuted(level + math.log(2.0), as_staked=False)
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of an answer, which it does not contradict; each end holds with probability 1 - delta.
+
+        Its ends are where the bets of the answer would just have reached log(1/delta). *Validity.* For every R the
+        factors 1 + f (rho.V0 - R + S)/(L - rho.V0 + R) with the fractions f of the test, chosen beforehand, make a
+        supermartingale if V <= R, and fall in R. So if the lower end is above V, the capital against R = V has reached
+        1/delta, which happens with probability at most delta; likewise for the upper end. At the tested threshold this
+        capital is that of the test: after "above" the lower end is at least the threshold. (Where rounding hides that,
+        it is put there: a wrong answer is the same event.)
+
+        After "within" the ends are those that were refuted, with the fractions of `interval`.
+        """
+        within = self.answer == "within"
+        lower, upper = self._not_refuted(required, as_staked=not within)
+        zone = self.indifference if within else 0.0
+        if within or self.answer == "above":
+            lower = max(lower, self.threshold - zone)
+        if within or self.answer == "below":
+            upper = min(upper, self.threshold + zone)
+        return lower, upper
+
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        """The values that the capital of neither side refutes at this level."""
+        low, high = (end - self.threshold for end in self._range())
+        lower = self.refuter(1.0, as_staked).up_to(low, high, level)
+        upper = -self.refuter(-1.0, as_staked).up_to(-high, -low, level)
         return lower + self.threshold, upper + self.threshold
 
-    def refuter(self, sign: float) -> Refuter:
-        """The bets of one side, to be settled against any threshold; of counts, averaged over their orders."""
+    def _range(self) -> tuple[float, float]:
+        """Where the value lies for every kernel."""
+        return value_range(self.task)
+
+    def refuter(self, sign: float, as_staked: bool = False, to_the_end: bool = False) -> Refuter:
+        """The bets of one side, to be settled against any threshold; of counts, averaged over their orders.
+
+        ``as_staked``: with the fractions of the test. ``to_the_end``: with an unfinished rollout at its worst, an
+        e-value wherever the data end.
+        """
         if self.orders:
-            return AveragedRefuter([run._with_pending(sign) for run in self.orders])
-        return Refuter([(sums, L, sign * value) for sums, L, value, side in self.stretches() if side == sign])
-
-    def _with_pending(self, sign: float) -> Refuter:
-        """The same, with an unfinished rollout at its worst: an e-value wherever the data end."""
-        bets = [(sums, L, sign * value) for sums, L, value, side in self.stretches() if side == sign]
-        if self.walker[0] != 0.0 and self.plan.sign == sign:
-            bets.append((np.array([self._worst_sum()]), self.plan.L, self.plan.lead))
-        return Refuter(bets)
-
-    def outcome(self, level: float) -> Outcome:
-        """The capital is the proof."""
-        witness, bound = self._nearest(level)
-        return Outcome(self.evidence(), witness, bound)
-
-    def proof(self) -> tuple[float, float]:
-        """All of the evidence: capital is a proof."""
-        return self.evidence()
+            return AveragedRefuter([run.refuter(sign, as_staked, to_the_end=True) for run in self.orders])
+        unfinished = to_the_end and not self.between_rollouts
+        return self.bets.refuter(sign, as_staked, self.plan, self._worst_sum() if unfinished else None)
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference."""
         first, second = (self.refuter(sign).log_capital(-self.indifference) for sign in (1.0, -1.0))
         return first, second
 
-    def _nearest(self, level: float) -> tuple[Any, float]:
-        """The nearest kernel found on the other side, and T* kl(delta, 1-delta) there; not in very large tasks."""
+    def proof(self) -> tuple[float, float]:
+        """All of the evidence: capital is a proof."""
+        return self.evidence()
+
+    def outcome(self, level: float) -> Outcome:
+        """The capital is the proof. Not in very large tasks: the nearest kernel found beyond R, and its lower bound."""
         if self.tally.is_open or self.tally.rows.n_entries > REPORTED or not self.tally.n.any():
-            return None, np.nan
+            return Outcome(self.evidence(), None, math.nan)
         rule = PTST(solver=ProjectionFree(starts=STARTS)).replay(self.task, self.threshold, Recorded(NOTHING, NOTHING))
         rule.weigh(self.counts(), np.inf, "adaptive")
         found = rule.outcome(level)
-        return found.witness, found.lower_bound
+        return Outcome(self.evidence(), found.witness, found.lower_bound)
 
     @property
     def estimate(self) -> float:
@@ -596,172 +454,114 @@ class BettingRun:
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        bets = self.stretches()
+        plan = self.plan
         kept: dict[str, Any] = {
-            "samples": np.array([self.samples]),
-            "rollouts": np.array([self.rollouts]),
+            **self._progress(),
+            **self.bets.state(),
             "refit_at": np.array([self.refit_at, self.look_at]),
-            "block": np.array([self.block]),
-            "capital": self.capital.copy(),
-            "walker": self.walker.copy(),
+            "walker": np.array([getattr(self.at, name) for name in self.WALKER]),
             "numbers": self.numbers.copy(),
-            "lengths": np.array([len(sums) for sums, *_ in bets], dtype=np.int64),
-            "sums": np.concatenate([np.zeros(0), *(sums for sums, *_ in bets)]),
-            "stretches": np.array([rest for _, *rest in bets]).reshape(-1, 3),
-            "fractions": np.array(self.fractions).reshape(-1, len(LOG_WEIGHTS)),
-            "plan_numbers": np.array([self.plan.L, self.plan.sign, self.plan.lead]),
             "generator": stored(self.source.rng),
             "extra": np.array([self.source.extra]),
+            self.PLAN: np.array([plan.L, plan.sign, plan.lead]),
+            "plan_bets": plan.fractions,
         }
-        kept.update({f"plan_{name}": getattr(self.plan, name) for name in ("V", "B", "base", "bets")})
+        for prefix, part in zip(self.PARTS, plan.parts, strict=True):
+            kept.update({f"{prefix}V": part.V, f"{prefix}base": part.base})
         kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
         return kept
+
+    def _progress(self) -> dict[str, Any]:
+        kept = {name: np.array([getattr(self, name)]) for name in ("samples", "rollouts", "block")}
+        return {**kept, "plan_B": self.plan.B}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state; one that cannot have arisen is refused."""
         try:
-            self.samples, self.rollouts = int(state["samples"][0]), int(state["rollouts"][0])
-            self.refit_at, self.look_at = map(float, state["refit_at"])
-            self.block = int(state["block"][0])
-            self.capital, self.walker = np.array(state["capital"]), np.array(state["walker"])
-            self.numbers = np.array(state["numbers"])
-            self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
-            parts = np.split(state["sums"], np.cumsum(state["lengths"])[:-1]) if len(state["lengths"]) else []
-            self.bets = [([part], *map(float, rest)) for part, rest in zip(parts, state["stretches"], strict=True)]  # type: ignore[misc]
-            L, sign, lead = map(float, state["plan_numbers"])
-            V, B, base, bets = (np.array(state[f"plan_{name}"]) for name in ("V", "B", "base", "bets"))
-            self.plan = Plan(V, B, base, L, sign, lead, self.draws, bets)
-            self.fractions = list(np.array(state["fractions"], dtype=np.float64))
-            self.source.rng = restored(state["generator"])
-            self.source.extra = kept_extra(state)
-            self._check()
+            self._take_up(state)
         except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
-            raise InputError(f"resume: what was kept is not a state of this run ({error}); start again") from None
+            raise InputError(f"cannot resume: the checkpoint is inconsistent ({error}); start again") from None
 
-    def _check(self) -> None:
-        """Refuse capital that the recorded rollouts do not make, plans that are not sound, and impossible rollouts."""
+    def _take_up(self, state: dict[str, Any]) -> None:
+        self._set_progress(state)
+        self.pool.samples = self.samples
+        self.refit_at, self.look_at = map(float, state["refit_at"])
+        self.numbers = np.array(state["numbers"], dtype=np.float64)
+        self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
+        self.bets.restore(state)
         if self.samples != self.tally.n[self.tally.unknown].sum() or not 0 < self.block <= LARGEST_BLOCK:
             raise ValueError("the number of samples is not that of the counts")
-        if self.rollouts != sum(len(sums) for sums, *_ in self.stretches()) or not np.isfinite(self.refit_at):
+        if self.rollouts != self.bets.rollouts or not np.isfinite(self.refit_at):
             raise ValueError("the number of rollouts is not that of the sums")
         if self.numbers.ndim != 2 or self.numbers.shape[1] != 3 or not ((self.numbers >= 0) & (self.numbers < 1)).all():
             raise ValueError("what was drawn ahead are not random numbers")
-        self._check_plan()
-        self._check_walker()
-        capital = np.zeros_like(self.capital)
-        for (sums, L, value, sign), fractions in zip(self.stretches(), self.fractions, strict=True):
-            lead = sign * value
-            capital[0 if sign > 0 else 1] += np.log1p(np.outer((lead + sums) / (L - lead), fractions)).sum(axis=0)
-        if not np.allclose(capital, self.capital, rtol=1e-9, atol=1e-9):
-            raise ValueError("the capital is not that of the rollouts")
-
-    def _check_plan(self) -> None:
-        plan, rows, S = self.plan, self.tally.rows, self.task.n_states
-        shapes = [part.shape for part in (plan.V, plan.B, plan.base)]
-        if shapes != [(S,), (S,), (len(rows.pair),)] or plan.sign not in (1.0, -1.0):
-            raise ValueError("the plan does not fit the task")
-        if any(
-            bets.shape != LOG_WEIGHTS.shape or not ((bets > 0) & (bets < 1)).all()
-            for bets in (plan.bets, *self.fractions)
-        ):
-            raise ValueError("the bets are not fractions")
-        again = self._ranged(plan.V, plan.base, plan.sign)
-        mean = np.bincount(rows.state, rows.prob * plan.base, minlength=S)
-        centre = self._policy_reward() if not len(rows.gain) else np.zeros(S)
-        off: list[Any] = [mean - centre, [again.lead - plan.lead], (1.0 - self.task.discount) * (again.B - plan.B)]
-        off.append([(1.0 - self.task.discount) * (again.L - plan.L)])
-        size = 1e-9 * (np.abs(plan.V).max() + np.abs(plan.base).max())
-        if not np.abs(np.concatenate(off)).max() <= size:
-            raise ValueError("the plan is not sound")
-
-    def _check_walker(self) -> None:
-        plan, walker = self.plan, self.walker
-        sound = walker.shape == (5,) and np.isfinite(walker).all() and walker[0] in (0.0, 1.0, 2.0)
-        if sound and walker[0] != 0.0:
-            s = walker[1]
-            sound = (
-                s == int(s)
-                and 0 <= s < self.task.n_states
-                and 0 < walker[3] <= 1.0 / compiled_rollouts.SMALLEST_CHANCE**2
-            )
-            if sound and not self.draws:
-                least = walker[2] + walker[3] * plan.B[int(s)]
-                sound = walker[0] == 1.0 and least >= -plan.L * (1.0 + 1e-9)
-            elif sound:
-                sound = 0 < walker[4] <= self.draws and walker[2] >= -plan.L * (1.0 + 1e-9)
-        if not sound:
+        self.plan = self._kept_plan(state)
+        self.at = RolloutState(**dict(zip(self.WALKER, map(float, state["walker"]), strict=True)))
+        if not np.isfinite(self.at).all() or not (self.between_rollouts or self._is_possible(self.at)):
             raise ValueError("the rollout on its way is not possible")
+        self.source.rng, self.source.extra = restored(state["generator"]), kept_extra(state)
+
+    def _set_progress(self, state: dict[str, Any]) -> None:
+        self.samples, self.rollouts, self.block = (int(state[name][0]) for name in ("samples", "rollouts", "block"))
+
+    def _kept_plan(self, state: dict[str, Any]) -> BettingPlan:
+        """The plan from its values and advantages: worst paths and the range are computed again, and must agree."""
+        L, sign, lead = map(float, state[self.PLAN])
+        values, bases = ([np.array(state[prefix + name]) for prefix in self.PARTS] for name in ("V", "base"))
+        fractions, sizes = np.array(state["plan_bets"], dtype=np.float64), []
+        for policy, V, base in zip(self.policies, values, bases, strict=True):
+            if V.shape != (self.task.n_states,) or base.shape != policy.reward.shape or sign not in (1.0, -1.0):
+                raise ValueError("the plan does not fit the task")
+            sizes.append(1e-9 * float(np.abs(V).max() + np.abs(base).max()))
+            if not policy.is_centred(base, sizes[-1]):
+                raise ValueError("the advantages are not centred")
+            policy.V = V
+        again, scale = self._planned(values, bases, sign), 1.0 - self.task.discount
+        off = scale * np.abs(np.append(np.array(state.get("plan_B", again.B)) - again.B, again.L - L)).max()
+        if not max(abs(again.lead - lead), off) <= sum(sizes) or not self.bets.are_fractions(fractions):
+            raise ValueError("the plan is not sound")
+        return again._replace(fractions=fractions, L=L, lead=lead)
+
+    def _is_possible(self, at: RolloutState) -> bool:
+        """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
+        somewhere = at.state == int(at.state) and 0 <= at.state < self.task.n_states
+        if not somewhere or not 0 < at.weight <= 1.0 / rollouts.SMALLEST_CHANCE**2:
+            return False
+        in_phase, least = at.phase == rollouts.TOGETHER, at.earned
+        if self.draws:
+            in_phase = in_phase or at.phase == rollouts.DRAWING
+            in_phase = in_phase and 0 < at.draws_left <= self.draws
+        else:
+            least = self._worst_sum()
+        return in_phase and least >= -self.plan.L * (1.0 + 1e-9)
 
 
-def surely(level: float) -> float:
-    """A little more than a level: what reaches it in compiled code reaches the level, however it is added up."""
-    return level + 1e-12 * (1.0 + abs(level))
+class Bettor:
+    """Settings that start runs on rollouts of one policy."""
 
+    kind: ClassVar[type[BettingRun]] = BettingRun
+    seed: int
 
-def most_promising(growth: list[float]) -> int:
-    """The index of the largest expected growth; of those that are equal up to rounding, the first.
+    def start(
+        self, task: Task, sim: Any, threshold: float, rng: Any, indifference: float = 0.0, both_sides: bool = False
+    ) -> BettingRun:
+        """The test at work on a simulator; see `BettingRun` for the last two arguments."""
+        return self._run(task, threshold, Supply(task, sim, rng), indifference, both_sides)
 
-    While noise hides the lead all growths are equal, and their last bits, which differ between processors, say nothing.
-    """
-    return next((index for index, value in enumerate(growth) if value >= max(growth) * (1.0 - TIED)), 0)
+    def replay(
+        self,
+        task: Task,
+        threshold: float,
+        source: Recorded,
+        rng: Any = None,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+    ) -> BettingRun:
+        """The test at work on recorded transitions."""
+        supply = Supply.recorded(task, source, self.seed if rng is None else rng)
+        return self._run(task, threshold, supply, indifference, both_sides)
 
-
-def rounded(values: FloatArray) -> FloatArray:
-    """Fitted values without their last bits, which hang on the processor: up to 2^-34 of the largest."""
-    size = float(np.abs(values).max(initial=0.0))
-    unit = math.ldexp(1.0, math.frexp(size)[1] - 34) if 0 < size < np.inf else 1.0
-    return np.asarray(np.rint(values / unit) * unit) if unit > 0 else values
-
-
-def expected_growth(v: float, lead: float, rollouts: int) -> float:
-    """f gap - f^2 (v + gap^2)/2 at the best f <= 1: the growth of the capital a rollout, for gains of variance v.
-
-    All in units of the room. The gap is the lead, or what noise may hide after so many rollouts.
-    """
-    gap = max(lead, 0.5 * np.sqrt(v / (rollouts + 1.0)))
-    fraction = min(1.0, gap / (v + gap * gap)) if v + gap > 0 else 0.0
-    return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
-
-
-def _listed(tally: WitnessedCounts) -> tuple[IntArray, IntArray]:
-    """Counts as a list of rows and successors."""
-    times = tally.N.astype(np.int64)
-    return np.repeat(tally.rows.of_entry(), times), np.repeat(tally.rows.successor.astype(np.int64), times)
-
-
-class Refuter:
-    """The rollouts of one side, in its units: which thresholds would their bets refute?
-
-    The same rollouts serve every threshold at once: 1 + f (rho.V0 - R + S)/(L - rho.V0 + R) falls in R.
-    """
-
-    def __init__(self, bets: list[tuple[FloatArray, float, float]]) -> None:
-        self.earned = np.concatenate([np.zeros(0), *(sums + value for sums, _, value in bets)])
-        self.room = np.concatenate([np.zeros(0), *(np.full(len(sums), L - value) for sums, L, value in bets)])
-
-    def log_capital(self, R: float) -> float:
-        """The logarithm of the capital, averaged over fractions with equal weights."""
-        ratio = (self.earned - R) / np.maximum(self.room + R, 1e-300)
-        total = [np.log1p(np.maximum(fraction * ratio, -1.0 + 1e-15)).sum() for fraction in INTERVAL_FRACTIONS]
-        return float(np.logaddexp.reduce(total) - np.log(len(INTERVAL_FRACTIONS)))
-
-    def up_to(self, worst: float, best: float, level: float) -> float:
-        """The largest R, up to 2^-40 of the range, for which "V <= R" is refuted; ``worst`` where none is."""
-        low, high = worst, best
-        if self.log_capital(low + 1e-9 * (high - low)) < level:
-            return worst
-        for _ in range(40):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.log_capital(middle) >= level else (low, middle)
-        return low
-
-
-class AveragedRefuter(Refuter):
-    """Several of them: the average of e-values is one."""
-
-    def __init__(self, parts: list[Refuter]) -> None:
-        self.parts = parts
-
-    def log_capital(self, R: float) -> float:
-        """The logarithm of their average capital."""
-        return float(np.logaddexp.reduce([part.log_capital(R) for part in self.parts]) - np.log(len(self.parts)))
+    def _run(self, task: Task, threshold: float, supply: Supply, indifference: float, both_sides: bool) -> BettingRun:
+        tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
+        policy = PolicyBet(tally.task, Pool(tally, supply), tally.rounding, alone=True)
+        return self.kind(self, task, threshold, (policy,), indifference, both_sides)

@@ -13,7 +13,7 @@ from typing import Any
 
 from policytest._base.errors import InputError
 from policytest.methods.baselines.klbts import KLBTS
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST
 from policytest.questions.driver import INTERRUPTED, carried_out, sampling_limit

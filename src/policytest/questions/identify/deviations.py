@@ -13,8 +13,8 @@ every state that can be reached from rho at all, if and only if no deviation pay
 Each deviation is tested by betting against gap(s,a) <= 0: two rollouts from s, A follows pi, B takes a first and then
 follows pi. They part at once, and then move in turn, with one weight w and one coin, g = 1 or
 w/g <= (S + L)/-(B_A(x) + B_B(y)). Should they meet, the rest does not differ, and the rollout ends. By the proof in
-`questions.compare`, on the state s copied for the start, S >= -L and has mean at most gap - (V0(s) - Q0(s,a)):
-S + w (E_A(x) + E_B(y)) is a martingale, and E_A + E_B = 0 where they meet.
+`policytest.methods.betting.coupled`, on the state s copied for the start, S >= -L and has mean at most
+gap - (V0(s) - Q0(s,a)): S + w (E_A(x) + E_B(y)) is a martingale, and E_A + E_B = 0 where they meet.
 
 *Nothing is paid for the number of deviations.* pi is returned only if all of them are refuted. If it is not optimal,
 let (s,a) be the first with gap(s,a) < 0: which one that is does not depend on data. Its capital alone would have to
@@ -35,12 +35,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.compiled.rollouts import Dynamics, Residuals
 from policytest._base.errors import WHILE_DRAWING, InputError
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.betting.coupled import CoupledPlan, CoupledRun
-from policytest.methods.betting.coupling import Half, Pool, Side, cumulative, exact
-from policytest.methods.betting.run import REFIT
+from policytest.methods.betting.coupled import CoupledRollouts
+from policytest.methods.betting.coupling import exact, shared_pool
+from policytest.methods.betting.plan import REFIT, BettingPlan
+from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.witness import FULL_ENTRIES, centring_error
 from policytest.questions.identify.policies import action_values, following, may_be_reached, never_pay, optimal_actions
 from policytest.questions.identify.tournament import METHOD, turn
@@ -53,14 +55,12 @@ EXPLORED = 10  # draws of each pair before the first candidate
 
 
 class Fit(NamedTuple):
-    """What all deviations from one candidate share: V0 and Q0, worst paths, and the worst steps [K] of A and of B."""
+    """What all deviations from one candidate share: Q0, the bets of A and of B, and the worst steps of each."""
 
-    V: FloatArray
     Q: FloatArray  # [K]
-    base: FloatArray
-    B_a: FloatArray
-    B_b: FloatArray
-    lowest_a: FloatArray
+    a: Residuals
+    b: Residuals
+    lowest_a: FloatArray  # [K]
     lowest_b: FloatArray
 
 
@@ -71,11 +71,11 @@ class Candidate:
         self.actions, self.pool, self.level = actions, pool, level
         self.task = following(task, actions)
         self.centre = 0.5 * sum(value_range(self.task))
-        self.rounding = 2.0 * (value_range_error(self.task) + centring_error(self.task, self.centre))
-        self.side = Side(exact(self.task, self.centre), pool)
+        rounding = value_range_error(self.task) + centring_error(self.task, self.centre)
+        self.bet = PolicyBet(exact(self.task, self.centre), pool, rounding)
         self._fit: tuple[int, Fit] | None = None
         self.asked = matter[:, None] & (np.arange(task.n_actions) != actions[:, None])
-        never = never_pay(self.side.task, self.side.rows(), pool.tally.only_successor, actions, self.rounding)
+        never = never_pay(self.bet.task, self.bet.rows(), pool.tally.only_successor, actions, 2.0 * rounding)
         self.settled = never & self.asked
         self.tests: dict[tuple[int, int], Deviation] = {}
 
@@ -91,14 +91,13 @@ class Candidate:
         return self._fit[1]
 
     def _fitted(self) -> Fit:
-        side, q = self.side, self.pool.model()
+        bet, q = self.bet, self.pool.model()
         assert q is not None
-        V, _ = side.values(q)
-        Q = action_values(side.rows(), q, V, side.task.discount)
-        base = side.reward  # the candidate is deterministic: its advantages are 0
-        B_a, B_b = side.worst(V, base, 1.0), side.worst(V, base, -1.0)
-        steps = side.lowest_steps(V, base, B_a, 1.0), side.lowest_steps(V, base, B_b, -1.0)
-        return Fit(V, Q, base, B_a, B_b, *steps)
+        V, _ = bet.values(q)
+        Q = action_values(bet.rows(), q, V, bet.task.discount)
+        base = bet.reward  # the candidate is deterministic: its advantages are 0
+        a, b = bet.bet(V, base, 1.0), bet.bet(V, base, -1.0)
+        return Fit(Q, a, b, bet.lowest_steps(V, base, a.B, 1.0), bet.lowest_steps(V, base, b.B, -1.0))
 
     def test(self, place: tuple[int, int]) -> Deviation:
         """The test of one deviation."""
@@ -112,54 +111,47 @@ class Candidate:
         return min(undecided, key=lambda place: self.test(place).samples) if undecided else None
 
 
-class Deviation(CoupledRun):
+class Deviation(CoupledRollouts):
     """Whether V^pi(s) - Q^pi(s,a) > 0: A follows pi from s, B takes a first. The start is the state s, copied as S."""
 
     def __init__(self, candidate: Candidate, s: int, a: int) -> None:
-        self.candidate, self.pool, self.at = candidate, candidate.pool, (s, a)
-        self.task, self.threshold = candidate.side.task, 0.0
-        self.source, self.tally, self.rounding = self.pool.source, self.pool.tally, candidate.rounding
-        self.a = self.b = candidate.side
-        self._start_empty()
-        self.plan = self._with_bets(self._fit())
+        self.candidate, self.place = candidate, (s, a)
+        super().__init__(candidate.bet.task, 0.0, (candidate.bet, candidate.bet))
 
-    def _fit(self) -> Any:
+    def _fit(self) -> BettingPlan:
         """V0(S) = V0(s) for A and Q0(s,a) for B."""
-        samples, (s, a), fit = self.pool.samples, self.at, self.candidate.fit()
+        samples, (s, a), fit = self.pool.samples, self.place, self.candidate.fit()
         self.refit_at = max(REFIT * samples, samples + 1.0)
-        own, other = self._row(s, int(self.candidate.actions[s])), self._row(s, a)
-        lead = float(fit.V[s] - fit.Q[other])
+        V, own, other = fit.a.V, self._row(s, int(self.candidate.actions[s])), self._row(s, a)
+        lead = float(V[s] - fit.Q[other])
         least = fit.lowest_a[own] + fit.lowest_b[other] - lead
-        size = np.abs(fit.V).max() + np.abs(fit.base).max() / (1.0 - self.task.discount)
+        size = np.abs(V).max() + np.abs(fit.a.base).max() / (1.0 - self.task.discount)
         start = min(0.0, float(least)) - 1e-12 * float(size)
-        half_a = Half(np.append(fit.V, fit.V[s]), fit.B_a, fit.base, self.a.gain)
-        half_b = Half(np.append(fit.V, fit.Q[other]), fit.B_b, fit.base, self.b.gain)
-        L = max(-start, self._lowest_range(half_a, half_b, lead))
-        return CoupledPlan(half_a, half_b, np.append(np.zeros(self.task.n_states), start), L, 1.0, lead)
+        parts = fit.a._replace(V=np.append(V, V[s])), fit.b._replace(V=np.append(V, fit.Q[other]))
+        B, L = np.append(np.zeros(self.task.n_states), start), max(-start, self._least_range(parts, lead))
+        plan = BettingPlan(*parts, B, L, 1.0, lead)
+        return self.staked(plan, self._noise(plan, None))
 
     def _row(self, s: int, a: int) -> int:
-        return int(self.pool.task.layout.row_of_pair[s * self.task.n_actions + a])
+        return int(self.tally.task.layout.row_of_pair[s * self.task.n_actions + a])
 
-    def _tables(self) -> tuple[Any, ...]:
+    def _made_dynamics(self) -> Dynamics:
         """From S on, A and B part at once; after that both follow the candidate."""
-        if self._laws is None:
-            (s, a), policy = self.at, self.task.policy
-            S, A = policy.shape
-            together, leaving = np.zeros((S + 1, 2 * A)), np.zeros((S + 1, A))
-            together[:S, :A], together[S, A:], leaving[S, a] = policy, policy[s], 1.0
-            follow = cumulative(policy)
-            self._laws = (
-                self.pool.tally.only_successor,
-                np.append(np.arange(S), s),
-                cumulative(np.eye(S + 1)[[S]])[0],
-                cumulative(together),
-                cumulative(leaving),
-                follow,
-                follow,
-                self.task.discount,
-                True,
+        (s, a), policy = self.place, self.task.policy
+        S, A = policy.shape
+        together, leaving = np.zeros((S + 1, 2 * A)), np.zeros((S + 1, A))
+        together[:S, :A], together[S, A:], leaving[S, a] = policy, policy[s], 1.0
+        return (
+            super()
+            ._made_dynamics()
+            ._replace(
+                real=np.append(np.arange(S), s),
+                initial=cumulative(np.eye(S + 1)[[S]])[0],
+                together=cumulative(together),
+                leaving=cumulative(leaving),
+                meets=True,
             )
-        return self._laws
+        )
 
 
 class BettingSearch:
@@ -167,10 +159,10 @@ class BettingSearch:
 
     def __init__(self, task: Task, sim: Any, delta: float, rng: Any) -> None:
         self.task, self.delta, self.stuck = task, delta, False
-        self.pool = Pool([task], sim, rng, FULL_ENTRIES)
+        self.pool = shared_pool([task], sim, rng, FULL_ENTRIES)
         if self.pool.tally.is_open:
             raise InputError(f"the task has {task.n_states} states and no support; declare `support` to identify in it")
-        self.source, self.rows = self.pool.source, Side(task, self.pool).rows()
+        self.source, self.rows = self.pool.source, PolicyBet(task, self.pool).rows()
         self.matter = may_be_reached(task)
         self.tried: dict[bytes, Candidate] = {}
         self.refit_at = 0.0
@@ -244,7 +236,7 @@ class BettingSearch:
         """The weakest evidence among deviations that are open, and about the candidate's value."""
         candidate = self.candidate
         weakest = min((candidate.test(place).evidence()[0] for place in candidate.undecided), default=candidate.level)
-        value = float(self.task.initial @ candidate.fit().V) + candidate.centre
+        value = float(self.task.initial @ candidate.fit().a.V) + candidate.centre
         return weakest, value, value_range(candidate.task)
 
     def result(self, reason: str) -> Selection:
@@ -257,7 +249,7 @@ class BettingSearch:
             samples=pool.paid,
             certified=self.answered,
             answered=self.answered,
-            values=candidate.fit().V + candidate.centre,
+            values=candidate.fit().a.V + candidate.centre,
             delta=self.delta,
             settled=int(candidate.settled.sum()),
             questions=int(candidate.asked.sum()),

@@ -10,9 +10,10 @@ import numpy as np
 
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
-from policytest.methods.betting.coupled import CoupledRun
-from policytest.methods.betting.coupling import Pool, Side
-from policytest.methods.betting.run import REFIT
+from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
+from policytest.methods.betting.coupling import shared_pool
+from policytest.methods.betting.plan import REFIT
+from policytest.methods.betting.policy_bet import PolicyBet
 from policytest.methods.known_range import known_difference
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
@@ -20,7 +21,7 @@ TURN, TURN_SHARE = 64, 0.02  # samples of a comparison at a time: at least, and 
 METHOD = "betting on temporal differences"
 
 
-def turn(run: CoupledRun, level: float, samples: int, limit: int) -> Iterator[None]:
+def turn(run: CoupledRollouts, level: float, samples: int, limit: int) -> Iterator[None]:
     """Some samples for one comparison: a number that depends on ``samples``, those of all, and on nothing else."""
     until = run.paid + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
     while run.answer is None and run.paid < until and not run.exhausted:
@@ -35,8 +36,8 @@ class Tournament:
     """The best of K: pairwise comparisons of the leader with those that are left."""
 
     def __init__(self, tasks: list[Task], sim: Any, delta: float, rng: Any) -> None:
-        self.tasks, self.pool = tasks, Pool(tasks, sim, rng)
-        self.sides = [Side(task, self.pool) for task in tasks]
+        self.tasks, self.pool = tasks, shared_pool(tasks, sim, rng)
+        self.bets = [PolicyBet(task, self.pool) for task in tasks]
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
         self.left = list(range(len(tasks)))
         self.source, self.delta, self.stuck = self.pool.source, delta, False
@@ -57,7 +58,7 @@ class Tournament:
     def _estimate(self) -> None:
         """The values that the model gives the policies."""
         q = self.pool.model()
-        self.values = np.array([float(side.task.initial @ side.values(q)[0]) for side in self.sides])
+        self.values = np.array([float(bet.task.initial @ bet.values(q)[0]) for bet in self.bets])
         self.refit_at = REFIT * self.pool.samples + 1.0
 
     @property

@@ -30,7 +30,7 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import generator
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
-from policytest.methods.betting.run import TDBetting
+from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta, information
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method

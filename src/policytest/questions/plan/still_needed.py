@@ -208,9 +208,8 @@ def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit:
 def _resumed(verdict: Any, sim: TabularSimulator, rng: np.random.Generator) -> Any:
     """The run of a verdict as it stood, but with another future."""
     seed = int(rng.integers(2**62))
-    run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed)
-    if verdict.indifference:
-        run.indifference, run.both_sides = verdict.indifference, True
+    zone = {"indifference": verdict.indifference, "both_sides": True} if verdict.indifference else {}
+    run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
     run.restore({name: _renewed(name, kept, seed) for name, kept in verdict.snapshot.items()})
     return run
 

@@ -1,0 +1,101 @@
+"""The plan of a bet, and its choice: how much of the advantages to subtract, and which fractions to stake.
+
+Everything here is chosen from the past, before the rollouts it is for; that is all that validity asks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled.rollouts import Residuals
+
+REFIT = 1.2  # V0 is fitted again when the samples have grown by this factor
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
+LARGE = 2_000_000  # entries up to which a share is chosen
+TIED = 1e-9  # numbers that are equal up to this are equal up to rounding
+MULTIPLES = np.array([1.0, 2.0, 4.0])  # of the fitted fraction
+SMALLEST_FRACTION = 1e-6
+
+
+NO_POLICY = Residuals(*(np.zeros(0) for _ in range(4)))
+
+
+class BettingPlan(NamedTuple):
+    """What the next rollouts bet with."""
+
+    a: Residuals
+    b: Residuals  # of the second policy; empty where there is none
+    B: FloatArray  # [S] the worst sum along any path, of the two together where there are two
+    L: float
+    sign: float
+    lead: float  # sign (rho.V0 - R), with the difference of the two V0 where there are two
+    fractions: FloatArray = np.zeros(0)  # of the largest bet
+
+    @property
+    def parts(self) -> tuple[Residuals, ...]:
+        """Those of one policy, or of both."""
+        return (self.a, self.b) if len(self.b.V) else (self.a,)
+
+    @property
+    def room(self) -> float:
+        """L - lead: what a full bet stakes."""
+        return self.L - self.lead
+
+    @property
+    def side(self) -> int:
+        """The row of the capital: 0 bets on "above", 1 on "below"."""
+        return 0 if self.sign > 0 else 1
+
+
+class Ladder(NamedTuple):
+    """Fractions of the largest bet: steady ones, and multiples of one that is fitted; how the capital is shared out."""
+
+    steady: FloatArray
+    log_weights: FloatArray  # first of the steady ones, then of the multiples
+
+    def fractions(self, v: float | None, lead: float, rollouts: int) -> FloatArray:
+        """The steady fractions, and multiples of f = gap/(v + gap^2), the best one where gains are small.
+
+        In units of the room: v is the mean of S^2, gap the lead, or what noise may hide of it. Without a v the largest
+        bet is taken, the best where one rollout says much.
+        """
+        best = 1.0
+        if v is not None and 0 < v + (gap := hidden_gap(v, lead, rollouts)) ** 2 < np.inf:
+            best = gap / (v + gap * gap)
+        return np.concatenate([self.steady, np.clip(MULTIPLES * best, SMALLEST_FRACTION, self.steady[0])])
+
+
+def _steady(count: int) -> FloatArray:
+    return np.asarray(0.995 * 2.0 ** (-0.5 * np.arange(count)), dtype=np.float64)
+
+
+HALVING = 0.5 ** np.arange(8)
+ONE_POLICY = Ladder(_steady(8), np.log(np.concatenate([0.3 * HALVING / HALVING.sum(), np.full(3, 0.7 / 3.0)])))
+TWO_POLICIES = Ladder(_steady(4), np.log(np.array([0.63, 0.063, 0.0063, 0.0007, 0.1, 0.1, 0.1])))
+
+
+def hidden_gap(v: float, lead: float, rollouts: int) -> float:
+    """The lead, or what noise may hide after this many rollouts."""
+    return max(lead, 0.5 * math.sqrt(v / (rollouts + 1.0)))
+
+
+def expected_growth(v: float, lead: float, rollouts: int) -> float:
+    """f gap - f^2 (v + gap^2)/2 at the best f <= 1: the growth of the capital a rollout, for gains of variance v.
+
+    All in units of the room. The gap is the lead, or what noise may hide of it.
+    """
+    gap = hidden_gap(v, lead, rollouts)
+    fraction = min(1.0, gap / (v + gap * gap)) if v + gap > 0 else 0.0
+    return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
+
+
+def most_promising(growth: list[float]) -> int:
+    """The index of the largest expected growth; of those that are equal up to rounding, the first.
+
+    While noise hides the lead all growths are equal, and their last bits, which differ between processors, say nothing.
+    """
+    return next((index for index, value in enumerate(growth) if value >= max(growth) * (1.0 - TIED)), 0)

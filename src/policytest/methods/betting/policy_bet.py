@@ -1,0 +1,198 @@
+"""One policy on counted rows: its fitted values, its advantages, its worst paths and its residuals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import sparse
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled import rollouts, search
+from policytest._base.compiled.rollouts import Residuals
+from policytest._base.rows import Rows
+from policytest.data.simulators import cumulative_rows
+from policytest.mdp.task import Task
+from policytest.methods.betting.draws import Supply
+from policytest.methods.witness import WitnessedCounts
+
+PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
+MOST_LISTED = 200_000  # where any state may follow, from this many entries on only observed successors are listed
+MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
+
+
+class Pool:
+    """What all bets of one question share: the counts, the supply of draws, and the model fitted to the counts."""
+
+    def __init__(self, tally: WitnessedCounts, source: Supply) -> None:
+        self.tally, self.source, self.samples = tally, source, 0
+        self._fitted: tuple[int, FloatArray] | None = None
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + self.source.extra
+
+    def model(self) -> FloatArray | None:
+        """[E] the fitted kernel, the same for all policies; None where few of the allowed successors are listed."""
+        tally = self.tally
+        if tally.is_open:
+            return None
+        if self._fitted is None or self._fitted[0] != self.samples:
+            q = rollouts.shrunk_rows(tally.rows, tally.N, tally.n, tally.task.n_states, PAIR_MASS, STATE_MASS)
+            self._fitted = self.samples, q
+        return self._fitted[1]
+
+    def record(self, pair: IntArray, x: IntArray) -> None:
+        """Count the transitions of unknown rows; those of known rows are not draws."""
+        k = self.tally.task.layout.row_of_pair[pair]
+        drawn = self.tally.only_successor[k] < 0
+        if drawn.any():
+            self.tally.observe(k[drawn], x[drawn], np.inf)
+
+
+class PolicyBet:
+    """One policy on the rows of a pool. The rewards of the task are centred; ``rounding`` is what that does to values.
+
+    ``alone``: no other policy has drawn from the pool. Then the successors of a state are draws from its row
+    sum_a pi(a|s) p(x|s,a), whatever the actions were, and values are fitted to these rows.
+    """
+
+    def __init__(self, task: Task, pool: Pool, rounding: float = 0.0, alone: bool = False) -> None:
+        self.task, self.pool, self.rounding, self.alone = task, pool, rounding, alone
+        rows, S = pool.tally.rows, task.n_states
+        self.prob = task.policy.ravel()[rows.pair]
+        self.k = np.flatnonzero(self.prob > 0)
+        self.on_successor = task.rewards_on_successor
+        self.reward = np.zeros(len(rows.pair)) if self.on_successor else task.rewards.ravel()[rows.pair]
+        self.gain = rows.pick(task.rewards, S) if self.on_successor else np.zeros(0)
+        self.policy_reward = np.bincount(rows.state, self.prob * self.reward, minlength=S).astype(np.float64)
+        self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
+
+    def rows(self) -> Rows:
+        """The rows of the pool, with this policy and these rewards."""
+        return self.pool.tally.rows._replace(prob=self.prob, reward=self.reward, gain=self.gain)
+
+    def values(self, q: FloatArray | None) -> tuple[FloatArray, FloatArray | None]:
+        """V0, and the occupancy of the fitted kernel where there is one."""
+        task, d = self.task, None
+        if q is None:
+            V = self._open_values()
+        else:
+            V, d, _ = search.values_and_occupancy(self.rows(), q, task.discount, task.initial)
+            V = np.where(np.isfinite(V), V, 0.0)
+        self.V = rounded(V)
+        return self.V, d
+
+    def _open_values(self) -> FloatArray:
+        """Values where any state may follow and few do: rows of pairs drawn to those of states, and these to the mean.
+
+        Of a policy that is alone: rows of states. The sweeps start from the values before.
+        """
+        tally, S, gamma = self.pool.tally, self.task.n_states, self.task.discount
+        rows = tally.rows
+        visits = np.bincount(rows.state, tally.n, minlength=S)
+        P = sparse.csr_array((tally.N, rows.successor, rows.start), shape=(len(rows.pair), S))
+        V = self.V if self.alone else self.policy_reward / (1.0 - gamma)
+        for _ in range(MOST_SWEEPS):
+            earned = P @ V
+            by_state = np.bincount(rows.state, earned, minlength=S) + STATE_MASS * V.mean()
+            mean = (by_state / (visits + STATE_MASS))[rows.state]
+            if not self.alone:
+                mean = (earned + PAIR_MASS * mean) / (tally.n + PAIR_MASS)
+            new = self.policy_reward + gamma * np.bincount(rows.state, self.prob * mean, minlength=S)
+            moved, V = np.abs(new - V).max(), new
+            if moved <= CLOSE_ENOUGH * np.abs(V).max():
+                break
+        return V
+
+    @property
+    def centre(self) -> FloatArray:
+        """[S] the mean of r^pi(s) - eta(s,a) over actions; without rewards on successors."""
+        return np.zeros(self.task.n_states) if self.on_successor else self.policy_reward
+
+    def base(self, V: FloatArray, q: FloatArray | None, share: float) -> FloatArray:
+        """[K] r^pi(s) - eta(s,a), eta a share of the advantages of the model; without rewards on successors."""
+        rows = self.pool.tally.rows
+        base = self.centre[rows.state]
+        if share == 0.0 or q is None:
+            return base
+        worth = self.task.discount * V[rows.successor] + (self.gain if self.on_successor else 0.0)
+        mean = rows.sums(q * worth)
+        by_state = np.bincount(rows.state, self.prob * mean, minlength=self.task.n_states)
+        return np.asarray(base - share * (mean - by_state[rows.state]))
+
+    def is_centred(self, base: FloatArray, size: float) -> bool:
+        """Whether the advantages in ``base`` have the mean 0 in every state, up to rounding of numbers of this size."""
+        mean = np.bincount(self.pool.tally.rows.state, self.prob * base, minlength=self.task.n_states)
+        return bool(np.abs(mean - self.centre).max() <= size)
+
+    def bet(self, V: FloatArray, base: FloatArray, sign: float) -> Residuals:
+        """The bet on these values and advantages, with its worst paths."""
+        return Residuals(V, base, self.gain, self.worst(V, base, sign))
+
+    def worst(self, V: FloatArray, base: FloatArray, sign: float) -> FloatArray:
+        """[S] the worst sum of residuals along any path of this policy.
+
+        Where any state may follow any pair the worst path ends up in one state for good: closed form.
+        """
+        task, gamma, S = self.task, self.task.discount, self.task.n_states
+        if not task.any_successor:
+            rows = self.rows() if len(self.k) == len(self.prob) else part_of(self.rows(), self.k)[0]
+            return np.asarray(rollouts.worst_paths(rows, base[self.k], V, np.zeros(S), sign, gamma))
+        least = least_by_state(sign * base, self.pool.tally.rows.state, self.k, S)
+        size = np.abs(base).max() / (1.0 - gamma) + np.abs(V).max()
+        return worst_anywhere(least, sign * V, np.zeros(S), gamma, float(size))
+
+    def lowest_steps(self, V: FloatArray, base: FloatArray, B: FloatArray, sign: float) -> FloatArray:
+        """[K] the least of D(s,a,x) + gamma B(x) over x."""
+        rows, gamma = self.pool.tally.rows, self.task.discount
+        if self.task.any_successor:
+            return np.asarray(sign * (base - V[rows.state]) + gamma * float((sign * V + B).min()))
+        step = sign * self.residuals(V, base) + gamma * B[rows.successor]
+        return np.minimum.reduceat(step, rows.start[:-1])
+
+    def residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
+        """[E] r - eta + gamma V0(x) - V0(s)."""
+        rows, gamma = self.pool.tally.rows, self.task.discount
+        gain = self.gain if self.on_successor else 0.0
+        return np.asarray(rows.per_entry(base - V[rows.state]) + gain + gamma * V[rows.successor])
+
+
+def cumulative(table: FloatArray) -> FloatArray:
+    """Running sums of each row of a table, for draws."""
+    count, width = table.shape
+    return cumulative_rows(np.arange(count + 1) * width, table.ravel()).reshape(count, width)
+
+
+def worst_anywhere(least: FloatArray, V: FloatArray, ends: FloatArray, gamma: float, size: float) -> FloatArray:
+    """[S] B where any state may follow: the worst path ends somewhere, at ``ends``, or stays in the worst state.
+
+    ``least`` [S] is the least of sign (r - eta) in each state, V is sign V0; ``size`` bounds what rounding can do.
+    """
+    lowest = min(float((V + ends).min()), float(least.min()) / (1.0 - gamma))
+    return np.asarray(np.minimum(ends, least - V + gamma * lowest) - 1e-12 * size)
+
+
+def rounded(values: FloatArray) -> FloatArray:
+    """Fitted values without their last bits, which differ between processors: up to 2^-34 of the largest."""
+    size = float(np.abs(values).max(initial=0.0))
+    unit = math.ldexp(1.0, math.frexp(size)[1] - 34) if 0 < size < np.inf else 1.0
+    return np.asarray(np.rint(values / unit) * unit) if unit > 0 else values
+
+
+def part_of(rows: Rows, k: IntArray) -> tuple[Rows, IntArray]:
+    """Some of the rows, with their entries; and which entries these are."""
+    width = np.diff(rows.start)[k]
+    start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
+    entries = np.repeat(rows.start[k] - start[:-1], width) + np.arange(start[-1])
+    gain = rows.gain[entries] if len(rows.gain) else rows.gain
+    chosen = Rows(rows.pair[k], rows.state[k], rows.prob[k], rows.reward[k], start, rows.successor[entries], gain)
+    return chosen, entries
+
+
+def least_by_state(values: FloatArray, state: IntArray, k: IntArray, S: int) -> FloatArray:
+    """[S] the least value over these rows of a state, infinite where there are none."""
+    least = np.full(S, np.inf)
+    np.minimum.at(least, state[k], values[k])
+    return least
