@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-spark lint docs bench calibrate fuzz clean
+.PHONY: demo test pytest test-spark lint docs bench calibrate fuzz clean
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -31,8 +31,12 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest -n 2
+# At the same time: the types are checked by one core while the kernels are compiled by the other.
+test: $(STAMP)
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Spark wants Java 17, and pandas below 3: an environment of its own.
 $(VENV)-spark/.installed: pyproject.toml

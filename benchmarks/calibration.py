@@ -232,13 +232,22 @@ def several_policies(runs: int, limit: int) -> Iterator[dict[str, Any]]:
                 }  # fmt: skip
 
 
+def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:
+    """(runs, samples): fewer of slow rules; more of controls, so that they are caught whatever the seeds."""
+    few = max(runs // 20, 15) if rule == "adaptive" else runs // 3 if rule == "combined" else runs
+    most = limit // 4 if rule in BETS or (small and rule == "adaptive") else limit
+    if small and rule == "no dimension":
+        return 4 * few, 2 * most
+    return (2 * few if rule in CONTROLS else few), most
+
+
 def main() -> int:
     """Measure everything, print the table, and say whether it is as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a small set, for the tests")
     parser.add_argument("--json", metavar="FILE", help="also write the numbers to FILE")
     options = parser.parse_args()
-    runs, limit = (300, 4000) if options.small else (2000, 20_000)
+    runs, limit = (100, 2000) if options.small else (2000, 20_000)
     rows = []
     print(f"Wrong answers at delta = {DELTA}, threshold within {NEAR:g} of the value range from the value")
     print("  instance      rule             value   runs   errors   binomial tail")
@@ -249,9 +258,7 @@ def main() -> int:
                     continue
                 if name != "rare rewards" and rule == "range too small":
                     continue
-                few = runs // 20 if rule == "adaptive" else runs // 3 if rule == "combined" else runs
-                few *= 2 if rule in CONTROLS else 1  # enough of them that a control is caught whatever the seeds
-                row = measure(name, instance, rule, method, side, few, limit // 4 if rule in BETS else limit)
+                row = measure(name, instance, rule, method, side, *effort(rule, runs, limit, options.small))
                 rows.append(row)
                 print(
                     f"  {name:<13} {rule:<16} {row['side']} {row['runs']:6d} {row['errors']:8d}   {row['tail']:.2g}"

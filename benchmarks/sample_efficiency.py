@@ -19,6 +19,7 @@ import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from datetime import date
 from typing import Any
 
@@ -170,8 +171,9 @@ def main() -> None:
     jobs = [
         (name, method, *_effort(name, runs, options.small)) for name in names for method, (_, runs) in METHODS.items()
     ]
-    with ProcessPoolExecutor(1 if options.small else 2) as pool:
-        for found in pool.map(cell, *zip(*jobs, strict=True)):
+    with ExitStack() as stack:
+        run = map if options.small else stack.enter_context(ProcessPoolExecutor(2)).map
+        for found in run(cell, *zip(*jobs, strict=True)):
             if found is not None:
                 results["cells"].append(found)
                 _print(found, results["bound"][found["instance"]])

@@ -91,16 +91,20 @@ def _question(kind: str, S: int) -> Any:
     return instance.task, instance.kernel, weights, value + 0.05 * (low - value)
 
 
-def growth(kind: str, sizes: list[int]) -> list[dict[str, float]]:
-    """The time at each size, and the exponent of its growth since the size before."""
+def growth(kind: str, sizes: list[int], apart: bool) -> list[dict[str, float]]:
+    """The time at each size, each in a process of its own or not, and the exponent since the size before."""
     rows: list[dict[str, float]] = []
     for S in sizes:
-        command = [sys.executable, __file__, "--one", kind, str(S)]
-        row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        row = _in_a_process(kind, S) if apart else one_size(kind, S)
         if rows:
             row["exponent"] = np.log(row["seconds"] / rows[-1]["seconds"]) / np.log(S / rows[-1]["states"])
         rows.append(row)
     return rows
+
+
+def _in_a_process(kind: str, S: int) -> Any:
+    command = [sys.executable, __file__, "--one", kind, str(S)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def allocation_speed(n: int) -> dict[str, float]:
@@ -131,8 +135,8 @@ def main() -> None:
     results: dict[str, Any] = {
         "check": [check_speed(n, budget) for n in ((2,) if options.small else (2, 3, 5))],
         "allocation": [allocation_speed(n) for n in (2, 3, 5)],
-        "dense": growth("dense", dense),
-        "sparse": growth("sparse", thin),
+        "dense": growth("dense", dense, not options.small),
+        "sparse": growth("sparse", thin, not options.small),
     }
     _print(results)
     if options.json:

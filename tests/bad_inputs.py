@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,17 @@ MODEL = {
 }
 LOG = "s,a,s_next\nwet,go,dry\ndry,stay,wet\ndry,go,dry\nwet,stay,wet\n"
 KEPT = "this file was here before\n"
+
+
+def picture(folder: Path) -> dict[str, object]:
+    """Every name under the folder and what is there, byte for byte."""
+    return {
+        str(path.relative_to(folder)): (
+            os.readlink(path) if path.is_symlink() else "folder" if path.is_dir() else path.read_bytes()
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or path.is_dir() or os.access(path, os.R_OK)
+    }
 
 
 class Folder:

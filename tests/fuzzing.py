@@ -51,29 +51,7 @@ class Found(NamedTuple):
 
 # ---------------------------------------------------------------- damaged files
 
-TOKENS = (
-    "nan",
-    "-1",
-    "1e999",
-    "1" * 400,
-    "\x00",
-    "\x1b[2J",
-    "\n",
-    "\r",
-    ",",
-    '"',
-    "{",
-    "]",
-    "é",
-    "\uff11",
-    "null",
-    "true",
-    "=1+1",
-    "0x10",
-    " ",
-    "\t",
-    "..",
-)
+TOKENS = (f'nan|-1|1e999|{"1" * 400}|\x00|\x1b[2J|\n|\r|,|"|{{|]|é|\uff11|null|true|=1+1|0x10| |\t|..').split("|")
 READ_BY = {  # {file: the command that reads it}
     "customer.json": ["decide", "customer.json"],
     "customer-entries.json": ["decide", "customer-entries.json"],
@@ -163,42 +141,10 @@ def damaged(content: bytes, rng: random.Random) -> bytes:
 # ---------------------------------------------------------------- odd options
 
 ODD = (
-    "",
-    " ",
-    "-1",
-    "0",
-    "1",
-    "nan",
-    "inf",
-    "-inf",
-    "1e400",
-    "1e-400",
-    "9" * 30,
-    "0x10",
-    "a",
-    "A" * 3000,
-    "é\u202e",
-    "\x1b[2J",
-    ".",
-    "..",
-    "/",
-    "nowhere/file",
-    "log.csv",
-    "customer.json",
-    "policy.csv",
-    "kept.npz",
-    "s=a",
-    "=",
-    "s=s",
-    ":",
-    "os:getcwd",
-    "/dev/null",
-    "paper-2",
-    "gym:",
-    "gym:Nothing-v0",
-    "*.csv",
-    "--",
-)
+    f"| |-1|0|1|nan|inf|-inf|1e400|1e-400|{'9' * 30}|0x10|a|{'A' * 3000}|é\u202e|\x1b[2J|.|..|/|"
+    "nowhere/file|log.csv|customer.json|policy.csv|kept.npz|s=a|=|s=s|:|os:getcwd|/dev/null|paper-2|"
+    "gym:|gym:Nothing-v0|*.csv|--"
+).split("|")
 STARTS = {
     "decide": ["customer.json"],
     "assess": ["customer.json", "log.csv"],

@@ -1,64 +1,119 @@
-"""The benchmarks run, at their smallest size, and the README's example as it stands, so that they cannot rot."""
+"""Every benchmark runs at its smallest size, every example and the README's as they stand, so that they cannot rot.
+
+They run in this process, which has its kernels; `__file__`, the arguments and the output are those of a script.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
-import subprocess
+import re
+import runpy
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+import pytest
 
+from paths import ROOT
 
-def run(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_the_readmes_example_runs_and_prints_what_it_says(tmp_path):
-    text = (ROOT / "README.md").read_text()
-    code = text.split("```python\n")[1].split("```")[0]
-    script = tmp_path / "readme.py"
-    script.write_text(code)
-    shown = run(str(script)).strip().splitlines()
-    promised = [
-        line.split("# ", 1)[1].strip() for line in code.splitlines() if line.startswith("print(") and "# " in line
-    ]
-    assert shown == promised
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SHOWS = {
+    "frozen_lake": [r"exact value of the better policy: 0\.1236", r"above 0\.06\? above", r"above 0\.2\? below"],
+    "gate_deployment": [r"bar 1\.0: exit code 0 .*: deploy", r"bar 8\.0: exit code 1 .*: keep the old policy"],
+    "lower_bound": [r"62\.80", r"51\.8", r"Not certified"],
+    "own_simulator": [r"After 100 samples", r"The value is below the threshold \(certified\)"],
+    "paper_small": [r"3x3: at delta = 0\.01 the paper's rule takes [1-9]\d times", r"wrong answers: 0 of 90"],
+    "recommendation_from_logs": [r"^40 visitors.*not settled", r"more samples should settle it", r"^1000 .*above$"],
+    "simulation_budget": [r"Combined: about", r"budget of 200: not settled", r"resumed: above after"],
+    "treatment_safety": [r"0% .*do not release \(below", r"30% .*do not release", r"100% .*: release"],
+}
 
 
-def test_the_worst_case_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    shown = run("benchmarks/worst_case.py", "--small", "--json", str(target))
-    numbers = json.loads(target.read_text())
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs a script, which must end with 0; its output."""
+
+    def call(script, *arguments):
+        monkeypatch.chdir(ROOT)
+        monkeypatch.setattr(sys, "argv", [str(script), *map(str, arguments)])
+        monkeypatch.setattr(sys, "path", [str((ROOT / script).parent), *sys.path])
+        capsys.readouterr()
+        code = 0
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+        shown = capsys.readouterr()
+        assert not code, shown
+        return shown.out
+
+    return call
+
+
+@pytest.fixture
+def small(run, tmp_path):
+    """The output of a benchmark at its smallest size, and the numbers that it wrote."""
+
+    def call(name):
+        shown = run(f"benchmarks/{name}.py", "--small", "--json", tmp_path / "numbers.json")
+        return shown, json.loads((tmp_path / "numbers.json").read_text())
+
+    return call
+
+
+# ---------------------------------------------------------------- examples
+
+
+def test_the_readmes_example_prints_what_it_says(run, tmp_path):
+    code = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    (tmp_path / "readme.py").write_text(code, encoding="utf-8")
+    shown = run(tmp_path / "readme.py").strip().splitlines()
+    lines = [line for line in code.splitlines() if line.startswith("print(") and "# " in line]
+    assert shown == [line.split("# ", 1)[1].strip() for line in lines]
+
+
+def test_every_example_is_listed_on_its_page_and_here():
+    names = {path.stem for path in EXAMPLES}
+    assert names == set(SHOWS)
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert names == set(re.findall(r"\(\.\./examples/(\w+)\.py\)", page))
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_short_says_what_it_shows_and_shows_it(script, run):
+    text = script.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    assert ast.get_docstring(ast.parse(text)), "it does not say what it shows"
+    shown = run(script)
+    for pattern in SHOWS[script.stem]:
+        assert re.search(pattern, shown, re.MULTILINE), f"{pattern!r} is not in\n{shown}"
+
+
+# ---------------------------------------------------------------- benchmarks
+
+
+def test_worst_case(small):
+    shown, numbers = small("worst_case")
     assert "heuristic/cold" in shown
     assert [row["states"] for row in numbers["sparse"]] == [20, 100]
     assert all(row["best"] <= row["uniform"] for row in numbers["allocation"])
 
 
-def test_the_sequential_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    shown = run("benchmarks/sequential.py", "--small", "--json", str(target))
-    numbers = json.loads(target.read_text())
+def test_sequential(small):
+    shown, numbers = small("sequential")
     assert "test/check" in shown
     assert all(row["wrong"] == 0 for row in numbers["table"])
     assert all(row["calls"] < row["samples"] / 5 for row in numbers["calls"])
     assert all(row["samples"] < row["exact"] for row in numbers["printed"])  # the heuristic stops early
 
 
-def test_the_certificate_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/certificate.py", "--small", "--json", str(target))
-    numbers = json.loads(target.read_text())
+def test_certificate(small):
+    _, numbers = small("certificate")
     assert all(row["proved"] for row in numbers["papers"])
     assert all(0 <= row["extra"] < 0.5 for row in numbers["price"])
 
 
-def test_the_sample_efficiency_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/sample_efficiency.py", "--small", "--json", str(target))
-    numbers = json.loads(target.read_text())
+def test_sample_efficiency(small):
+    _, numbers = small("sample_efficiency")
     mean = {cell["method"]: cell["mean"][1] for cell in numbers["cells"]}
     assert mean["Combined (default)"] < 0.5 * mean["PTST, paper's boundary"]
     assert mean["Combined (default)"] < 0.1 * mean["Monte Carlo, betting"]
@@ -66,82 +121,65 @@ def test_the_sample_efficiency_benchmark_runs_small(tmp_path):
     assert all(row["right"] for row in numbers["large"])
 
 
-def test_the_interval_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/intervals.py", "--small", "--json", str(target))
-    rows = {row["method"]: row for row in json.loads(target.read_text())}
+def test_intervals(small):
+    rows = {row["method"]: row for row in small("intervals")[1]}
     assert all(row["width"][1] <= row["width"][0] for row in rows.values())
     assert rows["betting"]["width"][1] < 0.5 * rows["returns, Bernstein"]["width"][1]
 
 
-def test_the_comparison_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/comparison.py", "--small", "--json", str(target))
-    assert all(row["compare"] < row["two tests"] and not row["wrong"] for row in json.loads(target.read_text()))
+def test_comparison(small):
+    assert all(row["compare"] < row["two tests"] and not row["wrong"] for row in small("comparison")[1])
 
 
-def test_the_environments_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/environments.py", "--small", "--json", str(target))
-    numbers = json.loads(target.read_text())
+def test_environments(small):
+    _, numbers = small("environments")
     assert "rewards -1 and -100" in numbers["refused"]
     assert len(numbers["table"]) == 4
     assert all(row["wrong"] == 0 for row in numbers["table"])
 
 
-def test_the_benchmark_of_logs_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/logs.py", "--small", "--json", str(target))
-    rows = {row["case"]: row for row in json.loads(target.read_text())}
+def test_logs(small):
+    rows = {row["case"]: row for row in small("logs")[1]}
     assert all(row["rows"] == row["total"] == 20_000 for row in rows.values())
     assert len({row["entries"] for name, row in rows.items() if name in ("Parquet", "CSV")}) == 1
 
 
-def test_the_benchmark_of_scale_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/scale.py", "--small", "--json", str(target))
-    small, large = json.loads(target.read_text())
-    assert small["answer"] == large["answer"] == "above"
-    assert small["certified"]
-    assert large["certified"]
-    assert 16 <= large["bytes"] / large["nonzeros"] < 24
+def test_scale(small):
+    first, second = small("scale")[1]
+    assert first["answer"] == second["answer"] == "above"
+    assert first["certified"]
+    assert second["certified"]
+    assert 16 <= second["bytes"] / second["nonzeros"] < 24
 
 
-def test_the_planning_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    shown = run("benchmarks/planning.py", "--small", "--json", str(target))
-    rows = json.loads(target.read_text())
+def test_planning(small):
+    shown, rows = small("planning")
     assert "by the standard error of the gap" in shown
     assert len(rows) == 6 * 4
     assert all(0.3 < row["mean"] / row["true"] < 3 for row in rows)
     assert all(0.7 < row["at_truth"] / row["true"] < 1.4 for row in rows if row["method"].startswith("PTST"))
 
 
-def test_intervals_and_balls_hold_what_they_should_and_the_controls_are_caught(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/interval_coverage.py", "--small", "--json", str(target))
-    rows = json.loads(target.read_text())
+def test_intervals_and_balls_hold_what_they_should_and_the_controls_are_caught(small):
+    _, rows = small("interval_coverage")
     assert {row["kind"] for row in rows} == {"ball", "interval"}
     for row in rows:
         assert row["alarm"] == (row["rule"] in ("no dimension", "ball, half a nat", "betting, five nats more")), row
 
 
-def test_the_identification_benchmark_runs_small(tmp_path):
-    target = tmp_path / "numbers.json"
-    run("benchmarks/identification.py", "--small", "--json", str(target))
-    rows = {row["method"]: row for row in json.loads(target.read_text())}
+def test_identification(small):
+    rows = {row["method"]: row for row in small("identification")[1]}
     assert all(row["wrong"] == 0 for row in rows.values())
     assert rows["betting"]["certified"] == 2
     assert rows["KL, uniform"]["certified"] == 0
     assert rows["KL, uniform"]["mean"] < 0.2 * rows["KLB-TS"]["mean"]
 
 
-def test_delta_is_kept_and_the_control_is_caught(tmp_path):
+def test_delta_is_kept_and_the_control_is_caught(small):
     """Error frequencies with the value next to the threshold; the same alarm must ring for a broken rule."""
-    target = tmp_path / "numbers.json"
-    run("benchmarks/calibration.py", "--small", "--json", str(target))
-    rows = json.loads(target.read_text())
-    assert {row["rule"] for row in rows} >= {"paper", "mixture", "two priors", "adaptive", "forward", "no dimension"}
-    assert {row["rule"] for row in rows} >= {"betting", "betting, 5 draws", "combined", "range too small"}
+    _, rows = small("calibration")
+    rules = {row["rule"] for row in rows}
+    assert rules >= {"paper", "mixture", "two priors", "adaptive", "forward", "no dimension"}
+    assert rules >= {"betting", "betting, 5 draws", "combined", "range too small"}
     for row in rows:
         assert row["alarm"] == (row["rule"] in ("no dimension", "range too small", "too little")), row

@@ -214,31 +214,6 @@ def test_small_numbers_are_hidden_in_the_verdict_too(start, tmp_path, capsys):
     assert "fewer than 10" in shown
 
 
-def test_what_is_read_is_not_overwritten(start, tmp_path, capsys):
-    """Before the work, also by another name of the same file."""
-    for name in ("task.toml", "log.csv"):
-        (tmp_path / name).write_bytes((start / name).read_bytes())
-    (tmp_path / "link.html").symlink_to(tmp_path / "log.csv")
-    task, log = tmp_path / "task.toml", tmp_path / "log.csv"
-    kept = tmp_path / "kept.npz"
-    assert run(capsys, "assess", task, log, "--save", kept, "--quiet")[0] in (0, 1, 3)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    for arguments in (
-        ("assess", task, log, "--html", log),
-        ("assess", task, log, "--save", task),
-        ("assess", task, log, "--html", tmp_path / "link.html"),
-        ("assess", task, log, "--add-to", kept, "--html", kept),
-        ("decide", task, "--html", task),
-        ("evaluate", task, "--epsilon", "1", "--html", task),
-        ("plan", task, "--html", task),
-        ("watch", task, log, "--html", log),
-    ):
-        code, _, err = run(capsys, *arguments)
-        words = "is not a report" if kept in arguments else "is read by this command"
-        assert (code, words in err) == (2, True), arguments
-    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-
-
 def test_a_log_that_drifts_is_warned_about(start, tmp_path, capsys):
     """Its second half comes from another world; the verdict stands beside a warning."""
     model, rng = load_model(start / "task.toml"), np.random.default_rng(0)

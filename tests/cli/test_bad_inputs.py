@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import policytest
-from bad_inputs import CASES, KEPT, LOG, Folder, Link, Secret, model
+from bad_inputs import CASES, KEPT, LOG, Folder, Link, Secret, model, picture
+from builders import run_python
 from policytest.cli import main
-
-SOURCE = str(Path(policytest.__file__).parents[1])
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("POLICYTEST_DEBUG", raising=False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "kept.txt").write_text(KEPT)
-    return tmp_path
+def here(here):
+    """With a file that was there before."""
+    (here / "kept.txt").write_text(KEPT)
+    return here
 
 
 def lay_out(folder, files):
@@ -41,17 +35,6 @@ def lay_out(folder, files):
             path.chmod(0)
             if os.access(path, os.R_OK):
                 pytest.skip("this user may read everything")
-
-
-def picture(folder):
-    """Every name under the folder and what is there, byte for byte."""
-    return {
-        str(path.relative_to(folder)): (
-            os.readlink(path) if path.is_symlink() else "folder" if path.is_dir() else path.read_bytes()
-        )
-        for path in sorted(folder.rglob("*"))
-        if path.is_symlink() or path.is_dir() or os.access(path, os.R_OK)
-    }
 
 
 def assert_one_clear_message(out, err, words):
@@ -84,10 +67,7 @@ def test_in_a_process_of_its_own(here, name):
     argv, words, files = CASES[name]
     lay_out(here, files)
     before = picture(here)
-    done = subprocess.run(
-        [sys.executable, "-m", "policytest", *argv],
-        env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = run_python("-m", "policytest", *argv, cwd=here)
     assert done.returncode == 2, done.stderr
     assert_one_clear_message(done.stdout, done.stderr, words)
     assert picture(here) == before

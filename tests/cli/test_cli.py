@@ -21,6 +21,7 @@ import pytest
 import typer
 
 import policytest
+from builders import run_code, run_python
 from policytest import instances
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.table import Row, Table
@@ -32,8 +33,6 @@ from policytest.data.simulators import TabularSimulator
 from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
 from policytest.methods.sampling import Adaptive, Forward, Optimal
 from policytest.sources import save_model
-
-SOURCE = str(Path(policytest.__file__).parents[1])
 
 
 def check(samples=1000, evidence=(1.0, -2.0), interval=(-1.0, 1.0)):
@@ -81,31 +80,9 @@ def stand_in(monkeypatch):
     return put
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty current folder, and import places as they were afterwards."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    return tmp_path
-
-
 @pytest.fixture(autouse=True)
 def no_debugging(monkeypatch):
     monkeypatch.delenv("POLICYTEST_DEBUG", raising=False)
-
-
-def run(*argv, **settings):
-    """The command in a fresh interpreter."""
-    environment = {**os.environ, "PYTHONPATH": SOURCE, **settings.pop("env", {})}
-    command = [sys.executable, "-m", "policytest", *argv]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, **settings)
-
-
-def run_code(code, **settings):
-    """A script in a fresh interpreter, which ends with the code of `main`."""
-    environment = {**os.environ, "PYTHONPATH": SOURCE}
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, **settings)
 
 
 # ---------------------------------------------------------------- answers
@@ -337,10 +314,7 @@ def result_json(capsys):
 )
 def test_a_full_standard_output(tmp_path, argv):
     with open("/dev/full", "w") as full:
-        command, environment = [sys.executable, "-m", "policytest", *argv], {**os.environ, "PYTHONPATH": SOURCE}
-        done = subprocess.run(
-            command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, cwd=tmp_path
-        )
+        done = run_python("-m", "policytest", *argv, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: standard output cannot be written (No space left on device)")
 
@@ -682,8 +656,7 @@ def test_closed_pipes(stream, argv):
     pipe = closed_pipe()
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     streams |= dict.fromkeys(("stdout", "stderr") if stream == "both" else (stream,), pipe)
-    command = [sys.executable, "-m", "policytest", *argv]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": SOURCE}, **streams, timeout=300)
+    done = run_python("-m", "policytest", *argv, **streams)
     os.close(pipe)
     lost = argv == ["--help"] and stream != "stderr"
     assert done.returncode == (3 if lost or argv[0] == "decide" else 0 if argv == ["--help"] else 2)
@@ -691,8 +664,8 @@ def test_closed_pipes(stream, argv):
 
 def test_the_answer_survives_a_closed_pipe():
     pipe = closed_pipe()
-    command = [sys.executable, "-m", "policytest", "decide", "paper-2", "--threshold", "2", "--quiet"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": SOURCE}, stdout=pipe, stderr=pipe, timeout=300)
+    argv = ["decide", "paper-2", "--threshold", "2", "--quiet"]
+    done = run_python("-m", "policytest", *argv, stdout=pipe, stderr=pipe)
     os.close(pipe)
     assert done.returncode == 1
 
@@ -714,7 +687,7 @@ def test_help_loads_nothing_heavy(argv):
 
 
 def test_version():
-    done = run("--version")
+    done = run_python("-m", "policytest", "--version")
     assert (done.returncode, done.stdout) == (0, f"policytest {policytest.__version__}\n")
 
 
@@ -921,9 +894,8 @@ def test_ctrl_c_gives_what_is_known_and_exits_with_3(tmp_path):
         encoding="utf-8",
     )
     save_model(tmp_path / "model.json", hard_task(), threshold=0.0)
-    done = run(
-        "decide", "model.json", "--simulator", "interrupted:draw", "--checkpoint", "run.npz", "--quiet", cwd=tmp_path
-    )
+    argv = ["decide", "model.json", "--simulator", "interrupted:draw", "--checkpoint", "run.npz", "--quiet"]
+    done = run_python("-m", "policytest", *argv, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert "Undecided" in done.stdout
     assert "run.npz holds the run" in done.stderr

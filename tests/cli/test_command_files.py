@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import zipfile
 
 import numpy as np
 import pytest
 
-from bad_inputs import DRN, LOG, model
+from bad_inputs import DRN, LOG, model, picture
 from policytest import Counts, InputError
 from policytest._base import files as files_module
 from policytest.cli import main
 from policytest.study.spec import sweep
 from policytest.study.store import JOURNAL, Store
 from policytest.study.table import Study, csv_bytes, load
-from test_bad_inputs import picture
 
 DESCRIPTION = {"instances": ["paper-2"], "methods": ["TDBetting"], "deltas": [0.5], "seeds": 1}
 STUDY = """
@@ -33,10 +31,8 @@ SIMULATOR = "def draw(states, actions, rng):\n    return states\n"
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(here):
     """A folder with everything that commands read."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     files = {
         "model.json": model(), "other.json": model(), "guess.json": model(), "result.json": "{}", "notes.txt": "mine",
         "policy.csv": "state,action\nwet,go\ndry,go\n", "log.csv": LOG, "logs/a.csv": LOG, "page.svg": "<svg/>",
@@ -45,16 +41,16 @@ def here(tmp_path, monkeypatch):
         "mine.py": SIMULATOR, "study.toml": STUDY,
     }  # fmt: skip
     for folder in ("logs", "fresh"):
-        (tmp_path / folder).mkdir()
+        (here / folder).mkdir()
     for name, content in files.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
+        (here / name).write_text(content, encoding="utf-8")
     counts = Counts(2, 2)
     counts.record([0, 1], [0, 1], [1, 0])
     counts.save("counts.npz")
-    (tmp_path / "soft.html").symlink_to("log.csv")
-    (tmp_path / "logs" / "soft.html").symlink_to("../model.json")
+    (here / "soft.html").symlink_to("log.csv")
+    (here / "logs" / "soft.html").symlink_to("../model.json")
     os.link("log.csv", "hard.html")
-    return tmp_path
+    return here
 
 
 ONE_FILE_TWICE = """
@@ -71,11 +67,14 @@ decide list.tra --html list.srew
 decide list.tra --html list.lab
 evaluate model.json --epsilon 1 --html model.json
 compare model.json other.json --html other.json
+compare model.json other.json --html model.json
 compare model.json policy.csv --html policy.csv
 compare model.json other.json --checkpoint other.json
 compare model.json other.json --checkpoint c --html c
 identify model.json --candidate policy.csv --html policy.csv
+identify model.json --html model.json
 plan model.json --guess guess.json --html guess.json
+plan model.json --html model.json
 plan model.json --pilot counts.npz --html counts.npz
 assess model.json log.csv --html log.csv
 assess model.json log.csv --html soft.html
@@ -109,6 +108,12 @@ study study.toml --out logs
 """.strip().splitlines()
 
 
+REASONS = (
+    ("is read by this command", "both name", "is not a report that policytest wrote"),
+    ("that policytest wrote", "not a checkpoint", "holds no study"),
+)
+
+
 @pytest.mark.parametrize("line", [*ONE_FILE_TWICE, *FOREIGN])
 def test_nothing_is_replaced_that_is_read_or_foreign(here, capsys, line):
     before = picture(here)
@@ -116,7 +121,9 @@ def test_nothing_is_replaced_that_is_read_or_foreign(here, capsys, line):
     quiet = [] if command in ("demo", "report") else ["--quiet"]
     threshold = ["--threshold", "0.1"] if command in ("decide", "plan", "assess", "watch") else []
     assert main([command, first, *rest, *quiet, *threshold]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert any(words in said for words in REASONS[line in FOREIGN]), said
     assert picture(here) == before
 
 

@@ -107,11 +107,3 @@ def test_policies_from_files(models, capsys):
     assert "policy 1 is a.csv" in err
     assert main(["identify", "a.json", "--candidate", "none.csv"]) == 2
     assert main(["compare", "a.json", "none.csv"]) == 2
-
-
-def test_nothing_that_is_read_is_overwritten(models, capsys):
-    before = (models / "a.json").read_bytes()
-    assert main(["compare", "a.json", "b.json", "--html", "a.json"]) == 2
-    assert main(["identify", "a.json", "--html", "a.json"]) == 2
-    assert "is read by this command" in capsys.readouterr().err
-    assert (models / "a.json").read_bytes() == before

@@ -17,12 +17,6 @@ from policytest.sources import save_model
 TWO = pt.instances.paper(2)
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_a_plan_from_pilot_draws(here, capsys):
     save_model("model.json", TWO.task, threshold=0.0)  # no kernel: the pilot is the guess
     for name, times in (("first.npz", 100), ("second.npz", 300)):

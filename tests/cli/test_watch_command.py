@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from builders import SOURCE
 from policytest.cli import main
 from policytest.sources.logged.stream import Parser, lines
 from policytest.sources.tasks.files import save_model
@@ -39,14 +40,13 @@ def expected(task, data):
     return json.loads(pt.assess(task, data, threshold=0.0).to_json())
 
 
-def environment():
-    return {**os.environ, "PYTHONPATH": str(next(iter(pt.__path__)) + "/..")}
-
-
 def test_a_pipe_that_is_written_while_it_is_read(example):
     path, task, data, rows = example
     with subprocess.Popen(
-        [*COMMAND, str(path), "--json", "--quiet"], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*COMMAND, str(path), "--json", "--quiet"],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as running:
         with contextlib.suppress(BrokenPipeError):  # it has spoken, and ended
             for row in rows:
@@ -64,7 +64,10 @@ def test_a_file_that_grows(example, tmp_path):
     log = tmp_path / "log.csv"
     log.write_text("s,a,s_next\n")
     running = subprocess.Popen(
-        [*COMMAND, str(path), str(log), "--json", "--quiet"], env=environment(), stdout=subprocess.PIPE, text=True
+        [*COMMAND, str(path), str(log), "--json", "--quiet"],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with log.open("a") as file:
         for begin in range(0, len(rows), 300):

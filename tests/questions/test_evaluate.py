@@ -10,27 +10,20 @@ import pytest
 from scipy.stats import binom
 
 import policytest as pt
+from builders import TWO, drawn_counts, first, known_task, uniform_log
 from policytest.methods.betting.bets import Refuter
 from policytest.results.estimate import Interval
 
-TWO = pt.instances.paper(2)
+SIM = pt.TabularSimulator(TWO.kernel)
 RUNS = 60
 METHODS = {"betting": pt.TDBetting(), "ball": pt.PTST()}
-
-
-def log_of(instance, size, seed):
-    """Uniform draws of all pairs, in order."""
-    rng = np.random.default_rng(seed)
-    S, A = instance.task.policy.shape
-    s, a = rng.integers(S, size=size), rng.integers(A, size=size)
-    return pt.Transitions(s, a, pt.TabularSimulator(instance.kernel).draw(s, a, rng))
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_intervals_from_counts_are_the_range_over_the_ball(n):
     """Certified ends, beside the best of many local searches on the same ball."""
     instance = pt.instances.paper(n)
-    counts = log_of(instance, 30_000, 1).counts(instance.task, 30_000)
+    counts = uniform_log(instance, 30_000, 1).counts(instance.task, 30_000)
     found = pt.value_interval(instance.task, counts, 0.05)
     assert found.certified
     level = pt.MixtureBoundary().level(counts, 0.05, instance.task)
@@ -48,9 +41,8 @@ def test_intervals_contain_the_value_as_often_as_they_say(method):
     """Looked at four times in each of 60 runs; a miss at any time counts."""
     value, misses, delta = pt.value(TWO.task, TWO.kernel), 0, 0.2
     for seed in range(RUNS):
-        log = log_of(TWO, 1600, seed)
-        looks = [pt.Transitions(log.s[:t], log.a[:t], log.x[:t]) for t in (200, 400, 800, 1600)]
-        found = [pt.value_interval(TWO.task, look, delta, method) for look in looks]
+        log = uniform_log(TWO, 1600, seed)
+        found = [pt.value_interval(TWO.task, first(log, t), delta, method) for t in (200, 400, 800, 1600)]
         misses += not all(value in interval for interval in found)
         assert all(one.certified for one in found)
     assert binom.sf(misses - 1, RUNS, delta) > 1e-4
@@ -63,7 +55,8 @@ def test_intervals_that_are_too_narrow_would_be_noticed(monkeypatch):
     monkeypatch.setattr(Refuter, "log_capital", lambda self, R: 8.0 + honest(self, R))
     value = pt.value(TWO.task, TWO.kernel)
     misses = sum(
-        value not in pt.value_interval(TWO.task, log_of(TWO, 1600, seed), 0.2, pt.TDBetting()) for seed in range(RUNS)
+        value not in pt.value_interval(TWO.task, uniform_log(TWO, 1600, seed), 0.2, pt.TDBetting())
+        for seed in range(RUNS)
     )
     assert binom.sf(misses - 1, RUNS, 0.2) < 1e-4
 
@@ -86,24 +79,21 @@ def test_estimates_are_within_epsilon(seed, method):
 
 def test_estimates_miss_as_rarely_as_they_say():
     value = pt.value(TWO.task, TWO.kernel)
-    sim = pt.TabularSimulator(TWO.kernel)
-    found = [pt.evaluate(TWO.task, sim, 0.2, delta=0.2, rng=seed) for seed in range(RUNS)]
+    found = [pt.evaluate(TWO.task, SIM, 0.2, delta=0.2, rng=seed) for seed in range(RUNS)]
     misses = sum(not one.lower <= value <= one.upper for one in found)
     assert binom.sf(misses - 1, RUNS, 0.2) > 1e-4
 
 
 def test_a_short_range_of_values_needs_no_samples():
     low, high = pt.value_range(TWO.task)
-    found = pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.51 * (high - low))
+    found = pt.evaluate(TWO.task, SIM, 0.51 * (high - low))
     assert (found.samples, found.reached) == (0, True)
     assert found.value == pytest.approx(0.5 * (low + high))
 
 
 def test_where_samples_run_out_the_interval_so_far_is_returned():
     seen = []
-    found = pt.evaluate(
-        TWO.task, pt.TabularSimulator(TWO.kernel), 0.01, max_samples=500, progress=lambda *look: seen.append(look)
-    )
+    found = pt.evaluate(TWO.task, SIM, 0.01, max_samples=500, progress=lambda *look: seen.append(look))
     assert (found.samples, found.reached) == (500, False)
     assert "not reached" in str(found)
     lowers, uppers = zip(*[look[1:] for look in seen], strict=True)
@@ -124,19 +114,17 @@ def test_intersections():
     ("call", "words"),
     [
         (lambda: pt.value_interval(TWO.task, [1, 2]), "data is a list"),
-        (lambda: pt.value_interval(TWO.task, log_of(TWO, 9, 0), 0.0), "delta is 0"),
+        (lambda: pt.value_interval(TWO.task, uniform_log(TWO, 9, 0), 0.0), "delta is 0"),
         (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.TDBetting()), "no order"),
         (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.Combined()), "method is Combined"),
-        (lambda: pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.0), "epsilon"),
-        (lambda: pt.evaluate(TWO.task, pt.TabularSimulator(TWO.kernel), 0.1, method=pt.Combined()), "method is"),
+        (lambda: pt.evaluate(TWO.task, SIM, 0.0), "epsilon"),
+        (lambda: pt.evaluate(TWO.task, SIM, 0.1, method=pt.Combined()), "method is"),
         (
-            lambda: pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, indifference=-1.0),
+            lambda: pt.decide(TWO.task, SIM, threshold=0.0, indifference=-1.0),
             "indifference is -1",
         ),
         (
-            lambda: pt.decide(
-                TWO.task, pt.TabularSimulator(TWO.kernel), threshold=0.0, indifference=0.1, method=pt.PTST()
-            ),
+            lambda: pt.decide(TWO.task, SIM, threshold=0.0, indifference=0.1, method=pt.PTST()),
             "indifference: the method",
         ),
     ],
@@ -147,11 +135,8 @@ def test_bad_input_is_named(call, words):
 
 
 def fixed_counts(draws, seed):
-    """Counts of as many draws from each pair, as was fixed beforehand."""
-    pair, counts = np.repeat(np.arange(4), draws), pt.Counts(2, 2)
-    rng = np.random.default_rng(seed)
-    counts.record(pair // 2, pair % 2, pt.TabularSimulator(TWO.kernel).draw(pair // 2, pair % 2, rng))
-    return counts
+    """As many draws from each pair, as was fixed beforehand."""
+    return drawn_counts(TWO, draws, np.random.default_rng(seed))
 
 
 def test_bets_on_counts_of_a_fixed_design_give_an_interval():
@@ -172,11 +157,9 @@ def test_bets_on_counts_of_a_fixed_design_give_an_interval():
 
 
 def test_where_nothing_is_unknown_the_value_is_known_at_once():
-    support = np.zeros((2, 1, 2), dtype=bool)
-    support[0, 0, 1] = support[1, 0, 0] = True
-    task = pt.Task([[1.0], [2.0]], [[1.0], [1.0]], [1.0, 0.0], 0.5, support)
+    task, kernel = known_task()
     for method in (None, pt.PTST()):
-        found = pt.evaluate(task, pt.TabularSimulator(support.astype(float)), 1e-6, method=method)
+        found = pt.evaluate(task, pt.TabularSimulator(kernel), 1e-6, method=method)
         assert (found.samples, found.reached, found.value) == (0, True, pytest.approx(8 / 3))
 
 
@@ -199,16 +182,15 @@ def test_a_test_at_the_value_itself_ends(n, method):
 
 
 def test_far_from_the_threshold_the_zone_does_not_matter():
-    sim = pt.TabularSimulator(TWO.kernel)
     for threshold, answer in ((-0.2, "above"), (0.6, "below")):
-        assert pt.decide(TWO.task, sim, threshold, indifference=0.05).answer == answer
+        assert pt.decide(TWO.task, SIM, threshold, indifference=0.05).answer == answer
 
 
 def test_within_is_rarely_wrong():
     """The value is at the edge of the zone: "within" and the wrong side together stay below delta."""
-    value, sim, delta = pt.value(TWO.task, TWO.kernel), pt.TabularSimulator(TWO.kernel), 0.2
+    value, delta = pt.value(TWO.task, TWO.kernel), 0.2
     verdicts = [
-        pt.decide(TWO.task, sim, value + 0.3, delta, pt.TDBetting(), seed, 3000, indifference=0.3 - 1e-9).answer
+        pt.decide(TWO.task, SIM, value + 0.3, delta, pt.TDBetting(), seed, 3000, indifference=0.3 - 1e-9).answer
         for seed in range(RUNS)
     ]
     wrong = sum(answer in ("within", "above") for answer in verdicts)
@@ -217,20 +199,19 @@ def test_within_is_rarely_wrong():
 
 def test_a_zone_that_covers_all_values_needs_no_samples():
     low, high = pt.value_range(TWO.task)
-    verdict = pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), 0.5 * (low + high), indifference=high - low)
+    verdict = pt.decide(TWO.task, SIM, 0.5 * (low + high), indifference=high - low)
     assert (verdict.answer, verdict.samples) == ("within", 0)
 
 
 def test_a_run_goes_on_with_its_zone_or_without():
     """Half of delta is for "within": a run that was begun without a zone has none left."""
-    sim = pt.TabularSimulator(TWO.kernel)
-    plain = pt.decide(TWO.task, sim, 0.2, max_samples=300)
-    zone = pt.decide(TWO.task, sim, 0.2, max_samples=300, indifference=0.02)
+    plain = pt.decide(TWO.task, SIM, 0.2, max_samples=300)
+    zone = pt.decide(TWO.task, SIM, 0.2, max_samples=300, indifference=0.02)
     assert zone.required == pytest.approx(plain.required + np.log(2))
     for verdict, other in ((plain, 0.1), (zone, 0.0)):
         with pytest.raises(pt.InputError, match="indifference zone"):
-            pt.decide(TWO.task, sim, 0.2, resume=verdict, indifference=other)
-    assert pt.decide(TWO.task, sim, 0.2, resume=zone, indifference=0.1).answer == "within"
+            pt.decide(TWO.task, SIM, 0.2, resume=verdict, indifference=other)
+    assert pt.decide(TWO.task, SIM, 0.2, resume=zone, indifference=0.1).answer == "within"
 
 
 def test_intervals_where_nothing_is_unknown():
@@ -244,27 +225,25 @@ def test_intervals_where_nothing_is_unknown():
 @pytest.mark.parametrize("scale", [1e-200, 1e-9, 1e9, 1e300])
 def test_units_do_not_matter(scale):
     task = pt.Task(TWO.task.rewards * scale, TWO.task.policy, TWO.task.initial, TWO.task.discount)
-    sim = pt.TabularSimulator(TWO.kernel)
-    assert pt.decide(task, sim, 0.0, rng=5).samples == pt.decide(TWO.task, sim, 0.0, rng=5).samples
-    found = pt.evaluate(task, sim, 0.3 * scale)
+    assert pt.decide(task, SIM, 0.0, rng=5).samples == pt.decide(TWO.task, SIM, 0.0, rng=5).samples
+    found = pt.evaluate(task, SIM, 0.3 * scale)
     assert found.reached
     assert 200 < found.samples < 900  # coins fall differently by rounding
 
 
 @pytest.mark.parametrize("method", [pt.TDBetting(), pt.PTST()], ids=["betting", "ptst"])
 def test_ctrl_c_gives_the_estimate_so_far(method):
-    two, drawn = pt.instances.paper(2), [0]
-    table = pt.TabularSimulator(two.kernel)
+    drawn = [0]
 
     def draw(states, actions, rng):
         drawn[0] += len(states)
         if drawn[0] > 3000:
             signal.raise_signal(signal.SIGINT)
-        return table.draw(states, actions, rng)
+        return SIM.draw(states, actions, rng)
 
-    found = pt.evaluate(two.task, draw, 1e-6, method=method)
+    found = pt.evaluate(TWO.task, draw, 1e-6, method=method)
     assert not found.reached
     assert found.samples >= 3000
-    assert found.lower <= pt.value(two.task, two.kernel) <= found.upper
-    low, high = pt.value_range(two.task)
+    assert found.lower <= pt.value(TWO.task, TWO.kernel) <= found.upper
+    low, high = pt.value_range(TWO.task)
     assert found.upper - found.lower < high - low

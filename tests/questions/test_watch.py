@@ -1,17 +1,15 @@
 """A log that grows: the verdict is the one of `assess`, however the log arrives."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import policytest as pt
+from builders import first, uniform_log
 from policytest.questions.watch import Watch
 
-
-def sampled(seed, size, n=3):
-    """Transitions of uniformly chosen pairs."""
-    instance, rng = pt.instances.paper(n), np.random.default_rng(seed)
-    s, a = rng.integers(0, n, size), rng.integers(0, n, size)
-    return instance, pt.Transitions(s, a, pt.TabularSimulator(instance.kernel).draw(s, a, rng))
+THREE = pt.instances.paper(3)
 
 
 def fed(watch, data, cuts):
@@ -31,43 +29,37 @@ def same(first, second):
 
 
 @pytest.mark.parametrize("method", [None, pt.TDBetting(), pt.PTST(solver=pt.ProjectionFree())], ids=repr)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_verdict_is_that_of_assess_on_the_prefix(method, seed):
-    instance, data = sampled(seed, 20_000)
-    rng = np.random.default_rng(seed)
-    for pieces in (0, 7, 400):
-        cuts = np.sort(rng.integers(0, len(data), pieces)).tolist()
-        found = fed(Watch(instance.task, 0.0, 0.05, method), data, cuts)
-        assert found.answer is not None
-        n = found.samples
-        prefix = pt.Transitions(data.s[:n], data.a[:n], data.x[:n])
-        same(found, pt.assess(instance.task, prefix, 0.0, 0.05, pt.Combined() if method is None else method))
+def test_the_verdict_is_that_of_assess_on_the_prefix(method):
+    for seed, pieces in itertools.product(range(3), (0, 7, 400)):
+        data = uniform_log(THREE, 20_000, seed)
+        cuts = np.sort(np.random.default_rng(seed + pieces).integers(0, len(data), pieces)).tolist()
+        found = fed(Watch(THREE.task, 0.0, 0.05, method), data, cuts)
+        assert found.answer is not None, (seed, pieces)
+        same(found, pt.assess(THREE.task, first(data, found.samples), 0.0, 0.05, method or pt.Combined()))
 
 
 def test_betting_speaks_at_the_same_transition_however_the_log_arrives():
-    instance, data = sampled(5, 20_000)
-    whole = pt.assess(instance.task, data, threshold=0.0)
+    data = uniform_log(THREE, 20_000, 5)
+    whole = pt.assess(THREE.task, data, threshold=0.0)
     for cuts in ([], [1, 2, 3], list(range(10, 20_000, 10))):
-        same(fed(Watch(instance.task, threshold=0.0), data, cuts), whole)
+        same(fed(Watch(THREE.task, threshold=0.0), data, cuts), whole)
 
 
 def test_undecided_and_then_more():
-    instance, data = sampled(1, 20_000)
-    watch = Watch(instance.task, threshold=0.0)
+    data = uniform_log(THREE, 20_000, 1)
+    watch = Watch(THREE.task, threshold=0.0)
     assert watch.add(data.s[:20], data.a[:20], data.x[:20]) is None
     assert watch.verdict().answer is None
-    same(
-        watch.verdict(), pt.assess(instance.task, pt.Transitions(data.s[:20], data.a[:20], data.x[:20]), threshold=0.0)
-    )
+    same(watch.verdict(), pt.assess(THREE.task, first(data, 20), threshold=0.0))
     assert watch.size == 20
     assert watch.add(data.s[20:], data.a[20:], data.x[20:]).answer == "above"
 
 
 def test_a_missing_pair_leaves_it_waiting():
     """Betting needs draws of all pairs; additions of others cost nothing and change nothing."""
-    instance, data = sampled(1, 20_000)
+    data = uniform_log(THREE, 20_000, 1)
     there = data.s != 2
-    watch = Watch(instance.task, threshold=0.0)
+    watch = Watch(THREE.task, threshold=0.0)
     for part in np.array_split(np.flatnonzero(there), 50):
         assert watch.add(data.s[part], data.a[part], data.x[part]) is None
     assert "needs a draw of (s=2" in watch.verdict().reason

@@ -7,15 +7,13 @@ import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import policytest as pt
+from builders import run_python
 from paths import ROOT
 from policytest import study
 from policytest._base.errors import InputError
@@ -79,27 +77,6 @@ def test_a_row_is_what_decide_says_on_the_same_random_numbers(plain):
         assert row["correct"] == (row["answer"] == ("above" if row["instance"] == "two" else "below"))
         assert not row["cut"]
         assert list(row) == list(COLUMNS)
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        pt.Combined(),
-        pt.Combined(rule=pt.PTST(solver=pt.ProjectionFree())),
-        pt.PTST(),
-        pt.MonteCarlo(),
-        pt.RectangularKL(),
-        pt.KLBTS(),
-    ],
-)
-def test_certified_is_what_the_verdict_says(method):
-    two = pt.instances.paper(2)
-    sim, deltas = pt.TabularSimulator(two.kernel), [0.3, 0.05]
-    found = pt.stopping_times(two.task, sim, 0.0, deltas, method, 5)
-    verdicts = [pt.decide(two.task, sim, 0.0, delta, method, 5) for delta in deltas]
-    assert found.certified.tolist() == [verdict.certified for verdict in verdicts]
-    assert found.samples.tolist() == [verdict.samples for verdict in verdicts]
-    assert not pt.stopping_times(two.task, sim, 0.0, deltas, method, 5, max_samples=5).certified.any()
 
 
 def test_the_bounds_are_those_of_the_paper():
@@ -254,8 +231,7 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_table(plain, tmp_path):
             """
         )
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(pt.__file__).parents[1])}
-    ended = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, check=False)
+    ended = run_python(str(script))
     assert ended.returncode == -9, ended.stderr
     journal = tmp_path / "kept" / "cells.jsonl"
     before = journal.read_bytes()

@@ -63,10 +63,16 @@ def main(argv: list[str] | None = None) -> int:
     return exit_code(lambda: _invoke(sys.argv[1:] if argv is None else argv))
 
 
+@functools.cache
+def _command() -> Any:
+    """All commands with their options; made once, because that takes longer than many a command."""
+    return typer.main.get_command(app)
+
+
 def _invoke(argv: list[str]) -> int:
     """Typer without its `main`, which exits with 1 when a pipe breaks."""
     arguments.set(tuple(argv))
-    command = typer.main.get_command(app)
+    command = _command()
     with command.make_context("policytest", list(argv)) as context:
         return int(command.invoke(context))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -23,24 +25,24 @@ from policytest.worst_case.lower_bound import characteristic_time
 SAMPLES = 400
 
 
-def small_runs() -> None:
+def small_runs() -> Iterator[Callable[[], object]]:
     """Dense, with a support, with rewards on (s,a,x), sparse; each boundary; each sampling rule."""
     free, listed = instances.paper(2), instances.random(seed=1, S=4, A=2, successors=2)
     task, kernel = listed.task, listed.kernel
     S, A = task.n_states, task.n_actions
     flat, support = (sparse.csr_array(table.reshape(S * A, S)) for table in (kernel, task.support))
-    _run(free.task, free.kernel)
-    _run(task, kernel)
-    _run(replace(task, rewards=task.rewards[:, :, None] + np.linspace(-0.1, 0.2, S)), kernel)
-    _run(replace(task, support=support), flat)
-    _run(replace(task, support=None), flat)
-    _run(free.task, free.kernel, TDBetting(draws=2))
-    evaluate(free.task, TabularSimulator(free.kernel), 0.3, max_samples=SAMPLES)
+    yield partial(_run, free.task, free.kernel)
+    yield partial(_run, task, kernel)
+    yield partial(_run, replace(task, rewards=task.rewards[:, :, None] + np.linspace(-0.1, 0.2, S)), kernel)
+    yield partial(_run, replace(task, support=support), flat)
+    yield partial(_run, replace(task, support=None), flat)
+    yield partial(_run, free.task, free.kernel, TDBetting(draws=2))
+    yield partial(evaluate, free.task, TabularSimulator(free.kernel), 0.3, max_samples=SAMPLES)
     for boundary in (PaperBoundary(), MixtureBoundary(0.5)):
-        _run(free.task, free.kernel, PTST(boundary=boundary))
+        yield partial(_run, free.task, free.kernel, PTST(boundary=boundary))
     for allocation in ("uniform", Adaptive(), Forward(), Optimal(free.kernel)):
-        _run(free.task, free.kernel, PTST(allocation=allocation))
-    characteristic_time(free.task, free.kernel)
+        yield partial(_run, free.task, free.kernel, PTST(allocation=allocation))
+    yield partial(characteristic_time, free.task, free.kernel)
 
 
 def _run(task: Task, kernel: Kernel, method: Method | None = None) -> None:

@@ -13,6 +13,7 @@ def warmup(debug: o.Debug = False) -> int:
     from policytest.cli.warmup import small_runs
 
     begun = time.monotonic()
-    small_runs()
+    for run in small_runs():
+        run()
     say(f"Ready after {time.monotonic() - begun:.1f} seconds.")
     return DONE
