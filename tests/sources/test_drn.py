@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import policytest as pt
-from builders import assert_model_refused
 from paths import ROOT
 from policytest import instances
 from policytest._base import arrays
@@ -23,6 +22,7 @@ from policytest.cli import main
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
 from policytest.sources import load_model, save_model
+from source_builders import assert_model_refused
 
 ROBOT = """// A robot on six fields; three reward models, choices by name
 @type: MDP

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import policytest as pt
-from builders import SMALL, assert_model_refused, put
 from policytest import instances
 from policytest._base import arrays as arrays_module
 from policytest._base.errors import InputError
 from policytest._base.files import write_file
 from policytest.mdp.task import Task
 from policytest.sources import Model, load_model, save_model, save_policy
+from source_builders import SMALL, assert_model_refused, put
 
 FORMATS = ("json", "toml", "npz")
 

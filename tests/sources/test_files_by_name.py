@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import builders
 import policytest as pt
-from builders import assert_refused, put
+import source_builders
 from paths import ROOT
 from policytest._base import arrays
 from policytest._base.errors import InputError
@@ -21,9 +20,10 @@ from policytest.mdp.task import Task
 from policytest.sources import load_model, load_policy, save_model, save_policy
 from policytest.sources.labels import places_of
 from policytest.sources.tasks import by_name
+from source_builders import assert_refused, put
 
 MODELS = ROOT / "examples" / "models"
-SMALL = {"states": ["wet", "dry"], "actions": ["go", "stay"]} | builders.SMALL
+SMALL = {"states": ["wet", "dry"], "actions": ["go", "stay"]} | source_builders.SMALL
 SMALL_ROWS = {"go": {"wet": 0.1, "dry": 0.9}, "stay": {"wet": 1.0}}
 
 

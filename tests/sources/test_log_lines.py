@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 import policytest as pt
-from builders import put
 from policytest.sources.logged import duckdb_files, lines, stream
 from policytest.sources.logged.lines import LONGEST
+from source_builders import put
 
 pytest.importorskip("duckdb")
 pytest.importorskip("narwhals")

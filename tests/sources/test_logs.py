@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import policytest as pt
-from builders import HEADER, ROWS, TRIPLES, A, S, assert_refused, columns_of, make_task, put, triples
 from policytest.sources.labels import MISSING, UNKNOWN, Lookup
 from policytest.sources.logged import counting, duckdb_files, frames, paths
 from policytest.sources.logged import log as log_module
+from source_builders import HEADER, ROWS, TRIPLES, A, S, assert_refused, columns_of, make_task, put, triples
 
 pytest.importorskip("duckdb")
 pytest.importorskip("narwhals")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import policytest as pt
-from builders import assert_model_refused
 from paths import ROOT
 from policytest._base.errors import InputError
 from policytest.mdp.values import value
 from policytest.sources import load_model
+from source_builders import assert_model_refused
 
 PRISM = {
     "robot.tra": """3 5 7
