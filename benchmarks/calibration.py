@@ -235,7 +235,7 @@ def several_policies(runs: int, limit: int) -> Iterator[dict[str, Any]]:
 def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:
     """(runs, samples): fewer of slow rules; more of controls, so that they are caught whatever the seeds."""
     few = max(runs // 20, 15) if rule == "adaptive" else runs // 3 if rule == "combined" else runs
-    most = limit // 4 if rule in BETS or (small and rule == "adaptive") else limit
+    most = limit // 4 if rule in BETS else limit // 8 if small and rule == "adaptive" else limit
     if small and rule == "no dimension":
         return 4 * few, 2 * most
     return (2 * few if rule in CONTROLS else few), most
