@@ -15,7 +15,7 @@ from policytest._base.errors import InputError
 from policytest._base.table import Shown, Table
 from policytest._base.text import number, plural
 from policytest.cli import options as o
-from policytest.cli.exit_codes import complain
+from policytest.cli.exit_codes import as_options, complain
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast, write_report
@@ -222,7 +222,7 @@ def _diagnosed(log: Log, task: Task, by_episode: bool, suppress_below: int) -> D
     try:
         return diagnose_log(task, log, by_episode).shown(suppress_below)
     except InputError as error:  # it must not cost the verdict
-        complain(f"the assumptions were not tested: {error}")
+        complain(f"the assumptions were not tested: {as_options(str(error))}")
         return None
 
 
