@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import policytest as pt
-from policytest.sources import discretise
+from policytest.sources import discretise, labels
 from policytest.sources.tasks import policy
 from policytest.worst_case.product_box import robust_value
 from policytest.worst_case.row_problems import project_box
@@ -245,7 +245,7 @@ def as_csr(entries):
 
 def test_a_masked_policy_is_refused_by_sources_too():
     with pytest.raises(pt.InputError, match="masked"):
-        policy.policy_table(masked(POLICY), policy.Places(2, 2, None, None))
+        policy.policy_table(masked(POLICY), labels.places_of(2, 2, None, None))
 
 
 # ---------------------------------------------------------------- one law everywhere
