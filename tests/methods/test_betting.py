@@ -685,14 +685,6 @@ def question(seed=3):
 
 
 @every_method
-def test_same_seed_same_run(method):
-    task, kernel, R = question()
-    first, second = (pt.decide(task, pt.TabularSimulator(kernel), R, 0.05, method, rng=5) for _ in range(2))
-    same(first, second)
-    assert pt.decide(task, pt.TabularSimulator(kernel), R, 0.05, method, rng=6).samples != first.samples
-
-
-@every_method
 def test_a_slow_clock_changes_no_result(method, monkeypatch):
     """How many draws fit into a moment is the machine's affair, also where the test may answer "within"."""
     task, kernel, _ = instance(6, S=4, A=3, gamma=0.5)
@@ -727,38 +719,6 @@ def test_called_simulators_and_tables_agree_in_distribution(method):
 
 
 @every_method
-@pytest.mark.parametrize("kind", [pt.TabularSimulator, Counting])
-def test_stopping_times_are_those_of_decide(method, kind):
-    task, kernel, R = question(2)
-    deltas = (0.2, 0.05, 1e-3, 0.01, 1e-6)
-    times = pt.stopping_times(task, kind(kernel), R, deltas, method, rng=4)
-    for delta, samples, answer in zip(deltas, times.samples, times.answers, strict=True):
-        verdict = pt.decide(task, kind(kernel), R, delta, method, rng=4)
-        assert (verdict.samples, verdict.answer) == (samples, answer)
-
-
-@every_method
-@pytest.mark.parametrize("kind", [pt.TabularSimulator, Counting])
-def test_a_paused_run_goes_on_to_the_same_end(method, kind):
-    task, kernel, R = question(2)
-    whole = pt.decide(task, kind(kernel), R, 1e-4, method, rng=8)
-    inside = 0
-    for cut in (0, 1, 2, 5, 17, 18, 19, 64, whole.samples - 1):
-        sim = kind(kernel)
-        part = pt.decide(task, sim, R, 1e-4, method, rng=8, max_samples=cut)
-        inside += part.snapshot["walker"][0] != 0
-        assert part.answer is None
-        assert part.samples == cut
-        again = pt.decide(task, kind(kernel), R, 1e-4, method, rng=99, max_samples=cut + 3, resume=part)
-        same(pt.decide(task, kind(kernel), R, 1e-4, method, resume=again), whole)
-    assert inside > 3  # rollouts were cut
-    same(
-        pt.decide(task, kind(kernel), R, 1e-7, method, resume=whole),
-        pt.decide(task, kind(kernel), R, 1e-7, method, rng=8),
-    )
-
-
-@every_method
 @pytest.mark.parametrize("at", [0, 3, 30])
 def test_an_interrupted_draw_is_not_lost(method, at):
     task, kernel, R = question(2)
@@ -768,22 +728,6 @@ def test_an_interrupted_draw_is_not_lost(method, at):
     assert part.answer is None
     same(pt.decide(task, sim, R, 1e-4, method, resume=part), whole)
     assert len(sim.seen) == whole.samples
-
-
-@every_method
-def test_checkpoints(method, tmp_path):
-    task, kernel, R = question(2)
-    path = tmp_path / "run.npz"
-    whole = pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, method, rng=8)
-    pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, method, rng=8, max_samples=40, checkpoint=path)
-    same(pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, method, resume=path, checkpoint=path), whole)
-    path.write_bytes(path.read_bytes()[:-50] + bytes(50))
-    with pytest.raises(pt.InputError, match="damaged"):
-        pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, method, resume=path)
-    other = pt.TDBetting(draws=3)
-    part = pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, method, rng=8, max_samples=40)
-    with pytest.raises(pt.InputError, match="the method"):
-        pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, other, resume=part)
 
 
 def tampered():
@@ -924,7 +868,7 @@ def test_a_verdict_on_a_log_is_that_on_its_shortest_prefix(method, share):
     shorter = pt.Transitions(log.s[: first - 1], log.a[: first - 1], log.x[: first - 1])
     undecided = pt.assess(inst.task, shorter, R, 0.05, method)
     assert undecided.answer is None
-    assert "recorded" in undecided.reason
+    assert undecided.reason.startswith("not enough data: no unused transition left for (s=")
     assert 0 <= undecided.p_value <= 1
 
 

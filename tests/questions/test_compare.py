@@ -462,7 +462,7 @@ def test_no_deviation_falls_below_its_range(seed):
 
 
 def test_deviations_that_make_no_difference_are_settled_at_most_as_often_as_delta_allows():
-    """Two actions that are alike under the kernel, though that is not known: gap = 0, and the candidate is optimal."""
+    """Two actions that are the same under the kernel, which is not known: gap = 0, and the candidate is optimal."""
     rng = np.random.default_rng(3)
     kernel, rewards = (
         rng.dirichlet(np.ones(3), size=(3, 1)).repeat(2, axis=1),

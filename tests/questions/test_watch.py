@@ -62,7 +62,7 @@ def test_a_missing_pair_leaves_it_waiting():
     watch = Watch(THREE.task, threshold=0.0)
     for part in np.array_split(np.flatnonzero(there), 50):
         assert watch.add(data.s[part], data.a[part], data.x[part]) is None
-    assert "needs a draw of (s=2" in watch.verdict().reason
+    assert "no unused transition left for (s=2" in watch.verdict().reason
     assert watch.add(data.s[~there], data.a[~there], data.x[~there]).answer == "above"
 
 

@@ -233,7 +233,7 @@ def _least_return(task: Task, sign: float) -> float:
 
 
 def _logs(kind: str, X: FloatArray, m: float) -> FloatArray:
-    """The logarithm of the capital after each of these, betting that their mean is above m."""
+    """The logarithm of the capital after each X, betting that their mean is above m."""
     if kind == "betting":
         paths = np.log1p(np.outer(FRACTIONS, X / m - 1.0)).cumsum(axis=1) + LOG_WEIGHTS[:, None]
         return np.asarray(np.logaddexp.reduce(paths, axis=0))

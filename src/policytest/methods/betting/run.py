@@ -235,9 +235,8 @@ class BettingRun:
 
     def why_undecided(self) -> str:
         """Which pair has no more recorded draws."""
-        if not self.exhausted:
-            return ""
-        return f"the next rollout needs a draw of {self.task.place(self.wanted)}, and no further one is recorded"
+        place = self.task.place(self.wanted) if self.exhausted else ""
+        return f"not enough data: no unused transition left for {place}" if self.exhausted else ""
 
     def weigh(self, counts: Counts, level: float, design: str) -> None:
         """Counts of a fixed design: the capital at their end, averaged over random orders of the draws of each pair.
