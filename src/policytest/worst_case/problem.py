@@ -21,7 +21,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.compiled import search
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, check_precision
 from policytest._base.rows import Rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
@@ -64,7 +64,11 @@ class Problem:
 
     def value(self, entries: FloatArray) -> float:
         """V_q(rho), or the functional, of a kernel given by its entries."""
-        return self.pushed.value(entries)
+        if self.functional is not None:
+            return self.functional.value(entries)
+        values, _, error = search.values_and_occupancy(self.rows, entries, self.task.discount, self.task.initial)
+        check_precision(error)
+        return float(self.task.initial @ values)
 
     def value_gradient(self, entries: FloatArray) -> FloatArray:
         """[E] dV_q/dq(x|s,a) = d_q(s,a) (r(s,a,x) + gamma V_q(x)). Paper: `eq:PG2`."""
