@@ -33,7 +33,7 @@ class Simulator(Protocol):
         ...
 
 
-class Table(NamedTuple):
+class DrawTable(NamedTuple):
     """The successors of each pair s*A + a, with cumulative probabilities; ``empty`` marks pairs without any."""
 
     start: IntArray
@@ -67,9 +67,9 @@ class TabularSimulator:
             successor, entries = np.tile(np.arange(S, dtype=np.int32), S * A), table.ravel()
         empty = np.ones(S * A, dtype=bool)
         empty[filled] = False
-        self._table = Table(start, successor, cumulative_rows(start, entries), empty)
+        self._table = DrawTable(start, successor, cumulative_rows(start, entries), empty)
 
-    def table(self) -> Table:
+    def table(self) -> DrawTable:
         """What compiled code draws from."""
         return self._table
 

@@ -40,7 +40,7 @@ from policytest.methods.boundaries import Boundary, average, boundary_terms, wid
 from policytest.worst_case.bracket import Bracket, started_at
 from policytest.worst_case.functional import Functional, value_of_policy
 from policytest.worst_case.functional_solver import REACHED, DifferenceSolver
-from policytest.worst_case.problem import Problem, Solver
+from policytest.worst_case.problem import InverseProblem, Solver
 from policytest.worst_case.projection_free import ProjectionFree
 
 FULL_ENTRIES = 20_000_000  # up to this many entries every allowed successor is listed
@@ -67,7 +67,7 @@ class WitnessedCounts:
     """
 
     _value: tuple[float, int] | None
-    _problem: Problem | None
+    _problem: InverseProblem | None
 
     def __init__(
         self,
@@ -197,16 +197,16 @@ class WitnessedCounts:
         """The dimension term of the boundary, in nats."""
         return average(self.terms.dimensions(self.rows.start, self.N, self.n))
 
-    def problem(self, functional: Functional | None = None) -> Problem:
+    def problem(self, functional: Functional | None = None) -> InverseProblem:
         """The worst-case problem around the estimate, with visits as weights (sign +1), for this functional."""
         if self._problem is None:
             self._problem = self.laid_out(self.estimate(), self.n.copy(), self.functional)
         return self._problem if functional is None else replace(self._problem, functional=functional)
 
-    def laid_out(self, entries: FloatArray, weights: FloatArray, functional: Functional) -> Problem:
+    def laid_out(self, entries: FloatArray, weights: FloatArray, functional: Functional) -> InverseProblem:
         """The worst-case problem around any kernel, given by its entries, with these weights [K]."""
         other = functional if functional.initial is None else None
-        return Problem(self.task, self.form, self.rows, entries, weights, self.is_open, 1.0, other)
+        return InverseProblem(self.task, self.form, self.rows, entries, weights, self.is_open, 1.0, other)
 
     def _forget(self) -> None:
         """A count moves: what was derived from the counts is derived again when it is needed."""

@@ -12,7 +12,7 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.worst_case.ball import KLBall
 from policytest.worst_case.bracket import Bracket, Status
-from policytest.worst_case.problem import Problem, Solver, lay_out
+from policytest.worst_case.problem import InverseProblem, Solver, lay_out
 from policytest.worst_case.projection_free import ProjectionFree
 
 __all__ = ["Bracket", "Solver", "Status", "extreme_value", "nearest_kernel"]
@@ -72,7 +72,7 @@ def _check_solver(solver: Any, warm: Any) -> None:
         arrays.instance("warm", warm, Bracket, ", the result of a similar problem")
 
 
-def _reachable(problem: Problem, threshold: float, sign: float) -> bool:
+def _reachable(problem: InverseProblem, threshold: float, sign: float) -> bool:
     """Whether some kernel lies strictly beyond the threshold, or free rows may bring one to it."""
     low, high = value_range(problem.task)
     end = low if sign > 0 else high

@@ -20,7 +20,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import dual, search
 from policytest.worst_case.bracket import Bracket
 from policytest.worst_case.certificate import CLOSED, LOWER, SPLIT, UPPER, Certificate, ProofStep, dual_bound
-from policytest.worst_case.problem import Problem
+from policytest.worst_case.problem import InverseProblem
 from policytest.worst_case.projection_free import ProjectionFree
 
 STALLED, STUCK = 0.1, 0.04  # the last round of tightening gains less than these shares: of what is missing, of widths
@@ -43,7 +43,7 @@ class _Node:
 class ClaimSearch:
     """One claim: no kernel beyond R has loss <= radius. After `run`: a `proof`, or a `better` kernel, or neither."""
 
-    def __init__(self, problem: Problem, threshold: float, radius: float, found: Bracket) -> None:
+    def __init__(self, problem: InverseProblem, threshold: float, radius: float, found: Bracket) -> None:
         task, rows = problem.task, problem.rows
         self.problem, self.found = problem.nearest(problem.sign, threshold), found
         self.unit, N, n = problem.scaled  # a power of 2: what is proved in these units is proved

@@ -15,7 +15,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.branch_and_bound import ClaimSearch
-from policytest.worst_case.problem import Extreme, Nearest, Problem
+from policytest.worst_case.problem import Extreme, InverseProblem, Nearest
 from policytest.worst_case.projection_free import ProjectionFree
 
 MOST_STATES, MOST_ENTRIES = 400, 400_000  # in larger tasks no proof is tried
@@ -97,7 +97,7 @@ class Certified:
         )
 
 
-def _every_successor(problem: Problem) -> Problem | None:
+def _every_successor(problem: InverseProblem) -> InverseProblem | None:
     """The problem with every allowed successor listed; None where that, or the proof, is out of reach."""
     S = problem.task.n_states
     entries = len(problem.n) * S if problem.is_open else problem.rows.n_entries
@@ -106,6 +106,6 @@ def _every_successor(problem: Problem) -> Problem | None:
     return problem.closed() if problem.is_open else problem
 
 
-def _off_by(problem: Problem) -> float:
+def _off_by(problem: InverseProblem) -> float:
     """What it can mean for a loss that rows of the centre sum to 1 only up to a rounding."""
     return 3.0 * float(np.abs(problem.rows.sums(problem.N) - problem.n).sum())

@@ -35,7 +35,7 @@ from policytest._base.compiled import search
 from policytest._base.rows import Rows
 from policytest.worst_case.bracket import Bracket, Status
 from policytest.worst_case.functional import Functional
-from policytest.worst_case.problem import Extreme, Nearest, Problem
+from policytest.worst_case.problem import Extreme, InverseProblem, Nearest
 from policytest.worst_case.projection_free import Descended, mixed_start, random_rows
 
 REACHED = 1e-9  # of the size of the values: F this near to the threshold has reached it
@@ -168,13 +168,13 @@ class DifferenceSolver:
         return Descended(laid, inside, lam, laid.loss(inside), value, status, step + 1)
 
 
-def _pulled(laid: Problem, q: FloatArray, radius: float) -> FloatArray:
+def _pulled(laid: InverseProblem, q: FloatArray, radius: float) -> FloatArray:
     """A kernel of the ball: rows with weight are pulled towards the centre as far as is needed, free ones stay."""
     inside = laid.into_ball(q, radius)
     return q if inside is q else np.where(laid.rows.per_entry(laid.n) > 0, inside, q)
 
 
-def _held(laid: Problem, soft: float, q: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+def _held(laid: InverseProblem, soft: float, q: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     """(unit, N/unit, n/unit) of the centre, with so much of the kernel at hand added to every row."""
     unit, N, n = laid.scaled
     return (unit, N, n) if soft == 0.0 else (unit, N + soft * q, n + soft)
@@ -188,7 +188,7 @@ def _softer(soft: float, share: float) -> float:
 
 
 def _tilted(
-    laid: Problem, gap: FloatArray, want: float, lam: float, soft: float, q: FloatArray
+    laid: InverseProblem, gap: FloatArray, want: float, lam: float, soft: float, q: FloatArray
 ) -> tuple[FloatArray, float]:
     """The rows of least loss with gap.q = want, or those of no cost where they are low enough; and the multiplier."""
     unit, N, n = _held(laid, soft, q)
@@ -204,7 +204,7 @@ def _tilted(
 
 
 def _on_ball(
-    laid: Problem, gap: FloatArray, radius: float, lam: float, soft: float, q: FloatArray
+    laid: InverseProblem, gap: FloatArray, radius: float, lam: float, soft: float, q: FloatArray
 ) -> tuple[FloatArray, float]:
     """The minimum of gap.q over the ball, rows held back; and its multiplier."""
     unit, N, n = _held(laid, soft, q)
@@ -246,7 +246,7 @@ def _root(falling: Callable[[float], float], guess: float, natural: float, accur
     return float(np.exp(logs))
 
 
-def _starts(laid: Problem, count: int, warm: Bracket | None) -> Iterator[FloatArray]:
+def _starts(laid: InverseProblem, count: int, warm: Bracket | None) -> Iterator[FloatArray]:
     """The warm start or the centre; then kernels towards the extremes of each policy alone, and pseudo-random ones."""
     functional = laid.pushed
     if warm is not None and warm.trail is not None:
@@ -258,7 +258,7 @@ def _starts(laid: Problem, count: int, warm: Bracket | None) -> Iterator[FloatAr
         yield mixed_start(laid, index, random_rows(laid, index) if alone is None else _towards(alone, laid))
 
 
-def _towards(functional: Functional, laid: Problem) -> FloatArray:
+def _towards(functional: Functional, laid: InverseProblem) -> FloatArray:
     """Each row at its cheapest successor for one policy, at the centre; all of them, in the cheapest one's place."""
     rows = laid.rows
     _, gradient = functional.linear(laid.p)

@@ -34,7 +34,7 @@ from policytest._base.compiled import search
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
 from policytest.worst_case.bracket import Bracket, Status
-from policytest.worst_case.problem import Extreme, Nearest, Problem
+from policytest.worst_case.problem import Extreme, InverseProblem, Nearest
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class NestedPGD:
                 return sigma, None
         return sigma, entries
 
-    def _constants(self, problem: Problem, centre: float) -> tuple[Constants, bool]:
+    def _constants(self, problem: InverseProblem, centre: float) -> tuple[Constants, bool]:
         """The constants in use, and whether they are at least as strong as the printed ones."""
         printed = printed_constants(problem.task, centre, self.zeta, self.threshold)
         used = Constants(
@@ -189,7 +189,7 @@ class NestedPGD:
         enough_steps = used.M * printed.L >= printed.M * used.L
         return used, used.L >= printed.L and used.h <= printed.h and enough_steps
 
-    def _search(self, problem: Problem, constants: Constants, sigma: float) -> Any:
+    def _search(self, problem: InverseProblem, constants: Constants, sigma: float) -> Any:
         problem.must_be_closed()
         known = np.diff(problem.rows.start) == 1
         if (problem.n[~known] <= 0).any():

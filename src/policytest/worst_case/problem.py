@@ -31,7 +31,7 @@ from policytest.worst_case.functional import Functional, value_of_policy
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class InverseProblem:
     """A centre with weights, in the row layout: entries p [E], weights n [K], weighted centre N = n p [E].
 
     ``functional`` is what is pushed down or up; None: the value of the task's policy.
@@ -129,7 +129,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Extreme(Problem):
+class Extreme(InverseProblem):
     """(NO): the smallest (sign +1) or largest (sign -1) value over the ball of this radius."""
 
     radius: float = 0.0
@@ -141,7 +141,7 @@ class Extreme(Problem):
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest(Problem):
+class Nearest(InverseProblem):
     """(NC): the least loss at which sign (V_q - threshold) <= 0; the centre itself violates it.
 
     A lower end of ``enough`` is all that is asked for.
@@ -161,9 +161,9 @@ class Solver(Protocol):
         """Bracket the distance."""
 
 
-def lay_out(task: Task, centre: Any, weights: Any) -> Problem:
+def lay_out(task: Task, centre: Any, weights: Any) -> InverseProblem:
     """Check a centre and weights and lay them out row by row (sign +1)."""
     kernel = task.check_kernel("centre", centre)
     table = check_weights(weights, (task.n_states, task.n_actions))
     rows, p, is_open = task.rows_of("centre", kernel)
-    return Problem(task, kernel, rows, p, table.ravel()[rows.pair], is_open)
+    return InverseProblem(task, kernel, rows, p, table.ravel()[rows.pair], is_open)

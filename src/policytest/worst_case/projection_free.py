@@ -35,7 +35,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled import search
 from policytest.worst_case.bracket import Bracket, Status
-from policytest.worst_case.problem import Extreme, Nearest, Problem
+from policytest.worst_case.problem import Extreme, InverseProblem, Nearest
 
 STATUS = {
     search.CONVERGED: Status.CONVERGED,
@@ -179,7 +179,7 @@ class Descended:
         return Bracket(lower, upper, kernel, self.price, self.status, False, self.iterations, trail)
 
 
-def _list_extreme_state(problem: Problem) -> Problem:
+def _list_extreme_state(problem: InverseProblem) -> InverseProblem:
     """Open rows, with two successors listed: that of the kernel of extreme value, and the first to attract mass."""
     task = problem.task
     choice, _, _ = search.extreme_rows(problem.rows, task.discount, task.initial, problem.sign, True)
@@ -188,7 +188,7 @@ def _list_extreme_state(problem: Problem) -> Problem:
     return wide if wanted is None else wide.widened(wanted)[0]
 
 
-def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, float]:
+def _first_start(problem: InverseProblem, warm: Bracket | None) -> tuple[FloatArray, float]:
     """The warm start's kernel where it fits the problem, else the centre."""
     entries = None
     if warm is not None and warm.trail is not None and warm.trail[0] is problem.rows:
@@ -202,19 +202,19 @@ def _first_start(problem: Problem, warm: Bracket | None) -> tuple[FloatArray, fl
     return entries, 1.0 / warm.multiplier if 0 < warm.multiplier < np.inf else 0.0
 
 
-def _other_start(problem: Problem, index: int) -> FloatArray:
+def _other_start(problem: InverseProblem, index: int) -> FloatArray:
     """A fixed kernel: the centre mixed with pseudo-random rows."""
     mixed = mixed_start(problem, index, random_rows(problem, index))
     return problem.into_ball(mixed, problem.radius) if isinstance(problem, Extreme) else mixed
 
 
-def mixed_start(problem: Problem, index: int, aim: FloatArray) -> FloatArray:
+def mixed_start(problem: InverseProblem, index: int, aim: FloatArray) -> FloatArray:
     """The centre, moved a part of the way towards other rows: half of it, most of it, or a quarter, in turn."""
     share = (0.5, 0.9, 0.25)[index % 3]
     return np.asarray((1.0 - share) * problem.p + share * aim)
 
 
-def random_rows(problem: Problem, index: int) -> FloatArray:
+def random_rows(problem: InverseProblem, index: int) -> FloatArray:
     """[E] rows drawn towards pseudo-random states, or drawn freely."""
     rng, rows = np.random.default_rng(index), problem.rows
     pull = rng.exponential(size=problem.task.n_states) ** 4 if index % 2 else None
@@ -233,7 +233,7 @@ def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:
     return None
 
 
-def _wanted_successor(problem: Problem, entries: FloatArray) -> int | None:
+def _wanted_successor(problem: InverseProblem, entries: FloatArray) -> int | None:
     """The one state that open rows may want to move to although they do not list it, or None if all list it.
 
     An unlisted successor has weight 0, so it attracts mass only if it is cheaper than every seen one: it must be

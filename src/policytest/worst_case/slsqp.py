@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest.worst_case.bracket import Bracket, Status
-from policytest.worst_case.problem import Extreme, Nearest, Problem
+from policytest.worst_case.problem import Extreme, InverseProblem, Nearest
 
 SMALLEST = 1e-12  # SLSQP may not step to q = 0 where p > 0: the divergence is infinite there
 
@@ -67,7 +67,7 @@ class SLSQPHeuristic:
             return Bracket(0.0, np.inf, None, np.nan, Status.NOT_REACHED, certified=False)
         return Bracket(0.0, problem.loss(found), problem.kernel(found), np.nan, Status.HEURISTIC, certified=False)
 
-    def _descend(self, problem: Problem, radius: float) -> FloatArray:
+    def _descend(self, problem: InverseProblem, radius: float) -> FloatArray:
         problem.must_be_closed()
         entries = problem.p.copy()
         for _ in range(self.steps):
@@ -77,7 +77,7 @@ class SLSQPHeuristic:
         return entries
 
 
-def project_joint(problem: Problem, point: FloatArray, radius: float, start: FloatArray) -> FloatArray:
+def project_joint(problem: InverseProblem, point: FloatArray, radius: float, start: FloatArray) -> FloatArray:
     """argmin |q - point|^2 over kernels with loss(q) <= radius, by SLSQP; then made exactly feasible."""
     N = problem.N
     seen = N > 0
