@@ -357,20 +357,24 @@ def replayed(run, kernel, plan, D, u):
                 choice = pick(np.concatenate([coupling.common[s], coupling.first[s]]), row[0])
                 a = choice % A
                 x = successor(s, a, row[1])
+                S += weight * D[0][s, a, x]
                 if choice < A:
-                    S, s = S + weight * sum(own[s, a, x] for own in D), x
+                    S += weight * D[1][s, a, x] if len(D) > 1 else 0.0
+                    s = x
                     ended, weight, extra = tossed(gamma * weight, S + L, plan.B[s], row[2])
                     S += extra
                     continue
-                S, row = S + weight * D[0][s, a, x], next(u)
+                row = next(u)
                 b = pick(coupling.second[s], row[0])
                 y = successor(s, b, row[1])
                 S, kept = S + weight * D[1][s, b, y], gamma * weight
                 reserve = kept * plan.b.B[y]
                 ended, mine, extra = tossed(kept, S + L + reserve, plan.a.B[x], row[2])
-                S = S + extra if ended else alone(x, mine, S, 0, reserve)
+                S += extra
+                S = S if ended else alone(x, mine, S, 0, reserve)
                 ended, mine, extra = tossed(kept, S + L, plan.b.B[y], next(u)[2])
-                S = S + extra if ended else alone(y, mine, S, 1, 0.0)
+                S += extra
+                S = S if ended else alone(y, mine, S, 1, 0.0)
                 ended = True
             sums.append(S)
     except StopIteration:

@@ -410,8 +410,10 @@ def answered(tasks, kernel, R, method, rng, required, **sides):
     """A run at its answer."""
     run = make_run(tasks, kernel, R, method, rng, **sides)
     run.begin(required)
-    while run.answer is None:
-        run.step(required, 100_000)
+    for _ in range(400):
+        if run.answer is None:
+            run.step(required, 2_000)
+    assert run.answer is not None
     return run
 
 
@@ -427,6 +429,8 @@ def test_the_interval_of_a_verdict_does_not_contradict_its_answer(count, method,
     """Its ends are where the bets of the answer would just suffice; at the tested threshold they are the answer."""
     tasks, kernel, _ = drawn(count, seed, gamma=0.9)
     truth, known = value(tasks, kernel), known_value(*tasks) if count == 1 else known_difference(*tasks)
+    if known.high - known.low < 1e-9:
+        pytest.skip("one value")
     for end, answer in ((known.low, "above"), (known.high, "below")):
         for rng in range(2):
             R, required = truth + 0.8 * (end - truth), -math.log(0.05)
