@@ -554,7 +554,7 @@ REWARDS, INITIAL, KERNEL, POLICIES, _ = several(0)
         {"sim": "x"},
         {"sim": lambda s, a, rng: np.full(len(s), 9)},
     ],
-    ids=str,
+    ids=lambda wrong: next(iter(wrong)),
 )
 def test_wrong_arguments_of_identify_are_refused(wrong):
     wrong, sim = dict(wrong), pt.TabularSimulator(KERNEL)
