@@ -36,7 +36,7 @@ TABLE_LIMIT = 500_000_000
 _NOT_NUMBERS = {"S": "bytes", "U": "text", "M": "dates", "m": "durations", "V": "records", "c": "complex numbers"}
 
 
-def numbers(name: str, value: Any) -> npt.NDArray[Any]:
+def numbers(name: str, value: object) -> npt.NDArray[Any]:
     """An array of booleans, integers or floats, as it is. All that NumPy would turn into numbers silently is refused.
 
     NumPy reads text and bytes as numbers, dates as days and a record as its only field, and drops a mask.
@@ -50,7 +50,7 @@ def numbers(name: str, value: Any) -> npt.NDArray[Any]:
     return array
 
 
-def any_array(name: str, value: Any, what: str = "") -> npt.NDArray[Any]:
+def any_array(name: str, value: object, what: str = "") -> npt.NDArray[Any]:
     """An array with entries of any kind; none of them may be masked."""
     not_too_large(name, getattr(value, "shape", ()))
     if _has_mask(value):
@@ -62,7 +62,7 @@ def any_array(name: str, value: Any, what: str = "") -> npt.NDArray[Any]:
         raise InputError(f"{name} is not an array{what} ({why})") from None
 
 
-def _has_mask(value: Any) -> bool:
+def _has_mask(value: object) -> bool:
     """Whether entries are masked, also in a list of masked arrays."""
     if isinstance(value, list | tuple):
         return any(_has_mask(part) for part in value if isinstance(part, list | tuple | np.ma.MaskedArray))
@@ -84,7 +84,7 @@ def _numbers_from_objects(name: str, array: npt.NDArray[Any]) -> FloatArray:
     return found
 
 
-def shown(value: Any, words: Callable[[Any], str] = repr) -> str:
+def shown(value: object, words: Callable[[Any], str] = repr) -> str:
     """A value for a message: at most 80 letters of it, on one line."""
     try:
         text = words(value)
@@ -94,7 +94,7 @@ def shown(value: Any, words: Callable[[Any], str] = repr) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = None) -> FloatArray:
+def real_array(name: str, value: object, shape: tuple[int | None, ...] | None = None) -> FloatArray:
     """A finite float array, of the given shape (None: any length on that axis)."""
     with np.errstate(over="ignore"):
         array = np.array(numbers(name, value), dtype=np.float64)
@@ -106,7 +106,7 @@ def real_array(name: str, value: Any, shape: tuple[int | None, ...] | None = Non
     return array
 
 
-def index_list(name: str, value: Any, count: int = 2**63) -> IntArray:
+def index_list(name: str, value: object, count: int = 2**63) -> IntArray:
     """A list of indices below the count, as int64."""
     array = numbers(name, value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
@@ -120,7 +120,7 @@ def index_list(name: str, value: Any, count: int = 2**63) -> IntArray:
 
 
 def whole_array(
-    name: str, value: Any, stop: int, rule: str, kinds: str = "iu", place: Callable[..., Any] = lambda *at: at
+    name: str, value: object, stop: int, rule: str, kinds: str = "iu", place: Callable[..., Any] = lambda *at: at
 ) -> IntArray:
     """Whole numbers in 0..stop-1 as int64; only dtypes of these kinds pass (an empty list is of any)."""
     array = numbers(name, value)
@@ -148,7 +148,7 @@ def no_negative(name: str, array: FloatArray, what: str) -> None:
         raise InputError(f"{name}{place} is {array[tuple(place)]:.6g}; {what} cannot be negative")
 
 
-def instance(name: str, value: Any, kind: type, hint: str = "") -> None:
+def instance(name: str, value: object, kind: type, hint: str = "") -> None:
     """Refuse an argument of another type, as when two arguments were swapped."""
     if not isinstance(value, kind):
         raise InputError(f"{name} is a {type(value).__name__}, expected a {kind.__name__}{hint}")
@@ -169,7 +169,7 @@ def check_shape(name: str, found: tuple[int, ...], expected: tuple[int | None, .
         raise InputError(f"{name} has shape {found}, expected ({wanted})")
 
 
-def real_number(name: str, value: Any) -> float:
+def real_number(name: str, value: object) -> float:
     """One finite number."""
     return float(real_array(name, value, shape=()))
 
@@ -190,7 +190,7 @@ def sense_sign(sense: str) -> float:
     return 1.0 if one_of("sense", sense, ("min", "max")) == "min" else -1.0
 
 
-def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
     """One of these words."""
     if not isinstance(value, str) or value not in choices:
         words = " or ".join(f'"{word}"' for word in choices)
@@ -198,7 +198,7 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name} is {shown(value)}; pass True or False")
@@ -237,7 +237,7 @@ def _divisors(totals: FloatArray, width: int) -> FloatArray:
     return np.where(np.abs(totals - 1.0) <= width * 2.0**-52, 1.0, totals)
 
 
-def kernel(name: str, value: Any, S: int, A: int) -> Kernel:
+def kernel(name: str, value: object, S: int, A: int) -> Kernel:
     """An array [S,A,S], or a CSR array of shape (S*A, S), whose repeated entries are added up."""
     if is_sparse(value):
         return csr(name, value, (S * A, S), add=True)
@@ -318,12 +318,12 @@ def names(name: str, value: Sequence[Hashable] | None, count: int) -> tuple[Hash
     return labels
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse(value: object) -> bool:
     """Whether the argument is a SciPy sparse matrix or array, in any format."""
     return bool(sparse.issparse(value))
 
 
-def csr(name: str, value: Any, shape: tuple[int, int], add: bool = False) -> SparseArray:
+def csr(name: str, value: object, shape: tuple[int, int], add: bool = False) -> SparseArray:
     """A canonical float CSR array of the given shape; repeated entries are refused, unless they add up."""
     entries = sound_entries(name, value)
     if entries.shape != shape:

@@ -9,11 +9,12 @@ import numpy as np
 
 from policytest._base import arrays
 
+Seed = int | np.integer[Any] | np.random.Generator | np.random.SeedSequence | np.random.BitGenerator | None
 BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 OWN_STREAM = 0x706F6C  # sets the random numbers of a test apart from those of anybody who starts from the same seed
 
 
-def generator(rng: Any) -> np.random.Generator:
+def generator(rng: Seed) -> np.random.Generator:
     """A generator from a seed, or the generator itself.
 
     Coins must be independent of the data. Data made with ``default_rng(seed)`` and the same small seed are common, so a

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard, cast
 
 import numpy as np
 
@@ -33,6 +33,9 @@ class Simulator(Protocol):
         ...
 
 
+SimulatorLike = Simulator | Callable[[IntArray, IntArray, np.random.Generator], Any]
+
+
 class DrawTable(NamedTuple):
     """The successors of each pair s*A + a, with cumulative probabilities; ``empty`` marks pairs without any."""
 
@@ -54,7 +57,7 @@ class TabularSimulator:
 
     replayable = True
 
-    def __init__(self, kernel: Any) -> None:
+    def __init__(self, kernel: object) -> None:
         S, A = _shape(kernel)
         self.n_states, self.n_actions = S, A
         table = arrays.kernel("kernel", kernel, S, A)
@@ -73,7 +76,7 @@ class TabularSimulator:
         """What compiled code draws from."""
         return self._table
 
-    def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> IntArray:
+    def draw(self, states: object, actions: object, rng: np.random.Generator) -> IntArray:
         """The next state of each pair; the first k of m draws are the k draws."""
         pair = self._pairs(states, actions)
         u = rng.random(len(pair))
@@ -88,7 +91,7 @@ class TabularSimulator:
             self._refuse(int(pair[self._table.empty[pair]][0]))
         return pair, x, after
 
-    def _pairs(self, states: Any, actions: Any) -> IntArray:
+    def _pairs(self, states: object, actions: object) -> IntArray:
         s = arrays.index_list("states", states, self.n_states)
         a = arrays.index_list("actions", actions, self.n_actions)
         if s.shape != a.shape:
@@ -102,9 +105,14 @@ class TabularSimulator:
         raise InputError(f"kernel at {divmod(pair, self.n_actions)} sums to 0; there is nothing to draw from")
 
 
-def draw_function(sim: Any) -> Callable[..., Any]:
+def is_table(sim: object) -> TypeGuard[TabularSimulator]:
+    """Whether compiled code may draw from its table: a subclass with a `draw` of its own is called."""
+    return getattr(type(sim), "draw", None) is TabularSimulator.draw
+
+
+def draw_function(sim: SimulatorLike) -> Callable[..., Any]:
     """The `draw` of a simulator, or the function itself."""
-    draw: Callable[..., Any] = getattr(sim, "draw", sim)
+    draw = cast(Callable[..., Any], getattr(sim, "draw", sim))
     if isinstance(sim, type) or not callable(draw):
         raise InputError(
             f"sim is {sim!r}; pass an object with a method draw(states, actions, rng), or such a function, "

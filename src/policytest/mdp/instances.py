@@ -240,13 +240,13 @@ def _random_rows(rng: np.random.Generator, count: int, width: int) -> FloatArray
     return np.asarray(rows)
 
 
-def _rows_to_one(table: Any) -> FloatArray:
+def _rows_to_one(table: object) -> FloatArray:
     """The table with each row (last axis) divided by its sum."""
     rows = np.array(table, dtype=np.float64)
     return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
 
 
-def _count(name: str, value: Any, most: int | None = None) -> int:
+def _count(name: str, value: object, most: int | None = None) -> int:
     number = whole_number(name, value)
     if number < 1:
         raise InputError(f"{name} is {number}; it must be at least 1")

@@ -32,7 +32,6 @@ MDP is plain linear algebra on pairs and shares no code with `policytest.mdp.tas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -285,7 +284,7 @@ def _dense_kernel(task: Task, name: str, kernel: Kernel, every_row: bool = False
     return q
 
 
-def _refuse_sparse(name: str, kernel: Any, dense: str) -> None:
+def _refuse_sparse(name: str, kernel: object, dense: str) -> None:
     if arrays.is_sparse(kernel):
         raise InputError(
             f"{name} is sparse and the reversed MDP is dense; pass {dense} if S is small, or use "
@@ -301,7 +300,7 @@ def _check_size(what: str, entries: int, limit: int) -> None:
         )
 
 
-def _index(name: str, value: Any, count: int) -> int:
+def _index(name: str, value: object, count: int) -> int:
     number = arrays.whole_number(name, value)
     if not 0 <= number < count:
         raise InputError(f"{name} is {number}; it must lie in 0..{count - 1}")

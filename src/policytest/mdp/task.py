@@ -78,7 +78,7 @@ class Task:
     assumptions: Sequence[str] = ()
 
     def __post_init__(self, normalise: bool) -> None:
-        def put(name: str, value: Any) -> None:
+        def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
         policy = arrays.real_array("policy", self.policy, (None, None))
@@ -181,7 +181,7 @@ class Task:
         """A state-action pair (and successor) in words, with names where the task has them."""
         return Names(self.states, self.actions).place(*divmod(int(pair), self.n_actions), successor)
 
-    def check_kernel(self, name: str, kernel: Any) -> Kernel:
+    def check_kernel(self, name: str, kernel: object) -> Kernel:
         """A kernel in one of the two forms, every row with pi > 0 a probability vector."""
         checked = arrays.kernel(name, kernel, self.n_states, self.n_actions)
         return arrays.kernel_rows(name, checked, self.layout.pairs.pair, self.n_states, self.place)
@@ -245,7 +245,7 @@ def given(assumptions: Sequence[str]) -> str:
     return f", if {' and '.join(assumptions)}" if assumptions else ""
 
 
-def _terminal(given: Any) -> tuple[Hashable, ...] | None:
+def _terminal(given: object) -> tuple[Hashable, ...] | None:
     """The states at which episodes end, as declared."""
     if given is None:
         return None
@@ -312,13 +312,13 @@ def _check_ends(ends: IntArray, task: Task) -> None:
         )
 
 
-def _assumptions(given: Any) -> tuple[str, ...]:
+def _assumptions(given: object) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(one, str) for one in given):
         raise InputError(f'assumptions is {given!r}; pass a list of sentences, such as ["the cells are Markov"]')
     return tuple(given)
 
 
-def _discount(discount: Any) -> float:
+def _discount(discount: object) -> float:
     gamma = arrays.real_number("discount", discount)
     if gamma == 1.0:
         raise InputError(
@@ -330,7 +330,7 @@ def _discount(discount: Any) -> float:
     return gamma
 
 
-def _support(support: Any, task: Task) -> Any:
+def _support(support: object, task: Task) -> Any:
     if support is None:
         return None
     S, A = task.n_states, task.n_actions
@@ -353,7 +353,7 @@ def _support(support: Any, task: Task) -> Any:
     return allowed
 
 
-def _rewards(rewards: Any, task: Task) -> Any:
+def _rewards(rewards: object, task: Task) -> Any:
     S, A = task.n_states, task.n_actions
     if arrays.is_sparse(rewards):
         table = arrays.csr("rewards", rewards, (S * A, S))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def average(dimensions: FloatArray) -> float:
     return least - float(np.log(np.exp(least - dimensions).mean()))
 
 
-def check_delta(delta: Any) -> float:
+def check_delta(delta: object) -> float:
     """A probability of error, strictly between 0 and 1."""
     number = arrays.real_number("delta", delta)
     if not 0 < number < 1:

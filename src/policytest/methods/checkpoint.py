@@ -45,7 +45,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return content
 
 
-def fingerprint(task: Task, threshold: float, method: Any) -> str:
+def fingerprint(task: Task, threshold: float, method: object) -> str:
     """A digest of what defines a run apart from its randomness; delta and limits may change on the way."""
     hasher = hashlib.sha256()
     _feed(hasher, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])

@@ -59,7 +59,7 @@ SOLVERS = {
 }
 
 
-def method_entry(place: str, name: Any) -> Named:
+def method_entry(place: str, name: object) -> Named:
     """The method of this name; ``place`` is where the name was given, for the error.
 
     >>> method_entry("methods.mine", "TDBetting") == method_entry("methods.mine", "betting")

@@ -22,6 +22,8 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting.coupling import joint_task
@@ -71,7 +73,7 @@ def check_settings(method: PTST) -> ProjectionFree:
 class KLComparison(PTSTRun):
     """PTST at work on a difference."""
 
-    def __init__(self, method: PTST, task_a: Task, task_b: Task, margin: float, sim: Any, rng: Any) -> None:
+    def __init__(self, method: PTST, task_a: Task, task_b: Task, margin: float, sim: SimulatorLike, rng: Seed) -> None:
         settings, known = comparing(method), known_difference(task_a, task_b)
         reach = margin - known.low, known.high - margin
         tally = difference_counts(task_a, task_b, margin, reach, method.boundary)

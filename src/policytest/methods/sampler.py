@@ -15,8 +15,8 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import IntArray
 from policytest._base.errors import WHILE_DRAWING, InputError
-from policytest.data.randomness import generator, kept_extra, restored, stored
-from policytest.data.simulators import checked_draw, draw_function
+from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
+from policytest.data.simulators import SimulatorLike, checked_draw, draw_function
 from policytest.mdp.task import Task
 from policytest.methods.sampling import Rule, Walk, sampling_rule
 from policytest.methods.witness import WitnessedCounts
@@ -35,7 +35,7 @@ class SampledMethod(Generic[RunType]):
     allocation: Any = "uniform"
     batch: int = 1
 
-    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> RunType:
+    def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed) -> RunType:
         """The test at work on a simulator."""
         allocation = "uniform" if self.allocation is None else self.allocation
         return self._run(task, threshold, Source(task, sim, allocation, threshold, rng, self.batch))
@@ -63,7 +63,7 @@ class SampledMethod(Generic[RunType]):
 class Drawn:
     """Draws from a simulator, and the steps that it made on the way to them: the user pays for both."""
 
-    def __init__(self, task: Task, sim: Any) -> None:
+    def __init__(self, task: Task, sim: SimulatorLike) -> None:
         self.task, self.sim, self.draw = task, sim, draw_function(sim)
         self.rng: Any = None
         check_size(sim, task)
@@ -95,7 +95,9 @@ class Drawn:
 class Source(Drawn):
     """Samples from a simulator, by a sampling rule."""
 
-    def __init__(self, task: Task, sim: Any, allocation: Any, threshold: float, rng: Any, batch: int = 1) -> None:
+    def __init__(
+        self, task: Task, sim: SimulatorLike, allocation: object, threshold: float, rng: Seed, batch: int = 1
+    ) -> None:
         super().__init__(task, sim)
         self.ahead_is_free = bool(getattr(sim, "replayable", False))
         self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
@@ -222,7 +224,7 @@ class Recorded:
         """Nothing to do."""
 
 
-def check_size(sim: Any, task: Task) -> None:
+def check_size(sim: SimulatorLike, task: Task) -> None:
     """Refuse a simulator that says it is of another size."""
     for name in ("n_states", "n_actions"):
         size = getattr(sim, name, getattr(task, name))

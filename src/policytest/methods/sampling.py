@@ -24,7 +24,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.compiled import draws
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest.data.simulators import TabularSimulator, checked_draw, cumulative_rows
+from policytest.data.simulators import SimulatorLike, checked_draw, cumulative_rows, is_table
 from policytest.mdp.task import Task
 from policytest.worst_case.lower_bound import check_allocation, optimal_allocation, uniform_allocation
 
@@ -42,7 +42,7 @@ class Rule(Protocol):
         """Go on from a kept state."""
 
 
-def sampling_rule(allocation: Any, task: Task, threshold: float) -> Rule | Walk:
+def sampling_rule(allocation: object, task: Task, threshold: float) -> Rule | Walk:
     """The rule for "uniform", for an array of shares [S,A], or for a sampling object."""
     if isinstance(allocation, str):
         if allocation != "uniform":
@@ -211,11 +211,13 @@ class Walk:
         self.initial = cumulative_rows(np.array([0, S]), task.initial)
         self.position = -1  # not started
 
-    def steps(self, sim: Any, draw: Callable[..., Any], rng: np.random.Generator, most: int) -> tuple[Any, Any]:
+    def steps(
+        self, sim: SimulatorLike, draw: Callable[..., Any], rng: np.random.Generator, most: int
+    ) -> tuple[Any, Any]:
         """The pairs s*A + a and successors of the next steps: one, or many at once from a table."""
         if self.position < 0:
             self.position = int(np.argmax(self.initial > rng.random()))
-        if getattr(type(sim), "draw", None) is TabularSimulator.draw:
+        if is_table(sim):
             u = rng.random((most, 3))
             pair, x, after = sim.walk(self.actions, self.initial, self.restart, self.position, u)
             self.position = int(after[-1])
@@ -241,6 +243,6 @@ def _mixed(task: Task, weights: FloatArray, explore: float) -> FloatArray:
     return np.asarray((1 - explore) * weights + explore * uniform_allocation(task))
 
 
-def _check_share(explore: Any) -> None:
+def _check_share(explore: object) -> None:
     if not 0 <= arrays.real_number("explore", explore) <= 1:
         raise InputError(f"explore is {explore}; it is a share between 0 and 1")

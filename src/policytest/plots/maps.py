@@ -7,7 +7,7 @@ a grid, large ones in blocks.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ MOST_ROWS, MOST_COLUMNS, MOST_WRITTEN, MOST_BLOCKS = 16, 10, 120, 40
 
 
 def allocation(
-    weights_or_counts: Any,
+    weights_or_counts: object,
     task: Task | Names | None = None,
     ax: Axes | None = None,
     shape: tuple[int, int] | None = None,
@@ -51,7 +51,7 @@ def allocation(
     return _draw(cells, ax, words, whole)
 
 
-def occupancy(task: Task, kernel: Any, ax: Axes | None = None, shape: tuple[int, int] | None = None) -> Axes:
+def occupancy(task: Task, kernel: object, ax: Axes | None = None, shape: tuple[int, int] | None = None) -> Axes:
     """Where the policy spends its (discounted) time if the kernel is true: (1-gamma) d(s) pi(a|s), as a heat map."""
     instance("task", task, Task)
     table = (1.0 - task.discount) * occupancy_of(task, kernel)[:, None] * task.policy

@@ -53,7 +53,7 @@ def rows_of(table: Any) -> list[TableRow]:
     raise InputError(f"table is a {type(table).__name__}; pass a list of dicts, a dict of columns, or a study")
 
 
-def stopping_times(table: Any, ax: Axes | None = None, lower_bound: Any = None) -> Axes:
+def stopping_times(table: object, ax: Axes | None = None, lower_bound: object = None) -> Axes:
     """Mean samples, with standard errors, against delta; both axes logarithmic. The lower bound is drawn in.
 
     A method has its colour and marker; where there are several instances, each has its line style.
@@ -125,7 +125,7 @@ def _bounds(ax: Axes, rows: list[TableRow], lower_bound: Any, many: bool) -> Non
             ax.plot(deltas[use], bound[use], color=INK, linestyle=dashes, linewidth=width, label=name)
 
 
-def sample_efficiency(table: Any, ax: Axes | None = None, delta: float | None = None) -> Axes:
+def sample_efficiency(table: object, ax: Axes | None = None, delta: float | None = None) -> Axes:
     """Mean samples of each method on each instance, at one delta (the smallest unless given): a dot plot, log axis."""
     rows = _with(rows_of(table), "samples")
     deltas = sorted({float(row["delta"]) for row in rows if "delta" in row})
@@ -163,7 +163,7 @@ def sample_efficiency(table: Any, ax: Axes | None = None, delta: float | None = 
     return style.finished(ax, f"samples, mean ± standard error{at_delta}", grid="x")
 
 
-def time_against_size(table: Any, ax: Axes | None = None, size: str = "states", time: str = "seconds") -> Axes:
+def time_against_size(table: object, ax: Axes | None = None, size: str = "states", time: str = "seconds") -> Axes:
     """How long it takes against how large it is, a line for each method; both axes logarithmic.
 
     ``size`` and ``time`` are the names of columns; several rows of one size are averaged.

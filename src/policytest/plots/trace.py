@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray, positive
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.betting import TDBetting
@@ -200,11 +202,11 @@ class Watched:
     method: Method
     pause: Trace
 
-    def start(self, task: Task, sim: Any, threshold: float, rng: Any, **zone: Any) -> Run:
+    def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed, **zone: Any) -> Run:
         """The test at work on a simulator."""
         return self.method.start(task, sim, threshold, rng, **zone)
 
-    def replay(self, task: Task, threshold: float, source: Any, **zone: Any) -> Run:
+    def replay(self, task: Task, threshold: float, source: object, **zone: Any) -> Run:
         """The test at work on recorded transitions."""
         return self.method.replay(task, threshold, source, **zone)
 
@@ -220,7 +222,7 @@ def _can_pause(run: Any) -> bool:
     return isinstance(run.method, PTST | TDBetting | Combined | RectangularKL)
 
 
-def _first_pause(run: Any) -> int:
+def _first_pause(run: object) -> int:
     """Before every pair was seen the KL ball is everything."""
     return len(run.task.layout.pairs.pair) if isinstance(run, PTSTRun) else 0
 

@@ -15,10 +15,11 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
@@ -41,11 +42,11 @@ from policytest.results.verdict import Check, Verdict
 def compare(
     task_a: Task,
     task_b: Task,
-    sim: Any,
+    sim: SimulatorLike,
     delta: float = 0.05,
     margin: float = 0.0,
     method: TDBetting | PTST | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     max_samples: int | None = None,
     indifference: float = 0.0,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -104,7 +105,7 @@ def compare(
     return replace(verdict, about="difference")
 
 
-def check_method(method: Any, zone: float = 0.0) -> None:
+def check_method(method: object, zone: float = 0.0) -> None:
     """Refuse everything but betting on every transition, and PTST."""
     if isinstance(method, PTST):
         if zone:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from policytest._base import arrays
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.interface import Method, is_certified
@@ -30,11 +31,11 @@ from policytest.results.verdict import Check, Verdict
 
 def decide(
     task: Task,
-    sim: Any,
+    sim: SimulatorLike,
     threshold: float,
     delta: float = 0.05,
     method: Method | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     max_samples: int | None = None,
     indifference: float = 0.0,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -88,11 +89,11 @@ def decide(
 
 def checks(
     task: Task,
-    sim: Any,
+    sim: SimulatorLike,
     threshold: float,
     delta: float = 0.05,
     method: Method | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     max_samples: int | None = None,
 ) -> Iterator[Check]:
     """The loop of `decide`, one `Check` at every new witness and after every block of draws; the last has the answer.
@@ -114,11 +115,11 @@ def checks(
 
 def stopping_times(
     task: Task,
-    sim: Any,
+    sim: SimulatorLike,
     threshold: float,
     deltas: Sequence[float] = (0.05,),
     method: Method | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     max_samples: int | None = None,
 ) -> StoppingTimes:
     """The stopping times of one run for several deltas at once: levels differ by log(1/delta) only.

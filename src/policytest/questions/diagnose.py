@@ -37,7 +37,7 @@ PERIODS = 4
 
 
 def diagnose(
-    task: Task, data: Transitions, episodes: Any = None, periods: int = PERIODS, level: float = 0.05
+    task: Task, data: Transitions, episodes: object = None, periods: int = PERIODS, level: float = 0.05
 ) -> Diagnosis:
     """Do these transitions look Markov and stationary?
 
@@ -187,7 +187,7 @@ def followers(
     return before[joined], now[joined], 0 if episode is None else int((same & ~joined).sum())
 
 
-def _episode_numbers(episodes: Any, total: int) -> IntArray | None:
+def _episode_numbers(episodes: object, total: int) -> IntArray | None:
     """The episode of each row as a number."""
     if episodes is None:
         return None

@@ -71,7 +71,7 @@ def carry_out(
 
 
 def carried_out(
-    source: Any,
+    source: object,
     steps: Iterable[Any],
     look: Callable[[Any], None] | None,
     is_answered: Callable[[], bool],
@@ -142,7 +142,7 @@ def check_of(run: Run, required: float) -> Check:
     return Check(*found, lambda: run.estimate, lambda: run.interval(required))
 
 
-def checked_zone(indifference: Any) -> float:
+def checked_zone(indifference: object) -> float:
     """The half-width of the indifference zone, checked."""
     zone = arrays.real_number("indifference", indifference)
     if zone < 0:
@@ -293,7 +293,7 @@ def _snapshot(run: Run, mark: str) -> dict[str, Any]:
 class _Saver:
     """Writes checkpoints: about once a second, less often where writing takes long; the clock changes no result."""
 
-    def __init__(self, run: Run, mark: str, path: Any, resume: Resume | None) -> None:
+    def __init__(self, run: Run, mark: str, path: str | os.PathLike[str] | None, resume: Resume | None) -> None:
         self.run, self.mark, self.path = run, mark, path
         self.due, self.last = time.monotonic() + 1.0, -1
         if path is None:

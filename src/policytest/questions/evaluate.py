@@ -24,6 +24,8 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
@@ -118,11 +120,11 @@ def _middle(task: Task) -> float:
 
 def evaluate(
     task: Task,
-    sim: Any,
+    sim: SimulatorLike,
     epsilon: float,
     delta: float = 0.05,
     method: PTST | TDBetting | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     max_samples: int | None = None,
     progress: Callable[[int, float, float], None] | None = None,
 ) -> Estimate:
@@ -174,7 +176,7 @@ def evaluate(
 class Narrowing:
     """An interval that narrows as a run samples: at each look it is intersected with the one of that moment."""
 
-    def __init__(self, run: Any, best: Interval, level: float, epsilon: float) -> None:
+    def __init__(self, run: BettingRun | PTSTRun, best: Interval, level: float, epsilon: float) -> None:
         self.run, self.best, self.level, self.epsilon = run, best, level, epsilon
 
     def is_short(self) -> bool:
@@ -207,8 +209,8 @@ class Narrowing:
     def at_the_end(self) -> Interval:
         """The interval, with a last look where it is not short enough; a KL ball is then solved with proofs."""
         if not self.is_short():
-            by_bets = isinstance(self.run, BettingRun)
-            last = _now(self.run, self.level, self.epsilon) if by_bets else ball_interval(self.run, self.level)
+            run, level = self.run, self.level
+            last = _now(run, level, self.epsilon) if isinstance(run, BettingRun) else ball_interval(run, level)
             self.best = self.best & last
         return self.best
 

@@ -49,7 +49,7 @@ class Watch:
         self._pending: list[Recorded] = []
         self.size = 0
 
-    def add(self, s: Any, a: Any, x: Any, other_rewards: bool = False) -> Verdict | None:
+    def add(self, s: object, a: object, x: object, other_rewards: bool = False) -> Verdict | None:
         """Transitions that were observed next, in their order; the verdict, once there is one.
 
         ``other_rewards``: they report other rewards than the task, so that no answer is certified.

@@ -31,7 +31,7 @@ __all__ = ["read", "render", "write"]
 
 
 def write(
-    result: Any,
+    result: object,
     path: str | os.PathLike[str],
     *,
     trace: Trace | None = None,
@@ -77,7 +77,7 @@ def write(
 
 
 def render(
-    result: Any,
+    result: object,
     *,
     trace: Trace | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -133,12 +133,12 @@ def _diagnosed(story: Story, diagnosis: Diagnosis) -> Story:
     return replace(story, warnings=(*diagnosis.warnings, *story.warnings), tables=(*story.tables, table))
 
 
-def _finalize(value: Any) -> Any:
+def _finalize(value: object) -> Any:
     """Names come from users: nothing in them steers anything."""
     return plain(value) if type(value) is str else value
 
 
-def _lines(value: Any) -> list[str]:
+def _lines(value: object) -> list[str]:
     """Anything as lines of text."""
     if isinstance(value, str):
         return value.splitlines() or [""]

@@ -42,7 +42,7 @@ class Figure:
         return inline(self.draw(), self.key, self.title, self.description)
 
 
-def figures_of(result: Any, trace: Trace | None, suppress_below: int) -> list[Figure]:
+def figures_of(result: object, trace: Trace | None, suppress_below: int) -> list[Figure]:
     """The pictures for this result, the most telling first."""
     if isinstance(result, Verdict):
         return _of_verdict(result, trace, suppress_below)
@@ -182,7 +182,7 @@ def _of_selection(found: Selection, suppress_below: int) -> list[Figure]:
     return shown + (_samples(found.counts.visits, found.names, suppress_below) if found.counts is not None else [])
 
 
-def _of_study(study: Any) -> list[Figure]:
+def _of_study(study: object) -> list[Figure]:
     rows = rows_of(study)
     several = len({row.get("delta") for row in rows}) > 1
     shown = [
@@ -200,7 +200,7 @@ def _of_study(study: Any) -> list[Figure]:
     return shown if rows else []
 
 
-def _against_delta(rows: list[Any], name: Any, at: int, of: int) -> Figure:
+def _against_delta(rows: list[Any], name: object, at: int, of: int) -> Figure:
     """The samples of one instance against delta: a picture for each, so that lines and legend stay few."""
     own = [row for row in rows if row.get("instance") == name]
     return Figure(

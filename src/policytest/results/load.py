@@ -74,7 +74,7 @@ def parse(text: str, path: str) -> Any:
         raise InputError(f"{path}: {error}") from None
 
 
-def from_data(data: Any) -> Any:
+def from_data(data: object) -> Any:
     """The result that these data describe: a Verdict, an Estimate, a Plan or a Selection."""
     if not isinstance(data, Mapping):
         raise InputError(f"the document is a {type(data).__name__}, expected an object with the key schema")
@@ -215,7 +215,7 @@ def _interval(data: Mapping[str, Any]) -> tuple[float, float]:
     return lower, upper
 
 
-def _between(data: Mapping[str, Any], key: str, low: float, high: float, words: str, default: Any = None) -> float:
+def _between(data: Mapping[str, Any], key: str, low: float, high: float, words: str, default: object = None) -> float:
     """A number from ``low`` to ``high``."""
     number = float(data[key] if default is None else data.get(key, default))
     if not low <= number <= high:

@@ -16,6 +16,7 @@ from policytest._base.errors import InputError
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import Counts
+from policytest.data.randomness import Seed
 from policytest.mdp.task import Task, about_task
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
@@ -158,7 +159,7 @@ class Verdict(Shown):
         strength = max(evidence) if self.refuted is None else min(self.refuted)
         return min(1.0, math.exp(-max(strength, 0.0)))
 
-    def still_needed(self, chance: float = CHANCE, rng: Any = 0, max_samples: int = MAX_SAMPLES) -> Needed:
+    def still_needed(self, chance: float = CHANCE, rng: Seed = 0, max_samples: int = MAX_SAMPLES) -> Needed:
         """How many more samples would settle it with probability ``chance``, and from which pairs.
 
         By the method of this verdict. KL rules go on from the counts with the best allocation; other runs that can be

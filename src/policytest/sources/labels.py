@@ -96,7 +96,7 @@ class Lookup:
 
     # ---------------------------------------------------------------- names in files and policies
 
-    def find(self, place: str, key: Any, or_number: bool = False) -> int:
+    def find(self, place: str, key: object, or_number: bool = False) -> int:
         """The index of a name in a file or policy; with ``or_number`` also that of a number, unless names are numbers.
 
         Text serves for a name that is written so, since keys of files are text.
@@ -125,7 +125,7 @@ class Lookup:
     def _has_numbers(self) -> bool:
         return any(isinstance(name, int | float | np.number) for name in self.names or ())
 
-    def _remedy(self, key: Any) -> str:
+    def _remedy(self, key: object) -> str:
         if isinstance(key, str) and key in self._texts:
             return f"several {self.kind}s are written so: use the array form"
         if self.names is None:
@@ -135,20 +135,20 @@ class Lookup:
 
     # ---------------------------------------------------------------- labels in data
 
-    def indices(self, column: Any, form: str = "typed") -> IntArray:
+    def indices(self, column: object, form: str = "typed") -> IntArray:
         """The index of each label in a column (an Arrow array or a list); `UNKNOWN` or `MISSING` where there is none.
 
         ``form``: "typed", or "text" for a text file, or "json" for labels that are still JSON text.
         """
         return self.translated(column, form)[0]
 
-    def translated(self, column: Any, form: str = "typed") -> tuple[IntArray, list[Any], IntArray]:
+    def translated(self, column: object, form: str = "typed") -> tuple[IntArray, list[Any], IntArray]:
         """The indices of a column; its distinct labels, and for each entry the place of its label among them."""
         values, codes = distinct(column)
         found = np.fromiter((self.index(value, form) for value in values), np.int64, len(values))
         return np.append(found, MISSING)[codes], values, codes  # code -1: null
 
-    def index(self, value: Any, form: str = "typed") -> int:
+    def index(self, value: object, form: str = "typed") -> int:
         """The index of one label in data."""
         value = _plain(value) if form != "json" else _from_json(value)
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -240,24 +240,24 @@ def places_in(task: Task) -> Places:
     return places_of(task.n_states, task.n_actions, task.states, task.actions)._replace(ends=tuple(task.ends))
 
 
-def as_name(value: Any) -> Any:
+def as_name(value: object) -> Any:
     """Lists as tuples, all the way down: names must be hashable."""
     return tuple(as_name(item) for item in value) if isinstance(value, list) else value
 
 
-def item(value: Any) -> Any:
+def item(value: object) -> Any:
     """A Python number for a NumPy one, and for an array that holds just one integer."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and (value.ndim == 0 or is_one_integer(value))):
         return value.item()
     return value
 
 
-def is_one_integer(value: Any) -> bool:
+def is_one_integer(value: object) -> bool:
     """Whether an array holds just one integer."""
     return isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iu"
 
 
-def _writings(name: Any) -> Iterable[str]:
+def _writings(name: object) -> Iterable[str]:
     """How a name that is not a string may be written."""
     name = _plain(name)
     if isinstance(name, bool):
@@ -273,7 +273,7 @@ def _writings(name: Any) -> Iterable[str]:
     return () if isinstance(name, str | bytes) or name is None else (str(name),)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Lists as tuples, scalars of arrays as Python's own."""
     if isinstance(value, list | tuple):
         return tuple(_plain(part) for part in value)
@@ -327,7 +327,7 @@ def _distinct_objects(column: list[Any]) -> tuple[list[Any], IntArray]:
     return values, codes
 
 
-def whole(column: Any) -> IntArray:
+def whole(column: object) -> IntArray:
     """A column of whole numbers; sums come as decimals from some engines. Nulls count as 0."""
     return np.asarray(numbers(column, int), dtype=np.int64)
 

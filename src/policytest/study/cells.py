@@ -140,7 +140,7 @@ def stream(instance: str, seed: int) -> np.random.Generator:
 # ---------------------------------------------------------------- checks
 
 
-def check_deltas(deltas: Any) -> tuple[float, ...]:
+def check_deltas(deltas: object) -> tuple[float, ...]:
     """Distinct probabilities strictly between 0 and 1."""
     if isinstance(deltas, int | float) and not isinstance(deltas, bool):
         deltas = [deltas]
@@ -154,7 +154,7 @@ def check_deltas(deltas: Any) -> tuple[float, ...]:
     return tuple(checked)
 
 
-def check_seeds(seeds: Any) -> tuple[int, ...]:
+def check_seeds(seeds: object) -> tuple[int, ...]:
     """A number of seeds K, for 0, ..., K-1, or a list of distinct ones."""
     if isinstance(seeds, bool):
         raise InputError(f"seeds is {seeds}; pass how many, or a list of whole numbers")
@@ -187,14 +187,14 @@ def repeated(found: Iterable[Any]) -> list[Any]:
     return [one for one, times in Counter(found).items() if times > 1]
 
 
-def check_name(kind: str, name: Any) -> str:
+def check_name(kind: str, name: object) -> str:
     """A name that can head a line of a table."""
     if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         raise InputError(f"{kind} is called {name!r}; a name is 1 to {LONGEST_NAME} printable characters")
     return name
 
 
-def _listed(name: str, values: Any, wanted: str) -> Sequence[Any]:
+def _listed(name: str, values: object, wanted: str) -> Sequence[Any]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InputError(f"{name} is {values!r}; pass {wanted}")
     found = list(values)

@@ -56,7 +56,7 @@ UNPROVED = (
 )
 
 
-def paper_sweep(seeds: Any = None, heuristic: bool = False, quick: bool = False) -> Sweep:
+def paper_sweep(seeds: object = None, heuristic: bool = False, quick: bool = False) -> Sweep:
     """The sweep of the figure: three instances, delta from 1e-15 to 1e-2, 30 seeds.
 
     ``heuristic`` adds the stopping rule of the paper's experiments as printed. ``quick``: two instances, three deltas,

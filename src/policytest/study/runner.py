@@ -45,7 +45,7 @@ def run(
     spec: Sweep | Mapping[str, Any] | str | os.PathLike[str],
     store: str | os.PathLike[str] | None = None,
     jobs: int = 2,
-    cluster: Any = None,
+    cluster: object = None,
     progress: Callable[[Step], None] | None = None,
 ) -> Study:
     """Run every cell of a sweep, and return the table.
@@ -125,7 +125,7 @@ def _run_all(
 # ---------------------------------------------------------------- execution
 
 
-def _results(plan: Sweep, todo: dict[Cell, Trial], jobs: int, cluster: Any) -> Generator[Record]:
+def _results(plan: Sweep, todo: dict[Cell, Trial], jobs: int, cluster: object) -> Generator[Record]:
     """The records of these cells, as they finish."""
     if not todo:
         return
@@ -211,7 +211,7 @@ def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
     return context
 
 
-def _connected(cluster: Any) -> contextlib.AbstractContextManager[Any]:
+def _connected(cluster: object) -> contextlib.AbstractContextManager[Any]:
     """The client through which joblib reaches the cluster."""
     distributed = errors.needs("distributed", "cluster")
     if isinstance(cluster, distributed.Client):

@@ -94,7 +94,7 @@ def sweep(description: Mapping[str, Any], folder: str | PathLike[str] = ".") -> 
     )
 
 
-def with_seeds(plan: Sweep, seeds: Any) -> Sweep:
+def with_seeds(plan: Sweep, seeds: object) -> Sweep:
     """The same sweep with other seeds: how many, or a list."""
     return dataclasses.replace(plan, seeds=check_seeds(seeds))
 
@@ -121,7 +121,7 @@ def _built_in_name(text: str) -> dict[str, Any]:
     return {"file": text}
 
 
-def _problem(name: str, given: Any, folder: Path, threshold: Any) -> Problem:
+def _problem(name: str, given: object, folder: Path, threshold: object) -> Problem:
     place = f"instances.{name}"
     if isinstance(given, Instance | Model):
         given = {"object": given}
@@ -143,7 +143,7 @@ def _problem(name: str, given: Any, folder: Path, threshold: Any) -> Problem:
         return dataclasses.replace(problem, threshold=_threshold(problem, given, found, threshold))
 
 
-def _source(kind: str, given: Any, folder: Path) -> Any:
+def _source(kind: str, given: object, folder: Path) -> Any:
     if kind == "object":
         return given
     if kind == "file":
@@ -235,7 +235,7 @@ def _boundary(given: Any) -> Boundary:
     return MixtureBoundary(given)
 
 
-def _solver(given: Any) -> Any:
+def _solver(given: object) -> Any:
     """A name, or a table with the name and settings."""
     table = dict(given) if isinstance(given, Mapping) else {"name": given}
     name = table.pop("name", None)
@@ -246,7 +246,7 @@ def _solver(given: Any) -> Any:
     return make(**table)
 
 
-def _allocation(given: Any, problem: Problem) -> Any:
+def _allocation(given: object, problem: Problem) -> Any:
     if not isinstance(given, str):
         return arrays.real_array("allocation", given, problem.task.policy.shape)
     if given not in names.SAMPLING_RULES:
@@ -263,7 +263,7 @@ def _limit(place: str, limit: Any) -> int | None:
 # ---------------------------------------------------------------- shared
 
 
-def _named(kind: str, given: Any, from_name: Callable[[str], Any]) -> dict[str, Any]:
+def _named(kind: str, given: object, from_name: Callable[[str], Any]) -> dict[str, Any]:
     """Name -> description: a table, or a list of names that say it all."""
     if isinstance(given, Mapping):
         return {name: from_name(entry) if isinstance(entry, str) else entry for name, entry in given.items()}
@@ -280,7 +280,7 @@ def _named(kind: str, given: Any, from_name: Callable[[str], Any]) -> dict[str, 
     return {name: from_name(name) for name in listed}
 
 
-def _known_keys(place: str, given: Any, known: tuple[str, ...]) -> None:
+def _known_keys(place: str, given: object, known: tuple[str, ...]) -> None:
     if not isinstance(given, Mapping):
         raise InputError(f"{place} is {given!r}; pass a table of keys and values")
     for key in given:

@@ -203,7 +203,7 @@ def csv_bytes(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> byte
     return text.getvalue().encode()
 
 
-def _csv_cell(value: Any) -> str:
+def _csv_cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):

@@ -40,7 +40,12 @@ def extreme_value(
 
 
 def nearest_kernel(
-    task: Task, centre: Any, weights: Any, threshold: float, solver: Solver | None = None, warm: Bracket | None = None
+    task: Task,
+    centre: object,
+    weights: object,
+    threshold: float,
+    solver: Solver | None = None,
+    warm: Bracket | None = None,
 ) -> Bracket:
     """The least sum_sa weights[s,a] KL(centre_sa, q_sa) at which the value reaches the threshold, as a bracket.
 
@@ -65,7 +70,7 @@ def nearest_kernel(
     return (solver or ProjectionFree()).nearest(laid.nearest(sign, threshold), warm)
 
 
-def _check_solver(solver: Any, warm: Any) -> None:
+def _check_solver(solver: object, warm: object) -> None:
     if isinstance(solver, type) or (solver is not None and not hasattr(solver, "nearest")):
         raise InputError(f"solver is {solver!r}; pass a solver object such as ProjectionFree(), with its parentheses")
     if warm is not None:

@@ -58,7 +58,7 @@ class KLBall:
         arrays.freeze(self.weights)
         arrays.freeze(self.centre)
 
-    def _checked(self, name: str, kernel: Any) -> Kernel:
+    def _checked(self, name: str, kernel: object) -> Kernel:
         """A kernel in one of the two forms, whose rows with weight are probability vectors."""
         S, A = self.weights.shape
         checked = arrays.kernel(name, kernel, S, A)
@@ -77,7 +77,7 @@ class KLBall:
         return self.loss(q) <= self.radius * (1 + 1e-12) + 1e-15 * float(self.weights.sum())
 
 
-def check_weights(weights: Any, shape: tuple[int | None, int | None], name: str = "weights") -> FloatArray:
+def check_weights(weights: object, shape: tuple[int | None, int | None], name: str = "weights") -> FloatArray:
     """Weights [S,A] (or budgets): finite and not negative."""
     array = arrays.real_array(name, weights, shape)
     arrays.no_negative(name, array, name)

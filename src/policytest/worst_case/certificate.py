@@ -28,7 +28,6 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -247,7 +246,7 @@ class Certificate:
 
 
 def dual_bound(
-    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, radius: float, theta: Any
+    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, radius: float, theta: object
 ) -> float:
     """`_dual_bound`, where it is a number."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -256,7 +255,7 @@ def dual_bound(
 
 
 def _dual_bound(
-    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, radius: float, theta: Any
+    claim: Certificate, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, radius: float, theta: object
 ) -> float:
     """A lower bound of aim.d + mu (loss - radius) over the box, on the other side of the threshold.
 

@@ -13,7 +13,6 @@ allocation can be, and drives the search for a better one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog, minimize
@@ -79,7 +78,7 @@ def uniform_allocation(task: Task) -> FloatArray:
 def characteristic_time(
     task: Task,
     kernel: Kernel,
-    allocation: Any = None,
+    allocation: object = None,
     threshold: float = 0.0,
     solver: Solver | None = None,
 ) -> LowerBound:
@@ -230,7 +229,7 @@ def _checked_kernel(task: Task, kernel: Kernel) -> Kernel:
     return checked
 
 
-def check_allocation(task: Task, allocation: Any) -> FloatArray:
+def check_allocation(task: Task, allocation: object) -> FloatArray:
     """[S,A] shares that sum to 1; None or "uniform" is uniform."""
     if allocation is None or (isinstance(allocation, str) and allocation == "uniform"):
         return uniform_allocation(task)

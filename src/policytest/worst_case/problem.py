@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -161,7 +161,7 @@ class Solver(Protocol):
         """Bracket the distance."""
 
 
-def lay_out(task: Task, centre: Any, weights: Any) -> InverseProblem:
+def lay_out(task: Task, centre: object, weights: object) -> InverseProblem:
     """Check a centre and weights and lay them out row by row (sign +1)."""
     kernel = task.check_kernel("centre", centre)
     table = check_weights(weights, (task.n_states, task.n_actions))

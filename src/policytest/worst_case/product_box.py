@@ -12,7 +12,6 @@ the multiplier of row (s,a), the envelope theorem gives the slope of phi(b) = mi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,9 @@ class RobustValue:
     converged: bool
 
 
-def robust_value(task: Task, centre: Any, budgets: Any, sense: str = "min", max_iterations: int = 1000) -> RobustValue:
+def robust_value(
+    task: Task, centre: object, budgets: object, sense: str = "min", max_iterations: int = 1000
+) -> RobustValue:
     """The smallest or largest value over {q : KL(centre_sa, q_sa) <= budgets[s,a]}, by robust policy iteration.
 
     Paper: the inner minimum of `prop:product_box_reduction`.

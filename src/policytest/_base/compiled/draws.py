@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from policytest._base.arrays import FloatArray as Reals
+from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import compiled, entry, first_above
 
 # ---------------------------------------------------------------- sampling and simulation
 
 
 @compiled
-def _round_robin(n: Any, tracked: Any, chosen: Any) -> bool:
+def _round_robin(n: Reals, tracked: Ints, chosen: Ints) -> bool:
     """Tracking where all shares are equal and visits differ by at most 1: in turn, beginning with the fewest."""
     fewest = np.inf
     most = -np.inf
@@ -36,7 +38,7 @@ def _round_robin(n: Any, tracked: Any, chosen: Any) -> bool:
 
 
 @entry
-def track(n: Any, omega: Any, count: int) -> Any:
+def track(n: Reals, omega: Reals, count: int) -> Any:
     """The next `count` rows of argmin n_k/omega_k over omega_k > 0, ties to the first: line 4 of Algorithm 1."""
     tracked = np.flatnonzero(omega > 0.0)
     chosen = np.empty(count, dtype=np.int64)
@@ -57,7 +59,7 @@ def track(n: Any, omega: Any, count: int) -> Any:
 
 
 @entry
-def draw(start: Any, successor: Any, cumulative: Any, pair: Any, u: Any) -> Any:
+def draw(start: Ints, successor: Ints, cumulative: Reals, pair: Ints, u: Reals) -> Any:
     """Successors of the pairs, by inversion: one uniform number each."""
     x = np.empty(len(pair), dtype=np.int64)
     for i in range(len(pair)):
@@ -67,7 +69,14 @@ def draw(start: Any, successor: Any, cumulative: Any, pair: Any, u: Any) -> Any:
 
 @entry
 def walk(
-    start: Any, successor: Any, cumulative: Any, actions: Any, initial: Any, restart: float, state: int, u: Any
+    start: Ints,
+    successor: Ints,
+    cumulative: Reals,
+    actions: Reals,
+    initial: Reals,
+    restart: float,
+    state: int,
+    u: Reals,
 ) -> Any:
     """A trajectory from `state`: action, successor, and a restart with the given probability; u [m,3] uniforms.
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from policytest._base.arrays import FloatArray as Reals
 from policytest._base.compiled.small import compiled, copy_to, entry
 
 # ---------------------------------------------------------------- the convex relaxation behind certificates
@@ -63,7 +64,7 @@ class Box(NamedTuple):
 
 
 @compiled
-def _smooth_dual(claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, at: Any) -> float:
+def _smooth_dual(claim: Relaxation, box: Box, free_mu: bool, tau: float, theta: Reals, at: Reals) -> float:
     """The dual function with logarithmic barriers of weight tau; -inf outside its domain. Fills ``at``."""
     rows, worth, gamma, rho, N, n, sign = claim
     low, high, kind, aim, B = box
@@ -115,7 +116,7 @@ def _smooth_dual(claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, at
 
 
 @compiled
-def _add_square(H: Any, at: Any, count: int, values: Any, factor: float) -> None:
+def _add_square(H: Reals, at: Reals, count: int, values: Reals, factor: float) -> None:
     """H[at, at] += factor values values^T, upper triangle; `at` increases, `values` is indexed by it."""
     if at[count - 1] - at[0] == count - 1:
         for i in range(at[0], at[0] + count):
@@ -130,7 +131,9 @@ def _add_square(H: Any, at: Any, count: int, values: Any, factor: float) -> None
 
 
 @compiled
-def _newton_step(claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, here: Any, work: Any, step: Any) -> float:
+def _newton_step(
+    claim: Relaxation, box: Box, free_mu: bool, tau: float, theta: Reals, here: Reals, work: Reals, step: Reals
+) -> float:
     """Newton's step for the smooth dual; returns what it promises, negative where there is none.
 
     The Hessian is a sum over states. Eliminating the y of a row adds one dyad, and the smallest value over d(s)
@@ -284,7 +287,7 @@ def _newton_step(claim: Any, box: Any, free_mu: bool, tau: float, theta: Any, he
 
 
 @compiled
-def _solve_concave(H: Any, x: Any) -> bool:
+def _solve_concave(H: Reals, x: Reals) -> bool:
     """x <- (-H)^{-1} x for a negative definite H, of which the upper triangle is given and destroyed (Cholesky)."""
     D = len(H)
     for i in range(D):
@@ -312,7 +315,9 @@ def _solve_concave(H: Any, x: Any) -> bool:
 
 
 @entry
-def maximise_dual(claim: Any, box: Any, free_mu: bool, tau: float, last_tau: float, theta: Any, limit: int) -> Any:
+def maximise_dual(
+    claim: Relaxation, box: Box, free_mu: bool, tau: float, last_tau: float, theta: Reals, limit: int
+) -> Any:
     """Improve theta, in place, by Newton's method on the dual with barriers that fade from tau to last_tau.
 
     Returns (ended well, iterations). Whatever theta comes out, `worst_case.certificate` says what it proves.

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from policytest._base.arrays import FloatArray as Reals
+from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import compiled, entry, loss_of, place_of
 
 # ---------------------------------------------------------------- the sequential test
@@ -22,7 +24,7 @@ HALF_LOG_2PI = 0.9189385332046727
 
 
 @compiled
-def _mean_log(x: Any) -> float:
+def _mean_log(x: Reals) -> float:
     """log of the mean of exp(x_j), without overflow."""
     if len(x) == 1:
         return x[0]
@@ -59,7 +61,7 @@ def _surplus(count: float, a: float) -> float:
 
 
 @compiled
-def _dimensions(start: Any, N: Any, n: Any, kind: int, priors: Any, width: Any, out: Any) -> None:
+def _dimensions(start: Ints, N: Reals, n: Reals, kind: int, priors: Reals, width: Reals, out: Reals) -> None:
     """out[j]: the dimension term of the boundary, for each prior; width[k] is the boundary's own number for row k."""
     for j in range(len(out)):
         out[j] = 0.0
@@ -78,7 +80,7 @@ def _dimensions(start: Any, N: Any, n: Any, kind: int, priors: Any, width: Any, 
 
 
 @entry
-def dimensions(start: Any, N: Any, n: Any, kind: int, priors: Any, width: Any) -> Any:
+def dimensions(start: Ints, N: Reals, n: Reals, kind: int, priors: Reals, width: Reals) -> Any:
     """[J] the dimension term of the boundary for each prior."""
     out = np.empty(len(priors))
     _dimensions(start, N, n, kind, priors, width, out)
@@ -112,18 +114,18 @@ def _growth(kind: int, count: float, visits: float, prior: float, width: float, 
 
 @entry
 def observe(
-    start: Any,
-    successor: Any,
+    start: Ints,
+    successor: Ints,
     kind: int,
-    priors: Any,
-    width: Any,
-    N: Any,
-    n: Any,
-    w: Any,
-    evidence: Any,
+    priors: Reals,
+    width: Reals,
+    N: Reals,
+    n: Reals,
+    w: Reals,
+    evidence: Reals,
     required: float,
-    k: Any,
-    x: Any,
+    k: Ints,
+    x: Reals,
 ) -> Any:
     """Record the transitions (row k[i], successor x[i]) until the evidence of the witness w reaches what is required.
 
@@ -148,7 +150,16 @@ def observe(
 
 @entry
 def safe_ahead(
-    start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any, required: float, k: Any
+    start: Ints,
+    kind: int,
+    priors: Reals,
+    width: Reals,
+    N: Reals,
+    n: Reals,
+    w: Reals,
+    evidence: Reals,
+    required: float,
+    k: Ints,
 ) -> int:
     """How many of the planned visits k can be drawn at once: the witness cannot fail before the last of them.
 
@@ -177,7 +188,9 @@ def safe_ahead(
 
 
 @entry
-def witness_evidence(start: Any, kind: int, priors: Any, width: Any, N: Any, n: Any, w: Any, evidence: Any) -> None:
+def witness_evidence(
+    start: Ints, kind: int, priors: Reals, width: Reals, N: Reals, n: Reals, w: Reals, evidence: Reals
+) -> None:
     """Fill evidence [J] of the witness w from the counts."""
     loss = loss_of(start, N, n, w)
     _dimensions(start, N, n, kind, priors, width, evidence)

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import FloatArray as Reals
 from policytest._base.compiled.small import TINY, compiled, entry, first_above, largest_of, place_of
+from policytest._base.rows import Rows
 
 # One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
 # policies stay together for as long as they agree. The proofs: `policytest.methods.betting.run`, and `.coupled`.
@@ -109,7 +111,7 @@ class Advance(NamedTuple):
 
 
 @entry
-def shrunk_rows(rows: Any, N: Any, n: Any, S: int, pair_mass: float, state_mass: float) -> Any:
+def shrunk_rows(rows: Rows, N: Reals, n: Reals, S: int, pair_mass: float, state_mass: float) -> Any:
     """[E] a fitted kernel: a pair's row drawn towards its state's, and that towards the uniform one."""
     q = np.empty(len(N))
     seen = np.zeros(S)
@@ -140,7 +142,7 @@ def shrunk_rows(rows: Any, N: Any, n: Any, S: int, pair_mass: float, state_mass:
 
 
 @compiled
-def _follow(gamma: float, cost: Any, onward: Any, value: Any) -> None:
+def _follow(gamma: float, cost: Reals, onward: Reals, value: Reals) -> None:
     """The discounted costs of paths that go from s to onward[s], and end where that is negative."""
     S = len(cost)
     mark = np.zeros(S, dtype=np.int64)  # 0 not met, 1 on the path at hand, 2 done
@@ -173,7 +175,7 @@ def _follow(gamma: float, cost: Any, onward: Any, value: Any) -> None:
 
 
 @entry
-def worst_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: float) -> Any:
+def worst_paths(rows: Rows, base: Reals, V: Reals, floor: Reals, sign: float, gamma: float) -> Any:
     """[S] B with B(s) <= min(0, floor(s), least of D(s,a,x) + gamma B(x)): worst paths that may also end at the floor.
 
     By policy iteration over deterministic paths, with improvements used at once, to and fro; what it missed at the end
@@ -214,7 +216,7 @@ def worst_paths(rows: Any, base: Any, V: Any, floor: Any, sign: float, gamma: fl
 
 
 @compiled
-def _settled(stakes: Any, earned: float) -> float:
+def _settled(stakes: Stakes, earned: float) -> float:
     """Settle the bets of a rollout; the evidence: the logarithm of the average capital."""
     fractions, log_weights, capital = stakes.fractions, stakes.log_weights, stakes.capital
     room = stakes.L - stakes.lead
@@ -229,7 +231,7 @@ def _settled(stakes: Any, earned: float) -> float:
 
 
 @compiled
-def _ending(evidence: float, samples: int, limits: Any) -> int:
+def _ending(evidence: float, samples: int, limits: Limits) -> int:
     """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""
     if evidence >= limits.level:
         return CROSSED

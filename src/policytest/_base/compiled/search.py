@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from policytest._base.arrays import FloatArray as Reals
+from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import (
     TINY,
     add_to,
@@ -43,7 +45,7 @@ NEGLIGIBLE = 1e-200
 
 
 @compiled
-def _policy_matrix(rows: Any, q: Any, P: Any) -> None:
+def _policy_matrix(rows: Rows, q: Reals, P: Reals) -> None:
     """P[s,x] = sum_a pi(a|s) q(x|s,a)."""
     for s in range(len(P)):
         for x in range(len(P)):
@@ -55,7 +57,7 @@ def _policy_matrix(rows: Any, q: Any, P: Any) -> None:
 
 
 @compiled
-def _policy_reward(rows: Any, q: Any, reward: Any) -> None:
+def _policy_reward(rows: Rows, q: Reals, reward: Reals) -> None:
     """reward[s] = sum_a pi(a|s) (r(s,a) + sum_x q(x|s,a) r(s,a,x))."""
     for s in range(len(reward)):
         reward[s] = 0.0
@@ -68,7 +70,7 @@ def _policy_reward(rows: Any, q: Any, reward: Any) -> None:
 
 
 @compiled
-def _eliminate(A: Any) -> None:
+def _eliminate(A: Reals) -> None:
     """LU without pivoting, in place. I - gamma P is strictly diagonally dominant by rows, so this is stable."""
     S = len(A)
     for i in range(S):
@@ -81,7 +83,7 @@ def _eliminate(A: Any) -> None:
 
 
 @compiled
-def _substitute(LU: Any, x: Any) -> None:
+def _substitute(LU: Reals, x: Reals) -> None:
     """x <- A^{-1} x."""
     S = len(LU)
     for i in range(S):
@@ -97,7 +99,7 @@ def _substitute(LU: Any, x: Any) -> None:
 
 
 @compiled
-def _substitute_transposed(LU: Any, x: Any) -> None:
+def _substitute_transposed(LU: Reals, x: Reals) -> None:
     """x <- A^{-T} x."""
     S = len(LU)
     for i in range(S):
@@ -110,7 +112,7 @@ def _substitute_transposed(LU: Any, x: Any) -> None:
 
 
 @compiled
-def _residual(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any, out: Any) -> None:
+def _residual(rows: Rows, q: Reals, gamma: float, transposed: bool, b: Reals, x: Reals, out: Reals) -> None:
     """out = b - (I - gamma P) x, or with P transposed, straight from the rows."""
     for i in range(len(out)):
         out[i] = b[i] - x[i]
@@ -129,7 +131,7 @@ def _residual(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
 
 
 @compiled
-def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any, patient: bool) -> float:
+def _bicgstab(rows: Rows, q: Reals, gamma: float, transposed: bool, b: Reals, x: Reals, patient: bool) -> float:
     """Solve (I - gamma P) x = b (or P transposed) from the given x by BiCGSTAB; the relative residual is returned.
 
     Residuals are compared with b, or with the rounding of x where that is larger. A few fixed-point iterations
@@ -194,7 +196,7 @@ def _bicgstab(rows: Any, q: Any, gamma: float, transposed: bool, b: Any, x: Any,
 
 
 @compiled
-def _solve_directly(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> None:
+def _solve_directly(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> None:
     """V and d from one factorisation of I - gamma P."""
     S = len(rho)
     A = np.empty((S, S))
@@ -211,7 +213,7 @@ def _solve_directly(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -
 
 
 @compiled
-def _envelope(rows: Any, q: Any, S: int, low: Any, top: Any) -> float:
+def _envelope(rows: Rows, q: Reals, S: int, low: Ints, top: Ints) -> float:
     """low[i]: first column of row i, top[j]: first row of column j, both up to the diagonal; the work of elimination.
 
     Elimination without pivoting creates no entries outside this envelope, which is thin for chains and grids.
@@ -234,7 +236,9 @@ def _envelope(rows: Any, q: Any, S: int, low: Any, top: Any) -> float:
 
 
 @compiled
-def _solve_in_envelope(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any, low: Any, top: Any) -> None:
+def _solve_in_envelope(
+    rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals, low: Ints, top: Ints
+) -> None:
     """V and d from I - gamma P = L U, the rows of L and the columns of U stored over the envelope.
 
     By hand, because SuperLU could be called from here in object mode only, which numba compiles again in every process
@@ -291,7 +295,7 @@ def _solve_in_envelope(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any
 
 
 @compiled
-def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> float:
+def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
     """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error.
 
     Small: elimination, its bound the rounding over 1-gamma. Otherwise BiCGSTAB from the incoming V and d, with
@@ -330,7 +334,7 @@ def _solve_both(rows: Any, q: Any, gamma: float, rho: Any, V: Any, d: Any) -> fl
 
 
 @entry
-def values_and_occupancy(rows: Any, q: Any, gamma: float, rho: Any) -> Any:
+def values_and_occupancy(rows: Rows, q: Reals, gamma: float, rho: Reals) -> Any:
     """State values V_q and unnormalised occupancy d_q of a kernel, and an error bound (relative)."""
     V = np.zeros(len(rho))
     d = rho.copy()
@@ -339,7 +343,7 @@ def values_and_occupancy(rows: Any, q: Any, gamma: float, rho: Any) -> Any:
 
 
 @compiled
-def _worth(rows: Any, gamma: float, V: Any, e: int) -> float:
+def _worth(rows: Rows, gamma: float, V: Reals, e: int) -> float:
     """r(s,a,x) + gamma V(x) of an entry, without a reward on (s,a)."""
     if len(rows.gain) > 0:
         return rows.gain[e] + gamma * V[rows.successor[e]]
@@ -347,7 +351,7 @@ def _worth(rows: Any, gamma: float, V: Any, e: int) -> float:
 
 
 @compiled
-def _sweep(rows: Any, gamma: float, sign: float, V: Any, backwards: bool) -> float:
+def _sweep(rows: Rows, gamma: float, sign: float, V: Reals, backwards: bool) -> float:
     """One in-place sweep V(s) <- sum_a pi(a|s) min_x [r + gamma V(x)]; rows come by state. The largest change."""
     K = len(rows.state)
     change = 0.0
@@ -367,7 +371,7 @@ def _sweep(rows: Any, gamma: float, sign: float, V: Any, backwards: bool) -> flo
 
 
 @entry
-def extreme_rows(rows: Any, gamma: float, rho: Any, sign: float, is_open: bool) -> Any:
+def extreme_rows(rows: Rows, gamma: float, rho: Reals, sign: float, is_open: bool) -> Any:
     """Policy iteration of the kernel: the successor of each row that minimises sign * value, and the values.
 
     Fixed point: V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] (max for sign = -1), approached by sweeps first.
@@ -420,7 +424,7 @@ def extreme_rows(rows: Any, gamma: float, rho: Any, sign: float, is_open: bool) 
 
 
 @compiled
-def _copy_centre(start: Any, N: Any, n: Any, q: Any) -> None:
+def _copy_centre(start: Ints, N: Reals, n: Reals, q: Reals) -> None:
     """q <- N/n in the rows with weight."""
     for k in range(len(n)):
         if n[k] > 0.0:
@@ -429,7 +433,7 @@ def _copy_centre(start: Any, N: Any, n: Any, q: Any) -> None:
 
 
 @entry
-def row_losses(start: Any, N: Any, n: Any, q: Any) -> Any:
+def row_losses(start: Ints, N: Reals, n: Reals, q: Reals) -> Any:
     """[K] n_k KL(N_k/n_k, q_k)."""
     losses = np.zeros(len(n))
     for k in range(len(n)):
@@ -439,7 +443,7 @@ def row_losses(start: Any, N: Any, n: Any, q: Any) -> Any:
 
 
 @entry
-def share_in_ball(start: Any, N: Any, n: Any, p: Any, q: Any, radius: float) -> float:
+def share_in_ball(start: Ints, N: Reals, n: Reals, p: Reals, q: Reals, radius: float) -> float:
     """The largest share of the way from the centre p to q at which loss <= radius, by bisection (it is convex)."""
     mixed = np.empty(len(q))
     inside = 0.0
@@ -455,7 +459,7 @@ def share_in_ball(start: Any, N: Any, n: Any, p: Any, q: Any, radius: float) -> 
 
 
 @compiled
-def _root_bound(N: Any, n: float, gap: Any, lam: float, first: int, last: int) -> float:
+def _root_bound(N: Reals, n: float, gap: Reals, lam: float, first: int, last: int) -> float:
     """A lower bound of the row's root z: from single entries, N_x <= z + lam gap_x, and from Jensen's inequality."""
     mean = 0.0
     z = 0.0
@@ -468,7 +472,7 @@ def _root_bound(N: Any, n: float, gap: Any, lam: float, first: int, last: int) -
 
 
 @compiled
-def _give_rest_to_unseen(N: Any, gap: Any, lam: float, first: int, last: int, q: Any) -> bool:
+def _give_rest_to_unseen(N: Reals, gap: Reals, lam: float, first: int, last: int, q: Reals) -> bool:
     """The row's solution at z = 0, if the cheapest successor is unseen and the seen ones sum to at most 1 there."""
     seen = 0.0
     for e in range(first, last):
@@ -488,7 +492,7 @@ def _give_rest_to_unseen(N: Any, gap: Any, lam: float, first: int, last: int, q:
 
 
 @compiled
-def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, guess: float, q: Any) -> Any:
+def _tilt_row(N: Reals, n: float, gap: Reals, lam: float, first: int, last: int, guess: float, q: Reals) -> Any:
     """Row problem: q = argmin over the simplex of lam gap.q - sum_x N_x log q_x, where min gap = 0.
 
     q_x = N_x/(z + lam gap_x) with z >= 0 such that the row sums to 1; if the seen successors sum to less than 1
@@ -541,7 +545,7 @@ def _tilt_row(N: Any, n: float, gap: Any, lam: float, first: int, last: int, gue
 
 
 @compiled
-def _tilt(start: Any, N: Any, n: Any, gap: Any, lam: float, q: Any, memory: Any) -> Any:
+def _tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float, q: Reals, memory: Reals) -> Any:
     """The row problem in every row; a row without weight goes to its cheapest successor. Sums of height and slope.
 
     `memory` [K+1,2] keeps each row's root and its derivative at the last multiplier (in its last row), as a guess.
@@ -571,7 +575,7 @@ def _tilt(start: Any, N: Any, n: Any, gap: Any, lam: float, q: Any, memory: Any)
 
 
 @entry
-def tilt(start: Any, N: Any, n: Any, gap: Any, lam: float) -> Any:
+def tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float) -> Any:
     """The minimiser of lam gap.q + loss(q), row by row, and its height gap.q."""
     q = np.empty(len(N))
     height, _ = _tilt(start, N, n, gap, lam, q, np.zeros((len(n) + 1, 2)))
@@ -579,7 +583,7 @@ def tilt(start: Any, N: Any, n: Any, gap: Any, lam: float) -> Any:
 
 
 @compiled
-def _gradient(rows: Any, gamma: float, sign: float, V: Any, d: Any, q: Any, gap: Any) -> Any:
+def _gradient(rows: Rows, gamma: float, sign: float, V: Reals, d: Reals, q: Reals, gap: Reals) -> Any:
     """gap = g - min over its row, g = sign d(s) pi(a|s) (r(s,a,x) + gamma V(x)), the gradient of sign * value.
 
     A reward on (s,a) is constant in its row and drops out. Where d = 0 a negligible weight keeps the order of the
@@ -619,7 +623,7 @@ class Descent(NamedTuple):
 
 @compiled
 def _tilt_to_height(
-    start: Any, N: Any, n: Any, gap: Any, want: float, slack: float, lam: float, q: Any, memory: Any
+    start: Ints, N: Reals, n: Reals, gap: Reals, want: float, slack: float, lam: float, q: Reals, memory: Reals
 ) -> float:
     """The multiplier at which the tilted rows have gap.q = want (decreasing in lam).
 
@@ -647,7 +651,9 @@ def _tilt_to_height(
 
 
 @compiled
-def _tilt_to_loss(start: Any, N: Any, n: Any, gap: Any, budget: float, lam: float, q: Any, memory: Any) -> float:
+def _tilt_to_loss(
+    start: Ints, N: Reals, n: Reals, gap: Reals, budget: float, lam: float, q: Reals, memory: Reals
+) -> float:
     """The multiplier at which the tilted rows use the whole budget: loss(q) = budget (increasing in lam).
 
     Newton in log lam on log loss, which is linear with slope 2 for small lam, inside a bracket; the end with
@@ -694,7 +700,7 @@ NEWTON_STATES = 16  # up to here Newton's method on (V, d, lam) is worth its (2S
 
 
 @compiled
-def _solve_pivoted(A: Any, b: Any) -> bool:
+def _solve_pivoted(A: Reals, b: Reals) -> bool:
     """b <- A^{-1} b by elimination with partial pivoting, A destroyed; False if A is singular.
 
     By hand, because `np.linalg.solve` takes 1.3 to 1.7 times as long on the 5 to 21 unknowns of small tasks, as long on
@@ -727,7 +733,7 @@ def _solve_pivoted(A: Any, b: Any) -> bool:
 
 @compiled
 def _stationarity_system(
-    descent: Any, V: Any, d: Any, lam: float, q: Any, memory: Any, gap: Any, w: Any, J: Any, F: Any
+    descent: Reals, V: Reals, d: Reals, lam: float, q: Reals, memory: Reals, gap: Reals, w: Reals, J: Reals, F: Reals
 ) -> None:
     """Residuals F and Jacobian J of V = r_pi + gamma P_q V and d = rho + gamma P_q^T d, q the tilt of (V, d, lam).
 
@@ -786,7 +792,7 @@ def _stationarity_system(
 
 
 @compiled
-def _newton(descent: Any, aim: float, lam: float, V: Any, d: Any, gap: Any, q: Any, memory: Any) -> float:
+def _newton(descent: Reals, aim: float, lam: float, V: Reals, d: Reals, gap: Reals, q: Reals, memory: Reals) -> float:
     """Newton's method on the 2S+1 stationarity conditions in (V, d, lam), with value = aim; q is the kernel reached.
 
     Overwrites V and d. Returns the multiplier, or 0 where it does not converge quickly, or where a row gives mass to
@@ -834,7 +840,7 @@ LINEAR_SOLVE_FAILED = 3
 
 
 @compiled
-def _settle_free_rows(descent: Any, V: Any, d: Any, q: Any, gap: Any) -> float:
+def _settle_free_rows(descent: Reals, V: Reals, d: Reals, q: Reals, gap: Reals) -> float:
     """Policy iteration on the rows without weight only, which costs nothing. Returns the linear solver's error."""
     rows, gamma, rho, _, n, _, sign = descent
     error = _solve_both(rows, q, gamma, rho, V, d)
@@ -869,7 +875,7 @@ def _settle_free_rows(descent: Any, V: Any, d: Any, q: Any, gap: Any) -> float:
 
 
 @compiled
-def _nearest(descent: Any, q: Any, lam: float, tolerance: float, limit: int) -> Any:
+def _nearest(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) -> Any:
     """(NC) from the kernel q: minimise loss(q) subject to sign (value - threshold) <= 0, in place.
 
     Sequential convex programming: keep the convex loss exactly, linearise the value at the current kernel,
@@ -987,7 +993,7 @@ nearest = entry(_nearest)
 
 
 @entry
-def extreme(descent: Any, q: Any, lam: float, tolerance: float, limit: int) -> Any:
+def extreme(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) -> Any:
     """(NO) from the kernel q in the ball: minimise sign * value subject to loss(q) <= budget, in place.
 
     Conditional gradient in the reversed MDP: the linear problem over the ball is solved exactly (row problems
@@ -1052,7 +1058,7 @@ def extreme(descent: Any, q: Any, lam: float, tolerance: float, limit: int) -> A
 
 
 @entry
-def robust_box(rows: Any, gamma: float, rho: Any, p: Any, budget: Any, sign: float, limit: int) -> Any:
+def robust_box(rows: Rows, gamma: float, rho: Reals, p: Reals, budget: Reals, sign: float, limit: int) -> Any:
     """Robust policy iteration on the product box {q : KL(p_k, q_k) <= budget_k for every row k}.
 
     Minimises sign * value exactly: rows are solved against the current values, then the values of the new
@@ -1101,7 +1107,7 @@ def robust_box(rows: Any, gamma: float, rho: Any, p: Any, budget: Any, sign: flo
 
 
 @compiled
-def _project_simplex_smooth(x: Any, p: Any, mu: float, q: Any) -> float:
+def _project_simplex_smooth(x: Reals, p: Reals, mu: float, q: Reals) -> float:
     """q = argmin over the simplex of |q - x|^2/2 - mu sum p log q, and its multiplier y.
 
     q = ((x-y) + sqrt((x-y)^2 + 4 mu p))/2, max(x-y, 0) where p = 0. The sum is convex and decreasing in y:
@@ -1134,7 +1140,7 @@ def _project_simplex_smooth(x: Any, p: Any, mu: float, q: Any) -> float:
 
 
 @compiled
-def _project_row(x: Any, p: Any, b: float, q: Any) -> None:
+def _project_row(x: Reals, p: Reals, b: float, q: Reals) -> None:
     """Euclidean projection of x onto {q in the simplex : KL(p, q) <= b}.
 
     Two multipliers: y for the sum (inner, Newton) and mu for the KL (outer). KL is about c/mu^2 for large mu,
@@ -1190,7 +1196,7 @@ def _project_row(x: Any, p: Any, b: float, q: Any) -> None:
 
 
 @entry
-def project_rows(start: Any, x: Any, p: Any, b: Any) -> Any:
+def project_rows(start: Ints, x: Reals, p: Reals, b: Reals) -> Any:
     """The block projection of every row onto its own KL ball."""
     q = np.empty(len(x))
     for k in range(len(b)):
@@ -1200,7 +1206,17 @@ def project_rows(start: Any, x: Any, p: Any, b: Any) -> Any:
 
 @compiled
 def _descend(
-    rows: Any, gamma: float, rho: Any, p: Any, b: Any, sign: float, L: float, steps: int, q: Any, V: Any, d: Any
+    rows: Rows,
+    gamma: float,
+    rho: Reals,
+    p: Reals,
+    b: Reals,
+    sign: float,
+    L: float,
+    steps: int,
+    q: Reals,
+    V: Reals,
+    d: Reals,
 ) -> None:
     """Inner loop of Algorithm 2: `steps` projected gradient steps of length 1/L on the product box, from q.
 
@@ -1232,7 +1248,7 @@ def _descend(
 
 
 @entry
-def descend(rows: Any, gamma: float, rho: Any, p: Any, b: Any, sign: float, L: float, steps: int) -> Any:
+def descend(rows: Rows, gamma: float, rho: Reals, p: Reals, b: Reals, sign: float, L: float, steps: int) -> Any:
     """The inner loop of Algorithm 2 from q = p on one product box: the kernel reached and its value."""
     V = np.zeros(len(rho))
     d = rho.copy()
@@ -1243,7 +1259,16 @@ def descend(rows: Any, gamma: float, rho: Any, p: Any, b: Any, sign: float, L: f
 
 @entry
 def search_budgets(
-    rows: Any, gamma: float, rho: Any, p: Any, omega: Any, sigma: float, h: float, sign: float, L: float, steps: int
+    rows: Rows,
+    gamma: float,
+    rho: Reals,
+    p: Reals,
+    omega: Reals,
+    sigma: float,
+    h: float,
+    sign: float,
+    L: float,
+    steps: int,
 ) -> Any:
     """Algorithm 2's two loops: every budget vector b in h Z_+^K with omega.b <= sigma, and descent on its box.
 
@@ -1285,7 +1310,7 @@ def search_budgets(
 
 
 @entry
-def rewitness(descent: Any, share: float, w: Any, lam: float, tolerance: float, limit: int) -> Any:
+def rewitness(descent: Reals, share: float, w: Reals, lam: float, tolerance: float, limit: int) -> Any:
     """A witness near the smoothed counts N + share: the nearest kernel of value 0, in place of w.
 
     Smoothing lists every allowed successor, so that no single observation can make the loss of the witness infinite,

@@ -14,6 +14,9 @@ from typing import Any
 import numba
 import numpy as np
 
+from policytest._base.arrays import FloatArray as Reals
+from policytest._base.arrays import IntArray as Ints
+
 TINY = 1e-300
 
 
@@ -49,13 +52,13 @@ def entry(function: Callable[..., Any]) -> Any:
 
 
 @compiled
-def copy_to(source: Any, out: Any) -> None:
+def copy_to(source: Reals, out: Reals) -> None:
     for i in range(len(out)):
         out[i] = source[i]
 
 
 @compiled
-def dot(x: Any, y: Any) -> float:
+def dot(x: Reals, y: Reals) -> float:
     total = 0.0
     for i in range(len(x)):
         total += x[i] * y[i]
@@ -63,7 +66,7 @@ def dot(x: Any, y: Any) -> float:
 
 
 @compiled
-def largest_of(x: Any) -> float:
+def largest_of(x: Reals) -> float:
     """max |x_i|; not a number if any entry is."""
     top = 0.0
     for i in range(len(x)):
@@ -75,21 +78,21 @@ def largest_of(x: Any) -> float:
 
 
 @compiled
-def add_to(x: Any, factor: float, y: Any) -> None:
+def add_to(x: Reals, factor: float, y: Reals) -> None:
     """x <- x + factor y."""
     for i in range(len(x)):
         x[i] += factor * y[i]
 
 
 @compiled
-def mix_to(q: Any, step: float, target: Any, out: Any) -> None:
+def mix_to(q: Reals, step: float, target: Reals, out: Reals) -> None:
     """out = (1 - step) q + step target; exactly the target at step 1, however small its entries."""
     for i in range(len(out)):
         out[i] = (1.0 - step) * q[i] + step * target[i]
 
 
 @compiled
-def total_of(x: Any) -> float:
+def total_of(x: Reals) -> float:
     total = 0.0
     for i in range(len(x)):
         total += x[i]
@@ -124,7 +127,7 @@ def excess_of(q: float, p: float) -> float:
 
 
 @compiled
-def row_loss(N: Any, n: float, q: Any, first: int, last: int) -> float:
+def row_loss(N: Reals, n: float, q: Reals, first: int, last: int) -> float:
     """n KL(N/n, q) of one row as a sum of non-negative terms: N (u - 1 - log u) with u = q n/N, plus n q(unseen)."""
     loss = 0.0
     for e in range(first, last):
@@ -138,7 +141,7 @@ def row_loss(N: Any, n: float, q: Any, first: int, last: int) -> float:
 
 
 @compiled
-def loss_of(start: Any, N: Any, n: Any, q: Any) -> float:
+def loss_of(start: Ints, N: Reals, n: Reals, q: Reals) -> float:
     """loss(q) = sum_k n_k KL(N_k/n_k, q_k), centre first."""
     loss = 0.0
     for k in range(len(n)):
@@ -148,7 +151,7 @@ def loss_of(start: Any, N: Any, n: Any, q: Any) -> float:
 
 
 @compiled
-def place_of(start: Any, successor: Any, k: int, x: int) -> int:
+def place_of(start: Ints, successor: Ints, k: int, x: int) -> int:
     """The entry of successor x in row k, or -1 where it is not listed; at once in rows that list every state."""
     low = start[k]
     high = start[k + 1]
@@ -164,7 +167,7 @@ def place_of(start: Any, successor: Any, k: int, x: int) -> int:
 
 
 @compiled
-def first_above(cumulative: Any, first: int, last: int, u: float) -> int:
+def first_above(cumulative: Reals, first: int, last: int, u: float) -> int:
     """The first entry whose cumulative probability exceeds u."""
     while first < last:
         middle = (first + last) // 2

@@ -54,7 +54,7 @@ class KLBTS(SampledMethod["KLBTSRun"]):
             raise InputError(f"boundary is {self.boundary!r}; pass one such as MixtureBoundary(), with its parentheses")
         self._keep_shares()
 
-    def bound(self, task: Task, kernel: Any, threshold: float = 0.0) -> float:
+    def bound(self, task: Task, kernel: object, threshold: float = 0.0) -> float:
         """U(omega) at this kernel for uniform omega, an upper bound on T*(omega)."""
         centred = task.centred(threshold)
         rows, p, is_open = centred.rows_of("kernel", centred.check_kernel("kernel", kernel))

@@ -36,8 +36,6 @@ choices of mu and l, are the predictable plug-in processes of Waudby-Smith and R
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from policytest.mdp.task import Task
@@ -56,7 +54,7 @@ BATCH, BATCH_GROWTH = 16, 1 / 32  # rollouts at once: this many, or this share o
 class LookingRun(PTSTRun):
     """Samples and counts as PTST does; the rule is looked at when the samples have grown by 0.5%. Later is sound."""
 
-    def __init__(self, method: Any, task: Task, threshold: float, source: Source | Recorded) -> None:
+    def __init__(self, method: object, task: Task, threshold: float, source: Source | Recorded) -> None:
         check_listed(task)
         super().__init__(method, task, threshold, source)
         self.blind_until = int(self.tally.unknown.sum())

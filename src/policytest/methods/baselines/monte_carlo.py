@@ -68,7 +68,7 @@ class MonteCarloRun(PTSTRun):
 
     method: Any
 
-    def __init__(self, method: Any, task: Task, threshold: float, source: Source | Recorded) -> None:
+    def __init__(self, method: object, task: Task, threshold: float, source: Source | Recorded) -> None:
         super().__init__(method, task, threshold, source)
         (S, A), centred = task.policy.shape, self.tally.task
         self.actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, SparseArray
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.policy_bet import MOST_LISTED, Pool
@@ -34,7 +36,7 @@ def joint_task(tasks: Sequence[Task]) -> Task:
     )
 
 
-def shared_pool(tasks: Sequence[Task], sim: Any, rng: Any, most_listed: int = MOST_LISTED) -> Pool:
+def shared_pool(tasks: Sequence[Task], sim: SimulatorLike, rng: Seed, most_listed: int = MOST_LISTED) -> Pool:
     """The pool of all comparisons of some policies."""
     task = joint_task(tasks)
     return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), Supply(task, sim, rng))

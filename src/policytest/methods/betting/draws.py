@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from policytest._base.arrays import IntArray
 from policytest._base.compiled.rollouts import Draws
 from policytest._base.errors import WHILE_DRAWING, InputError
-from policytest.data.randomness import generator
-from policytest.data.simulators import TabularSimulator, checked_draw
+from policytest.data.randomness import Seed, generator
+from policytest.data.simulators import SimulatorLike, checked_draw, is_table
 from policytest.mdp.task import Task
 from policytest.methods.sampler import Drawn, Recorded
 
@@ -18,24 +16,23 @@ from policytest.methods.sampler import Drawn, Recorded
 class Supply(Drawn):
     """Where successors come from: a table (drawn from in compiled code), a simulator's calls, or recorded stacks."""
 
-    def __init__(self, task: Task, sim: Any, rng: Any) -> None:
+    def __init__(self, task: Task, sim: SimulatorLike, rng: Seed) -> None:
         super().__init__(task, sim)
         self.rng, self.drawing = generator(rng), False
         pairs = task.n_states * task.n_actions
-        self.is_table = getattr(type(sim), "draw", None) is TabularSimulator.draw
-        if self.is_table:  # rows without mass are refused by `draw`, when they are met
-            self.is_table = not sim.table().empty[task.layout.pairs.pair].any()
+        table = sim.table() if is_table(sim) else None  # rows without mass are refused by `draw`, when they are met
+        self.is_table = table is not None and not table.empty[task.layout.pairs.pair].any()
         self.waits, self.size = False, 0
         self.order = np.zeros(0, dtype=np.int64)
         self.at = np.zeros(pairs, dtype=np.int64)
-        if self.is_table:
-            self.start, self.successor, self.cumulative, _ = sim.table()
+        if table is not None and self.is_table:
+            self.start, self.successor, self.cumulative, _ = table
         else:
             self.start = np.zeros(pairs + 1, dtype=np.int64)
             self.successor, self.cumulative = np.zeros(1, dtype=np.int32), np.zeros(0)
 
     @classmethod
-    def recorded(cls, task: Task, source: Recorded, rng: Any) -> Supply:
+    def recorded(cls, task: Task, source: Recorded, rng: Seed) -> Supply:
         """Stacks of the recorded draws of each pair, in their order."""
         supply = cls(task, _nothing, rng)
         supply.waits, supply.successor = True, np.zeros(0, dtype=np.int32)
@@ -84,5 +81,5 @@ class Supply(Drawn):
         return int(self.order[self.at[taken] - 1].max()) + 1 if len(taken) else 0
 
 
-def _nothing(states: IntArray, actions: IntArray, rng: Any) -> IntArray:
+def _nothing(states: IntArray, actions: IntArray, rng: Seed) -> IntArray:
     raise InputError("recorded data have nothing to draw from")

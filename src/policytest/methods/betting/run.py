@@ -51,7 +51,8 @@ from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import Advance, Dynamics, Limits, Residuals, RolloutState, Transcript
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
-from policytest.data.randomness import generator, kept_extra, restored, stored
+from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, surely
@@ -542,7 +543,13 @@ class Bettor:
     seed: int
 
     def start(
-        self, task: Task, sim: Any, threshold: float, rng: Any, indifference: float = 0.0, both_sides: bool = False
+        self,
+        task: Task,
+        sim: SimulatorLike,
+        threshold: float,
+        rng: Seed,
+        indifference: float = 0.0,
+        both_sides: bool = False,
     ) -> BettingRun:
         """The test at work on a simulator; see `BettingRun` for the last two arguments."""
         return self._run(task, threshold, Supply(task, sim, rng), indifference, both_sides)
@@ -552,7 +559,7 @@ class Bettor:
         task: Task,
         threshold: float,
         source: Recorded,
-        rng: Any = None,
+        rng: Seed = None,
         indifference: float = 0.0,
         both_sides: bool = False,
     ) -> BettingRun:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from policytest._base.errors import InputError
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
@@ -28,15 +30,15 @@ __all__ = ["Selection", "identify"]
 
 
 def identify(
-    rewards: Any,
-    initial: Any,
+    rewards: object,
+    initial: object,
     discount: float,
-    sim: Any,
+    sim: SimulatorLike,
     delta: float = 0.05,
     policies: Sequence[Any] | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     max_samples: int | None = None,
-    support: Any = None,
+    support: object = None,
     method: TDBetting | PTST | KLBTS | None = None,
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
@@ -93,7 +95,7 @@ def identify(
     return replace(found, **{name: getattr(task, name) for name in names})
 
 
-def check_method(method: Any, policies: Any) -> None:
+def check_method(method: object, policies: object) -> None:
     """Refuse everything but betting on every transition, PTST, and KLB-TS."""
     if isinstance(method, KLBTS):
         if policies is not None:

@@ -30,13 +30,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled.rollouts import Dynamics, Residuals
 from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting.coupled import CoupledRollouts
@@ -157,7 +159,7 @@ class Deviation(CoupledRollouts):
 class BettingSearch:
     """Best policy identification: candidates from the model, each with the tests of its deviations."""
 
-    def __init__(self, task: Task, sim: Any, delta: float, rng: Any) -> None:
+    def __init__(self, task: Task, sim: SimulatorLike, delta: float, rng: Seed) -> None:
         self.task, self.delta, self.stuck = task, delta, False
         self.pool = shared_pool([task], sim, rng, FULL_ENTRIES)
         if self.pool.tally.is_open:

@@ -32,6 +32,8 @@ import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.rows import Rows
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting.coupling import joint_task
@@ -162,7 +164,7 @@ class Shares:
 class KLSearch(PTSTRun):
     """PTST at work on alternatives; of its run it keeps the loop."""
 
-    def __init__(self, family: Deviations | Rivals, method: PTST, sim: Any, delta: float, rng: Any) -> None:
+    def __init__(self, family: Deviations | Rivals, method: PTST, sim: SimulatorLike, delta: float, rng: Seed) -> None:
         settings, self.family, self.delta = replace(method, solver=check_settings(method)), family, delta
         self.required = -math.log(delta)
         check_listed(family.task)
@@ -189,7 +191,7 @@ class KLSearch(PTSTRun):
                 self.look(self.required)
             yield self._check()
 
-    def _allocation(self, given: Any) -> Any:
+    def _allocation(self, given: object) -> Any:
         even = self.family.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
         even /= max(even.sum(), 1.0)
         if isinstance(given, Adaptive):

@@ -38,6 +38,8 @@ import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.baselines.klbts import KLBTS, spread
@@ -69,7 +71,7 @@ class Gaps(NamedTuple):
 class KLBTSSearch:
     """KLB-TS at work. The rule is looked at when the samples have grown by 0.5%; later is sound."""
 
-    def __init__(self, task: Task, method: KLBTS, sim: Any, delta: float, rng: Any) -> None:
+    def __init__(self, task: Task, method: KLBTS, sim: SimulatorLike, delta: float, rng: Seed) -> None:
         self.task, self.method, self.delta, self.required = task, method, delta, -math.log(delta)
         centre = 0.5 * sum(value_range(task))
         self.centre, self.rounding = centre, 4.0 * (value_range_error(task) + centring_error(task, centre))
@@ -237,7 +239,7 @@ class KLBTSSearch:
         )
 
 
-def _least_kl(x: FloatArray, variance: Any, largest: Any) -> FloatArray:
+def _least_kl(x: FloatArray, variance: object, largest: object) -> FloatArray:
     """The least k with x^2 <= 4 k Var + 2 sqrt(2) MD^2 k^(3/2); infinite where x > 0 and the row cannot move."""
     a, b = np.broadcast_arrays(4.0 * np.asarray(variance), 2.0 * math.sqrt(2.0) * np.asarray(largest) ** 2)
     a, b = np.broadcast_to(a, x.shape), np.broadcast_to(b, x.shape)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
@@ -35,7 +36,7 @@ def turn(run: CoupledRollouts, level: float, samples: int, limit: int) -> Iterat
 class Tournament:
     """The best of K: pairwise comparisons of the leader with those that are left."""
 
-    def __init__(self, tasks: list[Task], sim: Any, delta: float, rng: Any) -> None:
+    def __init__(self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed) -> None:
         self.tasks, self.pool = tasks, shared_pool(tasks, sim, rng)
         self.bets = [PolicyBet(task, self.pool) for task in tasks]
         self.level = math.log(max(len(tasks) - 1, 1) / delta)

@@ -84,7 +84,7 @@ class Guesses:
         """The standard deviation of the gaps relative to the middle one: how well the guess fixes the gap."""
         return float(self.gaps.std() / abs(self.middle)) if self.middle else math.inf
 
-    def predict(self, question: Question, method: Any, runs: int, limit: int) -> Prediction:
+    def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
         """The mean over the guesses, from the smallest to the largest with their Monte-Carlo error."""
         each = max(2, runs // len(self.kernels))
         expected = has_formula(method) and entries(question.task) > SIMULATED_ENTRIES
@@ -108,7 +108,7 @@ class Pilot(Guesses):
         if posterior.is_open:
             self.notes += ("Successors that the pilot never saw are left out of the guess.",)
 
-    def predict(self, question: Question, method: Any, runs: int, limit: int) -> Prediction:
+    def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
         """From the fitted law over all draws; cut where the runs were cut at gaps as wide as the predicted one."""
         expected = has_formula(method)
         size, logs, within = [], [], []
@@ -190,7 +190,7 @@ def guesses_from(question: Question, guess: Any) -> Guesses:
     return Guesses(question, checked)
 
 
-def _is_list(guess: Any) -> bool:
+def _is_list(guess: object) -> bool:
     """A list of kernels, not a kernel written as a list."""
     return isinstance(guess, list | tuple) and (not guess or arrays.is_sparse(guess[0]) or np.ndim(guess[0]) == 3)
 
@@ -244,7 +244,7 @@ def _simulate(question: Question, kernel: Kernel, method: Any, runs: int, limit:
     return float(np.mean(found)), error, cut > 0
 
 
-def has_formula(method: Any) -> bool:
+def has_formula(method: object) -> bool:
     """Whether the expected evidence can stand for a simulation: PTST with fixed shares, and no proof to wait for."""
     if not isinstance(method, PTST) or method.zeta is not None or getattr(method.solver, "proves", False):
         return False

@@ -27,7 +27,7 @@ from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
-from policytest.data.randomness import generator
+from policytest.data.randomness import Seed, generator
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
 from policytest.methods.betting import TDBetting
@@ -68,7 +68,7 @@ def plan(
     delta: float = 0.05,
     methods: Mapping[str, Method] | Sequence[Method] | None = None,
     runs: int | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     max_samples: int = MAX_SAMPLES,
     progress: Any = None,
 ) -> Plan:
@@ -179,7 +179,7 @@ def _ratio(time: float, best: float) -> float:
     return time / best if 0.0 < best < math.inf and time < math.inf else 1.0
 
 
-def _named(task: Task, methods: Any, best: Allocation | None) -> dict[str, Any]:
+def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, Any]:
     """The methods by name: the default ones, those of a mapping, or a list under their own descriptions."""
     if methods is None:
         solver = ProjectionFree()
@@ -195,7 +195,7 @@ def _named(task: Task, methods: Any, best: Allocation | None) -> dict[str, Any]:
     return named
 
 
-def _by_description(methods: Any) -> dict[str, Any]:
+def _by_description(methods: object) -> dict[str, Any]:
     if isinstance(methods, str) or not isinstance(methods, Sequence):
         raise InputError(f"methods is {methods!r}; pass a list of methods, or a dictionary of names and methods")
     named: dict[str, Any] = {}
@@ -237,7 +237,7 @@ def _sensitivity(question: Question, guesses: Guesses, uniform: float) -> Sensit
 def still_needed(
     verdict: Verdict,
     methods: Mapping[str, Method] | Sequence[Method] | None = None,
-    rng: Any = 0,
+    rng: Seed = 0,
     chance: float = CHANCE,
     runs: int = 32,
     max_samples: int = MAX_SAMPLES,

@@ -27,7 +27,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import number, plural
-from policytest.data.randomness import generator, stored
+from policytest.data.randomness import Seed, generator, stored
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp.task import Task
 from policytest.methods.interface import steps
@@ -50,7 +50,7 @@ def check_chance(chance: Any) -> float:
     return float(chance)
 
 
-def further(verdict: Any, chance: float = CHANCE, rng: Any = 0, max_samples: int = MAX_SAMPLES) -> Needed:
+def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: int = MAX_SAMPLES) -> Needed:
     """How many more samples settle a test, by the method it was made with; see `policytest.results.verdict.Verdict`."""
     chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
     if verdict.about != "value":
@@ -72,7 +72,7 @@ def further(verdict: Any, chance: float = CHANCE, rng: Any = 0, max_samples: int
     return _by_simulation(verdict, chance, rng, limit)
 
 
-def count_from(name: str, given: Any, least: int) -> int:
+def count_from(name: str, given: object, least: int) -> int:
     """A whole number, from ``least`` on."""
     count = arrays.whole_number(name, given)
     if count < least:

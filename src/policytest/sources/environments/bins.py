@@ -140,7 +140,7 @@ class Bins(Shown):
 
     # ---------------------------------------------------------------- tables and environments
 
-    def columns(self, frame: Any, now: Sequence[str] | str, following: Sequence[str] | str | None = None) -> Any:
+    def columns(self, frame: object, now: Sequence[str] | str, following: Sequence[str] | str | None = None) -> Any:
         """The table with the columns `s` and, where ``following`` is given, `s_next` added, of the same kind.
 
         ``now`` and ``following`` name the columns of the dimensions. Takes a dict of arrays and every frame that
@@ -200,7 +200,7 @@ class Bins(Shown):
             good = fine if good is None else good & fine
         return nw.when(good).then(index.cast(nw.Int64))
 
-    def wrap(self, env: Any) -> Any:
+    def wrap(self, env: object) -> Any:
         """The environment with the cells as Discrete observations; pass ``states=bins.states`` on for their names.
 
         `policytest.sources.gymnasium` gives its task the assumptions of the bins.
@@ -230,10 +230,10 @@ class Bins(Shown):
 
 
 def discretise(
-    edges: Any = None,
+    edges: object = None,
     *,
-    sample: Any = None,
-    bins: Any = None,
+    sample: object = None,
+    bins: object = None,
     how: str = "uniform",
     function: Callable[[Any], Any] | None = None,
     count: int | None = None,

@@ -108,14 +108,14 @@ class Environment(Shown):
 
 
 def gymnasium(
-    env: Any,
-    policy: Any,
+    env: object,
+    policy: object,
     discount: float,
     *,
     options: Mapping[str, Any] | None = None,
-    rewards: Any = None,
-    initial: Any = None,
-    terminal: Any = None,
+    rewards: object = None,
+    initial: object = None,
+    terminal: object = None,
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     known_support: bool = False,
@@ -185,7 +185,7 @@ def gymnasium(
     return Environment(task, TabularSimulator(found.kernel), found.kernel, exact, _name(env), (*notes, *found.notes))
 
 
-def from_address(address: str, policy: Any, discount: float | None) -> Environment:
+def from_address(address: str, policy: object, discount: float | None) -> Environment:
     """The environment at an address such as "gym:FrozenLake-v1?map_name=8x8&is_slippery=true", for the command line.
 
     What follows the question mark are options of `gymnasium.make`, and known_support, ambiguous, policy and discount.
@@ -242,7 +242,7 @@ def _defaults(name: str) -> dict[str, Any]:
     return found
 
 
-def _option(key: str, text: str, default: Any = None) -> Any:
+def _option(key: str, text: str, default: object = None) -> Any:
     """A number, true, false or none; otherwise the text itself. Where the default is true or false, one of these."""
     if isinstance(default, bool):
         if text.lower() not in SWITCHES:
@@ -262,7 +262,7 @@ def _option(key: str, text: str, default: Any = None) -> Any:
 # ---------------------------------------------------------------- what is asked of an environment
 
 
-def _environment(env: Any, options: Mapping[str, Any] | None) -> Any:
+def _environment(env: object, options: Mapping[str, Any] | None) -> Any:
     """The environment itself, made if it was named."""
     if not isinstance(env, str) and type(env).__name__ != "EnvSpec":
         if options:
@@ -295,7 +295,7 @@ def _places(env: Any, states: Any, actions: Any) -> Places:
     )
 
 
-def _wrappers(env: Any) -> list[Any]:
+def _wrappers(env: object) -> list[Any]:
     """The environment and all that is inside it, from the outside."""
     layers = [env]
     while hasattr(layers[-1], "env") and getattr(layers[-1], "unwrapped", None) is not layers[-1]:
@@ -312,7 +312,7 @@ def _without_limit(env: Any) -> tuple[int, Any]:
     return steps, env
 
 
-def _table_of(env: Any, wanted: bool | None) -> Any:
+def _table_of(env: object, wanted: bool | None) -> Any:
     """The table ``P`` under all wrappers, if it is to be used."""
     if wanted is False:
         return None
@@ -331,7 +331,7 @@ def _table_of(env: Any, wanted: bool | None) -> Any:
     return P
 
 
-def _initial(env: Any, given: Any, at: Places) -> FloatArray:
+def _initial(env: object, given: object, at: Places) -> FloatArray:
     if given is not None:
         return given_initial(given, at)
     for name in STARTS:
@@ -342,7 +342,7 @@ def _initial(env: Any, given: Any, at: Places) -> FloatArray:
     raise InputError("env does not say where it starts (initial_state_distrib); pass initial, rho[s] or the state")
 
 
-def _stepped(env: Any, at: Places, given: dict[str, Any], notes: list[str]) -> Environment:
+def _stepped(env: object, at: Places, given: dict[str, Any], notes: list[str]) -> Environment:
     if given["rewards"] is None:
         raise InputError(
             f"{_name(env)} has no table P; pass rewards: r[s,a], r[s,a,x], or a function of (s, a, next state)"
@@ -360,6 +360,6 @@ def _stepped(env: Any, at: Places, given: dict[str, Any], notes: list[str]) -> E
     return Environment(task, Stepping(env, at, task, layout, pi), None, None, _name(env), tuple(notes))
 
 
-def _name(env: Any) -> str:
+def _name(env: object) -> str:
     spec = getattr(env, "spec", None)
     return str(getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__)

@@ -109,14 +109,14 @@ class Dataset(Log):
 
 
 def minari(
-    dataset: Any,
+    dataset: object,
     task: Task | Environment | None = None,
     *,
-    policy: Any = None,
+    policy: object = None,
     discount: float | None = None,
-    rewards: Any = None,
-    initial: Any = None,
-    terminal: Any = None,
+    rewards: object = None,
+    initial: object = None,
+    terminal: object = None,
     states: Sequence[Hashable] | None = None,
     actions: Sequence[Hashable] | None = None,
     bins: Bins | None = None,
@@ -271,7 +271,7 @@ def _compared(
 
 
 def _log(
-    source: Any, name: str, task: Task, layout: SteppedStates | None, steps: Steps, x: IntArray, other_rewards: bool
+    source: object, name: str, task: Task, layout: SteppedStates | None, steps: Steps, x: IntArray, other_rewards: bool
 ) -> Dataset:
     s, a, episode = steps.s, steps.a, steps.episode
     if layout is not None and layout.start >= 0:  # each episode first tells where it begins
@@ -307,7 +307,7 @@ def _log(
     )
 
 
-def _is_selection(source: Any, name: str) -> bool:
+def _is_selection(source: object, name: str) -> bool:
     """A dataset can be a selection of the episodes of another one; by what, it does not say."""
     everything = getattr(getattr(source, "storage", None), "total_episodes", None)
     chosen: Iterator[int] | None = getattr(source, "episode_indices", None)

@@ -27,7 +27,7 @@ class Steps:
     first: Any  # whether the step is the first of its episode
 
 
-def open_dataset(dataset: Any) -> Any:
+def open_dataset(dataset: object) -> Any:
     """The dataset itself, found on this machine if it was named."""
     if not isinstance(dataset, str):
         if not all(hasattr(dataset, part) for part in ("iterate_episodes", "observation_space", "action_space")):
@@ -49,7 +49,7 @@ def open_dataset(dataset: Any) -> Any:
         raise InputError(f"dataset {dataset!r} cannot be read: {errors.first_line(error)}") from error
 
 
-def numbers(source: Any, name: str, bins: Bins | None, setting: str) -> range:
+def numbers(source: object, name: str, bins: Bins | None, setting: str) -> range:
     """The numbers of the observations or actions, or of their cells."""
     space, kind = getattr(source, name), name.removesuffix("_space")
     if bins is not None:

@@ -275,7 +275,7 @@ def stepped_task(
 # ---------------------------------------------------------------- what must be given
 
 
-def given_rewards(rewards: Any, at: Places) -> FloatArray:
+def given_rewards(rewards: object, at: Places) -> FloatArray:
     """Rewards [S,A], or [S,A,S] where they depend on the next state, from an array or a function of (s, a, x)."""
     S, A = at.n_states, at.n_actions
     if callable(rewards):

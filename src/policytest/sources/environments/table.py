@@ -76,7 +76,7 @@ class Rules:
     notes: tuple[str, ...]
 
 
-def read_table(P: Any, at: Places) -> Listed:
+def read_table(P: object, at: Places) -> Listed:
     """The entries of ``P`` with a positive probability, each row checked."""
     if at.states.numbers[0] != 0 and not isinstance(P, Mapping):
         raise InputError(
@@ -144,7 +144,7 @@ def rules(
     *,
     split: bool = False,
     known_support: bool = False,
-    rewards: Any = None,
+    rewards: object = None,
 ) -> Rules:
     """The task and the kernel that a table stands for; the module says how. ``rewards`` [S,A] or [S,A,S], if given."""
     S, A = at.n_states, at.n_actions
@@ -261,7 +261,7 @@ def _copied(real: Listed, idle: Listed, target: IntArray, origin: IntArray, abso
 
 
 def _rewards(
-    whole: Listed, matters: BoolArray, size: int, A: int, known: bool, given: Any, origin: IntArray, at: Places
+    whole: Listed, matters: BoolArray, size: int, A: int, known: bool, given: object, origin: IntArray, at: Places
 ) -> tuple[Any, bool]:
     """r[s,a], or r[s,a,x]; and whether it is the reward of the state of arrival, for all successors."""
     if given is not None:
@@ -293,7 +293,7 @@ def spread(given: Any, origin: IntArray) -> Any:
     return given[origin] if given.ndim == 2 else given[origin][:, :, origin]
 
 
-def _nothing_at_ends(table: Any, absorbing: BoolArray, A: int) -> Any:
+def _nothing_at_ends(table: object, absorbing: BoolArray, A: int) -> Any:
     """Rewards with 0 in the rows of absorbing states."""
     if arrays.is_sparse(table):
         keep = sparse.diags_array(np.repeat(~absorbing, A).astype(np.float64))
@@ -332,7 +332,7 @@ def full_support(absorbing: BoolArray, entered: BoolArray, A: int) -> BoolArray:
     return support
 
 
-def _agree(rewards: Any, real: Listed, at: Places) -> None:
+def _agree(rewards: object, real: Listed, at: Places) -> None:
     """Refuse given rewards that differ from those of the table."""
     said = entries_at(rewards, real.pair, real.x)
     wrong = ~close(said, real.r)
@@ -354,7 +354,7 @@ def _names(at: Places, extra: list[tuple[int, bool, float | None]]) -> tuple[Has
     return (*own, *(_copy_name(at.states.name(x), ends, r) for x, ends, r in extra))
 
 
-def _copy_name(name: Any, ends: bool, r: float | None) -> Hashable:
+def _copy_name(name: object, ends: bool, r: float | None) -> Hashable:
     return (name, *([] if r is None else [f"reward {r:g}"]), *(["ended"] if ends else []))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from policytest._base.errors import InputError, did_you_mean
 from policytest._base.text import plain
@@ -31,7 +30,7 @@ def ignoring(role: str) -> str:
     return f'ignore the column with columns={{"{role}": None}}'
 
 
-def check_mapping(columns: Any) -> dict[str, str | None]:
+def check_mapping(columns: object) -> dict[str, str | None]:
     """The argument ``columns``, checked as far as that is possible without the table."""
     if columns is None:
         return {}

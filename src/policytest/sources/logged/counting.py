@@ -113,7 +113,7 @@ class Reading:
             label = short(values[code], self.frame.form)
             known[label] = known.get(label, 0) + int(sums[code])
 
-    def _check(self, batch: dict[str, Any], pair: IntArray, x: IntArray, times: IntArray, well: Any) -> None:
+    def _check(self, batch: dict[str, Any], pair: IntArray, x: IntArray, times: IntArray, well: object) -> None:
         """Refuse what contradicts the task at pairs that the policy takes, and note other rewards that are let pass."""
 
         def same(i: int) -> Any:

@@ -134,7 +134,7 @@ class _Layout:
     compressed: bool
 
 
-def _csv(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+def _csv(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
     layouts: dict[_Layout, list[Path]] = {}
     rows = []
     for path in paths:
@@ -177,7 +177,7 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
 # ---------------------------------------------------------------- JSON lines
 
 
-def _json(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+def _json(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
     found = [json_file(path, columns) for path in paths]
     filled = [(str(path), parts) for path, (parts, _) in zip(paths, found, strict=True) if parts]
     if not filled:
@@ -203,7 +203,7 @@ def _json(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | No
 # ---------------------------------------------------------------- Parquet
 
 
-def _parquet(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+def _parquet(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
     found, rows = [], []
     kinds: dict[str, tuple[str, str, str]] = {}
     folders = _folder_columns(connection, paths, columns)
@@ -249,7 +249,7 @@ def _described(connection: Any, source: str) -> dict[str, str]:
     return {name: kind for name, kind, *_ in connection.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()}
 
 
-def _folder_columns(connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]) -> str:
+def _folder_columns(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> str:
     """Whether a column is to be read, as text, from the names of folders such as `a=left`; not one that files have."""
     off = "hive_partitioning = false"
     wanted = {columns.get(role, role) for role in (*LABELS, *OPTIONAL)}

@@ -55,7 +55,7 @@ class Frame:
         )
 
 
-def open_frame(data: Any, columns: Any = None) -> Frame:
+def open_frame(data: object, columns: object = None) -> Frame:
     """The table behind `data`, nothing of which is read yet but names and types."""
     narwhals = errors_module.needs("narwhals", "data")
     mapping = check_mapping(columns)
@@ -79,7 +79,7 @@ def open_frame(data: Any, columns: Any = None) -> Frame:
         return _checked(Frame(chosen, tuple(names), "typed", (), connection))
 
 
-def _scannable(data: Any) -> tuple[Any, Any]:
+def _scannable(data: object) -> tuple[Any, Any]:
     """The data as something Narwhals takes, and the connection that holds it if there is one."""
     module = type(data).__module__.split(".")[0]
     if module == "pyarrow":
@@ -151,7 +151,7 @@ def prepared(frame: Frame) -> Any:
     kinds = frame.table.collect_schema()
     one, nought = narwhals.lit(1), narwhals.lit(0)
 
-    def flag(condition: Any) -> Any:
+    def flag(condition: object) -> Any:
         return narwhals.when(condition).then(one).otherwise(nought)
 
     added = []
@@ -286,7 +286,7 @@ def watched(frame: Frame, progress: Callable[[float], None] | None, begin: float
     progress(end)
 
 
-def batches(table: Any, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]:
+def batches(table: object, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]:
     """The groups of a table, in pieces: a dictionary of columns (Arrow arrays, or lists) each."""
     seen = 0
     for piece in _pieces(table, limit):

@@ -140,7 +140,7 @@ class Keys:
         raise InputError(f"{plain(what)}; all lines have the same keys: give it to all, or to none")
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """The number that an entry holds, written out or as JSON; None where it holds no finite one."""
     written = value if isinstance(value, str) else json.dumps(value)
     if not _NUMBER.fullmatch(written):

@@ -237,7 +237,7 @@ def taken_pairs(task: Task) -> Any:
     return task.layout.unknown_pairs.ravel()
 
 
-def short(value: Any, form: str = "typed") -> str:
+def short(value: object, form: str = "typed") -> str:
     """A value from the data, on one short line."""
     text = plain(str(value) if form == "json" and value is not None else repr(value))
     return text if len(text) <= 60 else text[:57] + "..."

@@ -30,7 +30,7 @@ class File:
     empty: bool = False
 
 
-def is_path(data: Any) -> bool:
+def is_path(data: object) -> bool:
     """Whether this names files: a path, or a list of paths."""
     if isinstance(data, list | tuple | set | frozenset):
         return all(isinstance(item, str | os.PathLike) for item in data)

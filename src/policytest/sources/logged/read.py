@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError
@@ -42,10 +41,10 @@ NO_ORDER = 'data has no column order; name the column that has it with columns={
 
 
 def logs(
-    data: Any,
+    data: object,
     task: Task,
     *,
-    columns: Any = None,
+    columns: object = None,
     skip: Sequence[str] = (),
     add_to: Counts | Log | None = None,
     reward_tolerance: float = 1e-9,
@@ -134,7 +133,7 @@ def logs(
 # ---------------------------------------------------------------- before
 
 
-def _skip(skip: Any) -> tuple[str, ...]:
+def _skip(skip: object) -> tuple[str, ...]:
     leave = (skip,) if isinstance(skip, str) else tuple(skip) if isinstance(skip, Iterable) else (skip,)
     for role in leave:
         if role not in LABELS:
@@ -157,7 +156,7 @@ def _nothing(task: Task, selected: bool = False, other_rewards: bool = False) ->
     return Counts(task.n_states, task.n_actions, sparse=True, selected=selected, other_rewards=other_rewards)
 
 
-def _earlier(add_to: Any, task: Task, at: Places) -> Log:
+def _earlier(add_to: object, task: Task, at: Places) -> Log:
     """What is added to, as a log."""
     if add_to is None:
         return Log(_nothing(task), 0, 0, (), 0, (), at, None)

@@ -231,14 +231,14 @@ class Parser:
                 raise InputError(f"{what} in column {part}; fix the data or add the {kind} to the task{drop}")
         return *index.values(), copies, self.line, reward, self._ignored(row.get(IGNORED))
 
-    def _ignored(self, reward: Any) -> float:
+    def _ignored(self, reward: object) -> float:
         """A reward that is only compared; nan where there is none, inf where it is not a number."""
         if reward is None or not _written(reward).strip(rules.BLANKS):
             return np.nan
         found = rules.number(reward)
         return np.inf if found is None else found
 
-    def _index(self, part: str, label: Any) -> int:
+    def _index(self, part: str, label: object) -> int:
         if isinstance(label, str) and not label and self._form == "text":
             return MISSING
         if not isinstance(label, str):
@@ -248,7 +248,7 @@ class Parser:
             self._known[key] = self._lookups[part].index(label, "text" if self._form == "text" else "typed")
         return self._known[key]
 
-    def _copies(self, count: Any) -> int:
+    def _copies(self, count: object) -> int:
         """0 or 1, as a number or written out."""
         copies = rules.number(count)
         if copies not in (0.0, 1.0):
@@ -280,15 +280,15 @@ def _ends(rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.where(missing, np.inf, rewards), np.where(missing, -np.inf, rewards)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return plain(repr(value))[:80]
 
 
-def _written(value: Any) -> str:
+def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _moment(value: Any) -> tuple[str, Any]:
+def _moment(value: object) -> tuple[str, Any]:
     """An order as something to compare: a number, or a time."""
     written = _written(value).strip(rules.BLANKS)
     if rules.number(written) is not None:

@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     place: str
 
 
-def by_names(value: Any) -> bool:
+def by_names(value: object) -> bool:
     """Whether a table is given by names rather than as an array."""
     if isinstance(value, str | dict):
         return True
@@ -90,13 +90,13 @@ def check_size(S: int, A: int) -> None:
         raise InputError(f"{S:,} states with {A:,} actions are more than {PAIRS_LIMIT:,} pairs; name fewer actions")
 
 
-def kernel(value: Any, at: Places) -> Kernel:
+def kernel(value: object, at: Places) -> Kernel:
     """p[s,a,x] from ``{state: {action: {next: p}}}`` or entries."""
     entries = list(_entries("kernel", value, at, "p"))
     return _table("kernel", entries, at)
 
 
-def support(value: Any, at: Places, truth: Kernel | None) -> Kernel:
+def support(value: object, at: Places, truth: Kernel | None) -> Kernel:
     """Allowed successors from names, entries, or "kernel": where the kernel has mass."""
     if not isinstance(value, str):
         return _table("support", _completed(list(_entries("support", value, at, None)), at), at)
@@ -123,7 +123,7 @@ def _completed(entries: list[Entry], at: Places) -> list[Entry]:
     return entries + [Entry(s, a, x, 1.0, "support") for s, a in missing for x in range(S)]
 
 
-def rewards(value: Any, at: Places) -> Any:
+def rewards(value: object, at: Places) -> Any:
     """r[s,a], or r[s,a,x] where an entry names the next state."""
     entries = list(_entries("rewards", value, at, "r"))
     S, A = at.n_states, at.n_actions
@@ -177,7 +177,7 @@ def repeated(keys: Any) -> int | None:
     return int(again.min()) if len(again) else None
 
 
-def assembled(row: Any, column: Any, number: FloatArray, S: int, A: int) -> Kernel:
+def assembled(row: object, column: object, number: FloatArray, S: int, A: int) -> Kernel:
     """The table with these numbers at (row, column): an array [S,A,S] if it is small, a CSR array otherwise."""
     table = sparse.csr_array((number, (row, column)), shape=(S * A, S))
     return table.toarray().reshape(S, A, S) if S * A * S <= DENSE_LIMIT else table
@@ -236,12 +236,12 @@ def _entry(place: str, item: Any, at: Places, field: str | None) -> Entry:
     return Entry(s, a, x, 1.0 if field is None else _number(f"{place}.{field}", item[field]), place)
 
 
-def _need_dict(place: str, value: Any, form: str) -> None:
+def _need_dict(place: str, value: object, form: str) -> None:
     if not isinstance(value, dict):
         raise InputError(f"{place} is {arrays.shown(value)}; by names it is {form}")
 
 
-def _number(place: str, value: Any) -> float:
+def _number(place: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{place} is {arrays.shown(value)}; it must be a number")
     return arrays.real_number(place, value)

@@ -58,11 +58,11 @@ SIDES = (".task.toml", ".task.json")
 def load_model(
     path: PathLike,
     *,
-    discount: Any = None,
-    policy: Any = None,
-    initial: Any = None,
-    rewards: Any = None,
-    threshold: Any = None,
+    discount: object = None,
+    policy: object = None,
+    initial: object = None,
+    rewards: object = None,
+    threshold: object = None,
     known_support: bool = False,
     normalise: bool = False,
 ) -> Model:
@@ -161,7 +161,7 @@ def _tabular(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, 
     return content | _passed(given, content, None), None
 
 
-def _object(content: Any) -> dict[str, Any]:
+def _object(content: object) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(
             f"it holds a {type(content).__name__}; a task file is an object with the keys {', '.join(REQUIRED)}"
@@ -220,7 +220,7 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
     return content, offer
 
 
-def _width(policy: Any) -> int:
+def _width(policy: object) -> int:
     """How many actions a policy that is a table has."""
     row = policy[0] if isinstance(policy, list) and policy else None
     return len(row) if isinstance(row, list) else 0

@@ -52,7 +52,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode("utf-8")
 
 
-def listed(value: Any) -> Any:
+def listed(value: object) -> Any:
     """Arrays as lists, sparse tables as their parts."""
     if arrays.is_sparse(value):
         return {part: np.asarray(getattr(value, part)).tolist() for part in PARTS}

@@ -105,11 +105,11 @@ def check_keys(content: Iterable[str], required: Iterable[str] = REQUIRED) -> No
         raise InputError(f"required {'keys are' if missing[1:] else 'key is'} missing: {', '.join(missing)}; add them")
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> Any:
     return value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
 
 
-def _array(key: str, value: Any) -> Any:
+def _array(key: str, value: object) -> Any:
     """Lists of numbers as arrays; text among them is refused, where NumPy would read it as numbers."""
     if key in LISTS or isinstance(value, str | np.ndarray) or arrays.is_sparse(value) or by_name.by_names(value):
         if key in ("discount", "threshold") and isinstance(value, str):
@@ -128,7 +128,7 @@ def _array(key: str, value: Any) -> Any:
     return array if array.dtype.kind in "biuf" else value
 
 
-def names_of(name: str, value: Any) -> Any:
+def names_of(name: str, value: object) -> Any:
     """A list of names from a file, lists among them as tuples."""
     if isinstance(value, tuple):
         return value
@@ -140,7 +140,7 @@ def names_of(name: str, value: Any) -> Any:
 def storable_names(name: str, labels: Iterable[Hashable] | None) -> list[Any] | None:
     """Names as JSON can hold them."""
 
-    def plain(label: Any, index: int) -> Any:
+    def plain(label: object, index: int) -> Any:
         if isinstance(label, tuple):
             return [plain(part, index) for part in label]
         label = label.item() if isinstance(label, np.generic) else label
@@ -207,7 +207,7 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
     return content
 
 
-def _ended(kernel: Any, at: Places) -> Any:
+def _ended(kernel: object, at: Places) -> Any:
     """A kernel by names, in which terminal states that it does not name are followed by themselves."""
     if not isinstance(kernel, dict):
         return kernel
@@ -217,7 +217,7 @@ def _ended(kernel: Any, at: Places) -> Any:
     return {**kernel, **{state: {action: {state: 1.0} for action in actions} for state in missing}}
 
 
-def policy(value: Any, at: Places, offer: Offer | None = None, normalise: bool = False) -> FloatArray:
+def policy(value: object, at: Places, offer: Offer | None = None, normalise: bool = False) -> FloatArray:
     """[S,A] from what `policytest.sources.tasks.policy` understands; "uniform" is over the actions that are offered."""
     if isinstance(value, str) and value == "uniform" and offer is not None:
         return np.asarray(offer.available / offer.available.sum(axis=1, keepdims=True))
@@ -254,7 +254,7 @@ def _sizes(content: dict[str, Any]) -> list[int | None]:
 # ---------------------------------------------------------------- kernels
 
 
-def consistent(task: Task, kernel: Any) -> Kernel:
+def consistent(task: Task, kernel: object) -> Kernel:
     """A kernel whose rows are distributions on the task's support."""
     checked = task.check_kernel("kernel", kernel)
     task.rows_of("kernel", checked)
@@ -269,7 +269,7 @@ def _rescaled(kernel: Kernel) -> Kernel:
     return arrays.divided(kernel, np.where(totals > 0, totals, 1.0), S)
 
 
-def _check_available(policy: Any, offer: Offer, content: dict[str, Any]) -> None:
+def _check_available(policy: object, offer: Offer, content: dict[str, Any]) -> None:
     """Refuse a policy that takes an action where the model does not offer it."""
     available: BoolArray = offer.available
     table = arrays.real_array("policy", policy, available.shape)

@@ -34,7 +34,7 @@ from policytest.sources.labels import Places, is_one_integer, item, places_in, p
 SHAPES = "pass probabilities [S,A], one action for each state, a dictionary, a function or an agent with predict"
 
 
-def policy(given: Any, task: Any, *, normalise: bool = False) -> FloatArray:
+def policy(given: object, task: object, *, normalise: bool = False) -> FloatArray:
     """The policy as an array pi[s,a], from whatever was given; the module lists what can be.
 
     Parameters
@@ -74,7 +74,7 @@ def policy_table(given: Any, at: Places, normalise: bool = False, free: Any = ()
     return _from_array(given, at, normalise)
 
 
-def places(task: Any) -> Places:
+def places(task: object) -> Places:
     """The states and actions of a task, of anything that holds one, of an environment, or of two numbers."""
     if isinstance(task, Places):
         return task
@@ -99,7 +99,7 @@ def numbers_of(space: Any) -> range:
     return range(start, start + int(space.n))
 
 
-def discrete(env: Any, name: str) -> range:
+def discrete(env: object, name: str) -> range:
     """The numbers of a Discrete space of an environment; other spaces are refused."""
     space = getattr(env, name)
     if type(space).__name__ != "Discrete":
@@ -136,7 +136,7 @@ def _rows(choice: Callable[[int], Any], at: Places, normalise: bool) -> FloatArr
     return np.array([_row(choice(s), at, s, normalise) for s in range(at.n_states)])
 
 
-def _row(choice: Any, at: Places, s: int, normalise: bool) -> FloatArray:
+def _row(choice: object, at: Places, s: int, normalise: bool) -> FloatArray:
     """[A] the probabilities that a choice stands for."""
     where = f"policy in state {at.states.label(s)}"
     row = np.zeros(at.n_actions)
@@ -158,7 +158,7 @@ def _is_one(choice: Any, at: Places) -> bool:
     return is_one_integer(choice) or (isinstance(choice, Hashable) and choice in (at.actions.names or ()))
 
 
-def _asked_twice(function: Callable[[Any], Any], state: Any) -> Any:
+def _asked_twice(function: Callable[[Any], Any], state: object) -> Any:
     first, second = (item(_called(function, state)) for _ in range(2))
     if not _same(first, second):
         raise InputError(
@@ -168,7 +168,7 @@ def _asked_twice(function: Callable[[Any], Any], state: Any) -> Any:
     return first
 
 
-def _called(function: Callable[[Any], Any], state: Any) -> Any:
+def _called(function: Callable[[Any], Any], state: object) -> Any:
     try:
         return function(state)
     except Exception as error:
@@ -187,7 +187,7 @@ def _predicted(agent: Any, state: Any) -> Any:
     return action
 
 
-def _same(first: Any, second: Any) -> bool:
+def _same(first: object, second: object) -> bool:
     try:
         return bool(np.all(first == second))
     except ValueError:

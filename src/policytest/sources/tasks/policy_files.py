@@ -65,7 +65,7 @@ def save_policy(path: Any, policy: Any, task: Any = None) -> None:
     write_file(path, writers[_suffix(path)](content))
 
 
-def places_for(task: Any) -> Places:
+def places_for(task: object) -> Places:
     """The states and actions of a task, or of a pair of lists or numbers."""
     task = getattr(task, "task", task)
     if isinstance(task, Task):
@@ -111,7 +111,7 @@ def _content(path: Path, suffix: str) -> Any:
         raise InputError(f"the array cannot be read ({error}); write it with numpy.save, without objects") from None
 
 
-def _from_content(content: Any, at: Places, offer: Offer | None, normalise: bool) -> FloatArray:
+def _from_content(content: object, at: Places, offer: Offer | None, normalise: bool) -> FloatArray:
     own: dict[str, Any] = {}
     if isinstance(content, dict) and "policy" in content and not _is_state("policy", at):
         own = {name: as_name(content[name]) for name in NAMES if content.get(name) is not None}

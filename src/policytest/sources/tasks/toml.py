@@ -36,7 +36,7 @@ def as_bytes(content: dict[str, Any]) -> bytes:
     return "".join(f"{key} = {_value(key, listed(value))}\n" for key, value in content.items()).encode("utf-8")
 
 
-def _value(key: str, value: Any) -> str:
+def _value(key: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -221,7 +221,7 @@ def _choice_names(task: Task) -> list[str]:
     return [str(a) for a in range(task.n_actions)]
 
 
-def _can_hold(name: Any) -> bool:
+def _can_hold(name: object) -> bool:
     return isinstance(name, str) and name != NO_NAME and _PLAIN.fullmatch(name) is not None
 
 

@@ -99,7 +99,7 @@ class Listing:
 
 
 def content(
-    listing: Listing, actions: Any = None, at_least: int = 0, normalise: bool = False
+    listing: Listing, actions: object = None, at_least: int = 0, normalise: bool = False
 ) -> tuple[dict[str, Any], Offer]:
     """The listing as the tables of a task file, and what its states offer.
 
