@@ -517,7 +517,8 @@ class BettingRun:
                 raise ValueError("the advantages are not centred")
             policy.V = V
         again, scale = self._planned(values, bases, sign), 1.0 - self.task.discount
-        off = scale * np.abs(np.append(np.array(state.get("plan_B", again.B)) - again.B, again.L - L)).max()
+        B = np.array(state["plan_B"]) if len(self.PARTS) == 1 else again.B  # that of two policies is not kept
+        off = scale * np.abs(np.append(B - again.B, again.L - L)).max()
         if not max(abs(again.lead - lead), off) <= sum(sizes) or not self.bets.are_fractions(fractions):
             raise ValueError("the plan is not sound")
         return again._replace(fractions=fractions, L=L, lead=lead)
