@@ -139,7 +139,7 @@ def coverage(name: str, instance: Any, boundary: str, runs: int, samples: int) -
     for seed in range(runs):
         run = method.start(task, pt.TabularSimulator(instance.kernel), 0.0, seed)
         tally = run.tally
-        tally.adopt(tally.rows.pick(instance.kernel, task.n_states), 0.0)
+        tally.stand(tally.rows.pick(instance.kernel, task.n_states), 0.0)
         left = samples
         while left > 0:
             k, x = run.source.ahead(tally, np.inf, left)

@@ -73,7 +73,7 @@ def leaves_the_ball(instance: Any, boundary: Any, seed: int, samples: int) -> bo
     """Whether the true kernel is ever outside: put in the place of the witness, its evidence is loss_t(p) - price."""
     run: Any = pt.PTST(boundary=boundary).start(instance.task, pt.TabularSimulator(instance.kernel), 0.0, seed)
     tally, left = run.tally, samples
-    tally.adopt(tally.rows.pick(instance.kernel, instance.task.n_states), 0.0)
+    tally.stand(tally.rows.pick(instance.kernel, instance.task.n_states), 0.0)
     while left > 0:
         k, x = run.source.ahead(tally, np.inf, left)
         used = tally.observe(k, x, -math.log(DELTA))

@@ -402,5 +402,5 @@ def test_checkpoints_with_arrays_of_another_type_are_refused(name, tmp_path):
         number = np.asarray(value).dtype.kind != "U"
         for other in (np.array(["x", "y"]), np.array(1.5) if np.ndim(value) else np.zeros((1, 1, 1)), np.array([1j])):
             checkpoint.write(file, {**kept, key: other if number else np.array(0.0)})
-            with pytest.raises(pt.InputError, match=f"resume: what was kept .*{key} "):
+            with pytest.raises(pt.InputError, match=f"resume: .*[ (]{key}\\b"):
                 ask(name, delta=1e-9, max_samples=21, resume=file)

@@ -214,7 +214,7 @@ def test_what_a_stepped_environment_rests_on_is_told_with_every_answer(grid, nam
     assert f"proved, if {words}" in str(verdict)
     assert words in json.loads(verdict.to_json())["assumptions"][0]
     page = pt.report.render(verdict)
-    assert f"search went, if {words}" in page
+    assert f"is proved, if {words}" in page
     assert f"W{words[1:]}" in page
     part = pt.decide(found.task, found.simulator, threshold=threshold, max_samples=1)
     with pytest.raises(pt.InputError, match="resume: that run had another task"):

@@ -189,7 +189,7 @@ def test_what_no_side_file_said(tmp_path):
     with pytest.raises(InputError, match=r"missing: discount.*pass discount="):
         load_model(path, policy="uniform")
     without = re.sub(r" \[.\]", "", PLAIN.replace("r\n", "\n", 1))
-    assert_refused(written(tmp_path, without), "rewards must be known")
+    assert_refused(written(tmp_path, without), "missing: rewards", ".task.toml")
     assert load_model(path, rewards=np.ones((2, 2)), **SETTINGS).task.rewards.tolist() == [[1, 1], [1, 1]]
 
 

@@ -513,7 +513,7 @@ def test_what_is_no_description(tmp_path):
     for given, words in (
         ({}, "the key instances is missing"),
         (3, "spec is a int"),
-        (broken, "this is not TOML"),
+        (broken, "not valid TOML"),
         (odd, "not UTF-8"),
         (tmp_path / "missing.toml", "cannot be read"),
     ):

@@ -261,7 +261,7 @@ def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Mod
     if missing and offer is not None:
         option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "
         raise InputError(
-            f"missing: {', '.join(missing)}, which a {suffix} file does not hold; {option}write a side file that ends "
-            f"in {SIDES[0]}"
+            f"missing: {', '.join(missing)}, which this {suffix} file does not hold; "
+            f"{option}write a side file that ends in {SIDES[0]}"
         )
     return model(content, offer)
