@@ -150,8 +150,8 @@ def rollouts(run, plan, u):
     seen = kernels.Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
     stakes = kernels.Stakes(plan.fractions, weights, np.zeros(len(weights)), plan.L, plan.sign, plan.lead)
     limits = kernels.Limits(np.inf, 2**62, np.inf, False)
-    common = stakes, run.source.draws(), tuple(kernels.RolloutState()), u, limits, seen
-    done = kernels.advance(kernels.bet(run.dynamics, plan.a, plan.b, plan.B, *common))
+    common = stakes, run.source.draws(), kernels.RolloutState(), u, limits, seen
+    done = kernels.bet(run.dynamics, (plan.a, plan.b), plan.B, *common)
     assert done.used == size
     assert done.samples <= done.steps <= done.used
     return seen.sums[: done.rollouts], stakes.capital

@@ -181,8 +181,8 @@ class BettingRun:
         plan, rows, stakes, draws = self.plan, self.tally.rows, self.bets.stakes(self.plan), self.source.draws()
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
-        bet = self.dynamics, plan.a, plan.b, plan.B, stakes, draws
-        return rollouts.advance(rollouts.bet(*bet, tuple(self.at), self.numbers, limits, seen))
+        bet = self.dynamics, (plan.a, plan.b), plan.B, stakes, draws
+        return rollouts.bet(*bet, self.at, self.numbers, limits, seen)
 
     def _made_dynamics(self) -> Dynamics:
         """Where rollouts go; one policy alone never parts."""
