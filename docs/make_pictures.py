@@ -1,4 +1,4 @@
-"""Draw the pictures of the README and the documentation anew: python docs/make_pictures.py [--out FOLDER] [--seeds N].
+"""Draw the pictures of the README and the documentation: python docs/make_pictures.py [--out FOLDER] [--seeds N].
 
 Every number in them comes from runs made here, with fixed seeds. It takes about half a minute.
 """

@@ -27,7 +27,7 @@ plan = pt.plan(
 print(f"after a pilot of {pilot.total} draws:")
 for name, (mean, low, high) in plan.samples.items():
     print(f"  {name}: about {mean:,.0f} samples, between {low:,.0f} and {high:,.0f}")
-print(f"  no test can do with fewer than {plan.bound:,.0f} on average, if the pilot is right")
+print(f"  lower bound on the mean of any test, if the pilot is right: {plan.bound:,.0f}")
 
 budget = 200
 verdict = pt.decide(task, sim, threshold=0.0, delta=0.05, rng=0, max_samples=budget)

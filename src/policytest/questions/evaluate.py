@@ -32,6 +32,7 @@ from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import check_delta
+from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import recorded as recorded_data
@@ -107,8 +108,8 @@ def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
 def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting) -> Interval:
     """The thresholds that bets on recorded draws do not refute, on both sides."""
     run = method.replay(task, _middle(task), source, both_sides=True)
-    while not run.exhausted:
-        run.step(math.inf, UNLIMITED)
+    for _ in steps(run, math.inf, UNLIMITED):
+        pass
     low, high = run.interval(level)
     return Interval(low, high, certified=True)
 

@@ -1,6 +1,6 @@
 """A test that follows a growing log: transitions are added as they are observed, and it speaks when they suffice.
 
-`Watch` gives the verdict of `policytest.assess` on the part of the log at which it speaks. It does not begin anew with
+`Watch` gives the verdict of `policytest.assess` on the part of the log at which it speaks. It does not start over with
 every addition: betting forms its rollouts from the draws of each pair in their order and waits where one is missing, so
 that the same rollouts result however the log arrives; the KL rules look at all of it, at each addition at most once.
 Looking all the time costs nothing: the guarantee holds at every moment at once.
@@ -75,7 +75,7 @@ class Watch:
         run = self._run
         k, x = (np.concatenate([getattr(rows, name) for rows in self._pending]) for name in "kx")
         run.source.extend(k, x)
-        self._pending, run.exhausted = [], False
+        self._pending = []
         run.begin(self.level)
         for _ in steps(run, self.level, self.size):
             pass

@@ -133,6 +133,7 @@ class BettingRun:
 
     def begin(self, level: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
+        self.exhausted = False  # more may have been recorded
         self.reconsider(level)
 
     def step(self, level: float, most: int) -> None:

@@ -15,6 +15,7 @@ from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
 from policytest.methods.betting.coupling import shared_pool
 from policytest.methods.betting.plan import REFIT
 from policytest.methods.betting.policy_bet import PolicyBet
+from policytest.methods.interface import steps
 from policytest.methods.known_range import known_difference
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
@@ -25,9 +26,7 @@ METHOD = "betting on temporal differences"
 def turn(run: CoupledRollouts, level: float, samples: int, limit: int) -> Iterator[None]:
     """Some samples for one comparison: a number that depends on ``samples``, those of all, and on nothing else."""
     until = run.paid + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
-    while run.answer is None and run.paid < until and not run.exhausted:
-        run.step(level, until - run.paid)
-        yield
+    yield from steps(run, level, until)
 
 
 # ---------------------------------------------------------------- among some

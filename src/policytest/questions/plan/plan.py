@@ -245,8 +245,8 @@ def still_needed(
     r"""How many more samples would settle an undecided test, and from which pairs? And how many a new run takes.
 
     The first is `Verdict.still_needed`: the test goes on from where it stands, by its own rule (`plan.still_needed`).
-    Other methods begin anew: ``methods``, by default `Combined()`, is simulated at the kernels that the counts leave
-    possible, as `plan` does.
+    Other methods start from scratch: ``methods``, by default `Combined()`, is simulated at the kernels that the
+    counts leave possible, as `plan` does.
 
     Parameters
     ----------
