@@ -63,7 +63,7 @@ class CombinedRun(BettingRun):
 
     def begin(self, level: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
-        self.reconsider(level)
+        super().begin(level)
         if self.answer is None and self.rule is not None and self.between_rollouts:
             self._ask(level)
 
