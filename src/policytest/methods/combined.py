@@ -118,7 +118,7 @@ class CombinedRun(BettingRun):
         """The interval of an answer, by the bets alone; each end holds with probability 1 - delta.
 
         weight times their capital against the true value, and 1 - weight times the KL part, average to an e-process;
-        if an end misses the value, or an answer is wrong, that average has reached 1/delta. See `RolloutRun`.
+        if an end misses the value, or an answer is wrong, that average has reached 1/delta. See `BettingRun`.
         """
         return super().verdict_interval(required - self.log_weight)
 

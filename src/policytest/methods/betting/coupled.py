@@ -147,7 +147,7 @@ class CoupledRollouts(BettingRun):
 
 
 class CoupledRun(CoupledRollouts):
-    """The comparison of two policies at work; see `RolloutRun` for the last two arguments."""
+    """The comparison of two policies at work; see `BettingRun` for the last two arguments."""
 
     def __init__(
         self, task_a: Task, task_b: Task, margin: float, pool: Pool, indifference: float = 0.0, both_sides: bool = False
