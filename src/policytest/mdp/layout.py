@@ -71,7 +71,7 @@ class Layout:
     @property
     def n_entries(self) -> int:
         """How many transitions are allowed, without listing them where any state may follow any pair."""
-        return len(self.pairs.pair) * self._task.n_states if self._task.any_successor else self.rows.n_entries
+        return len(self.pairs.pair) * self._task.n_states if self._task.support is None else self.rows.n_entries
 
     def listed(self, width: Any, successor: Any) -> Rows:
         """Rows with these successors, `width` of them for each pair."""

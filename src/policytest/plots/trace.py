@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from policytest.methods.betting import TDBetting
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST, PTSTRun
+from policytest.questions.driver import check_of
 from policytest.results.verdict import Check, Verdict
 from policytest.worst_case import nearest_kernel
 from policytest.worst_case.projection_free import ProjectionFree
@@ -145,7 +146,7 @@ class Trace:
         """How many samples to the next point. Runs that cannot be cut anywhere, and very large ones, are not cut."""
         if not _can_pause(run):
             return most
-        if isinstance(run, PTSTRun) and _entries(run.task) > LARGE:
+        if isinstance(run, PTSTRun) and run.task.layout.n_entries > LARGE:
             self.few()
         return int(min(most, max(self.wait - run.samples, _first_pause(run) - run.samples, 1)))
 
@@ -158,8 +159,7 @@ class Trace:
         between = getattr(run, "walker", (0.0,))[0] == 0.0 and run.samples >= _first_pause(run)
         if _can_pause(run) and (run.answer is not None or (between and self.is_due(run.samples))):
             exact = _exact(run) if isinstance(run.method, PTST) and run.answer is None else None
-            found = run.samples, run.evidence(), required, run.solves, run.answer
-            self._record(Check(*found, lambda: run.estimate, lambda: run.interval(required)), exact)
+            self._record(replace(check_of(run, required), samples=run.samples), exact)
 
     # ------------------------------------------------------------ reading
 
@@ -217,7 +217,7 @@ class Watched:
 
 def _can_pause(run: Any) -> bool:
     """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
-    if isinstance(run, PTSTRun) and _entries(run.task) > HUGE:
+    if isinstance(run, PTSTRun) and run.task.layout.n_entries > HUGE:
         return False
     return isinstance(run.method, PTST | TDBetting | Combined | RectangularKL)
 
@@ -238,9 +238,3 @@ def _exact(run: PTSTRun) -> tuple[float, float]:
     )
     reached = found.upper + base
     return (reached, base) if side > 0 else (base, reached)
-
-
-def _entries(task: Any) -> float:
-    if task.support is None:
-        return float((task.policy > 0).sum() * task.n_states)
-    return float(len(task.layout.rows.successor))

@@ -65,12 +65,12 @@ def carry_out(
         saver.now_and_then()
 
     checks = drive(run, required, limit, pause)
-    interrupted = carried_out(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end)
+    interrupted = until_interrupted(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end)
     reason = INTERRUPTED if interrupted else "the sample limit is reached"
     return verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
 
 
-def carried_out(
+def until_interrupted(
     source: object,
     steps: Iterable[Any],
     look: Callable[[Any], None] | None,
@@ -207,8 +207,7 @@ def verdict_of(
     required: float | None = None,
 ) -> Verdict:
     """What a run says at its end."""
-    level = -math.log(delta)
-    required = level if required is None else required
+    required = -math.log(delta) if required is None else required
     found = run.outcome(required)
     return Verdict(
         task=run.task,

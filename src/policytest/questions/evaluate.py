@@ -36,7 +36,7 @@ from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import recorded as recorded_data
-from policytest.questions.driver import carried_out, sampling_limit
+from policytest.questions.driver import sampling_limit, until_interrupted
 from policytest.questions.plan.expected import any_unknown
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
@@ -157,7 +157,7 @@ def evaluate(
         both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
         run: Any = method.start(task, sim, _middle(task), rng, **both_sides)
         narrowing = Narrowing(run, best, level, epsilon)
-        carried_out(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
+        until_interrupted(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
         found, counts, paid = narrowing.at_the_end(), run.counts(), run.paid
     return Estimate(
         value=0.5 * (found.lower + found.upper),

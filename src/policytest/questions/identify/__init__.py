@@ -18,7 +18,7 @@ from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST
-from policytest.questions.driver import INTERRUPTED, carried_out, sampling_limit
+from policytest.questions.driver import INTERRUPTED, sampling_limit, until_interrupted
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
@@ -110,5 +110,5 @@ def check_method(method: object, policies: object) -> None:
 
 def _carried_out(search: Search, limit: int, progress: Callable[[SelectionCheck], None] | None) -> Selection:
     """The search, until it answers, its samples are used up, or Ctrl-C."""
-    interrupted = carried_out(search.source, search.go(limit), progress, lambda: search.answered)
+    interrupted = until_interrupted(search.source, search.go(limit), progress, lambda: search.answered)
     return search.result(INTERRUPTED if interrupted else "")

@@ -33,11 +33,6 @@ ALLOCATION_WORK, MOST_SOLVES, FEWEST_SOLVES = 6_000, 300, 6  # solves times pair
 NO_END = 1e15  # more samples than this are not looked for
 
 
-def entries(task: Task) -> int:
-    """How many transitions are allowed."""
-    return len(task.layout.pairs.pair) * task.n_states if task.any_successor else task.layout.rows.n_entries
-
-
 def any_unknown(task: Task) -> bool:
     """Whether there is a row to sample from."""
     return bool(task.layout.unknown_pairs.any())
@@ -45,7 +40,9 @@ def any_unknown(task: Task) -> bool:
 
 def fast_solver(task: Task) -> ProjectionFree:
     """Of all distances here; in large tasks no more accurate than a plan can be. What it finds is feasible anyway."""
-    return ProjectionFree() if entries(task) <= MANY_ENTRIES else ProjectionFree(tolerance=1e-5, max_iterations=25)
+    return (
+        ProjectionFree() if task.layout.n_entries <= MANY_ENTRIES else ProjectionFree(tolerance=1e-5, max_iterations=25)
+    )
 
 
 # ---------------------------------------------------------------- where
@@ -55,7 +52,7 @@ def best_allocation(task: Task, kernel: Kernel, threshold: float) -> Allocation:
     """`optimal_allocation`; with fewer solves in tasks of many pairs, where the shares of `_neyman` may be better."""
     pairs = int(task.layout.unknown_pairs.sum())
     solves = max(FEWEST_SOLVES, ALLOCATION_WORK // max(pairs, 1))
-    is_large = entries(task) > MANY_ENTRIES
+    is_large = task.layout.n_entries > MANY_ENTRIES
     if is_large and task.any_successor:  # each solve lists the successors it wants, one after the other
         solves = 1
     solver = fast_solver(task) if is_large else None

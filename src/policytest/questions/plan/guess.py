@@ -31,7 +31,7 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import value, value_range, value_range_error
 from policytest.methods.ptst import PTST
 from policytest.questions.decide import stopping_times
-from policytest.questions.plan.expected import any_unknown, entries, expected_samples
+from policytest.questions.plan.expected import any_unknown, expected_samples
 from policytest.questions.plan.posterior import Posterior
 from policytest.results.plan import FACTOR
 
@@ -87,7 +87,7 @@ class Guesses:
     def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
         """The mean over the guesses, from the smallest to the largest with their Monte-Carlo error."""
         each = max(2, runs // len(self.kernels))
-        expected = has_formula(method) and entries(question.task) > SIMULATED_ENTRIES
+        expected = has_formula(method) and question.task.layout.n_entries > SIMULATED_ENTRIES
         found = [mean_samples(question, q, method, each, limit, expected) for q in self.kernels]
         means = np.array([mean for mean, _, _ in found])
         errors = np.array([error for _, error, _ in found])

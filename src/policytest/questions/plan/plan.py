@@ -39,7 +39,6 @@ from policytest.questions.plan.expected import (
     MANY_ENTRIES,
     any_unknown,
     best_allocation,
-    entries,
     explored,
     fast_solver,
 )
@@ -207,7 +206,9 @@ def _by_description(methods: object) -> dict[str, Any]:
 
 
 def _runs(task: Task, runs: int | None) -> int:
-    return count_from("runs", runs, 2) if runs is not None else RUNS if entries(task) <= MANY_ENTRIES else FEW_RUNS
+    return (
+        count_from("runs", runs, 2) if runs is not None else RUNS if task.layout.n_entries <= MANY_ENTRIES else FEW_RUNS
+    )
 
 
 def _sensitivity(question: Question, guesses: Guesses, uniform: float) -> Sensitivity:
