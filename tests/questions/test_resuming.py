@@ -8,6 +8,7 @@ import pytest
 
 import policytest as pt
 from builders import Called, assert_same_verdict
+from policytest.questions import driver
 
 FOUR = pt.instances.random(1, 4, 2)
 
@@ -26,3 +27,19 @@ def test_a_comparison_in_small_slices(kind, indifference):
     for limit in range(slice_, expected.samples + slice_, slice_):
         kept = pt.compare(task, other, sim, max_samples=limit, resume=kept, **question)
     assert_same_verdict(kept, expected)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_blamed_on_the_line_that_asked_for_it(tmp_path, monkeypatch):
+    two, write, calls = pt.instances.paper(2), driver.checkpoints.write, []
+
+    def full(path, snapshot):
+        calls.append(path)
+        if len(calls) > 1:  # the first one is written before anything is drawn
+            raise pt.InputError("the disk is full")
+        write(path, snapshot)
+
+    monkeypatch.setattr(driver.checkpoints, "write", full)
+    with pytest.warns(UserWarning, match="the verdict is not affected") as told:
+        verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, checkpoint=tmp_path / "run.npz")
+    assert verdict.answer == "above"
+    assert told[0].filename == __file__

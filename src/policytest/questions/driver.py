@@ -316,7 +316,7 @@ class _Saver:
         try:
             self.save()
         except InputError as error:
-            warnings.warn(f"{error}; the verdict is not affected", stacklevel=4)
+            warnings.warn(f"{error}; the verdict is not affected", stacklevel=5)
 
     def save(self) -> None:
         """Save, unless nothing was drawn since."""
