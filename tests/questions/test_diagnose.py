@@ -21,6 +21,7 @@ from policytest import sources
 from policytest.questions.diagnose import diagnose_grouped
 from policytest.questions.independence_test import CONCENTRATIONS, GAP, Cells, grouped
 from policytest.results.diagnosis import Finding, holm
+from policytest.sources.logged import log as log_module
 
 
 def task_of(S, A, **more):
@@ -368,9 +369,13 @@ def on_engine(kind, columns, path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("narwhals")
     frame = pandas.DataFrame(columns).sample(frac=1, random_state=0)  # in any order
-    if kind == "csv":
-        frame.to_csv(path / "log.csv", index=False)
-        return path / "log.csv"
+    if kind in ("csv", "parquet", "jsonl"):
+        file = path / f"log.{kind}"
+        write, settings = {"csv": ("to_csv", {"index": False}), "parquet": ("to_parquet", {"index": False})}.get(
+            kind, ("to_json", {"orient": "records", "lines": True})
+        )
+        getattr(frame, write)(file, **settings)
+        return file
     if kind == "pyarrow":
         return pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
     if kind == "polars":
@@ -425,6 +430,67 @@ def test_rows_that_are_counts(tmp_path):
     both = {**columns, "order": np.arange(40) % 20, "episode": np.arange(40) // 20}
     with pytest.raises(pt.InputError, match="neither the previous row nor the time"):
         sources.diagnose_log(task, sources.logs(on_engine("pandas", both, tmp_path), task))
+
+
+WHOLE, TEXT = ["pandas", "polars", "pyarrow", "duckdb", "csv", "jsonl", "parquet"], ["csv", "jsonl"]
+LARGE = {
+    "through all episodes": ({}, WHOLE),
+    "without episodes": ({"episode": None}, WHOLE),
+    "restarting": ({"order": lambda t: 3 + t % 400}, WHOLE),
+    "times": ({"order": lambda t: np.datetime64("2026-01-01T00:00:00", "us") + t % 400}, ["pandas", "csv", "parquet"]),
+    "counts": ({"count": lambda t: t % 3}, WHOLE),
+    "counts, restarting": ({"count": lambda t: t % 3, "order": lambda t: t % 400}, WHOLE),
+    "unknown labels": ({"a": lambda t: np.where(t % 7, t // 5 % 2, 9)}, WHOLE),
+    "unknown labels of counts": ({"a": lambda t: np.where(t < 700, 9, 1), "count": lambda t: t % 5}, WHOLE),
+    "broken chains": ({"s_next": lambda t: t // 3 % 3}, WHOLE),
+    "one after the other": ({"episode": lambda t: t}, ["pandas", "csv"]),
+    "ids by letters": ({"episode": lambda t: np.array(["10", "9", "a", "B"])[t // 400]}, WHOLE),
+    "ids by size": (
+        {
+            "episode": lambda t: np.array(["10", "9", "09.", "-.5e1", "+7", "x", "inf", "1e999"])[t // 200],
+            "order": lambda t: t % 200,
+        },
+        TEXT,
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "kind"), [(case, kind) for case, (_, kinds) in LARGE.items() for kind in kinds])
+def test_a_log_too_large_to_keep_says_the_same(case, kind, tmp_path, monkeypatch):
+    """Its engine looks back and cuts it into periods: the same diagnosis, and the same refusals, as from kept rows."""
+    task, columns = task_of(3, 2), log_columns()
+    for name, change in LARGE[case][0].items():
+        columns[name] = None if change is None else change(np.arange(1600))
+    data = on_engine(kind, {name: column for name, column in columns.items() if column is not None}, tmp_path)
+
+    def said(by_episode):
+        try:
+            return sources.diagnose_log(task, log, by_episode).to_json()
+        except pt.InputError as error:
+            return str(error)
+
+    log = sources.logs(data, task, skip="a")
+    kept = [said(False), said(True)]
+    monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 1599)
+    log = sources.logs(data, task, skip="a")
+    assert log.columns is None
+    assert [said(False), said(True)] == kept
+    assert '"previous_state"' in kept[1] or "count" in columns
+
+
+def test_large_logs_that_cannot_be_diagnosed(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 1599)
+    task, columns = task_of(3, 2), log_columns()
+    log = sources.logs(on_engine("dask", columns, tmp_path), task)
+    with pytest.raises(pt.InputError, match=r"1,600 rows.* Dask has none; pass the files themselves"):
+        sources.diagnose_log(task, log)
+    log = sources.logs(on_engine("csv", columns, tmp_path), task)
+    on_engine("csv", log_columns(steps=300), tmp_path)
+    with pytest.raises(pt.InputError, match="1,200 rows with known labels now, and had 1,600 when logs read it"):
+        sources.diagnose_log(task, log)
+    added = sources.logs(on_engine("csv", log_columns(), tmp_path), task, add_to=pt.Counts(3, 2))
+    with pytest.raises(pt.InputError, match="without an order"):
+        sources.diagnose_log(task, added)
 
 
 def test_logs_that_cannot_be_diagnosed(tmp_path):

@@ -215,7 +215,7 @@ def _judged(
 
 def _diagnosed(log: Log, task: Task, by_episode: bool, suppress_below: int) -> Diagnosis | None:
     """What the log says about the assumptions; None where it has no order, or where that cannot be computed."""
-    if log.columns is None:
+    if log.columns is None and log.frame is None:
         return None
     from policytest.sources.logged.diagnose import diagnose_log
 

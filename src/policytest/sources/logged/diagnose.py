@@ -2,23 +2,32 @@ r"""The diagnosis of a log: what is known of each row before its outcome, from t
 
 The previous row is the one before in the column `order`, in the same `episode` where there are episodes; it counts only
 if it ended in the state in which the row begins. Periods have equal numbers of transitions, in the order of `order`.
+
+Both tables come from the rows that were kept in order; where there were too many to keep, the engine that has the data
+is asked for them, with window functions, and only groups come back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
+from policytest._base.text import number
 from policytest.mdp.task import Task
 from policytest.questions.diagnose import PERIODS, diagnose, diagnose_grouped, followers
 from policytest.results.diagnosis import Diagnosis
 from policytest.sources.environments.minari import Dataset
-from policytest.sources.labels import places_in
-from policytest.sources.logged.log import IndexColumns, Log
+from policytest.sources.labels import places_in, whole
+from policytest.sources.logged import frames
+from policytest.sources.logged.columns import LABELS
+from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.log import IndexColumns, Log, short
 
 
 def diagnose_log(
@@ -42,12 +51,12 @@ def diagnose_log(
         raise InputError(f"periods is {periods}; to compare, at least 2 are needed")
     if isinstance(log, Dataset):
         return diagnose(task, log.recorded, log.episodes, periods, level)
-    columns = log.columns
-    if columns is None:
+    rows = _Kept(log.columns) if log.columns is not None else _Asked(log, log.frame) if log.frame is not None else None
+    if rows is None:
         raise InputError(log.no_order)
-    lagged, broken = (None, 0) if columns.times is not None else _lagged(columns)
-    untimed = bool(columns.tie) and not by_episode
-    table = None if untimed else _by_period(columns.by_episode() if by_episode else columns, periods)
+    lagged, broken = (None, 0) if rows.counted else rows.lagged()
+    tie = "" if by_episode else rows.tie()
+    table = None if tie else rows.by_period(by_episode, periods)
     if lagged is None and table is None:
         raise InputError(
             "the rows are counts, and order is the same in several episodes: neither the previous row nor the time of "
@@ -59,24 +68,94 @@ def diagnose_log(
         notes.append(
             "Not tested: the previous state and action, since a row of the log stands for several transitions."
         )
-    if untimed:
+    if tie:
         notes.append(
-            f"Not tested: changes over time, since order is {columns.tie} in several episodes and does not say which "
+            f"Not tested: changes over time, since order is {tie} in several episodes and does not say which "
             "came first; pass by_episode=True if episodes followed one another by their ids."
         )
     return replace(found, notes=tuple(notes))
 
 
-def _lagged(columns: IndexColumns) -> tuple[tuple[IntArray, ...], int]:
-    """The previous state and action, s, a, x and 1 for each row; and how many rows do not begin where it ended."""
-    before, now, broken = followers(columns.s, columns.x, columns.episode, columns.known)
-    ones = np.ones(len(now), dtype=np.int64)
-    return (columns.s[before], columns.a[before], columns.s[now], columns.a[now], columns.x[now], ones), broken
+class _Kept(NamedTuple):
+    """Rows that were kept in their order."""
+
+    columns: IndexColumns
+
+    @property
+    def counted(self) -> bool:
+        """Whether a row may stand for several transitions."""
+        return self.columns.times is not None
+
+    def tie(self) -> str:
+        """An order that several episodes share, in words; "" if there is none."""
+        return self.columns.tie
+
+    def lagged(self) -> tuple[tuple[IntArray, ...], int]:
+        """The previous state and action, s, a, x and how many; and how many rows do not begin where one ended."""
+        columns = self.columns
+        before, now, broken = followers(columns.s, columns.x, columns.episode, columns.known)
+        ones = np.ones(len(now), dtype=np.int64)
+        return (columns.s[before], columns.a[before], columns.s[now], columns.a[now], columns.x[now], ones), broken
+
+    def by_period(self, by_episode: bool, periods: int) -> tuple[IntArray, ...]:
+        """The period, s, a, x and how many transitions."""
+        columns = self.columns.by_episode() if by_episode else self.columns
+        times = np.ones(len(columns.s), dtype=np.int64) if columns.times is None else columns.times
+        running = np.cumsum(times)
+        period = np.clip((running - 1) * periods // max(int(times.sum()), 1), 0, periods - 1)
+        return tuple(column[columns.known] for column in (period, *columns[:3], times))
 
 
-def _by_period(columns: IndexColumns, periods: int) -> tuple[IntArray, ...]:
-    """The period, s, a, x and the number of transitions for each row."""
-    times = np.ones(len(columns.s), dtype=np.int64) if columns.times is None else columns.times
-    running = np.cumsum(times)
-    period = np.clip((running - 1) * periods // max(int(times.sum()), 1), 0, periods - 1)
-    return tuple(column[columns.known] for column in (period, *columns[:3], times))
+class _Asked(NamedTuple):
+    """The same of rows that were too many to keep: their engine is asked."""
+
+    log: Log
+    frame: Frame
+
+    @property
+    def counted(self) -> bool:
+        return "count" in self.frame.roles
+
+    def tie(self) -> str:
+        if "episode" not in self.frame.roles:
+            return ""
+        with frames.readable():
+            first = frames.batches(frames.repeated(self.frame, ["order"]).sort("order").head(1))
+            return next((short(order) for batch in first for order in batch["order"].to_pylist()), "")
+
+    def lagged(self) -> tuple[tuple[IntArray, ...], int]:
+        found = self._groups(frames.lagged)
+        same = np.minimum.reduce([found[f"before_{role}"] for role in LABELS]) >= 0
+        joined = same & (found["before_s_next"] == found["s"])
+        broken = int(found["rows"][same & ~joined].sum()) if "episode" in self.frame.roles else 0
+        return tuple(found[name][joined] for name in ("before_s", "before_a", *LABELS, "rows")), broken
+
+    def by_period(self, by_episode: bool, periods: int) -> tuple[IntArray, ...]:
+        found = self._groups(lambda frame: frames.by_period(frame, by_episode, periods))
+        period = np.clip(found["period"], 0, periods - 1)
+        return (period, *(found[name] for name in (*LABELS, "n")))
+
+    def _groups(self, query: Callable[[Frame], Any]) -> dict[str, IntArray]:
+        """The groups of known labels, as indices; the labels of the row before may be unknown or missing (below 0)."""
+        if self.frame.table.implementation.is_dask():
+            raise InputError(
+                f"data has {number(self.log.rows)} rows, which only an engine with window functions can diagnose, and "
+                "Dask has none; pass the files themselves, or a frame of Polars, DuckDB or Spark"
+            )
+        at, parts = self.log.at, dict[str, list[IntArray]]()
+        lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
+        with frames.readable():
+            for batch in frames.batches(query(self.frame)):
+                for name, column in batch.items():
+                    lookup = lookups.get(name.removeprefix("before_"))
+                    found = whole(column) if lookup is None else lookup.indices(column, self.frame.form)
+                    parts.setdefault(name, []).append(found)
+        groups = {name: np.concatenate(part) for name, part in parts.items()}
+        known = np.minimum.reduce([groups[role] for role in LABELS]) >= 0
+        groups = {name: column[known] for name, column in groups.items()}
+        if groups["rows"].sum() != self.log.used:
+            raise InputError(
+                f"data has {number(groups['rows'].sum())} rows with known labels now, and had {number(self.log.used)} "
+                "when logs read it; call logs again"
+            )
+        return groups

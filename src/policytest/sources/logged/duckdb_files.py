@@ -88,7 +88,7 @@ def _from_text(role: str, text: str, order: str) -> list[str]:
     if role in LABELS:
         return [f"{text} AS {role}"]
     if role == "episode":
-        return [f"{text} AS episode", f"TRY_CAST(trim({text}) AS DOUBLE) AS episode_number"]
+        return [f"{text} AS episode", f"coalesce(TRY_CAST({_number(text)} AS DOUBLE), 'inf') AS episode_number"]
     kept = f"{text} AS {role}_text"
     if role == "order" and order == "TIMESTAMP":
         return [f'TRY_CAST(trim({text}) AS TIMESTAMP) AS "order"', kept]  # a bare column would be cast as it is read

@@ -2,14 +2,14 @@ r"""A table on any engine: what is read from it, as one query.
 
 The expressions are written once, in Narwhals, and run where the data are: DuckDB for files (embedded, with bounded
 memory) and for Arrow's tables, Polars, pandas, Dask or Spark for their own frames. Rows with an order come
-as they are (`scanned`); otherwise only groups come back (`tallied`).
+as they are (`scanned`); otherwise only groups come back (`tallied`, and for a diagnosis `lagged` and `by_period`).
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -220,13 +220,41 @@ def scanned(frame: Frame) -> Any:
     return table.select(*LABELS, *how, *(role for role in ("order", "episode") if role in frame.roles))
 
 
-def repeated(frame: Frame) -> dict[str, Any] | None:
-    """Rows with the same order (in the same episode, where there are episodes): one example, or None."""
-    narwhals = errors_module.needs("narwhals", "data")
-    keys = [role for role in ("episode", "order") if role in frame.roles]
-    same = frame.table.group_by(*keys).agg(narwhals.len().alias("rows")).filter(narwhals.col("rows") > 1)
-    found = rows(same, 1)
-    return found[0] if found else None
+def repeated(frame: Frame, keys: Sequence[str]) -> Any:
+    """What several rows have in these columns, and how many `rows` they are."""
+    nw = errors_module.needs("narwhals", "data")
+    return frame.table.group_by(*keys).agg(rows=nw.len()).filter(nw.col("rows") > 1)
+
+
+def lagged(frame: Frame) -> Any:
+    """For each (s, a, s_next), with `before_s` and so on of the row before it in its episode: how many rows."""
+    nw = errors_module.needs("narwhals", "data")
+    within = [role for role in ("episode",) if role in frame.roles]
+    before = {f"before_{role}": nw.col(role).shift(1).over(*within, order_by="order") for role in LABELS}
+    return frame.table.select(*LABELS, **before).group_by(*LABELS, *before).agg(rows=nw.len())
+
+
+def by_period(frame: Frame, by_episode: bool, periods: int) -> Any:
+    """For each `period`, of equal numbers of transitions, and (s, a, s_next): how many rows, and transitions `n`.
+
+    Rows come by their order; with ``by_episode`` by episodes first, whose ids sort as in `IndexColumns.by_episode`.
+    """
+    nw = errors_module.needs("narwhals", "data")
+    table = prepared(frame).with_columns(nw.col("weight").cast(nw.Int64))
+    by = ["order"]
+    if by_episode and "episode" in frame.roles:
+        kinds = table.collect_schema()
+        if kinds["episode"] in (nw.Categorical, nw.Enum):  # which some engines sort as they were declared
+            table = table.with_columns(nw.col("episode").cast(nw.String))
+        by = [name for name in ("episode_number", "episode", "order") if name in kinds.names()]
+    total = max(int(rows(table.select(total=nw.col("weight").sum()), 1)[0]["total"]), 1)
+    table = table.with_columns(running=nw.col("weight").cum_sum().over(order_by=by))
+    period = ((nw.col("running") - 1) * periods // total).cast(nw.Int64)
+    return (
+        table.select(*LABELS, "weight", period=period)
+        .group_by("period", *LABELS)
+        .agg(rows=nw.len(), n=nw.col("weight").sum())
+    )
 
 
 def examples(frame: Frame, role: str, most: int = 3) -> list[Any]:

@@ -22,6 +22,7 @@ from policytest.data.counts_file import as_arrays, from_arrays, read_counts
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.sources.labels import Places, places_in
+from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.lines import number as written_number
 from policytest.sources.logged.paths import File
 
@@ -117,6 +118,7 @@ class Log(Shown):
     columns: IndexColumns | None = field(default=None, repr=False)
     no_order: str = field(default=COUNTS_ONLY, repr=False)  # why there are no columns
     suppress_below: int = 0
+    frame: Frame | None = field(default=None, repr=False)  # of rows that are too many to keep in order
 
     @property
     def selected(self) -> bool:

@@ -127,6 +127,7 @@ def logs(
         earlier.before,
         None if add_to is not None else in_order,
         COUNTS_ONLY if add_to is not None else no_order,
+        frame=frame if check_keys and add_to is None else None,
     )
 
 
@@ -197,9 +198,9 @@ def _not_grown(file: File, earlier: Sequence[File]) -> None:
 
 def _no_key_twice(frame: Frame) -> None:
     with frames.readable():
-        again = frames.repeated(frame)
-    if again is not None:
-        raise repeated_key(int(again.pop("rows")), again)
+        again = frames.rows(frames.repeated(frame, [role for role in ("episode", "order") if role in frame.roles]), 1)
+    if again:
+        raise repeated_key(int(again[0].pop("rows")), again[0])
 
 
 def joined(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
