@@ -214,8 +214,8 @@ def test_small_numbers_are_hidden_in_the_verdict_too(start, tmp_path, capsys):
     assert "fewer than 10" in shown
 
 
-def test_a_log_that_drifts_is_warned_about(start, tmp_path, capsys):
-    """Its second half comes from another world; the verdict stands beside a warning."""
+def test_a_log_that_drifts_is_warned_about(start, tmp_path, capsys, monkeypatch):
+    """Its second half comes from another world; the verdict stands beside a warning, however large the log is."""
     model, rng = load_model(start / "task.toml"), np.random.default_rng(0)
     task = model.task
     other = np.roll(model.kernel[:3], 1, axis=0)
@@ -231,6 +231,8 @@ def test_a_log_that_drifts_is_warned_about(start, tmp_path, capsys):
     assert "Warning: " in out
     out = run(capsys, "assess", start / "task.toml", tmp_path / "drift.csv", "--no-diagnose")[1]
     assert "Warning: " not in out
+    monkeypatch.setattr("policytest.sources.logged.log.TRANSITION_LIMIT", 1)
+    assert "Warning: " in run(capsys, "assess", start / "task.toml", tmp_path / "drift.csv")[1]
 
 
 # ---------------------------------------------------------------- selftest

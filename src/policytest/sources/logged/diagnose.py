@@ -137,15 +137,10 @@ class _Asked(NamedTuple):
 
     def _groups(self, query: Callable[[Frame], Any]) -> dict[str, IntArray]:
         """The groups of known labels, as indices; the labels of the row before may be unknown or missing (below 0)."""
-        if self.frame.table.implementation.is_dask():
-            raise InputError(
-                f"data has {number(self.log.rows)} rows, which only an engine with window functions can diagnose, and "
-                "Dask has none; pass the files themselves, or a frame of Polars, DuckDB or Spark"
-            )
         at, parts = self.log.at, dict[str, list[IntArray]]()
         lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
         with frames.readable():
-            for batch in frames.batches(query(self.frame)):
+            for batch in frames.batches(query(frames.with_windows(self.frame))):
                 for name, column in batch.items():
                     lookup = lookups.get(name.removeprefix("before_"))
                     found = whole(column) if lookup is None else lookup.indices(column, self.frame.form)

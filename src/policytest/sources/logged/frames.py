@@ -226,6 +226,17 @@ def repeated(frame: Frame, keys: Sequence[str]) -> Any:
     return frame.table.group_by(*keys).agg(rows=nw.len()).filter(nw.col("rows") > 1)
 
 
+def with_windows(frame: Frame) -> Frame:
+    """The same rows, on an engine with exact windows: those of pandas, which shifts integers as floats, on DuckDB."""
+    engine = frame.table.implementation
+    if engine.is_dask():
+        raise InputError(
+            f"data has {frame.length():,} rows, more than are kept in order: to diagnose them takes window functions, "
+            "and Dask has none; pass the files themselves, or a frame of Polars, DuckDB or Spark"
+        )
+    return open_frame(frame.table.to_arrow()) if engine.is_pandas_like() else frame
+
+
 def lagged(frame: Frame) -> Any:
     """For each (s, a, s_next), with `before_s` and so on of the row before it in its episode: how many rows."""
     nw = errors_module.needs("narwhals", "data")
@@ -321,8 +332,8 @@ def batches(table: object, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]
         seen += len(next(iter(piece.values()), []))
         if seen > limit:
             raise InputError(
-                f"there are more than {limit:,} different rows (s, a, s_next); if these are measurements, not labels "
-                "of states, make them discrete first"
+                f"there are more than {limit:,} different rows of labels; if these are measurements, not states, make "
+                "them discrete first"
             )
         yield piece
 
