@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from policytest.methods.baselines.klbts import KLBTS as KLBTS
     from policytest.methods.baselines.monte_carlo import MonteCarlo as MonteCarlo
     from policytest.methods.betting import TDBetting as TDBetting
+    from policytest.methods.betting.logged import LogBetting as LogBetting
     from policytest.methods.boundaries import MixtureBoundary as MixtureBoundary
     from policytest.methods.boundaries import PaperBoundary as PaperBoundary
     from policytest.methods.combined import Combined as Combined
@@ -87,6 +88,7 @@ _HOME = {
     "Interval": "results.estimate",
     "KLBTS": "methods.baselines.klbts",
     "KLBall": "worst_case.ball",
+    "LogBetting": "methods.betting.logged",
     "LowerBound": "worst_case.lower_bound",
     "MixtureBoundary": "methods.boundaries",
     "MonteCarlo": "methods.baselines.monte_carlo",

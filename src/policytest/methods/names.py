@@ -35,6 +35,7 @@ class Named(NamedTuple):
 METHODS = {
     "combined": Named("methods.combined", "Combined", ("weight", "boundary", "solver")),
     "betting": Named("methods.betting", "TDBetting", ("draws",)),
+    "log-betting": Named("methods.betting.logged", "LogBetting", ("coins",)),
     "ptst": Named("methods.ptst", "PTST", ("boundary", "solver", "allocation", "batch")),
     "ptst-as-printed": Named("methods.ptst", "PTST.as_printed"),
     "klb-ts": Named("methods.baselines.klbts", "KLBTS", ("policies", "boundary", "allocation")),

@@ -10,6 +10,8 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
+from policytest.methods.betting.logged import LogBetting, suits
+from policytest.methods.combined import Combined
 from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
@@ -30,9 +32,12 @@ def assess(
     ``data`` may also be a log of `policytest.sources.logs`, whose counts are then judged. The guarantee is that of
     `decide`, for data collected by any rule that did not look ahead. ``design`` says how they were: "adaptive" (each
     pair may have been chosen after seeing the earlier ones) or "fixed" (how often each pair is drawn was fixed
-    beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts and `Combined()` for transitions
-    unless given. Betting forms its own rollouts from the recorded draws of each pair, each used once; where a draw is
-    missing there is no answer, though `PTST()`, which uses all of them, may have one.
+    beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts unless given; for transitions
+    `LogBetting()` in tasks that end and have few unknown rows (`logged.suits`), `Combined()` in others. Betting forms
+    its own rollouts from the recorded draws of each pair, each used once.
+
+    ``samples`` of the verdict is the row at which the answer was reached. By `LogBetting()` the estimate and the
+    interval rest on all rows.
     """
     task, threshold, level = checked_question(task, threshold, delta)
     arrays.one_of("design", design, ("adaptive", "fixed"))
@@ -43,14 +48,21 @@ def assess(
     if known is not None:
         nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(task, 0)
         return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
-    default = PTST() if isinstance(data, Counts) else None
-    run = checked_method(default if method is None else method).replay(task, threshold, recorded(task, data))
+    method = method_for(task, data) if method is None else method
+    run = checked_method(method).replay(task, threshold, recorded(task, data))
     if isinstance(data, Counts):
         run.weigh(data, level, design)
         return verdict_of(run, delta, "the data do not settle it", {}, data)
     for _ in drive(run, level, len(data)):
         pass
     return verdict_of(run, delta, "the data do not settle it", {}, data.counts(task, run.used()), run.used())
+
+
+def method_for(task: Task, data: Counts | Transitions) -> Method:
+    """The method where none is given: chosen from the task and the kind of data, never from their content."""
+    if isinstance(data, Counts):
+        return PTST()
+    return LogBetting() if suits(task) else Combined()
 
 
 def recorded(task: Task, data: Counts | Transitions) -> Recorded:

@@ -30,6 +30,7 @@ from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting import TDBetting
+from policytest.methods.betting.logged import LogBetting, suits
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import check_delta
 from policytest.methods.interface import steps
@@ -46,7 +47,7 @@ LOOK = 1.03  # the interval is computed when the samples have grown by this fact
 
 
 def value_interval(
-    task: Task, data: Counts | Transitions, delta: float = 0.05, method: PTST | TDBetting | None = None
+    task: Task, data: Counts | Transitions, delta: float = 0.05, method: PTST | TDBetting | LogBetting | None = None
 ) -> Interval:
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
@@ -63,23 +64,24 @@ def value_interval(
     level = -math.log(check_delta(delta))
     if not isinstance(data, Counts | Transitions):
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
-    if method is not None and not isinstance(method, PTST | TDBetting):
-        raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), or None for the best of both")
+    if method is not None and not isinstance(method, PTST | TDBetting | LogBetting):
+        raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), LogBetting(), or None for the best of both")
     low, high = value_range(task)
     if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
         return Interval(low, high, certified=not data.other_rewards)
     if isinstance(data, Counts):
-        if isinstance(method, TDBetting):
+        if isinstance(method, TDBetting | LogBetting):
             raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
         return _from_ball(task, data, level, method or PTST())
     source = recorded_data(task, data)
-    if isinstance(method, TDBetting):
+    if isinstance(method, TDBetting | LogBetting):
         return replace(_from_bets(task, source, level, method), certified=not data.flaws)
     counts = data.counts(task, len(data))
     if isinstance(method, PTST):
         return _from_ball(task, counts, level, method)
     split = level + math.log(2.0)
-    return _from_ball(task, counts, split, PTST()) & _from_bets(task, source, split, TDBetting())
+    bets = LogBetting() if suits(task) else TDBetting()
+    return _from_ball(task, counts, split, PTST()) & _from_bets(task, source, split, bets)
 
 
 def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:
@@ -105,7 +107,7 @@ def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
     return Interval(max(lower + R, low), min(upper + R, high), first.certified and second.certified)
 
 
-def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting) -> Interval:
+def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting | LogBetting) -> Interval:
     """The thresholds that bets on recorded draws do not refute, on both sides."""
     run = method.replay(task, _middle(task), source, both_sides=True)
     for _ in steps(run, math.inf, UNLIMITED):

@@ -16,9 +16,10 @@ import numpy as np
 from policytest._base.arrays import IntArray
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
+from policytest.methods.betting.logged import LogRun
 from policytest.methods.interface import Method, steps
 from policytest.methods.sampler import NOTHING, Recorded
-from policytest.questions.assess import assess, recorded
+from policytest.questions.assess import assess, method_for, recorded
 from policytest.questions.driver import checked_method, checked_question, known_answer
 from policytest.results.verdict import Verdict
 
@@ -42,7 +43,8 @@ class Watch:
 
     def __init__(self, task: Task, threshold: float, delta: float = 0.05, method: Method | None = None) -> None:
         self.task, self.threshold, self.level = checked_question(task, threshold, delta)
-        self.delta, self.method = delta, checked_method(method)
+        nothing = Transitions(NOTHING, NOTHING, NOTHING)
+        self.delta, self.method = delta, checked_method(method_for(task, nothing) if method is None else method)
         self.found = known_answer(task, self.threshold, delta)
         self._run: Any = self.method.replay(task, self.threshold, Recorded(NOTHING, NOTHING))
         self._parts: list[Transitions] = []
@@ -66,7 +68,9 @@ class Watch:
         return self.found
 
     def _may_go_on(self, k: IntArray) -> bool:
-        """Betting waits for a draw of one pair; until that is there, nothing else matters."""
+        """Betting waits for a draw of one pair, or for the next look at the log; until then nothing else matters."""
+        if isinstance(self._run, LogRun):
+            return sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look
         if not self._run.exhausted:
             return True
         return bool((k == self.task.layout.row_of_pair[self._run.wanted]).any())

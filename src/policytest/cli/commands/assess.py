@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from policytest.results.verdict import Verdict
     from policytest.sources.logged.log import Log
 
-ORDERED = ("combined", "betting")
+ORDERED = ("combined", "betting", "log-betting")
 """Methods that need the order of the transitions."""
 FEW = 5
 """Pairs and states that a warning names."""
@@ -110,7 +110,7 @@ def assess(
     delta: o.Delta = 0.05,
     method: Annotated[
         o.OnePolicyMethod | None,
-        typer.Option(help="How to test; by default combined where the log has an order column, else ptst."),
+        typer.Option(help="How to test; by default betting where the log has an order column, else ptst."),
     ] = None,
     columns: o.Columns = None,
     skip: o.Skip = None,
@@ -205,7 +205,7 @@ def _judged(
     free = method is None and not kept
     in_order = log.in_order(by_episode) if free else method in ORDERED
     observed = log.transitions(by_episode) if in_order else log.counts
-    verdict = assess_data(task, observed, bar, delta, find_method(method or ("combined" if in_order else "ptst")))
+    verdict = assess_data(task, observed, bar, delta, None if free and in_order else find_method(method or "ptst"))
     if free and not in_order:
         complain(
             "no order column, so the order-free method ptst was used; with one, betting mostly needs far fewer rows"

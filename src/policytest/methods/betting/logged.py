@@ -1,0 +1,374 @@
+r"""Betting on a log, row by row: rollouts that own their draws, averaged over coins.
+
+`policytest.methods.betting.run` makes one rollout after another from stacks of recorded draws. It waits for the pair
+that is missing, leaves most of the others unused, and its coins decide much. Here the log is followed in its own order:
+
+- A few rollouts are open at once. A row (s,a,x) is given, before x is looked at, to one of them: to the oldest that
+  waits for a draw of (s,a), else to the one that has stored fewest of them, else to a new rollout; or to none. A
+  rollout uses its own draws of a pair in the order in which it was given them.
+- At a visit of a pair of which the log has many draws, it averages the residuals of several of its own draws and moves
+  on with the last one, as far as S >= -L allows whatever they are.
+- Not one set of coins decides, but the average of the capitals of many.
+
+*Validity.* Let F_j = 1 + f (lead + S_j)/(L - lead) be the final factor of rollout j if it were given draws for ever,
+and G_t the product of E_q[F_j | the draws that j has at time t] over the rollouts that were launched. Given all rows
+before it, the coins, and the pair, a row's x is a draw of q(.|s,a), whatever rule chose the pair: so
+E[G_{t+1} | past] = G_t when a draw is given to an open rollout, and at most G_t when one is launched, since
+E_q[F_j] <= 1 if sign (V_q - R) <= 0. G is a nonnegative supermartingale *in the time of the log*, for every set of
+coins, and so is the average over sets. What is reported is below it: in F_j the sum of an unfinished rollout is
+
+    S_j + w (B(s) - (1 - left) max(0, largest D)),
+
+which is below the mean of its final S given the draws it has used, for any kernel and any further draws ("left" is the
+share of the present visit's residual still to come: the mean of left D + gamma (V_q - V0)(x) is at least
+B(s) - (1 - left) max D). By Ville's inequality the reported average ever reaches 1/delta with probability at most
+delta: at any moment, on any prefix, for logs whose rule looked at everything before, learnt from it, or stopped
+because of it. V0, B, L, fractions and splits of a rollout are fixed when it is launched, from the rows before, all of
+which are used.
+
+*Where it is used.* Unfinished rollouts cost up to f each, so there must be few: few pairs, and rollouts that end soon.
+In other tasks rollouts wait at pooled stacks (`TDBetting`), which use fewer rows each. Both rules are chosen from the
+task alone (`suits`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled import rollouts
+from policytest._base.compiled.rollouts import LogDynamics, LogPlans, OpenRollouts
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
+from policytest.mdp.task import Task
+from policytest.methods.betting.bets import AveragedRefuter, Refuter, Stretch, surely
+from policytest.methods.betting.draws import Supply
+from policytest.methods.betting.plan import BettingPlan, hidden_gap
+from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool, cumulative
+from policytest.methods.betting.run import BettingRun
+from policytest.methods.boundaries import MixtureBoundary
+from policytest.methods.sampler import NOTHING, Recorded
+from policytest.methods.witness import WitnessedCounts
+
+MOST_PAIRS = 20  # whose rows are unknown, up to which rollouts own their draws
+FIRST_FIT, REFIT = 32, 1.1  # rows before the first bet; growth between two fits
+LOOKS = 16  # at the capital, between two fits
+MOST_AT_ONCE = 65_536  # rows of one call
+STORAGE = 64  # draws of a pair that a rollout can store
+RARELY = 0.02  # visits of a pair in a rollout below which no draw is stored for it
+MOST_SPLITS = 30.0
+MULTIPLES = np.array([0.5, 1.0, 2.0])  # of the fitted fraction
+LOG_WEIGHTS = np.log(np.array([0.25, 0.5, 0.25]))
+LARGEST_FRACTION, SMALLEST_FRACTION = 0.995, 1e-6
+NATS = 4.0  # about the evidence at the ends of an interval
+
+
+class Manner(NamedTuple):
+    """One way to follow a log. Each serves its part of the sets of coins."""
+
+    open: int  # rollouts at once
+    stock: float  # draws that each stores, relative to those it is expected to need
+    range: float  # L, relative to the least possible
+    largest_weight: float
+    splits: float  # relative to those at which the scarcest pair is not split
+
+
+MANNERS = (
+    Manner(4, 0.7, 5.0, 2.0, 1.25),
+    Manner(2, 1.5, 5.0, 2.0, 1.0),
+    Manner(8, 0.5, 5.0, 2.0, 1.0),
+    Manner(2, 1.5, 1.5, 50.0, 1.0),
+)
+
+
+def suits(task: Task) -> bool:
+    """Whether rollouts on a log of this task own their draws: it has terminal states, and few unknown rows."""
+    return bool(task.ends) and 0 < int(task.layout.unknown_pairs.sum()) <= MOST_PAIRS
+
+
+class Follower:
+    """The rollouts of one side in one manner, for its sets of coins."""
+
+    def __init__(self, run: LogRun, manner: Manner, sign: float, seeds: IntArray) -> None:
+        policy, task, rows, C = run.policies[0], run.policies[0].task, run.tally.rows, len(seeds)
+        self.manner, self.sign, self.fits = manner, sign, 0
+        ends = np.zeros(task.n_states, dtype=bool)
+        ends[task.ends] = True
+        self.where = LogDynamics(
+            start=rows.start,
+            successor=rows.successor,
+            gain=policy.gain,
+            state=rows.state.astype(np.int64),
+            row=run.task.layout.row_of_pair.reshape(task.n_states, task.n_actions).astype(np.int64),
+            only=run.tally.only_successor.astype(np.int64),
+            ends=ends,
+            initial=cumulative(task.initial[None, :])[0],
+            policy=cumulative(task.policy),
+            discount=task.discount,
+            sign=sign,
+            largest_weight=manner.largest_weight,
+            stock=manner.stock,
+        )
+        K, M, whole = len(rows.pair), manner.open, np.int64
+        self.at = OpenRollouts(
+            coins=seeds.astype(np.uint64),
+            n_open=np.zeros(C, dtype=whole),
+            order=np.tile(np.arange(M), (C, 1)),
+            plan=np.zeros((C, M), dtype=whole),
+            row=np.zeros((C, M), dtype=whole),
+            earned=np.zeros((C, M)),
+            weight=np.zeros((C, M)),
+            left=np.zeros((C, M)),
+            split=np.zeros((C, M)),
+            worst=np.zeros((C, M)),
+            stored=np.zeros((C, M, K), dtype=whole),
+            first=np.zeros((C, M, K), dtype=whole),
+            draws=np.zeros((C, M, K, STORAGE), dtype=np.int32),
+            capital=np.zeros((C, len(MULTIPLES))),
+        )
+        self.plans: dict[str, list[Any]] = {name: [] for name in LogPlans._fields}
+        self.wide: list[FloatArray] = []  # the fractions of intervals
+        self.settled: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in range(C)]
+        self.n_settled = 0
+
+    def fit(self, run: LogRun, plan: BettingPlan, visits: FloatArray, shares: FloatArray, seen: int) -> None:
+        """The plan of the next rollouts: splits by what the log has, the range, and the fractions."""
+        policy, rows, manner = run.policies[0], run.tally.rows, self.manner
+        drawn = (visits > RARELY) & (self.where.only < 0)
+        supply = np.where(drawn, shares / np.maximum(visits, RARELY), np.inf)  # rollouts a row that a pair could serve
+        scarcest = max(float(supply.min()), 1e-12) / manner.splits
+        splits = np.where(drawn, np.clip(supply / scarcest, 1.0, MOST_SPLITS), 1.0)
+        D = self.sign * policy.residuals(plan.a.V, plan.a.base)
+        L = manner.range * plan.L
+        room, q = L - plan.lead, run.pool.model()
+        assert q is not None
+        v = float((rows.per_entry(visits / splits) * q) @ (D / room) ** 2)
+        expected = scarcest * seen  # rollouts that the rows so far could serve
+        gap = hidden_gap(v, plan.lead / room, int(expected))
+        best = gap / (v + gap * gap) if v + gap > 0 else 1.0
+        wide = math.sqrt(2.0 * NATS / max(v * (expected + 1.0), 1e-300))
+        self.wide.append(np.clip(MULTIPLES * wide, SMALLEST_FRACTION, LARGEST_FRACTION))
+        new = LogPlans(
+            V=plan.a.V,
+            base=plan.a.base,
+            B=plan.B,
+            L=np.array(L),
+            lead=np.array(plan.lead),
+            fractions=np.clip(MULTIPLES * best, SMALLEST_FRACTION, LARGEST_FRACTION),
+            splits=splits,
+            least=np.minimum.reduceat(D, rows.start[:-1]),
+            largest=np.maximum(np.maximum.reduceat(D, rows.start[:-1]), 0.0),
+            needed=np.where(drawn, visits * splits, 0.0),
+        )
+        for name, value in new._asdict().items():
+            self.plans[name].append(value)
+        self.fits += 1
+        self.stacked = LogPlans(*(np.array(self.plans[name]) for name in LogPlans._fields))
+
+    def follow(self, k: IntArray, x: IntArray, looks: IntArray) -> FloatArray:
+        """Go on by these rows; the logarithm of the sum of the capitals at each look."""
+        found, plans, sums = rollouts.follow_log(self.where, self.stacked, self.fits - 1, self.at, k, x, looks)
+        for kept, plan, earned in zip(self.settled, plans, sums, strict=True):
+            if len(plan):
+                kept.append((plan, earned))
+                self.n_settled += len(plan)
+        return np.asarray(np.logaddexp.reduce(np.logaddexp.reduce(found + LOG_WEIGHTS, axis=2), axis=0))
+
+    def refuters(self, as_staked: bool) -> list[Refuter]:
+        """The rollouts of each set of coins, unfinished ones at their worst, to be settled against any threshold."""
+        fractions = self.plans["fractions"] if as_staked else self.wide
+        found = []
+        for c, kept in enumerate(self.settled):
+            still = self.at.order[c, : self.at.n_open[c]]
+            plan = np.concatenate([NOTHING, *(part for part, _ in kept), self.at.plan[c, still]])
+            sums = np.concatenate([np.zeros(0), *(part for _, part in kept), self.at.worst[c, still]])
+            stretches = [
+                Stretch([sums[plan == p]], float(self.plans["L"][p]), self.sign * self.plans["lead"][p], self.sign, f)
+                for p, f in enumerate(fractions)
+                if (plan == p).any()
+            ]
+            found.append(Refuter(stretches, LOG_WEIGHTS))
+        return found
+
+
+class LogRun(BettingRun):
+    """A log at work: its rows in their order, on both sides at once."""
+
+    source: LogSource
+    answered_at = 0
+
+    def __init__(self, method: LogBetting, task: Task, threshold: float, policy: PolicyBet) -> None:
+        self.betting_on = 1.0
+        super().__init__(method, task, threshold, (policy,), 0.0, False)
+        self.shares = np.zeros(len(self.tally.rows.pair))  # draws of each row so far
+        self.next_fit, self.fitted_at = FIRST_FIT, 0
+        self.best = [0.0, 0.0]
+        self.followers: tuple[list[Follower], list[Follower]] = ([], [])
+        n = len(MANNERS)
+        seeds = np.random.SeedSequence(method.seed).generate_state(2 * n * method.coins, np.uint64)
+        for side, sign in enumerate((1.0, -1.0)):
+            for i, manner in enumerate(MANNERS):
+                part = seeds.reshape(2, n, method.coins)[side, i]
+                self.followers[side].append(Follower(self, manner, sign, part))
+
+    # ------------------------------------------------------------ the loop
+
+    def begin(self, level: float) -> None:
+        """More may have been recorded."""
+        self.exhausted = self.source.left == 0
+
+    def step(self, level: float, most: int) -> None:
+        """All rows that are there; the first look at which the evidence suffices is the answer."""
+        while self.source.left:
+            k, x = self.source.take(min(self.next_fit - self.samples, MOST_AT_ONCE))
+            if self.samples >= FIRST_FIT:
+                self._follow(k, x, level)
+            drawn = k >= 0
+            self.tally.observe(k[drawn], x[drawn], np.inf)
+            self.shares += np.bincount(k[drawn], minlength=len(self.shares))
+            self.samples += len(k)
+            self.pool.samples = self.samples
+            if self.samples >= self.next_fit:
+                self._fit_all()
+        self.exhausted = True
+
+    @property
+    def spacing(self) -> int:
+        """Rows between two looks at the capital."""
+        return max((self.next_fit - self.fitted_at) // LOOKS, 1)
+
+    @property
+    def rows_to_next_look(self) -> int:
+        """How many rows there are up to it, at fixed numbers of rows, however the log arrives."""
+        return self.spacing - (self.samples - self.fitted_at) % self.spacing
+
+    def _follow(self, k: IntArray, x: IntArray, level: float) -> None:
+        """Rows up to the next fit at most, and what they make of the capital."""
+        looks = np.arange(self.rows_to_next_look, len(k) + 1, self.spacing)
+        known = np.where(k >= 0, k, -1)
+        for side, name in enumerate(("above", "below")):
+            found = [follower.follow(known, x, looks) for follower in self.followers[side]]
+            if not len(looks):
+                continue
+            evidence = np.logaddexp.reduce(found, axis=0) - math.log(len(MANNERS) * self.method.coins)
+            self.best[side] = max(self.best[side], float(evidence.max()))
+            crossed = np.flatnonzero(evidence >= surely(level))
+            if self.answer is None and len(crossed):
+                self.answer, self.answered_at = name, self.samples + int(looks[crossed[0]])
+
+    def _fit_all(self) -> None:
+        """Plans for both sides, from all rows so far."""
+        q = self.pool.model()
+        assert q is not None
+        _, d = self.policies[0].values(q)
+        assert d is not None
+        visits = d[self.tally.rows.state] * self.policies[0].prob
+        for sign, followers in zip((1.0, -1.0), self.followers, strict=True):
+            self.betting_on = sign
+            plan = self._fit()
+            for follower in followers:
+                follower.fit(self, plan, visits, self.shares / self.samples, self.samples)
+        self.fitted_at, self.next_fit = self.samples, math.ceil(REFIT * self.samples)
+        self.rollouts = sum(follower.n_settled for follower in self.followers[0])
+
+    def _side(self, values: Any) -> float:
+        return self.betting_on
+
+    def reconsider(self, level: float) -> None:
+        """Answer if the evidence has reached the level."""
+        self.answer = "above" if self.best[0] >= level else "below" if self.best[1] >= level else None
+
+    # ------------------------------------------------------------ what it can say
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the largest average capital of each side so far, which is below 1/delta for all times."""
+        return self.best[0], self.best[1]
+
+    def used(self) -> int:
+        """The row at which the answer was given; all, where there is none."""
+        return self.answered_at if self.answer is not None else self.samples
+
+    def why_undecided(self) -> str:
+        """Which pair is scarcest, for this policy."""
+        if not self.samples or not self.followers[0][0].fits:
+            return "not enough data"
+        visits = self.followers[0][0].plans["needed"][-1] / self.followers[0][0].plans["splits"][-1]
+        supply = np.where(visits > 0, self.shares / np.maximum(visits, RARELY), np.inf)
+        scarce = int(np.argmin(supply))
+        place = self.task.place(int(self.tally.rows.pair[scarce]))
+        return f"not enough data: the scarcest pair of this policy is {place}, with {int(self.shares[scarce]):,} rows"
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Counts have no order."""
+        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
+
+    def refuter(self, sign: float, as_staked: bool = False, to_the_end: bool = False) -> Refuter:
+        """The bets of one side, averaged over the sets of coins, to be settled against any threshold."""
+        followers = self.followers[0 if sign > 0 else 1]
+        return AveragedRefuter([part for follower in followers for part in follower.refuters(as_staked)])
+
+
+class LogSource(Supply):
+    """The rows of a log that were not looked at yet."""
+
+    def __init__(self, task: Task, source: Recorded, seed: Seed) -> None:
+        super().__init__(task, _nothing, seed)
+        self.k, self.x = source.k, source.x
+
+    @property
+    def left(self) -> int:
+        """How many there are."""
+        return len(self.k)
+
+    def extend(self, k: IntArray, x: IntArray) -> None:
+        """More were recorded."""
+        self.k, self.x = np.concatenate([self.k, k]), np.concatenate([self.x, x])
+
+    def take(self, most: int) -> tuple[IntArray, IntArray]:
+        """The next ones."""
+        k, x, self.k, self.x = self.k[:most], self.x[:most], self.k[most:], self.x[most:]
+        return k, x
+
+
+def _nothing(states: IntArray, actions: IntArray, rng: Any) -> IntArray:
+    raise InputError("recorded data have nothing to draw from")
+
+
+@dataclass(frozen=True)
+class LogBetting:
+    """Settings of betting on a log.
+
+    Parameters
+    ----------
+    coins
+        Sets of coins over which the capital is averaged, for each of four ways of following the log.
+    seed
+        Their seed, which changes the evidence by less than a tenth of a nat.
+    """
+
+    coins: int = 16
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        arrays.positive(coins=arrays.whole_number("coins", self.coins))
+
+    def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed, **zone: Any) -> LogRun:
+        """Not on a simulator."""
+        raise InputError("LogBetting is for recorded transitions; use Combined() or TDBetting() with a simulator")
+
+    def replay(self, task: Task, threshold: float, source: Recorded, both_sides: bool = True) -> LogRun:
+        """The test at work on recorded transitions."""
+        tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
+        supply = LogSource(task, source, self.seed)
+        return LogRun(self, task, threshold, PolicyBet(tally.task, Pool(tally, supply), tally.rounding))
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on a log, averaged over coins"
