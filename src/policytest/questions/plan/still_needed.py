@@ -12,13 +12,17 @@ probability wanted.
 
 *Other methods* go on from where they were stopped, against kernels that the counts leave possible
 (`plan.posterior`), one run each, with a future of its own: so many of these runs end within so many samples.
+
+*A log* is simulated from its start, by the same method, against such kernels: pairs come as often as they did. Those
+that are settled sooner than this one are left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -30,14 +34,16 @@ from policytest._base.text import number, plural
 from policytest.data.randomness import Seed, generator, stored
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp.task import Task
+from policytest.methods.betting.logged import LogBetting
 from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST
+from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
 from policytest.worst_case.lower_bound import uniform_allocation
 
-RUNS = 40  # that go on, each against another kernel
+RUNS, LOGS = 40, 20  # that go on, or are simulated, each against another kernel
 WORK = 10  # samples of all such runs, relative to the most of one
 OTHER_SIDE = 0.05  # share of kernels beyond the threshold from which on data do not say the side
 AHEAD = ("numbers", "source.k", "source.x")  # what a kept run has drawn ahead
@@ -67,9 +73,11 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
         return Needed(
             task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
         )
+    if isinstance(verdict.settings, LogBetting) and verdict.counts.total:
+        return _by_simulation(verdict, chance, rng, limit, LOGS, _another_log)
     if isinstance(verdict.settings, PTST) or not verdict.snapshot:
         return _by_distance(verdict, chance)
-    return _by_simulation(verdict, chance, rng, limit)
+    return _by_simulation(verdict, chance, rng, limit, RUNS, _resumed)
 
 
 def count_from(name: str, given: object, least: int) -> int:
@@ -166,34 +174,41 @@ class _Ahead:
 # ---------------------------------------------------------------- a run that goes on
 
 
-def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
+def _by_simulation(
+    verdict: Any,
+    chance: float,
+    rng: np.random.Generator,
+    limit: int,
+    runs: int,
+    simulated: Callable[[Any, TabularSimulator, np.random.Generator, int], Future],
+) -> Needed:
     task = verdict.task
-    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, RUNS)
+    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, runs)
     drawn, times, budget = np.zeros(task.policy.shape), [], WORK * limit
     for index in range(len(posterior.gaps)):
-        run = _resumed(verdict, TabularSimulator(posterior.kernel(index)), rng)
-        run.begin(verdict.required)
-        for _ in steps(run, verdict.required, verdict.samples + limit):
-            pass
-        more = run.paid - verdict.samples
-        times.append(more if run.answer is not None else math.inf)
-        drawn += run.counts().visits - verdict.counts.visits
-        budget -= more
+        found = simulated(verdict, TabularSimulator(posterior.kernel(index)), rng, limit)
+        if found.more < 0:
+            continue
+        times.append(found.more if found.is_settled else math.inf)
+        drawn += found.drawn
+        budget -= found.more
         if budget <= 0:
             break
+    times = times or [math.inf]
     total, middle = _quantile(times, chance), _quantile(times, 0.5)
-    pairs = _shared_out(drawn, total)
+    pairs, is_log = _shared_out(drawn, total), simulated is _another_log
+    kind = "row" if is_log else "sample"
     if math.isfinite(total):
-        words = f"About {plural(int(total), 'more sample')} should settle it, {_places(task, pairs)}."
+        words = f"About {plural(int(total), f'more {kind}')} should settle it, {_places(task, pairs)}."
     else:
-        words = f"More than {plural(limit, 'further sample')} may be needed"
+        words = f"More than {plural(limit, f'further {kind}')} may be needed"
         if math.isfinite(middle):
             words += f", though {number(int(middle))} settle it as likely as not"
         beyond = float((posterior.gaps * posterior.middle <= 0.0).mean())
         words += "; the data do not say on which side the value is." if beyond > OTHER_SIDE else "."
     return Needed(
         task=task,
-        method=f"{verdict.method}, resumed",
+        method=f"{verdict.method}, {'simulated' if is_log else 'resumed'}",
         samples=total,
         uniform=None,
         expected=middle,
@@ -205,8 +220,41 @@ def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit:
     )
 
 
-def _resumed(verdict: Any, sim: TabularSimulator, rng: np.random.Generator) -> Any:
+class Future(NamedTuple):
+    """What a simulated run came to: how many more samples, whether they settle it, and which pairs they are of."""
+
+    more: int
+    is_settled: bool
+    drawn: FloatArray
+
+
+def _another_log(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, limit: int) -> Future:
+    """A log from its start, whose pairs come as often as those of the verdict's log did."""
+    task, visits = verdict.task, verdict.counts.visits
+    shares = visits.ravel() / verdict.counts.total
+    settings = replace(verdict.settings, coins=1, seed=int(rng.integers(2**31)))
+    run, rows = settings.replay(task, verdict.threshold, Recorded(NOTHING, NOTHING)), task.layout.row_of_pair
+    while run.answer is None and run.samples < verdict.samples + limit:
+        pair = rng.choice(len(shares), size=max(verdict.samples, run.samples // 2), p=shares)
+        x, known = np.zeros(len(pair), dtype=np.int64), rows[pair] >= 0
+        x[known] = sim.draw(pair[known] // task.n_actions, pair[known] % task.n_actions, rng)
+        run.source.extend(rows[pair], x)
+        run.step(verdict.required, len(pair))
+    more = run.used() - verdict.samples
+    return Future(more if run.answer is None else max(more, -1), run.answer is not None, shares.reshape(visits.shape))
+
+
+def _resumed(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, limit: int) -> Future:
     """The run of a verdict as it stood, but with another future."""
+    run = _restored(verdict, sim, rng)
+    run.begin(verdict.required)
+    for _ in steps(run, verdict.required, verdict.samples + limit):
+        pass
+    drawn = run.counts().visits - verdict.counts.visits
+    return Future(run.paid - verdict.samples, run.answer is not None, drawn)
+
+
+def _restored(verdict: Any, sim: TabularSimulator, rng: np.random.Generator) -> Any:
     seed = int(rng.integers(2**62))
     zone = {"indifference": verdict.indifference, "both_sides": True} if verdict.indifference else {}
     run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
