@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from policytest.methods.sampling import Adaptive as Adaptive
     from policytest.methods.sampling import Forward as Forward
     from policytest.methods.sampling import Optimal as Optimal
-    from policytest.questions.assess import assess as assess
     from policytest.questions.compare import compare as compare
     from policytest.questions.decide import checks as checks
     from policytest.questions.decide import decide as decide
     from policytest.questions.decide import stopping_times as stopping_times
     from policytest.questions.diagnose import diagnose as diagnose
     from policytest.questions.evaluate import evaluate as evaluate
-    from policytest.questions.evaluate import value_interval as value_interval
     from policytest.questions.identify import identify as identify
     from policytest.questions.plan.plan import plan as plan
     from policytest.questions.plan.plan import still_needed as still_needed
@@ -53,6 +51,8 @@ if TYPE_CHECKING:
     from policytest.results.stopping_times import StoppingTimes as StoppingTimes
     from policytest.results.verdict import Check as Check
     from policytest.results.verdict import Verdict as Verdict
+    from policytest.sources.logged.asked import assess as assess
+    from policytest.sources.logged.asked import value_interval as value_interval
     from policytest.worst_case import Bracket as Bracket
     from policytest.worst_case import Status as Status
     from policytest.worst_case import extreme_value as extreme_value
@@ -109,7 +109,7 @@ _HOME = {
     "Task": "mdp.task",
     "Transitions": "data.transitions",
     "Verdict": "results.verdict",
-    "assess": "questions.assess",
+    "assess": "sources.logged.asked",
     "characteristic_time": "worst_case.lower_bound",
     "checks": "questions.decide",
     "compare": "questions.compare",
@@ -126,7 +126,7 @@ _HOME = {
     "still_needed": "questions.plan.plan",
     "stopping_times": "questions.decide",
     "value": "mdp.values",
-    "value_interval": "questions.evaluate",
+    "value_interval": "sources.logged.asked",
     "value_range": "mdp.values",
 }
 

@@ -87,7 +87,7 @@ def test_the_log_settles_it_rightly(start, capsys):
 def test_what_the_command_says_is_what_python_says(start, capsys):
     model = load_model(start / "task.toml")
     log = pt.sources.logs(start / "log.csv", model.task)
-    assert pt.assess(model.task, log, 3.0).evidence == pt.assess(model.task, log.counts, 3.0).evidence
+    assert pt.assess(model.task, log, 3.0).evidence == pt.assess(model.task, log.transitions(), 3.0).evidence
     for arguments, data, method in (
         ((), log.transitions(), pt.Combined()),
         (("--method", "ptst"), log.counts, pt.PTST()),
@@ -127,8 +127,8 @@ def test_yesterday_and_today(start, tmp_path, capsys):
     assert "one.csv" in err
 
 
-def test_an_order_that_begins_anew_is_no_order(start, tmp_path, capsys):
-    """Then counts are judged, unless the user says that episodes follow one another."""
+def test_an_order_that_restarts_in_each_episode(start, tmp_path, capsys):
+    """Rows are then taken by their place in the episode, with a note; or one episode after another, on request."""
     with (start / "log.csv").open() as file:
         header, *rows = csv.reader(file)
     first = {}
@@ -136,11 +136,30 @@ def test_an_order_that_begins_anew_is_no_order(start, tmp_path, capsys):
     with (tmp_path / "anew.csv").open("w", newline="") as file:
         csv.writer(file).writerows([header, *anew])
     arguments = ("assess", start / "task.toml", tmp_path / "anew.csv")
-    assert "by PTST" in run(capsys, *arguments)[1]
+    words = "Note: the order begins with 0 in every episode"
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert words in out
+    assert "pass --by-episode" in out
+    assert "betting" in out
     code, out, _ = run(capsys, *arguments, "--by-episode")
     assert code == 0
+    assert words not in out
     assert "betting" in out
-    assert run(capsys, *arguments, "--method", "betting")[0] == 2
+
+
+def test_the_log_tells_where_episodes_start(start, capsys):
+    """In the starter's log a fifth of the visitors begin browsing."""
+    code, out, _ = run(capsys, "assess", start / "task.toml", start / "log.csv", "--initial", "log")
+    assert code == 2  # its task has a kernel, too
+    text = (start / "task.toml").read_text().split("[kernel]")[0]
+    (start / "unknown.toml").write_text(text.replace("initial = { new = 0.8, browsing = 0.2 }", 'initial = "log"'))
+    code, out, _ = run(capsys, "assess", start / "unknown.toml", start / "log.csv", "--json")
+    assert code in (0, 3)
+    found = json.loads(out)
+    assert found["states"][-1] == "start"
+    assert "valid if episodes begin with their first rows" in found["log"]["notes"][0]
+    assert found["estimate"] == pytest.approx(3.9, abs=0.5)
 
 
 def test_rows_selected_by_their_outcome_are_not_certified(start, tmp_path, capsys):

@@ -405,7 +405,7 @@ def test_an_order_that_begins_anew(tmp_path):
     log = sources.logs(on_engine("pandas", columns, tmp_path), task)
     found = sources.diagnose_log(task, log)
     assert [one.key for one in found.findings] == ["previous_state", "previous_action"]
-    assert "changes over time, since order is" in str(found)
+    assert "changes over time, since order begins with 0 in every episode" in str(found)
     by_episode = sources.diagnose_log(task, log, by_episode=True)
     order = np.lexsort((columns["order"], columns["episode"]))
     data = pt.Transitions(*(columns[name][order] for name in ("s", "a", "s_next")))

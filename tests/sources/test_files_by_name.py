@@ -157,6 +157,59 @@ def test_terminal_states(tmp_path, label):
         assert load_model(tmp_path / f"again.{suffix}").task.ends == [1]
 
 
+def test_rewards_on_arrival_are_not_earned_again_after_the_end(tmp_path):
+    """An entry without s holds for all states but the terminal ones; one that names such a state is refused."""
+    entries = [{"r": -1.0}, {"s_next": "dry", "r": 5.0}]
+    task = loaded(tmp_path, terminal=["dry"], rewards=entries, kernel=None).task
+    assert task.rewards.tolist() == [[[-1.0, 5.0]] * 2, [[0.0, 0.0]] * 2]
+    assert loaded(tmp_path, terminal=["dry"], rewards=[{"a": "go", "r": 2.0}], kernel=None).task.rewards.tolist() == [
+        [2.0, 0.0],
+        [0.0, 0.0],
+    ]
+    path = written(tmp_path, SMALL | {"terminal": ["dry"], "rewards": [*entries, {"s": "dry", "r": 5.0}]})
+    source_builders.assert_model_refused(path, "nothing is earned after the end")
+
+
+def test_one_action_for_each_state(tmp_path):
+    """By number or by name; terminal states may be left out."""
+    for policy in ([1, 0], ["stay", "go"], [1, "go"]):
+        assert loaded(tmp_path, policy=policy).task.policy.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    for policy in ([1], ["stay"]):
+        task = loaded(tmp_path, policy=policy, terminal=["dry"], rewards={"wet": 1.0}, kernel=None).task
+        assert task.policy.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    toml = put(tmp_path / "small.toml", "policy = [1, 0]\ninitial = 0\ndiscount = 0.5\nrewards = [[1, 2], [3, 4]]\n")
+    assert load_model(toml).task.policy.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    for policy, words in (
+        ([1], "policy has 1 entries; pass one for each of the 2 states"),
+        ([1, 2], "unknown action 2"),
+        ([0.5, 0.5], "policy has shape (2,)"),
+        (["stay", "run"], "unknown action 'run'"),
+    ):
+        source_builders.assert_model_refused(written(tmp_path, SMALL | {"policy": policy}), words)
+
+
+@pytest.mark.parametrize("form", [{"wet": ["stay"]}, [[False, True], [True, True]]])
+def test_actions_that_are_not_there_in_every_state(tmp_path, form):
+    """A policy may not take them; uniform is over the others; files keep them."""
+    changes = {"available": form, "policy": "uniform", "kernel": None}
+    task = loaded(tmp_path, **changes).task
+    assert task.available.tolist() == [[False, True], [True, True]]
+    assert task.policy.tolist() == [[0.0, 1.0], [0.5, 0.5]]
+    for suffix in ("json", "toml", "npz"):
+        save_model(tmp_path / f"again.{suffix}", task)
+        assert load_model(tmp_path / f"again.{suffix}").task.available.tolist() == task.available.tolist()
+    for other, words in (
+        ({"policy": ["go", "stay"]}, "policy takes action 'go' in state 'wet' with probability 1"),
+        ({"available": {"wet": []}}, "available.wet is []; it is a list of at least one action"),
+        ({"available": {"wet": ["run"]}}, "unknown action 'run' in available.wet"),
+        ({"available": [[False, False], [True, True]]}, "available names no action in state 'wet'"),
+        ({"available": [[0.5, 1], [1, 1]]}, "available[0, 0] is 0.5; expected True and False"),
+    ):
+        source_builders.assert_model_refused(written(tmp_path, SMALL | changes | other), words)
+    with pytest.raises(InputError, match="is not available there; the actions there are: 1"):
+        Task([[0.0, 0.0]], [[1.0, 0.0]], [1.0], 0.9, available=[[0, 1]])
+
+
 def test_a_start_by_its_number(tmp_path):
     """Also in NPZ, where it is an array without dimensions; with names, it goes by names."""
     content = {key: value for key, value in SMALL.items() if key not in ("states", "actions")} | {"initial": 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import gzip
+import io
 import json
 import os
 import sys
@@ -306,7 +307,7 @@ def test_bad_data_is_refused_in_one_line(tmp_path, monkeypatch, data, fragments)
         ({"columns": "s"}, "columns is a str"),
         ({"columns": {"state": "s"}}, "columns has the key 'state'"),
         ({"columns": {"s_nxt": "s"}}, "did you mean 's_next'?"),
-        ({"columns": {"s": None}}, "s, a and s_next are required"),
+        ({"columns": {"s": None}}, "s and a are required"),
         ({"columns": {"s": 0}}, "pass the name of a column"),
         ({"columns": {"s": "a", "s_next": "a"}}, "is mapped to two roles"),
         ({"columns": {"s": "a"}}, "column 'a' is mapped to another role"),
@@ -799,18 +800,210 @@ def test_text_orders_as_numbers_or_times(tmp_path):
         assert pt.sources.logs(path, TASK).transitions().s.tolist() == [0, 1, 2, 3]
 
 
-def test_episodes_are_put_in_order_only_on_request(tmp_path):
-    """With an order that begins anew in each episode nothing says which transition came first."""
-    log = pt.sources.logs(ordered(episode=["b", "a", "b", "a"], order=[2, 2, 1, 1]), TASK)
-    assert_refused(log.transitions, "in several episodes", "by_episode=True")
-    assert log.transitions(by_episode=True).s.tolist() == [0, 1, 2, 3]
+def test_rows_of_the_same_time_are_taken_by_their_episode(tmp_path):
+    """By (order, episode id), whichever way they lie in the table; one episode after another on request."""
+    dates = [datetime.date(2026, 1, day) for day in (2, 2, 1, 2)]
+    log = pt.sources.logs(ordered(episode=["c", "a", "b", "b"], order=dates), TASK)
+    assert log.transitions().s.tolist() == [2, 1, 0, 3]
+    assert log.notes == (log_module.SAME_TIME,)
+    assert log.notes[0] in str(log)
+    assert json.loads(log.to_json())["notes"] == [*log.notes]
+    assert log.by_episode().notes == ()
+    assert log.transitions(by_episode=True).s.tolist() == [1, 2, 0, 3]
+    assert log.by_episode().transitions().s.tolist() == [1, 2, 0, 3]
     for kind, write in (("csv", "write_csv"), ("jsonl", "write_ndjson")):
         for at, ids in enumerate((["10", "9", "10", "9"], [10, 9, 10, 9], ["x", "9", "x", "9"])):
             path = tmp_path / f"{at}.{kind}"
             getattr(ordered(episode=ids, order=[2, 2, 1, 1]), write)(path)
-            assert pt.sources.logs(path, TASK).transitions(by_episode=True).s.tolist() == [0, 1, 2, 3]
+            log = pt.sources.logs(path, TASK)
+            assert log.transitions().s.tolist() == [0, 2, 1, 3]
+            assert log.transitions(by_episode=True).s.tolist() == [0, 1, 2, 3]
+            assert "begins with 1 in every episode" in log.notes[0]
+            assert "by_episode=True" in log.notes[0]
     through = pt.sources.logs(ordered(episode=["b", "a", "b", "a"]), TASK)
     assert through.transitions().s.tolist() == [0, 1, 2, 3]
+    assert through.notes == ()
+    mixed = pd.DataFrame({"s": [0, 1], "a": 0, "s_next": 0, "order": 1, "episode": pd.Series([1, "x"], dtype=object)})
+    assert_refused(lambda: pt.sources.logs(mixed, TASK), "ids of episodes cannot be compared")
+
+
+def test_the_same_time_without_episodes_is_a_repeated_row(tmp_path):
+    data = ordered(order=[1, 1, 2, 3])
+    assert_refused(lambda: pt.sources.logs(data, TASK), "2 rows with order=1", 'columns={"episode": ...}')
+
+
+def test_bets_on_tied_rows_keep_their_level():
+    """At the value itself, with actions that react to all earlier times; an order by outcomes is caught every time."""
+    task = pt.Task([[0.0, 0.0], [1.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], [1.0, 0.0], 0.5)
+    bar, wrong, caught = pt.value(task, np.full((2, 2, 2), 0.5)), 0, 0
+    for seed in range(40):
+        rng, rows, good, state = np.random.default_rng(seed), [], np.ones(2), np.zeros(8, dtype=int)
+        for time in range(30):
+            a, x = int(good.argmax() if time % 2 else rng.integers(2)), rng.integers(0, 2, 8)
+            rows += [(e, time, state[e], a, x[e]) for e in range(8)]
+            good[a] += x.sum() - 4
+            state = x
+        frame = pd.DataFrame(rows, columns=["episode", "order", "s", "a", "s_next"]).sample(frac=1, random_state=seed)
+        wrong += pt.assess(task, pt.sources.logs(frame, task).transitions(), bar, delta=0.1).answer is not None
+        if seed < 5:
+            first = frame.sort_values("s_next", ascending=False)
+            caught += pt.assess(task, pt.Transitions(first.s, first.a, first.s_next), bar, delta=0.1).answer == "above"
+    assert wrong <= 20  # two sides at 0.1 each: P(Bin(40, 0.2) > 20) < 1e-5
+    assert caught == 5
+
+
+# ---------------------------------------------------------------- one row for each visit
+
+VISITS = """patient,date,state,action,outcome
+7,2026-01-03,ill,drug,0
+12,2026-01-03,ill,rest,0
+7,2026-01-05,better,rest,1
+12,2026-01-04,ill,drug,
+7,2026-01-09,well,,
+"""
+VISIT_COLUMNS = {"s": "state", "a": "action", "episode": "patient", "order": "date", "reward": "outcome"}
+WARD = pt.Task(
+    rewards=[[[0.0] * 3] * 2, [[0.0, 0.0, 1.0]] * 2, [[0.0] * 3] * 2],
+    policy=[[0.5, 0.5]] * 3,
+    initial=[1.0, 0.0, 0.0],
+    discount=0.9,
+    states=["ill", "better", "well"],
+    actions=["drug", "rest"],
+    terminal=["well"],
+)
+
+
+def visits(text=VISITS):
+    return pd.read_csv(io.StringIO(text)).assign(date=lambda f: pd.to_datetime(f["date"]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "pandas"])
+def test_the_next_state_is_that_of_the_next_visit(tmp_path, kind):
+    """A last row has no outcome; one in a terminal state needs neither an action nor a reward."""
+    data = visits()
+    path = tmp_path / f"log.{kind}"
+    if kind == "csv":
+        put(path, VISITS)
+    elif kind == "parquet":
+        data.to_parquet(path)
+    elif kind == "jsonl":
+        data.to_json(path, orient="records", lines=True, date_format="iso")
+    log = pt.sources.logs(data if kind == "pandas" else path, WARD, columns=VISIT_COLUMNS)
+    assert triples(log.counts) == {(0, 0, 1): 1, (0, 1, 0): 1, (1, 1, 2): 1}
+    found = log.transitions()
+    assert (found.s.tolist(), found.x.tolist()) == ([0, 0, 1], [1, 0, 2])  # of the same day, patient 7 before 12
+    gone = [(entry.column, entry.reason, entry.rows, len(entry.examples)) for entry in log.left_out]
+    assert gone == [("s", "in a terminal state", 1, 1), ("s_next", "last row of its episode", 1, 1)]
+    assert "ill" in log.left_out[1].examples[0][0]
+    assert not log.selected
+    assert log.notes == (log_module.NEXT_ROW, log_module.SAME_TIME)
+    assert (log.rows, log.used) == (5, 3)
+
+
+def test_visits_of_a_log_too_long_to_be_kept(monkeypatch):
+    monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 3)
+    log = pt.sources.logs(visits(), WARD, columns=VISIT_COLUMNS)
+    assert triples(log.counts) == {(0, 0, 1): 1, (0, 1, 0): 1, (1, 1, 2): 1}
+    assert [entry.rows for entry in log.left_out] == [1, 1]
+
+
+def test_visits_whose_last_rows_are_all_ends_rest_on_nothing(tmp_path):
+    log = pt.sources.logs(visits().query("patient == 7"), WARD, columns=VISIT_COLUMNS)
+    assert log.notes == ()
+    log.save(tmp_path / "log.npz")
+    assert pt.sources.Log.load(tmp_path / "log.npz", WARD).left_out == log.left_out
+
+
+@pytest.mark.parametrize(
+    ("change", "columns", "words"),
+    [
+        (lambda f: f.drop(columns="date"), {"order": "day"}, ["has no column 'day' for order"]),
+        (lambda f: f, {"order": None}, ["no column 's_next'", "name order and episode"]),
+        (lambda f: f.assign(next_state="ill"), {}, ['{"s_next": "next_state"}', '{"s_next": None}']),
+        (lambda f: f.assign(state=["ill", "ill", "cured", "ill", "well"]), {}, ["'cured' in column s (1 row)"]),
+        (lambda f: f.assign(action=["drug", "rest", None, "drug", None]), {}, ["null in column a (1 row)"]),
+        (
+            lambda f: f.assign(state=["ill", "ill", "well", "ill", "ill"]),
+            {},
+            ["1 row in the terminal state 'well' followed by 'ill'", "correct terminal"],
+        ),
+    ],
+)
+def test_visits_that_cannot_be_read(change, columns, words):
+    assert_refused(lambda: pt.sources.logs(change(visits()), WARD, columns={**VISIT_COLUMNS, **columns}), *words)
+
+
+def test_a_row_in_a_terminal_state_needs_no_action_and_no_outcome():
+    rows = {"s": ["ill", "well", "well"], "a": ["drug", None, None], "s_next": ["well", None, "well"]}
+    log = pt.sources.logs(pd.DataFrame(rows), WARD)
+    assert triples(log.counts) == {(0, 0, 2): 1}
+    assert log.left_out == (log_module.LeftOut("s", "in a terminal state", 2, (("'well'", 2),)),)
+    away = pd.DataFrame(rows | {"s_next": ["well", None, "ill"]})
+    assert_refused(lambda: pt.sources.logs(away, WARD), "terminal state 'well' followed by 'ill'")
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_actions_that_are_not_available_are_refused_or_dropped(order):
+    task = replace(TASK, available=np.array([[1, 1, 0]] + [[1, 1, 1]] * (S - 1)))
+    frame = pl.DataFrame({"s": [0, 0, 1], "a": [0, 2, 2], "s_next": 1} | ({"order": [1, 2, 3]} if order else {}))
+    assert_refused(lambda: pt.sources.logs(frame, task), "1 row at (s=0, a=2)", "not available", 'skip=("a",)')
+    log = pt.sources.logs(frame, task, skip=("a",))
+    assert triples(log.counts) == {(0, 0, 1): 1, (1, 2, 1): 1}
+    assert log.left_out == (log_module.LeftOut("a", "not available in its state", 1, (("(s=0, a=2)", 1),)),)
+    assert not log.selected
+    if order:
+        assert log.transitions().a.tolist() == [0, 2]
+
+
+# ---------------------------------------------------------------- straight into a question
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars lazy", "parquet", "files", "log"])
+def test_questions_read_logs_themselves(tmp_path, kind):
+    """The answer is that on the transitions in their order, whatever the log is given as."""
+    names = {"s": "state", "order": "when"}
+    frame = ordered().rename({"s": "state", "order": "when"})
+    frame.write_parquet(tmp_path / "log.parquet")
+    data = {
+        "pandas": frame.to_pandas(),
+        "polars lazy": frame.lazy(),
+        "parquet": tmp_path / "log.parquet",
+        "files": [str(tmp_path / "log.parquet")],
+        "log": pt.sources.logs(frame, TASK, columns=names),
+    }[kind]
+    settings = {} if kind == "log" else {"columns": names}
+    rows = pt.sources.logs(ordered(), TASK).transitions()
+    found = pt.assess(TASK, data, threshold=5.0, **settings)
+    assert found.to_json() == pt.assess(TASK, rows, threshold=5.0).to_json()
+    assert pt.value_interval(TASK, data, **settings) == pt.value_interval(TASK, rows)
+
+
+def test_a_log_without_order_is_judged_by_its_counts():
+    found = pt.assess(TASK, one_row(), threshold=5.0)
+    assert found.to_json() == pt.assess(TASK, pt.sources.logs(one_row(), TASK).counts, threshold=5.0).to_json()
+    by_id = ordered(episode=["b", "a", "b", "a"], order=[2, 2, 1, 1])
+    log = pt.sources.logs(by_id, TASK)
+    for by_episode in (False, True):
+        expected = pt.assess(TASK, log.transitions(by_episode), threshold=5.0)
+        assert pt.assess(TASK, by_id, 5.0, by_episode=by_episode).to_json() == expected.to_json()
+        assert pt.assess(TASK, log, 5.0, by_episode=by_episode).to_json() == expected.to_json()
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "words"),
+    [
+        (pt.Counts(S, A), {"columns": {"s": "state"}}, "columns and skip are for a path or a data frame"),
+        (pt.Counts(S, A), {"by_episode": True}, "by_episode is for logs"),
+        (3, {}, "data is a int; pass Counts"),
+        ("nowhere.csv", {}, "there is no file 'nowhere.csv'"),
+    ],
+)
+def test_data_that_no_question_takes(data, settings, words):
+    assert_refused(lambda: pt.assess(TASK, data, 5.0, **settings), words)
+    assert_refused(lambda: pt.value_interval(TASK, data, **settings), words)
+
+
+# ---------------------------------------------------------------- no order
 
 
 def test_there_is_an_order_or_a_refusal(monkeypatch, tmp_path):

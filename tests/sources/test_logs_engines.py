@@ -124,6 +124,30 @@ def test_the_same_order(engine, request):
 
 
 @EVERY
+def test_the_same_visits(engine, request):
+    """Without s_next it is the s of the next row of the episode, found by the engine."""
+    frame = table().drop(columns=["s_next", "count", "reward"])
+    frame["order"] //= 2  # two episodes a time
+    frame["episode"] = frame["order"] // 50 * 2 + np.random.default_rng(3).permutation(ROWS) % 2
+    frame = frame.drop_duplicates(["episode", "order"])
+    data = from_pandas(engine, frame, request)
+    if engine == "dask":
+        with pytest.raises(pt.InputError, match="next row of an episode cannot be found by Dask"):
+            pt.sources.logs(data, TASK)
+        return
+    log = pt.sources.logs(data, TASK)
+    rows = frame.sort_values(["order", "episode"])
+    rows["s_next"] = rows.groupby("episode")["s"].shift(-1)
+    last = rows["s_next"].isna()
+    found = log.transitions()
+    for name, column in (("s", found.s), ("a", found.a), ("s_next", found.x)):
+        np.testing.assert_array_equal(column, rows.loc[~last, name])
+    assert [(gone.column, gone.reason, gone.rows) for gone in log.left_out] == [
+        ("s_next", "last row of its episode", last.sum())
+    ]
+
+
+@EVERY
 def test_the_same_labels(engine, request):
     """Text, with unknown and missing labels left out for s and a."""
     states = ["ward", "home", "lab", "7", "8", "9"]

@@ -55,7 +55,11 @@ RewardModel = Annotated[
 ]
 InitialState = Annotated[
     str | None,
-    typer.Option("--initial", metavar="STATE", help="Start in this state, or in the states with this label."),
+    typer.Option(
+        "--initial",
+        metavar="STATE",
+        help="Start in this state, in the states with this label, or (log) as the log says.",
+    ),
 ]
 MaxSamples = Annotated[
     int | None, typer.Option(parser=_whole, metavar="N", help="Stop undecided after N samples, for example 1e6.")

@@ -28,7 +28,7 @@ from policytest._base.rows import Rows, stored_at
 from policytest.mdp.layout import Layout, support_sizes
 
 DENSE_REWARD_LIMIT = 50_000_000
-_ARRAYS = ("policy", "initial", "support", "rewards")
+_ARRAYS = ("policy", "initial", "support", "rewards", "available")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,11 @@ class Task:
     assumptions
         What the model rests on beyond what is said here, as sentences that can follow "if", such as "the cells are
         Markov". They change no number; every result repeats them: "proved, if the cells are Markov".
+    available
+        Booleans [S,A]: which actions there are in a state; None: all. The policy takes no other, nor do rows of logs.
+    start
+        The index of a state that only stands for the start of episodes: logs tell what follows it. See
+        `policytest.sources.start_from_log`, which adds it.
 
     >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
     >>> task.layout.value_ends[:2]
@@ -76,6 +81,8 @@ class Task:
     normalise: InitVar[bool] = False
     terminal: Sequence[Hashable] | None = None
     assumptions: Sequence[str] = ()
+    available: Any = None
+    start: int | None = None
 
     def __post_init__(self, normalise: bool) -> None:
         def put(name: str, value: object) -> None:
@@ -94,6 +101,7 @@ class Task:
         put("states", arrays.names("states", self.states, S))
         put("actions", arrays.names("actions", self.actions, A))
         put("assumptions", _assumptions(self.assumptions))
+        put("available", _available(self.available, self))
         put("support", _support(self.support, self))
         put("terminal", _terminal(self.terminal))
         ends = _indices_of_ends(self)
@@ -101,6 +109,8 @@ class Task:
             put("support", _with_ends(self.support, ends, self))
         put("rewards", _rewards(self.rewards, self))
         _check_ends(ends, self)
+        if self.start is not None and not 0 <= arrays.whole_number("start", self.start) < S:
+            raise InputError(f"start is {self.start}; it is the index of a state, from 0 to {S - 1}")
         for name in _ARRAYS:
             arrays.freeze(getattr(self, name))
 
@@ -131,6 +141,11 @@ class Task:
     def any_successor(self) -> bool:
         """Whether any state may follow any pair, at the same reward: no support, and rewards on (s,a)."""
         return self.support is None and not self.rewards_on_successor
+
+    @property
+    def reward_scale(self) -> float:
+        """What is paid for a transition, in units of the task's reward: an added start costs a step of discounting."""
+        return 1.0 if self.start is None else self.discount
 
     @property
     def known_rows(self) -> arrays.BoolArray:
@@ -328,6 +343,31 @@ def _discount(discount: object) -> float:
     if not 0.0 <= gamma < 1.0:
         raise InputError(f"discount is {gamma}; it must lie in [0, 1)")
     return gamma
+
+
+def _available(available: object, task: Task) -> Any:
+    """[S,A] which actions there are; refused if the policy takes another."""
+    if available is None:
+        return None
+    table = truth_table("available", arrays.real_array("available", available, task.policy.shape))
+    wrong = (task.policy > 0) & ~table
+    if wrong.any():
+        s, a = (int(i) for i in np.argwhere(wrong)[0])
+        there = ", ".join(_label(int(k), task.actions) for k in np.flatnonzero(table[s])[:8]) or "none"
+        raise InputError(
+            f"policy takes {task.place(s * task.n_actions + a)} with probability {task.policy[s, a]:.6g}, but that "
+            f"action is not available there; the actions there are: {there}"
+        )
+    return table
+
+
+def truth_table(name: str, table: FloatArray) -> arrays.BoolArray:
+    """Ones and zeros as booleans."""
+    odd = ~np.isin(table, (0.0, 1.0))
+    if odd.any():
+        place = [int(i) for i in np.argwhere(odd)[0]]
+        raise InputError(f"{name}{place} is {table[odd][0]:.6g}; expected True and False (or 1 and 0)")
+    return table > 0
 
 
 def _support(support: object, task: Task) -> Any:

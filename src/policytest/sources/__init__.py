@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policytest.sources.logged.log import Log
     from policytest.sources.logged.read import logs
     from policytest.sources.tasks.policy import policy
+    from policytest.sources.tasks.start import start_from_log
 
 # Imported on first use.
 _HOME = {
@@ -29,6 +30,7 @@ _HOME = {
     "logs": "logged.read",
     "minari": "environments.minari",
     "policy": "tasks.policy",
+    "start_from_log": "tasks.start",
 }
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "policy",
     "save_model",
     "save_policy",
+    "start_from_log",
 ]
 
 

@@ -191,11 +191,15 @@ class Lookup:
 
 
 class Places(NamedTuple):
-    """The states and the actions of a task or an environment; in the states ``ends`` episodes have ended."""
+    """The states and the actions of a task or an environment; in the states ``ends`` episodes have ended.
+
+    ``start`` is a state that only stands for their beginning.
+    """
 
     states: Lookup
     actions: Lookup
     ends: tuple[int, ...] = ()
+    start: int | None = None
 
     @property
     def n_states(self) -> int:
@@ -206,6 +210,11 @@ class Places(NamedTuple):
     def n_actions(self) -> int:
         """A."""
         return self.actions.count
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """States in which it does not matter what the policy does."""
+        return self.ends if self.start is None else (*self.ends, self.start)
 
     @property
     def mark(self) -> str:
@@ -237,7 +246,8 @@ def places_of(
 
 def places_in(task: Task) -> Places:
     """The states and actions of a task."""
-    return places_of(task.n_states, task.n_actions, task.states, task.actions)._replace(ends=tuple(task.ends))
+    at = places_of(task.n_states, task.n_actions, task.states, task.actions)
+    return at._replace(ends=tuple(task.ends), start=task.start)
 
 
 def as_name(value: object) -> Any:

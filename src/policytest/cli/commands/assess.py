@@ -53,6 +53,7 @@ class Assessment(Shown):
         notes = [f"Warning: {warning}" for warning in self.warnings]
         notes += [f"Data: {told.title}."]
         notes += [f"  {row.label}: {row.shown} {row.remark}".rstrip() for row in told.rows if row.shown != "0"]
+        notes += [as_options(note) for note in told.notes]
         if self.diagnosis is not None:
             notes += [f"Warning: {warning}" for warning in self.diagnosis.warnings]
             notes += [f"Hint: {hint}" for hint in self.diagnosis.hints]
@@ -118,7 +119,7 @@ def assess(
         bool,
         typer.Option(
             "--by-episode",
-            help="The order restarts in each episode; episodes are ordered by their ids, assigned at their start.",
+            help="Take one episode after another, by their ids assigned at their start: for an order that restarts.",
         ),
     ] = False,
     add_to: Annotated[
@@ -153,13 +154,14 @@ def assess(
         check_files((*files_of_model(model), policy, *find(data)), {"--save": save, "--html": html})
         bar = the_bar(threshold, problem)
         log = _read(data, problem.task, named_columns(columns), tuple(skip or ()), add_to, quiet)
+        log = log.by_episode() if by_episode else log
         kept = add_to is not None or save is not None  # the same test every day: one that needs no order
-        verdict = _judged(log, problem.task, method, by_episode, kept, bar, delta)
+        verdict = _judged(log, problem.task, method, kept, bar, delta)
         verdict = with_forecast(verdict, quiet)
         found = Assessment(
             verdict,
             log.shown(suppress_below),
-            _diagnosed(log, problem.task, by_episode, suppress_below) if diagnose and add_to is None else None,
+            _diagnosed(log, problem.task, suppress_below) if diagnose and add_to is None else None,
         )
         if save is not None:
             log.save(save)
@@ -194,17 +196,15 @@ def _read(
         return logs(files, task, columns=columns, skip=skip, add_to=before, progress=told)
 
 
-def _judged(
-    log: Log, task: Task, method: str | None, by_episode: bool, kept: bool, bar: float, delta: float
-) -> Verdict:
+def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, delta: float) -> Verdict:
     """The verdict by this method, or by the one that suits the log."""
     from policytest.questions.assess import assess as assess_data
 
     if kept and method in ORDERED:
         raise InputError(f"--method {method} needs the order of the rows, which --save does not keep; leave it out")
     free = method is None and not kept
-    in_order = log.in_order(by_episode) if free else method in ORDERED
-    observed = log.transitions(by_episode) if in_order else log.counts
+    in_order = log.in_order() if free else method in ORDERED
+    observed = log.transitions() if in_order else log.counts
     verdict = assess_data(task, observed, bar, delta, None if free and in_order else find_method(method or "ptst"))
     if free and not in_order:
         complain(
@@ -213,14 +213,14 @@ def _judged(
     return verdict
 
 
-def _diagnosed(log: Log, task: Task, by_episode: bool, suppress_below: int) -> Diagnosis | None:
+def _diagnosed(log: Log, task: Task, suppress_below: int) -> Diagnosis | None:
     """What the log says about the assumptions; None where it has no order, or where that cannot be computed."""
     if log.columns is None and log.frame is None:
         return None
     from policytest.sources.logged.diagnose import diagnose_log
 
     try:
-        return diagnose_log(task, log, by_episode).shown(suppress_below)
+        return diagnose_log(task, log).shown(suppress_below)
     except InputError as error:  # it must not cost the verdict
         complain(f"the assumptions were not tested: {as_options(str(error))}")
         return None

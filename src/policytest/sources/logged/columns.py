@@ -1,6 +1,7 @@
 """Which column of a table has which role.
 
-`s`, `a` and `s_next` are required; `count`, `order`, `episode` and `reward` are used where they are. A mapping
+`s` and `a` are required; `count`, `order`, `episode` and `reward` are used where they are. `s_next` is required unless
+there are `order` and `episode`: with one row for each visit it is the s of the next row of the episode. A mapping
 ``columns={"s": "state"}`` gives other names, and ``columns={"reward": None}`` ignores a column. A column reward that is
 ignored is still compared with the task's rewards, under the name `IGNORED`: where they differ, nothing is refused, but
 no answer from the data is certified.
@@ -40,8 +41,8 @@ def check_mapping(columns: object) -> dict[str, str | None]:
         if role not in ROLES:
             remedy = did_you_mean(role, ROLES) or f"the roles are {', '.join(ROLES)}"
             raise InputError(f"columns has the key {role!r}; {remedy} (the key is the role, the value is your column)")
-        if name is None and role in LABELS:
-            raise InputError(f"columns[{role!r}] is None; s, a and s_next are required")
+        if name is None and role in ("s", "a"):
+            raise InputError(f"columns[{role!r}] is None; s and a are required")
         if name is not None and not isinstance(name, str):
             raise InputError(f"columns[{role!r}] is {name!r}; pass the name of a column, a string")
     named = [name for name in columns.values() if name is not None]
@@ -63,10 +64,14 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
                 raise InputError(f"column {name!r} is mapped to another role; name the column for {role} in columns")
             continue
         if name not in there:
+            if role == "s_next" and role not in columns and not _meant(role, name, there):
+                continue
             raise InputError(f"{place} has no column {plain(name)!r} for {role}; {_suggestion(role, name, there)}")
         if list(there).count(name) > 1:
             raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
         found[role] = name
+    if "s_next" not in found and not {"order", "episode"} <= found.keys():
+        raise InputError(f"{place} has no column 's_next' for s_next; {_suggestion('s_next', 's_next', there)}")
     if columns.get("reward", "") is None and list(there).count("reward") == 1 and "reward" not in found.values():
         found[IGNORED] = "reward"
     return found
@@ -75,8 +80,16 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
 def _suggestion(role: str, name: str, there: Sequence[str]) -> str:
     """What is there, and what might have been meant."""
     listed = ", ".join(repr(plain(column)) for column in there[:20]) + (", ..." if len(there) > 20 else "")
+    close = _meant(role, name, there)
+    meant = f'; did you mean columns={{"{role}": "{plain(close[0])}"}}?' if close else "; name it in columns"
+    if role == "s_next":
+        meant += f"{' Or' if close else ', or'} name order and episode there: then s_next is the s of the next row"
+        meant += ' of the episode (columns={"s_next": None})' if close else " of the episode"
+    return f"the columns are {listed or 'none'}{meant}"
+
+
+def _meant(role: str, name: str, there: Sequence[str]) -> list[str]:
+    """Columns that might have been meant, the most likely one first."""
     lower = {column.lower(): column for column in reversed(there)}
     close = [lower[word] for word in (name.lower(), role, *_OFTEN.get(role, ())) if word in lower]
-    close += difflib.get_close_matches(name, there, n=1, cutoff=0.75)
-    meant = f'; did you mean columns={{"{role}": "{plain(close[0])}"}}?' if close else ""
-    return f"the columns are {listed or 'none'}{meant or '; name it in columns'}"
+    return close + difflib.get_close_matches(name, there, n=1, cutoff=0.75)

@@ -8,18 +8,27 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import IntArray
+from policytest._base.arrays import BoolArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.rows import entries_at
 from policytest._base.text import number, plural
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
 from policytest.sources.checks import IGNORED_REWARDS, ROUNDING, check_support, first_other, room, wrong_reward
-from policytest.sources.labels import MISSING, Places, distinct, numbers, whole
+from policytest.sources.labels import MISSING, UNKNOWN, Places, distinct, numbers, whole
 from policytest.sources.logged import frames
 from policytest.sources.logged.columns import LABELS, OPTIONAL, ignoring
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import EXAMPLES, IndexColumns, LeftOut, short
+from policytest.sources.logged.log import (
+    EXAMPLES,
+    IN_AN_END,
+    LAST_ROW,
+    NOT_OFFERED,
+    IndexColumns,
+    LeftOut,
+    ranks,
+    short,
+)
 
 DENSE_LIMIT = 20_000_000  # entries of a dense table of counts; above that it is sparse
 _DISTINCT = 10_000  # unknown labels that are told apart
@@ -54,7 +63,9 @@ class Reading:
         self.missing, self.unknown = dict.fromkeys(LABELS, 0), dict.fromkeys(LABELS, 0)
         self.labels: dict[str, dict[str, int]] = {role: {} for role in LABELS}
         self.bad = {role: 0 for role in OPTIONAL if role in frame.roles}
-        self.selected, self.other_reward = False, ""
+        self.selected, self.other_reward, self.lost_starts = False, "", 0
+        self._is_end = np.append(np.isin(np.arange(at.n_states), at.ends), [False, False])  # at -1 and -2: no state
+        self._over: dict[tuple[str, str], dict[str, int]] = {NOT_OFFERED: {}, IN_AN_END: {}, LAST_ROW: {}}
         self._kept: dict[str, list[Any]] = {}
 
     def add(self, batch: dict[str, Any]) -> None:
@@ -69,7 +80,9 @@ class Reading:
             return  # it will be refused
         times = high * frames.HIGH + times
         found = {role: lookup.translated(batch[role], self.frame.form) for role, lookup in self.lookups.items()}
-        well = np.ones(len(rows), dtype=bool)
+        well = self._going_on(batch, rows, found)
+        if "first" in batch:
+            self._begin(found["s"][0], whole(batch["first"]) == 1, rows, times)
         for role, (indices, values, codes) in found.items():
             wrong = well & (indices < 0)
             if role == "s_next" and wrong.any():  # at all pairs: another policy may take those that this one does not
@@ -77,6 +90,9 @@ class Reading:
             self._note(role, values, codes, indices, rows, wrong)
             well &= ~wrong
         s, a, x = (indices for indices, _, _ in found.values())
+        if self.task.available is not None:
+            there = self._available(s, a, rows, well)
+            well, a = well & there, np.where(there, a, UNKNOWN)
         if self.keep:
             self._keep(batch, s, a, x, times)
         if not well.all():
@@ -87,6 +103,43 @@ class Reading:
         self.idle += int(rows[~self.taken[pair]].sum())
         self.counts.record(s, a, x, times if "rows" in batch or "high" in batch else 1)
 
+    def _begin(self, s: IntArray, first: BoolArray, rows: IntArray, times: IntArray) -> None:
+        """Count the first states of episodes as what follows the start; an unknown one is an outcome that is lost."""
+        self.lost_starts += int(rows[first & (s < 0)].sum())
+        known = first & (s >= 0)
+        self.counts.record(self.task.start, 0, s[known], times[known])
+
+    def _going_on(self, batch: dict[str, Any], rows: IntArray, found: dict[str, Any]) -> BoolArray:
+        """Which rows have an outcome: not those in a terminal state, and not the last one of a visitor."""
+        (s, values, codes), a, x = found["s"], found["a"][0], found["s_next"][0]
+        last = whole(batch["last"]) == 1 if "last" in batch else np.zeros(len(rows), dtype=bool)
+        ended = self._is_end[s] & (last | (a == MISSING) | (x == MISSING))
+        back = self._is_end[s] & (x >= 0) & (x != s) & ("last" in batch or a == MISSING)
+        if back.any():
+            i = int(np.argmax(back))
+            names = self.lookups["s"]
+            raise InputError(
+                f"{plural(int(rows[back & (s == s[i]) & (x == x[i])].sum()), 'row')} in the terminal state "
+                f"{names.label(s[i])} followed by {names.label(x[i])}; correct terminal in the task, or the data"
+            )
+        for key, over in ((IN_AN_END, ended), (LAST_ROW, last & ~ended)):
+            known, sums = self._over[key], np.bincount(codes[over], weights=rows[over], minlength=len(values))
+            for code in np.flatnonzero(sums):
+                label = short(values[code], self.frame.form)
+                known[label] = known.get(label, 0) + int(sums[code])
+        return np.asarray(~(last | ended))
+
+    def _available(self, s: IntArray, a: IntArray, rows: IntArray, well: BoolArray) -> BoolArray:
+        """Which rows have an action that there is in their state; the others are noted."""
+        pair = np.where(well, s * self.task.n_actions + a, 0)
+        there: BoolArray = self.task.available.ravel()[pair] | ~well
+        for i in np.unique(pair[~there]):
+            label = self.task.place(i)
+            self._over[NOT_OFFERED][label] = self._over[NOT_OFFERED].get(label, 0) + int(
+                rows[~there & (pair == i)].sum()
+            )
+        return there
+
     def _keep(self, batch: dict[str, Any], s: IntArray, a: IntArray, x: IntArray, times: IntArray) -> None:
         """Keep the rows of a batch, in as few bytes as their numbers need."""
         S, A = (np.min_scalar_type(-n) for n in (self.task.n_states, self.task.n_actions))
@@ -95,6 +148,8 @@ class Reading:
             new["times"] = times
         if "episode" in self.frame.roles:
             new["episode"] = batch["episode"]
+        if "first" in batch:
+            new["first"] = whole(batch["first"]) == 1
         for name, column in new.items():
             self._kept.setdefault(name, []).append(column)
 
@@ -134,7 +189,7 @@ class Reading:
             if f"{name}_least" not in batch:
                 continue
             least, largest = (numbers(batch[f"{name}_{end}"])[well] for end in ("least", "largest"))
-            expected = entries_at(self.task.rewards, pair, x)
+            expected = entries_at(self.task.rewards, pair, x) * self.task.reward_scale
             i = first_other(expected, least, largest, self.tolerance, self.taken[pair]) if name == "reward" else None
             if i is not None:
                 ends = least[same(i)].min(), largest[same(i)].max()
@@ -171,7 +226,12 @@ class Reading:
         refused = [role for role in LABELS if role not in leave and self.missing[role] + self.unknown[role]]
         if refused:
             raise InputError(f"{', and '.join(self._words(role) for role in refused)}; {self._remedy(refused)}")
-        self.selected &= "s_next" in leave
+        if "a" not in leave and (off := most_frequent(self._over[NOT_OFFERED])):
+            raise InputError(
+                f"{plural(off[0][1], 'row')} at {off[0][0]}, an action that is not available in that state; fix the "
+                'data or available in the task, or drop such rows with skip=("a",)'
+            )
+        self.selected = (self.selected and "s_next" in leave) or self.lost_starts > 0
 
     def _words(self, role: str) -> str:
         """What is wrong with the labels of a column."""
@@ -205,7 +265,9 @@ class Reading:
                 found.append(LeftOut(role, "no such name", self.unknown[role], most_frequent(self.labels[role])))
             if self.missing[role]:
                 found.append(LeftOut(role, "null", self.missing[role]))
-        return tuple(found)
+        return tuple(found) + tuple(
+            LeftOut(*key, sum(labels.values()), most_frequent(labels)) for key, labels in self._over.items() if labels
+        )
 
     def in_order(self) -> IndexColumns:
         """The rows that were kept, by their order, in which no row may be there twice."""
@@ -218,35 +280,60 @@ class Reading:
         episode = None
         if "episode" in self.frame.roles:
             ids, episode = distinct(frames.joined(self._kept.pop("episode", [])))
-        rising = bool((order[1:] > order[:-1]).all())
-        by = np.arange(0) if rising else np.argsort(order, kind="stable")
-        tie = ""
-        if not rising:
-            order = order[by]
-            if (order[1:] == order[:-1]).any():
-                tie = self._tie(order, values, by, ids, episode)
-            s, a, x = s[by], a[by], x[by]
-            times, episode = (None if column is None else column[by] for column in (times, episode))
-        return IndexColumns(s, a, x, times, episode, ids, self.frame.form, tie)
+        first = np.concatenate(self._kept.pop("first", [none]))
+        if (order[1:] > order[:-1]).all():
+            return self._with_starts(IndexColumns(s, a, x, times, episode, ids, self.frame.form), first)
+        by = np.argsort(order, kind="stable")
+        tied = bool((order[by[1:]] == order[by[:-1]]).any())
+        if tied:
+            by = self._untied(order, values, by, ids, episode)
+        s, a, x = s[by], a[by], x[by]
+        times, episode = (None if column is None else column[by] for column in (times, episode))
+        restarts = self._begins(order, values, by, episode, len(ids)) if tied else ""
+        columns = IndexColumns(s, a, x, times, episode, ids, self.frame.form, tied, restarts)
+        return self._with_starts(columns, first[by] if len(first) else first)
 
-    def _tie(self, order: Any, values: Any, by: IntArray, ids: list[Any], episode: IntArray | None) -> str:
-        """An order that several episodes share, in words; refused if an episode has it twice."""
+    def _with_starts(self, columns: IndexColumns, first: Any) -> IndexColumns:
+        """The rows with one more before the first row of each episode, from the start to its state."""
+        at = np.flatnonzero(first)
+        if self.task.start is None:
+            return columns
+        return columns._replace(
+            s=np.insert(columns.s, at, self.task.start),
+            a=np.insert(columns.a, at, 0),
+            x=np.insert(columns.x, at, columns.s[at]),
+            times=None if columns.times is None else np.insert(columns.times, at, columns.times[at]),
+            episode=None if columns.episode is None else np.insert(columns.episode, at, columns.episode[at]),
+        )
+
+    def _untied(self, order: Any, values: Any, by: IntArray, ids: list[Any], episode: IntArray | None) -> IntArray:
+        """Rows by their order, those of the same order by the ids of their episodes; refused if an episode has two."""
+        order = order[by]
         key = np.cumsum(np.append(0, order[1:] != order[:-1])).astype(np.int64)
         if episode is not None:
-            key = key * (len(ids) + 1) + episode[by]
-        sorted_keys = np.sort(key)
-        again = np.flatnonzero(sorted_keys[1:] == sorted_keys[:-1])
+            key = key * (len(ids) + 1) + ranks(ids, self.frame.form)[episode[by]]
+        place = np.argsort(key, kind="stable")
+        again = np.flatnonzero(key[place[1:]] == key[place[:-1]])
         if len(again):
-            twice = np.flatnonzero(key == sorted_keys[again[0]])
-            found = {} if episode is None else {"episode": ids[episode[by[twice[0]]]]}
-            raise repeated_key(len(twice), found | {"order": values[int(by[twice[0]])].as_py()})
-        return short(values[int(by[int(np.argmax(order[1:] == order[:-1]))])].as_py())
+            first = int(by[place[again[0]]])
+            found = {} if episode is None else {"episode": ids[episode[first]]}
+            raise repeated_key(int((key == key[place[again[0]]]).sum()), found | {"order": values[first].as_py()})
+        return by[place]
+
+    def _begins(self, order: Any, values: Any, by: IntArray, episode: Any, n_episodes: int) -> str:
+        """The number with which every episode begins, in words; "" if they differ, or are times."""
+        same = n_episodes > 1 and np.bincount(episode[order[by] == order[by[0]]], minlength=n_episodes).all()
+        value = values[int(by[0])].as_py() if same else None
+        return short(value) if isinstance(value, int | float) else ""
 
 
 def repeated_key(rows: int, key: dict[str, Any]) -> InputError:
     """The error for rows with the same order, in the same episode where there are episodes."""
     shown = ", ".join(f"{name}={short(value)}" for name, value in key.items())
+    other = (
+        "" if "episode" in key else ', or, if they are of different episodes, name these with columns={"episode": ...}'
+    )
     return InputError(
         f"data has {number(rows)} rows with {shown}, and a transition that is logged twice counts once; drop the "
-        f"repeated rows, or, if that column is not a key, {ignoring('order')}"
+        f"repeated rows{other}, or, if that column is not a key, {ignoring('order')}"
     )

@@ -55,11 +55,11 @@ def diagnose_log(
     if rows is None:
         raise InputError(log.no_order)
     lagged, broken = (None, 0) if rows.counted else rows.lagged()
-    tie = "" if by_episode else rows.tie()
-    table = None if tie else rows.by_period(by_episode, periods)
+    restarts = "" if by_episode else rows.restarts()
+    table = None if restarts else rows.by_period(by_episode, periods)
     if lagged is None and table is None:
         raise InputError(
-            "the rows are counts, and order is the same in several episodes: neither the previous row nor the time of "
+            "the rows are counts, and order restarts in each episode: neither the previous row nor the time of "
             "a row is known; pass by_episode=True if episodes followed one another by their ids"
         )
     found = diagnose_grouped(task, lagged, table, level, periods, broken)
@@ -68,10 +68,10 @@ def diagnose_log(
         notes.append(
             "Not tested: the previous state and action, since a row of the log stands for several transitions."
         )
-    if tie:
+    if restarts:
         notes.append(
-            f"Not tested: changes over time, since order is {tie} in several episodes and does not say which "
-            "came first; pass by_episode=True if episodes followed one another by their ids."
+            f"Not tested: changes over time, since order begins with {restarts} in every episode and does not "
+            "say which came first; pass by_episode=True if episodes followed one another by their ids."
         )
     return replace(found, notes=tuple(notes))
 
@@ -86,9 +86,9 @@ class _Kept(NamedTuple):
         """Whether a row may stand for several transitions."""
         return self.columns.times is not None
 
-    def tie(self) -> str:
-        """An order that several episodes share, in words; "" if there is none."""
-        return self.columns.tie
+    def restarts(self) -> str:
+        """The number with which the order begins in every episode, in words; "" if they differ, or are times."""
+        return self.columns.restarts
 
     def lagged(self) -> tuple[tuple[IntArray, ...], int]:
         """The previous state and action, s, a, x and how many; and how many rows do not begin where one ended."""
@@ -116,12 +116,13 @@ class _Asked(NamedTuple):
     def counted(self) -> bool:
         return "count" in self.frame.roles
 
-    def tie(self) -> str:
+    def restarts(self) -> str:
         if "episode" not in self.frame.roles:
             return ""
         with frames.readable():
-            first = frames.batches(frames.repeated(self.frame, ["order"]).sort("order").head(1))
-            return next((short(order) for batch in first for order in batch["order"].to_pylist()), "")
+            found = frames.rows(frames.first_orders(self.frame), 1)[0]
+        same = found["episodes"] > 1 and found["least"] == found["largest"]
+        return short(found["least"]) if same and isinstance(found["least"], int | float) else ""
 
     def lagged(self) -> tuple[tuple[IntArray, ...], int]:
         found = self._groups(frames.lagged)

@@ -165,7 +165,7 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
     """Refuse files of which some have an optional column and others do not."""
     first, parts = found[0]
     for place, others in found[1:]:
-        for role in OPTIONAL:
+        for role in ("s_next", *OPTIONAL):
             if (role in parts) != (role in others):
                 has, has_not = (first, place) if role in parts else (place, first)
                 raise InputError(

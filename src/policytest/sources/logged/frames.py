@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ class Frame:
     """A table on its engine: a Narwhals frame whose columns are named by their roles.
 
     ``form`` is that of the labels ("typed", "text", "json": see `labels.Lookup`); ``roles`` are those of its columns;
-    ``files`` is where it came from, and ``n_rows`` what these hold.
+    ``files`` is where it came from, and ``n_rows`` what these hold. ``flags`` are columns of 1 and 0: `last`, where
+    s_next is the s of the next row of the episode, says that there is none, and `first` that there is none before.
     """
 
     table: Any
@@ -42,6 +43,7 @@ class Frame:
     files: tuple[paths.File, ...] = ()
     connection: Any = None  # of the engine, kept as long as the frame
     n_rows: int | None = None
+    flags: tuple[str, ...] = ()
 
     def length(self) -> int:
         """The number of rows, counted by the engine where nobody has said it."""
@@ -68,7 +70,7 @@ def open_frame(data: object, columns: object = None) -> Frame:
             relation, form, files, n_rows = duckdb_files.relation(connection, found, mapping)
             table = narwhals.from_native(relation)
             roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
-            return _checked(Frame(table, roles, form, files, connection, n_rows))
+            return _checked(_with_successors(Frame(table, roles, form, files, connection, n_rows)))
         native, connection = _scannable(data)
         try:
             table = narwhals.from_native(native)
@@ -76,7 +78,44 @@ def open_frame(data: object, columns: object = None) -> Frame:
             raise InputError(f"data is a {type(data).__name__}; pass {_KINDS}") from None
         names = resolve(mapping, list(table.collect_schema().names()), "data")
         chosen = table.select(*(narwhals.col(name).alias(role) for role, name in names.items()))
-        return _checked(Frame(chosen, tuple(names), "typed", (), connection))
+        return _checked(_with_successors(Frame(chosen, tuple(names), "typed", (), connection)))
+
+
+def _with_successors(frame: Frame) -> Frame:
+    """The frame with s_next; where there is no such column, it is the s of the next row of the episode."""
+    if "s_next" in frame.roles:
+        return frame
+    found = _beside(frame, -1, "last", s_next="s")
+    return replace(found, roles=(*LABELS, *(role for role in frame.roles if role not in LABELS)))
+
+
+def with_first_rows(frame: Frame) -> Frame:
+    """The frame with the flag `first`: where an episode begins."""
+    missing = [role for role in ("episode", "order") if role not in frame.roles]
+    if missing:
+        raise InputError(
+            f"the log is to tell where episodes start, and it has no column {missing[0]}; name it with "
+            f'columns={{"{missing[0]}": ...}}, or give the task its initial distribution'
+        )
+    return _beside(frame, 1, "first")
+
+
+def _beside(frame: Frame, step: int, flag: str, **columns: str) -> Frame:
+    """The frame with columns of the row before (1) or after (-1) in the episode, and a flag where there is none."""
+    nw = errors_module.needs("narwhals", "data")
+
+    def beside(role: str) -> Any:
+        return nw.col(role).shift(step).over("episode", order_by="order")
+
+    none = nw.when(beside("order").is_null()).then(nw.lit(1)).otherwise(nw.lit(0)).alias(flag)
+    try:
+        table = frame.table.with_columns(none, *(beside(role).alias(name) for name, role in columns.items()))
+    except NotImplementedError:
+        raise InputError(
+            f"{'the first row' if step > 0 else 'data has no column s_next, and the next row'} of an episode cannot be "
+            "found by Dask; pass the files themselves, or another frame"
+        ) from None
+    return replace(frame, table=table, flags=(*frame.flags, flag))
 
 
 def _scannable(data: object) -> tuple[Any, Any]:
@@ -172,7 +211,9 @@ def prepared(frame: Frame) -> Any:
             added += [narwhals.when(~wrong).then(column).otherwise(nought).cast(narwhals.Int64).alias("weight")]
         if role == "reward":
             number = column.cast(narwhals.Float64)
-            wrong = wrong | ~number.is_finite()
+            wrong = (wrong | ~number.is_finite()) & ~narwhals.col(
+                "s_next"
+            ).is_null()  # what has no end earns nothing yet
             added += [number.alias("reward")]
         added.append(flag(wrong).alias(f"bad_{role}"))
     if "count" not in frame.roles:
@@ -211,13 +252,14 @@ def tallied(frame: Frame) -> Any:
     nw = errors_module.needs("narwhals", "data")
     table, how = _wanted(frame)
     summed = [getattr(nw.col(name), function)().alias(name) for name, function in how.items()]
-    return table.group_by(*LABELS).agg(nw.len().alias("rows"), *summed)
+    return table.group_by(*LABELS, *frame.flags).agg(nw.len().alias("rows"), *summed)
 
 
 def scanned(frame: Frame) -> Any:
     """The same for each row, with its order and its episode."""
     table, how = _wanted(frame)
-    return table.select(*LABELS, *how, *(role for role in ("order", "episode") if role in frame.roles))
+    kept = (role for role in ("order", "episode") if role in frame.roles)
+    return table.select(*LABELS, *frame.flags, *how, *kept)
 
 
 def repeated(frame: Frame, keys: Sequence[str]) -> Any:
@@ -245,19 +287,28 @@ def lagged(frame: Frame) -> Any:
     return frame.table.select(*LABELS, **before).group_by(*LABELS, *before).agg(rows=nw.len())
 
 
+def first_orders(frame: Frame) -> Any:
+    """One row: how many episodes there are, and the least and the largest order with which one begins."""
+    nw = errors_module.needs("narwhals", "data")
+    first = frame.table.group_by("episode").agg(first=nw.col("order").min())
+    return first.select(episodes=nw.len(), least=nw.col("first").min(), largest=nw.col("first").max())
+
+
 def by_period(frame: Frame, by_episode: bool, periods: int) -> Any:
     """For each `period`, of equal numbers of transitions, and (s, a, s_next): how many rows, and transitions `n`.
 
-    Rows come by their order; with ``by_episode`` by episodes first, whose ids sort as in `IndexColumns.by_episode`.
+    Rows come by their order, those of the same order by their episodes, whose ids sort as in `IndexColumns.by_episode`;
+    with ``by_episode`` by episodes first.
     """
     nw = errors_module.needs("narwhals", "data")
     table = prepared(frame).with_columns(nw.col("weight").cast(nw.Int64))
     by = ["order"]
-    if by_episode and "episode" in frame.roles:
+    if "episode" in frame.roles:
         kinds = table.collect_schema()
         if kinds["episode"] in (nw.Categorical, nw.Enum):  # which some engines sort as they were declared
             table = table.with_columns(nw.col("episode").cast(nw.String))
-        by = [name for name in ("episode_number", "episode", "order") if name in kinds.names()]
+        ids = [name for name in ("episode_number", "episode") if name in kinds.names()]
+        by = [*ids, "order"] if by_episode else ["order", *ids]
     total = max(int(rows(table.select(total=nw.col("weight").sum()), 1)[0]["total"]), 1)
     table = table.with_columns(running=nw.col("weight").cum_sum().over(order_by=by))
     period = ((nw.col("running") - 1) * periods // total).cast(nw.Int64)

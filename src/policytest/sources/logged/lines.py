@@ -128,7 +128,7 @@ class Keys:
         self._needed = {name for role, name in self.parts.items() if role != IGNORED}
         if columns.get("reward", "") is None and "reward" not in self._needed:
             self.parts[IGNORED] = "reward"  # wherever it comes
-        absent = (columns.get(role, role) for role in OPTIONAL if role not in self.parts)
+        absent = (columns.get(role, role) for role in ("s_next", *OPTIONAL) if role not in self.parts)
         self._late = {name for name in absent if name is not None} - self._needed
 
     def check(self, row: dict[str, Any]) -> None:

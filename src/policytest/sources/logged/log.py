@@ -29,9 +29,25 @@ from policytest.sources.logged.paths import File
 TRANSITION_LIMIT = 50_000_000  # rows that are kept in memory, in their order
 EXAMPLES = 3  # labels that are shown
 COUNTS_ONLY = "this log has counts only, without an order (it was loaded, or added to another); pass all files to logs"
-SHARED_ORDER = (
-    "give a time, or pass by_episode=True: right only if ids were assigned at the start of episodes, and each began "
-    "after the one before had ended, or the rule that chose the actions learnt nothing from other episodes"
+SAME_TIME = (
+    "rows of the same time in different episodes are taken in the order of their episode ids; valid if actions do not "
+    "react to rows of the same moment"
+)
+RESTARTS = (
+    "the order begins with {first} in every episode: rows with the same number are taken in the order of their episode "
+    "ids; valid if actions do not react to other episodes, and otherwise pass by_episode=True, if each episode began "
+    "after the one before had ended"
+)
+LAST_ROW, IN_AN_END = ("s_next", "last row of its episode"), ("s", "in a terminal state")
+NOT_OFFERED = ("a", "not available in its state")
+"""Column and reason of rows without an outcome, and of actions that do not exist."""
+FIRST_ROWS = (
+    'the first state of each episode counts as a transition from the state "start"; valid if episodes begin with their '
+    "first rows, and all by the same law"
+)
+NEXT_ROW = (
+    "s_next is the s of the next row of the episode, and last rows are left out; valid if whether an episode was "
+    "recorded further does not depend on what followed: one that ended needs a last row in a terminal state"
 )
 
 
@@ -45,7 +61,8 @@ class IndexColumns(NamedTuple):
     episode: IntArray | None  # the place of its episode's id
     ids: Sequence[Any]
     form: str  # of the ids: "text", "json" or "typed"
-    tie: str  # an order that several episodes share, in words
+    tied: bool = False  # whether episodes share an order; their rows are then in the order of the ids
+    restarts: str = ""  # the number with which the order begins in every episode, in words
 
     @property
     def known(self) -> Any:
@@ -61,19 +78,24 @@ class IndexColumns(NamedTuple):
         """The same rows, one episode after another by their ids: numbers by size, text by letters."""
         if self.episode is None:
             return self
-
-        def size(place: int) -> tuple[float, Any]:
-            number = written_number(self.ids[place]) if self.form != "typed" else None
-            return (np.inf if number is None else number, self.ids[place])
-
-        rank = np.empty(len(self.ids), dtype=np.int64)
-        try:
-            rank[sorted(range(len(self.ids)), key=size)] = np.arange(len(self.ids))
-        except TypeError:
-            raise InputError("the ids of episodes cannot be compared; use numbers or text") from None
-        order = np.argsort(rank[self.episode], kind="stable")
+        order = np.argsort(ranks(self.ids, self.form)[self.episode], kind="stable")
         s, a, x, times, episode = (None if column is None else column[order] for column in self[:5])
-        return self._replace(s=s, a=a, x=x, times=times, episode=episode)  # type: ignore[arg-type]
+        return self._replace(s=s, a=a, x=x, times=times, episode=episode, tied=False, restarts="")  # type: ignore[arg-type]
+
+
+def ranks(ids: Sequence[Any], form: str) -> IntArray:
+    """The rank of each episode's id: numbers by size, text by letters."""
+
+    def size(place: int) -> tuple[float, Any]:
+        number = written_number(ids[place]) if form != "typed" else None
+        return (np.inf if number is None else number, ids[place])
+
+    rank = np.empty(len(ids), dtype=np.int64)
+    try:
+        rank[sorted(range(len(ids)), key=size)] = np.arange(len(ids))
+    except TypeError:
+        raise InputError("the ids of episodes cannot be compared; use numbers or text") from None
+    return rank
 
 
 @dataclass(frozen=True)
@@ -118,6 +140,7 @@ class Log(Shown):
     columns: IndexColumns | None = field(default=None, repr=False)
     no_order: str = field(default=COUNTS_ONLY, repr=False)  # why there are no columns
     suppress_below: int = 0
+    from_start: bool = field(default=False, repr=False)  # whether first states are counted, as what follows the start
     frame: Frame | None = field(default=None, repr=False)  # of rows that are too many to keep in order
 
     @property
@@ -133,12 +156,12 @@ class Log(Shown):
     def transitions(self, by_episode: bool = False) -> Transitions:
         """The transitions in the order in which they were observed, for methods that need it.
 
-        That is the order of the column `order`, which must not have ties: a time, or a number that runs through all
-        episodes. Where it restarts in each episode, ``by_episode=True`` takes one episode after another in the order
-        of their ids (numbers by size, text by letters). It is for you to say so, because it is right only if ids were
-        assigned when episodes *began*, and each began after the one before had ended, or the rule that chose the
-        actions learnt nothing from other episodes. Ids assigned at the end put short episodes first, and then the
-        order tells about outcomes.
+        That is the order of the column `order`; rows of the same time in different episodes come in the order of their
+        episode ids (numbers by size, text by letters), which is valid if actions do not react to rows of the same
+        moment. ``by_episode=True`` takes one episode after another instead, for an order that restarts in each episode.
+        It is for you to say so, because it is right only if ids were assigned when episodes *began*, and each began
+        after the one before had ended, or the rule that chose the actions learnt nothing from other episodes. Ids
+        assigned at the end put short episodes first, and then the order tells about outcomes.
 
         Rows that stand for several transitions (``count`` above 1) have no order among each other, and are refused.
         """
@@ -150,11 +173,6 @@ class Log(Shown):
                 "data has rows with a count above 1, and the order of the transitions that such a row stands for is "
                 "lost; use log.counts, or pass one row for each transition"
             )
-        if columns.tie and not by_episode:
-            raise InputError(
-                f"order is {columns.tie} in several episodes, so it does not say which transition came first; "
-                f"{SHARED_ORDER}"
-            )
         columns = columns.by_episode() if by_episode else columns
         kept = columns.known if columns.times is None else columns.known & (columns.times > 0)
         s, a, x = (column if kept.all() else column[kept] for column in columns[:3])
@@ -162,8 +180,25 @@ class Log(Shown):
 
     def in_order(self, by_episode: bool = False) -> bool:
         """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""
+        return self.columns is not None and not self.columns.summed
+
+    def observed(self, by_episode: bool = False) -> Transitions | Counts:
+        """The transitions in their order where it is known, otherwise the counts."""
+        return self.transitions(by_episode) if self.in_order() else self.counts
+
+    def by_episode(self) -> Log:
+        """The same log, one episode after another by their ids; `transitions` says when that is right."""
+        return self if self.columns is None else replace(self, columns=self.columns.by_episode())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reading rests on, in sentences."""
         columns = self.columns
-        return columns is not None and not columns.summed and (by_episode or not columns.tie)
+        found = [FIRST_ROWS] if self.from_start else []
+        found += [NEXT_ROW] if any((entry.column, entry.reason) == LAST_ROW for entry in self.left_out) else []
+        if columns is not None and columns.tied:
+            found.append(RESTARTS.format(first=columns.restarts) if columns.restarts else SAME_TIME)
+        return tuple(found)
 
     def shown(self, suppress_below: int = 0) -> Log:
         """The same log, which shows no number of rows or transitions between 1 and ``suppress_below`` - 1."""
@@ -204,7 +239,9 @@ class Log(Shown):
         )
         files = tuple(File(*entry) for entry in about["files"])
         rows, used, idle, before = (about[name] for name in ("rows", "used", "idle", "before"))
-        return cls(from_arrays(file), rows, used, left_out, idle, files, at, taken_pairs(task), before)
+        from_start = task.start is not None
+        taken = taken_pairs(task)
+        return cls(from_arrays(file), rows, used, left_out, idle, files, at, taken, before, from_start=from_start)
 
     @cached_property
     def summary(self) -> Table:
@@ -217,7 +254,7 @@ class Log(Shown):
             vars(entry) | {"rows": self._raw(entry.rows), "examples": self._named(entry)} for entry in self.left_out
         ]
         files = [{"name": file.name, "size": file.size, "fingerprint": file.fingerprint} for file in self.files]
-        return {**self.summary.data(), "left_out": left, "files": files}
+        return {**self.summary.data(), "left_out": left, "files": files, "notes": list(self.notes)}
 
     def _raw(self, n: int) -> int | None:
         """The number, or None where it is too small to be shown."""
@@ -278,4 +315,10 @@ def _summary(log: Log) -> Table:
     source = f"from {plural(len(log.files), 'file')}" if log.files else "from a table"
     warning = ", selected by their outcome: not certified" if log.selected else ""
     warning += ", with other rewards than the task's: not certified" if log.other_rewards else ""
-    return Table(f"{total} transition{'' if counts.total == 1 else 's'} {source}{warning}", tuple(rows))
+    return Table(
+        f"{total} transition{'' if counts.total == 1 else 's'} {source}{warning}", tuple(rows), _sentences(log.notes)
+    )
+
+
+def _sentences(notes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"Note: {note}." for note in notes)

@@ -86,6 +86,7 @@ def logs(
     at = places_in(task)
     earlier = _earlier(add_to, task, at)
     frame = frames.open_frame(data, columns)
+    frame = frames.with_first_rows(frame) if task.start is not None else frame
     _no_file_twice(frame.files, earlier.files)
     no_order = _no_order(frame)
     found = Reading(task, frame, at, tolerance, keep=not no_order)
@@ -100,8 +101,10 @@ def logs(
     in_order = None if no_order else found.in_order()
     selected = found.selected
     if selected:
+        lost = [f"{plural(found.lost, 'row')} dropped for s_next"] * (found.lost > 0)
+        lost += [f"{plural(found.lost_starts, 'first row')} dropped for s"] * (found.lost_starts > 0)
         warnings.warn(
-            f"{plural(found.lost, 'row')} dropped for s_next, which is the outcome: what remains is a selection, "
+            f"{' and '.join(lost)}, which is the outcome: what remains is a selection, "
             "delta bounds nothing, and no answer from these counts is certified; fix the labels instead",
             AssumptionWarning,
             stacklevel=2,
@@ -127,6 +130,7 @@ def logs(
         earlier.before,
         None if add_to is not None else in_order,
         COUNTS_ONLY if add_to is not None else no_order,
+        from_start=task.start is not None,
         frame=frame if check_keys and add_to is None else None,
     )
 

@@ -135,6 +135,9 @@ class Parser:
         self._keys: rules.Keys | None = None
         self._known: dict[tuple[str, str], int] = {}
         self._last: dict[str, Any] = {}
+        self._begun: set[str] = set()
+        if task.start is not None and "s" in skip:
+            raise InputError("skip has 's', and the log is to tell where episodes start: unknown first states are lost")
 
     def transitions(self, lines: list[bytes]) -> Transitions:
         """The transitions in these lines, in their order. Empty lines are skipped."""
@@ -145,7 +148,7 @@ class Parser:
             try:
                 row = self._row(rules.text(rules.without_end(line)), line[-2:])
                 if row is not None and (entry := self._entry(row)) is not None:
-                    found.append(entry)
+                    found += [*self._beginning(row, entry), entry]
             except InputError as error:
                 wrong = InputError(f"{self.place}, line {self.line}: {error}")
                 break
@@ -161,7 +164,7 @@ class Parser:
         self, pair: IntArray, x: IntArray, copies: IntArray, at: IntArray, reward: FloatArray, ignored: FloatArray
     ) -> None:
         """Refuse what contradicts the task, as `logs` does, naming the line; note rewards that are only compared."""
-        seen, rewards = np.flatnonzero(copies), entries_at(self.task.rewards, pair, x)
+        seen, rewards = np.flatnonzero(copies), entries_at(self.task.rewards, pair, x) * self.task.reward_scale
 
         def line(i: int) -> str:
             return f"{self.place}, line {at[i]}: "
@@ -194,7 +197,13 @@ class Parser:
         if self.line > 1:
             raise InputError("the lines before are empty; a CSV file begins with the names of its columns")
         self._header, self._delimiter = rules.header(text.removeprefix("\ufeff"), self.columns)
-        self._crlf, self._parts = end == b"\r\n", resolve(self.columns, self._header, "it")
+        self._crlf, self._parts = end == b"\r\n", self._resolved(self._header)
+
+    def _resolved(self, there: list[str]) -> dict[str, str]:
+        parts = resolve(self.columns, there, "it")
+        if "s_next" not in parts:
+            raise InputError("it has no column s_next, which a growing log needs; assess takes one row for each visit")
+        return parts
 
     def _cells(self, text: str) -> dict[str, Any]:
         cells = rules.cells(text, self._delimiter)
@@ -208,7 +217,7 @@ class Parser:
         row = rules.record(text)
         if self._keys is None:
             self._keys = rules.Keys(self.columns, row, "it")
-            self._parts = self._keys.parts
+            self._parts = self._resolved(list(row))
         self._keys.check(row)
         return row
 
@@ -229,7 +238,26 @@ class Parser:
                 what = f"no {kind}" if found == MISSING else f"unknown {kind} {_shown(row[part])}"
                 drop = f", or drop such rows with --skip {part}" if part != "s_next" else ""
                 raise InputError(f"{what} in column {part}; fix the data or add the {kind} to the task{drop}")
+        if self.task.available is not None and not self.task.available[index["s"], index["a"]]:
+            if "a" in self.skip:
+                self.left_out += 1
+                return None
+            raise InputError(
+                f"action {_shown(row['a'])} is not available in state {_shown(row['s'])}; fix the data or available in "
+                "the task, or drop such rows with --skip a"
+            )
         return *index.values(), copies, self.line, reward, self._ignored(row.get(IGNORED))
+
+    def _beginning(self, row: dict[str, Any], entry: tuple[float, ...]) -> list[tuple[float, ...]]:
+        """Where the log is to tell how episodes start: a transition from the start to the first state of a new one."""
+        if self.task.start is None:
+            return []
+        if "episode" not in row:
+            raise InputError("the log is to tell where episodes start, and it has no column episode; add it")
+        episode = _written(row["episode"])
+        new = episode not in self._begun
+        self._begun.add(episode)
+        return [(self.task.start, 0, entry[0], 1, self.line, np.nan, np.nan)] * new
 
     def _ignored(self, reward: object) -> float:
         """A reward that is only compared; nan where there is none, inf where it is not a number."""

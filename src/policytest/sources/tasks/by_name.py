@@ -14,7 +14,8 @@ for people:
 The support "kernel" are the successors to which the kernel gives mass; any state may follow a pair that is left out.
 Rewards, kernel and support may also be a list of entries ``{s, a, s_next, r}``, ``{s, a, s_next, p}`` and
 ``{s, a, s_next}``. An entry of the rewards may leave out s, a or s_next, and then holds for all of them; an entry that
-names more counts for more. Two entries that name equally much and meet are refused.
+names more counts for more. Two entries that name equally much and meet are refused. An entry without s holds for all
+states but the terminal ones, in which nothing is earned: ``{s_next: "cured", r: 1}`` pays on arrival.
 """
 
 from __future__ import annotations
@@ -123,14 +124,26 @@ def _completed(entries: list[Entry], at: Places) -> list[Entry]:
     return entries + [Entry(s, a, x, 1.0, "support") for s, a in missing for x in range(S)]
 
 
+def available(value: dict[Any, Any], at: Places) -> BoolArray:
+    """[S,A] which actions there are, from {state: [action, ...]}; all of them in states that are not named."""
+    table = np.ones((at.n_states, at.n_actions), dtype=bool)
+    for state, names in value.items():
+        if not isinstance(names, list) or not names:
+            raise InputError(f"available.{state} is {arrays.shown(names)}; it is a list of at least one action")
+        s = at.states.find("available", state)
+        table[s] = False
+        table[s, [at.actions.find(f"available.{state}", name, or_number=True) for name in names]] = True
+    return table
+
+
 def rewards(value: object, at: Places) -> Any:
     """r[s,a], or r[s,a,x] where an entry names the next state."""
     entries = list(_entries("rewards", value, at, "r"))
     S, A = at.n_states, at.n_actions
     if all(entry.x is None for entry in entries):
-        return _filled(entries, (S, A))
+        return _filled(entries, (S, A), at.ends)
     if S * A * S <= DENSE_LIMIT:
-        return _filled(entries, (S, A, S))
+        return _filled(entries, (S, A, S), at.ends)
     for entry in entries:
         if entry.s is None or entry.a is None or entry.x is None:
             raise InputError(
@@ -140,11 +153,13 @@ def rewards(value: object, at: Places) -> Any:
     return _table("rewards", entries, at)
 
 
-def _filled(entries: list[Entry], shape: tuple[int, ...]) -> FloatArray:
+def _filled(entries: list[Entry], shape: tuple[int, ...], ends: tuple[int, ...]) -> FloatArray:
     """Entries put into an array, those that name more last; equals that meet are refused."""
     table, level = np.zeros(shape), np.zeros(shape, dtype=np.int8)
+    going_on = np.setdiff1d(np.arange(shape[0]), ends)
     for entry in sorted(entries, key=_named):
-        where = tuple(slice(None) if at is None else at for at in (entry.s, entry.a, entry.x)[: len(shape)])
+        s = going_on if entry.s is None else entry.s
+        where = (s, *(slice(None) if at is None else at for at in (entry.a, entry.x)[: len(shape) - 1]))
         if (level[where] == _named(entry) + 1).any():
             raise InputError(f"{entry.place} is given twice; keep one")
         table[where], level[where] = entry.number, _named(entry) + 1

@@ -74,8 +74,8 @@ def load_model(
         The file; its ending tells the format.
     discount, initial, threshold
         Instead of what the file says, or because it does not say. ``initial`` may be a state, ``{state: probability}``,
-        or for ``.drn`` and ``.tra`` a label, whose states then are equally likely; there the default is the one state
-        labelled init.
+        "log" (the first states of a log tell: see `policytest.sources.start_from_log`), or for ``.drn`` and ``.tra`` a
+        label, whose states then are equally likely; there the default is the one state labelled init.
     policy
         An array, ``{state: action}``, ``{state: {action: probability}}``, "uniform", or the path of a policy file.
     rewards

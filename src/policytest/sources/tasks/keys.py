@@ -6,9 +6,11 @@ The keys are the same in every format:
 |---|---|---|
 | rewards | r[s,a], or r[s,a,x] | required |
 | policy | pi[s,a] | required |
-| initial | rho[s] | required |
+| initial | rho[s]; or "log": the first states of the log tell | required |
 | discount | gamma in [0, 1) | required |
 | support | allowed successors [s,a,x], true or false; or "kernel" | optional |
+| start | the state that stands for the start of episodes, where "log" has added one | optional |
+| available | which actions there are in a state: [s,a], true or false, or {state: [action, ...]} | optional |
 | states, actions | names: strings, numbers, or lists of them (read as tuples) | optional |
 | terminal | states in which an episode ends, by name or index | optional |
 | kernel | p[s,a,x], to sample from | optional |
@@ -33,14 +35,26 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, Kernel
 from policytest._base.errors import InputError, did_you_mean
-from policytest.mdp.task import Task
+from policytest.mdp.task import Task, truth_table
 from policytest.sources.labels import Places, as_name, places_of
 from policytest.sources.tasks import by_name
 from policytest.sources.tasks.by_name import Offer
 from policytest.sources.tasks.policy import policy_table
+from policytest.sources.tasks.start import FROM_LOG, start_from_log
 
 REQUIRED = ("rewards", "policy", "initial", "discount")
-OPTIONAL = ("support", "states", "actions", "terminal", "kernel", "threshold", "normalise", "assumptions")
+OPTIONAL = (
+    "support",
+    "available",
+    "start",
+    "states",
+    "actions",
+    "terminal",
+    "kernel",
+    "threshold",
+    "normalise",
+    "assumptions",
+)
 NAMES = ("states", "actions")
 LABELS = (*NAMES, "terminal")  # lists of names
 LISTS = (*LABELS, "assumptions")
@@ -64,12 +78,21 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     normalise = arrays.flag("normalise", _scalar(content.pop("normalise", False)))
     content |= {name: names_of(name, content[name]) for name in LISTS if name in content}
     content = {key: _array(key, value) for key, value in content.items()}
+    if "available" in content:
+        offer = _offer(content["available"], content, offer)
+        content = {**content, "available": offer.available}
+    if "start" in content:
+        content = {**content, "start": arrays.whole_number("start", _scalar(content["start"]))}
+    from_log = _from_log(content, offer)
+    if from_log:
+        content = {**content, "initial": {0: 1.0} if "states" not in content else {content["states"][0]: 1.0}}
     content = resolved(content, offer, normalise)
     kernel, threshold = content.pop("kernel", None), content.pop("threshold", None)
     try:
         if offer is not None:
             _check_available(content["policy"], offer, content)
         task = Task(**content, normalise=normalise)
+        task = start_from_log(task) if from_log else task
         if kernel is not None:
             kernel = arrays.kernel("kernel", kernel, task.n_states, task.n_actions)
             kernel = consistent(task, _rescaled(kernel) if normalise else kernel)
@@ -80,10 +103,21 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     return Model(task, kernel, threshold)
 
 
+def _from_log(content: dict[str, Any], offer: Offer | None) -> bool:
+    """Whether the log is to tell where episodes start."""
+    named = (*content.get("states", ()), *(offer.groups if offer is not None else ()))
+    if not isinstance(content["initial"], str) or content["initial"] != FROM_LOG or FROM_LOG in named:
+        return False
+    if "kernel" in content:
+        raise InputError('initial is "log", and a kernel to sample from does not tell where episodes start; remove one')
+    return True
+
+
 def storable(task: Task, kernel: Kernel | None, threshold: float | None) -> dict[str, Any]:
     """A task as keys and values that any format can hold."""
-    content = {name: getattr(task, name) for name in (*REQUIRED, "support")}
+    content = {name: getattr(task, name) for name in (*REQUIRED, "support", "available")}
     content |= {name: storable_names(name, getattr(task, name)) for name in LABELS}
+    content["start"] = task.start
     content["assumptions"] = list(task.assumptions) or None
     content["kernel"] = None if kernel is None else consistent(task, kernel)
     content["threshold"] = None if threshold is None else arrays.real_number("threshold", threshold)
@@ -190,6 +224,9 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
     if isinstance(start, np.ndarray) and start.ndim == 0 and start.dtype.kind in "iu":  # one state, by its number
         content = {**content, "initial": {start.item(): 1.0}}
     by_names = [key for key in ("policy", "initial", *TABLES) if by_name.by_names(content.get(key))]
+    pi = content.get("policy")
+    if isinstance(pi, np.ndarray) and pi.ndim == 1:  # an action for each state, by its number
+        by_names.append("policy")
     if not by_names:
         return content
     at = places_named(content, by_names[0], offer)
@@ -207,6 +244,21 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
     return content
 
 
+def _offer(available: Any, content: dict[str, Any], offer: Offer | None) -> Offer:
+    """The actions that there are in each state, from a table or from {state: [action, ...]}."""
+    if offer is not None:
+        raise InputError("available is for task files; the model's own file says which actions there are")
+    at = places_named(content, "available")
+    if isinstance(available, dict):
+        return Offer(by_name.available(available, at), {})
+    table = arrays.real_array("available", available, (at.n_states, at.n_actions))
+    if not table.any(axis=1).all():
+        raise InputError(
+            f"available names no action in state {at.states.label(int(table.any(axis=1).argmin()))}; add one"
+        )
+    return Offer(truth_table("available", table), {})
+
+
 def _ended(kernel: object, at: Places) -> Any:
     """A kernel by names, in which terminal states that it does not name are followed by themselves."""
     if not isinstance(kernel, dict):
@@ -221,7 +273,7 @@ def policy(value: object, at: Places, offer: Offer | None = None, normalise: boo
     """[S,A] from what `policytest.sources.tasks.policy` understands; "uniform" is over the actions that are offered."""
     if isinstance(value, str) and value == "uniform" and offer is not None:
         return np.asarray(offer.available / offer.available.sum(axis=1, keepdims=True))
-    return policy_table(value, at, normalise, at.ends)
+    return policy_table(value, at, normalise, at.free)
 
 
 def places_named(content: dict[str, Any], given: str, offer: Offer | None = None) -> Places:

@@ -58,7 +58,7 @@ def policy(given: object, task: object, *, normalise: bool = False) -> FloatArra
 
 
 def policy_table(given: Any, at: Places, normalise: bool = False, free: Any = ()) -> FloatArray:
-    """The array pi[s,a]. In the states ``free``, where nothing depends on it, a dictionary need not say anything."""
+    """The array pi[s,a]. In the states ``free``, where nothing depends on it, a dictionary or list may say nothing."""
     if isinstance(given, str):
         if given != "uniform":
             raise InputError(f'policy is {given!r}; as a word only "uniform" is known: {SHAPES}')
@@ -71,7 +71,7 @@ def policy_table(given: Any, at: Places, normalise: bool = False, free: Any = ()
         return _rows(lambda s: _predicted(given, at.asked(s)), at, normalise)
     if callable(given):
         return _rows(lambda s: _asked_twice(given, at.asked(s)), at, normalise)
-    return _from_array(given, at, normalise)
+    return _from_array(given, at, normalise, sorted({int(s) for s in free}))
 
 
 def places(task: object) -> Places:
@@ -197,7 +197,7 @@ def _same(first: object, second: object) -> bool:
 # ---------------------------------------------------------------- tables
 
 
-def _from_array(given: Any, at: Places, normalise: bool) -> FloatArray:
+def _from_array(given: Any, at: Places, normalise: bool, free: list[int]) -> FloatArray:
     if not isinstance(given, Sequence | np.ndarray) and not hasattr(given, "__array__"):
         raise InputError(f"policy is a {type(given).__name__}; {SHAPES}")
     try:
@@ -210,8 +210,11 @@ def _from_array(given: Any, at: Places, normalise: bool) -> FloatArray:
         return _rows(lambda s: table[s], at, normalise)
     if array.dtype.kind in "biufc" and (array.ndim != 1 or array.dtype.kind not in "iu"):
         raise InputError(f"policy has shape {array.shape} and type {array.dtype}; {SHAPES}")
-    if len(given) != at.n_states:
-        raise InputError(f"policy has {len(given)} entries; pass one for each of the {at.n_states} states")
-    if array.dtype.kind in "iu":
-        return _rows(lambda s: array[s], at, normalise)
-    return _rows(lambda s: given[s], at, normalise)
+    choices = list(array if array.dtype.kind in "iu" else given)
+    if len(choices) == at.n_states - len(free) and free:
+        for s in free:
+            choices.insert(s, at.actions.name(0))
+    if len(choices) != at.n_states:
+        but = f", or for each but the {len(free)} terminal ones" if free else ""
+        raise InputError(f"policy has {len(choices)} entries; pass one for each of the {at.n_states} states{but}")
+    return _rows(lambda s: choices[s], at, normalise)

@@ -120,7 +120,7 @@ def _from_content(content: object, at: Places, offer: Offer | None, normalise: b
     if content is None:
         raise InputError("policy is empty; write a table or {state: action}")
     states, actions = (_own_lookup(name, own.get(name), axis) for name, axis in zip(NAMES, at[:2], strict=True))
-    inner = Places(states, actions, at.ends)
+    inner = at._replace(states=states, actions=actions)
     table = policy(content, inner, offer, normalise)
     order = [_order(name, getattr(inner, name), getattr(at, name)) for name in NAMES]
     return np.ascontiguousarray(table[np.ix_(*order)])

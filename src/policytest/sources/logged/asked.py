@@ -1,0 +1,112 @@
+"""The questions about data, asked of a log wherever it lies: a path, a data frame, or a `Log`.
+
+`assess` and `value_interval` of `policytest` are these. They read the log with `logs`, take its rows in their order
+where it has one and its counts where not, and hand them to the question itself. Counts and transitions are handed over
+as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.transitions import Transitions
+from policytest.mdp.task import Task
+from policytest.methods.betting import TDBetting
+from policytest.methods.betting.logged import LogBetting
+from policytest.methods.interface import Method
+from policytest.methods.ptst import PTST
+from policytest.questions import assess as assess_module
+from policytest.questions import evaluate
+from policytest.results.estimate import Interval
+from policytest.results.verdict import Verdict
+from policytest.sources.logged.log import Log
+from policytest.sources.logged.paths import is_path
+from policytest.sources.logged.read import logs
+
+Columns = Mapping[str, str | None] | None
+
+
+def assess(
+    task: Task,
+    data: Any,
+    threshold: float,
+    delta: float = 0.05,
+    method: Method | None = None,
+    design: str = "adaptive",
+    *,
+    columns: Columns = None,
+    skip: Sequence[str] = (),
+    by_episode: bool = False,
+) -> Verdict:
+    """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
+
+    The guarantee is that of `decide`, for data collected by any rule that did not look ahead. Betting forms its own
+    rollouts from the recorded draws of each pair, each used once. ``samples`` of the verdict is the row at which the
+    answer was reached.
+
+    Parameters
+    ----------
+    data
+        A path (CSV, Parquet, JSON lines; also a folder or a list), a data frame, a log of `policytest.sources.logs`,
+        `Counts`, or `Transitions`. A log is taken in its order where it has one, and as counts where not.
+    method
+        `PTST()` for counts unless given; for rows in their order `LogBetting()` in tasks that end and have few unknown
+        rows (`policytest.methods.betting.logged.suits`), `Combined()` in others.
+    design
+        How counts were collected: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed"
+        (how often each pair is drawn was fixed beforehand), which only betting on counts needs.
+    columns, skip, by_episode
+        How to read a path or a data frame; see `policytest.sources.logs` and `Log.transitions`.
+
+    >>> import policytest as pt, pandas as pd
+    >>> two = pt.instances.paper(2)
+    >>> frame = pd.DataFrame({"state": [0, 1], "action": [0, 0], "next": [1, 0], "order": [1, 2]})
+    >>> names = {"s": "state", "a": "action", "s_next": "next"}
+    >>> pt.assess(two.task, frame, threshold=0.0, columns=names).samples
+    2
+    """
+    return assess_module.assess(task, observed(task, data, columns, skip, by_episode), threshold, delta, method, design)
+
+
+def value_interval(
+    task: Task,
+    data: Any,
+    delta: float = 0.05,
+    method: PTST | TDBetting | LogBetting | None = None,
+    *,
+    columns: Columns = None,
+    skip: Sequence[str] = (),
+    by_episode: bool = False,
+) -> Interval:
+    """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
+
+    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
+    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so. ``data``,
+    ``columns``, ``skip`` and ``by_episode`` are as in `assess`.
+
+    >>> import numpy as np, policytest as pt
+    >>> two = pt.instances.paper(2)
+    >>> found = pt.value_interval(two.task, pt.Counts.from_array(np.rint(1e4 * two.kernel)))
+    >>> pt.value(two.task, two.kernel) in found, found.certified
+    (True, True)
+    """
+    return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode), delta, method)
+
+
+def observed(task: Task, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool) -> Any:
+    """Transitions in their order, or counts: of a path, a data frame or a log; other data as they are."""
+    frame = is_path(data) or hasattr(type(data), "columns") or hasattr(data, "get_fragments")
+    if not isinstance(data, Log) and frame:
+        arrays.instance("task", task, Task)
+        data = logs(data, task, columns=columns, skip=skip)
+    elif columns or skip:
+        raise InputError("columns and skip are for a path or a data frame; data was read already: leave them out")
+    if isinstance(data, Log):
+        return data.observed(by_episode)
+    if by_episode and isinstance(data, Counts | Transitions):
+        raise InputError("by_episode is for logs, and data has no episodes; leave it out")
+    return data
