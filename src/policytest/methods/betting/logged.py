@@ -26,9 +26,11 @@ delta: at any moment, on any prefix, for logs whose rule looked at everything be
 because of it. V0, B, L, fractions and splits of a rollout are fixed when it is launched, from the rows before, all of
 which are used.
 
+*Beside it* rollouts from pooled stacks (`TDBetting`) go on, each at delta/2: stacks keep what comes early, such as the
+first visits of all customers in the first week, until the rest of a rollout is there.
+
 *Where it is used.* Unfinished rollouts cost up to f each, so there must be few: few pairs, and rollouts that end soon.
-In other tasks rollouts wait at pooled stacks (`TDBetting`), which use fewer rows each. Both rules are chosen from the
-task alone (`suits`).
+In other tasks stacks alone are better. That is chosen from the task (`suits`).
 """
 
 from __future__ import annotations
@@ -48,13 +50,15 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
+from policytest.methods.betting import TDBetting
 from policytest.methods.betting.bets import AveragedRefuter, Refuter, Stretch, surely
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.plan import BettingPlan, hidden_gap
 from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.sampler import NOTHING, Recorded
+from policytest.methods.interface import steps
+from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.witness import WitnessedCounts
 
 MOST_PAIRS = 20  # whose rows are unknown, up to which rollouts own their draws
@@ -68,6 +72,7 @@ MULTIPLES = np.array([0.5, 1.0, 2.0])  # of the fitted fraction
 LOG_WEIGHTS = np.log(np.array([0.25, 0.5, 0.25]))
 LARGEST_FRACTION, SMALLEST_FRACTION = 0.995, 1e-6
 NATS = 4.0  # about the evidence at the ends of an interval
+HALF_EACH = math.log(2.0)  # of delta: rollouts that own their draws, and rollouts from stacks
 
 
 class Manner(NamedTuple):
@@ -203,6 +208,7 @@ class LogRun(BettingRun):
 
     source: LogSource
     answered_at = 0
+    followed = False  # whether those that own their draws have answered
 
     def __init__(self, method: LogBetting, task: Task, threshold: float, policy: PolicyBet) -> None:
         self.betting_on = 1.0
@@ -210,6 +216,7 @@ class LogRun(BettingRun):
         self.shares = np.zeros(len(self.tally.rows.pair))  # draws of each row so far
         self.next_fit, self.fitted_at = FIRST_FIT, 0
         self.best = [0.0, 0.0]
+        self.stacks = TDBetting(seed=method.seed).replay(task, threshold, Recorded(NOTHING, NOTHING))
         self.followers: tuple[list[Follower], list[Follower]] = ([], [])
         n = len(MANNERS)
         seeds = np.random.SeedSequence(method.seed).generate_state(2 * n * method.coins, np.uint64)
@@ -225,7 +232,9 @@ class LogRun(BettingRun):
         self.exhausted = self.source.left == 0
 
     def step(self, level: float, most: int) -> None:
-        """All rows that are there; the first look at which the evidence suffices is the answer."""
+        """All rows that are there; the first of them at which the evidence of a part suffices is the answer."""
+        level += HALF_EACH
+        self._stack(level)
         while self.source.left:
             k, x = self.source.take(min(self.next_fit - self.samples, MOST_AT_ONCE))
             if self.samples >= FIRST_FIT:
@@ -238,6 +247,23 @@ class LogRun(BettingRun):
             if self.samples >= self.next_fit:
                 self._fit_all()
         self.exhausted = True
+
+    def _stack(self, level: float) -> None:
+        """Rollouts from stacks, as far as these rows take them."""
+        run = self.stacks
+        if run.answer is not None:
+            return
+        run.source.extend(self.source.k, self.source.x)
+        run.begin(level)
+        for _ in steps(run, level, UNLIMITED):
+            self.best = [max(pair) for pair in zip(self.best, run.evidence(), strict=True)]
+        if run.answer is not None:
+            self._answered(run.answer, run.used())
+
+    def _answered(self, answer: str, row: int) -> None:
+        """One of the parts has answered at this row; the first one counts."""
+        if self.answer is None or row < self.answered_at:
+            self.answer, self.answered_at = answer, row
 
     @property
     def spacing(self) -> int:
@@ -260,8 +286,9 @@ class LogRun(BettingRun):
             evidence = np.logaddexp.reduce(found, axis=0) - math.log(len(MANNERS) * self.method.coins)
             self.best[side] = max(self.best[side], float(evidence.max()))
             crossed = np.flatnonzero(evidence >= surely(level))
-            if self.answer is None and len(crossed):
-                self.answer, self.answered_at = name, self.samples + int(looks[crossed[0]])
+            if len(crossed) and not self.followed:
+                self.followed = True
+                self._answered(name, self.samples + int(looks[crossed[0]]))
 
     def _fit_all(self) -> None:
         """Plans for both sides, from all rows so far."""
@@ -283,13 +310,17 @@ class LogRun(BettingRun):
 
     def reconsider(self, level: float) -> None:
         """Answer if the evidence has reached the level."""
-        self.answer = "above" if self.best[0] >= level else "below" if self.best[1] >= level else None
+        above, below = self.evidence()
+        self.answer = "above" if above >= level else "below" if below >= level else None
 
     # ------------------------------------------------------------ what it can say
 
     def evidence(self) -> tuple[float, float]:
-        """The logarithm of the largest average capital of each side so far, which is below 1/delta for all times."""
-        return self.best[0], self.best[1]
+        """The logarithm of the largest capital of each side so far, of the better part, less log 2.
+
+        exp(-evidence) is a p-value, at any time: twice the smaller of those of the two parts.
+        """
+        return self.best[0] - HALF_EACH, self.best[1] - HALF_EACH
 
     def used(self) -> int:
         """The row at which the answer was given; all, where there is none."""
@@ -308,6 +339,12 @@ class LogRun(BettingRun):
     def weigh(self, counts: Counts, level: float, design: str) -> None:
         """Counts have no order."""
         raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
+
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        """The values that no side of either part refutes."""
+        lower, upper = super()._not_refuted(level + HALF_EACH, as_staked)
+        least, most = (self.stacks.verdict_interval if as_staked else self.stacks.one_sided)(level + HALF_EACH)
+        return max(lower, least), min(upper, most)
 
     def refuter(self, sign: float, as_staked: bool = False, to_the_end: bool = False) -> Refuter:
         """The bets of one side, averaged over the sets of coins, to be settled against any threshold."""

@@ -374,7 +374,11 @@ class BettingRun:
 
     def interval(self, level: float) -> tuple[float, float]:
         """The values that no side's capital refutes at delta/2 each: valid at the ends of all rollouts at once."""
-        return self._not_refuted(level + math.log(2.0), as_staked=False)
+        return self.one_sided(level + math.log(2.0))
+
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """The same, each end at this level by itself."""
+        return self._not_refuted(level, as_staked=False)
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
         """The interval of an answer, which it does not contradict; each end holds with probability 1 - delta.
