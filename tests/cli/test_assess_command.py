@@ -89,7 +89,8 @@ def test_what_the_command_says_is_what_python_says(start, capsys):
     log = pt.sources.logs(start / "log.csv", model.task)
     assert pt.assess(model.task, log, 3.0).evidence == pt.assess(model.task, log.transitions(), 3.0).evidence
     for arguments, data, method in (
-        ((), log.transitions(), pt.Combined()),
+        ((), log.transitions(), pt.LogBetting()),
+        (("--method", "combined"), log.transitions(), pt.Combined()),
         (("--method", "ptst"), log.counts, pt.PTST()),
         (("--method", "betting"), log.transitions(), pt.TDBetting()),
     ):

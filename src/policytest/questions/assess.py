@@ -10,7 +10,7 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.methods.betting.logged import LogBetting, suits
+from policytest.methods.betting.logged import LogBetting, LogRun, suits
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
@@ -55,7 +55,8 @@ def assess(
         return verdict_of(run, delta, "the data do not settle it", {}, data)
     for _ in drive(run, level, len(data)):
         pass
-    return verdict_of(run, delta, "the data do not settle it", {}, data.counts(task, run.used()), run.used())
+    rests_on = len(data) if isinstance(run, LogRun) else run.used()
+    return verdict_of(run, delta, "the data do not settle it", {}, data.counts(task, rests_on), run.used())
 
 
 def method_for(task: Task, data: Counts | Transitions) -> Method:

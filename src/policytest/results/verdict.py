@@ -19,6 +19,7 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.mdp.task import Task, about_task
 from policytest.methods.betting import TDBetting
+from policytest.methods.betting.logged import LogBetting
 from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.methods.combined import Combined
 from policytest.methods.ptst import PTST
@@ -182,7 +183,7 @@ class Verdict(Shown):
     @property
     def may_be_forecast(self) -> bool:
         """Whether `still_needed` has something to say: undecided, one policy, a method that can be foreseen."""
-        foreseen = isinstance(self.settings, PTST | TDBetting | Combined) and self.forecaster is not None
+        foreseen = isinstance(self.settings, PTST | TDBetting | LogBetting | Combined) and self.forecaster is not None
         return self.answer is None and self.about == "value" and foreseen
 
     def verify(self, boundary: Boundary | None = None) -> bool:

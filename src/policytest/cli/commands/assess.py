@@ -110,7 +110,7 @@ def assess(
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
     method: Annotated[
-        o.OnePolicyMethod | None,
+        o.LogMethod | None,
         typer.Option(help="How to test; by default betting where the log has an order column, else ptst."),
     ] = None,
     columns: o.Columns = None,
@@ -176,9 +176,10 @@ def assess(
         }
         write_report(html, verdict, "Is this policy good enough?", about, warnings=found.warnings, **more)
     if verdict.answer and verdict.samples < log.counts.total and not quiet and not suppress_below:
+        these = "all of them" if verdict.counts.total > verdict.samples else "these"
         complain(
             f"answered after {plural(verdict.samples, 'transition')} of {number(log.counts.total)}; the "
-            "estimate and the interval rest on these"
+            f"estimate and the interval rest on {these}"
         )
     return ended(verdict, require_certified, f"undecided: {verdict.reason}")
 

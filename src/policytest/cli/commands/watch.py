@@ -26,7 +26,7 @@ def watch(
     log: Annotated[str, typer.Argument(help="A growing file of JSON lines or CSV; - for standard input.")] = "-",
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
-    method: Annotated[o.OnePolicyMethod | None, typer.Option(help="How to test; by default combined.")] = None,
+    method: Annotated[o.LogMethod | None, typer.Option(help="How to test; by default betting.")] = None,
     columns: o.Columns = None,
     skip: o.Skip = None,
     max_samples: o.MaxSamples = None,

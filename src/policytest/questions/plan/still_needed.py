@@ -197,11 +197,12 @@ def _by_simulation(
     times = times or [math.inf]
     total, middle = _quantile(times, chance), _quantile(times, 0.5)
     pairs, is_log = _shared_out(drawn, total), simulated is _another_log
-    kind = "row" if is_log else "sample"
+    kind = ("row like these", "rows like these") if is_log else ("sample", "samples")
     if math.isfinite(total):
-        words = f"About {plural(int(total), f'more {kind}')} should settle it, {_places(task, pairs)}."
+        places = _places(task, pairs * task.layout.unknown_pairs, int(pairs.sum()))
+        words = f"About {plural(int(total), *(f'more {name}' for name in kind))} should settle it, {places}."
     else:
-        words = f"More than {plural(limit, f'further {kind}')} may be needed"
+        words = f"More than {plural(limit, *(f'further {name}' for name in kind))} may be needed"
         if math.isfinite(middle):
             words += f", though {number(int(middle))} settle it as likely as not"
         beyond = float((posterior.gaps * posterior.middle <= 0.0).mean())
@@ -285,8 +286,10 @@ def _shared_out(drawn: FloatArray, total: float) -> IntArray:
 # ---------------------------------------------------------------- words
 
 
-def _places(task: Task, pairs: IntArray) -> str:
+def _places(task: Task, pairs: IntArray, total: int | None = None) -> str:
     """Where most of them go."""
     top = [pair for pair in np.argsort(-pairs.ravel(), kind="stable")[:3] if pairs.ravel()[pair] > 0]
     places = ", ".join(f"{number(int(pairs.ravel()[pair]))} from {task.place(int(pair))}" for pair in top)
-    return places + (" and the rest elsewhere" if pairs.ravel()[top].sum() < pairs.sum() else "")
+    return places + (
+        " and the rest elsewhere" if pairs.ravel()[top].sum() < (pairs.sum() if total is None else total) else ""
+    )
