@@ -532,9 +532,10 @@ def _go(where: LogDynamics, plans: LogPlans, at: OpenRollouts, c: int, j: int) -
                 continue
         at.earned[c, j] += at.weight[c, j] * at.left[c, j] * D
         at.left[c, j] = 1.0
-        if where.ends[x]:
-            return True
         budget, weight = at.earned[c, j] + L, gamma * at.weight[c, j]
+        if where.ends[x]:
+            at.earned[c, j] += weight * B[x]  # 0 but for the rounding of V0
+            return True
         chance = _chance(weight, min(budget, where.largest_weight * -B[x]), B[x])
         if _uniform(at.coins, c) >= chance:
             return True
@@ -547,20 +548,22 @@ def _go(where: LogDynamics, plans: LogPlans, at: OpenRollouts, c: int, j: int) -
 
 
 @compiled
-def _launched(where: LogDynamics, plans: LogPlans, at: OpenRollouts, c: int, now: int) -> int:
-    """A new rollout, with the latest plan; its place, or -1 if its coin ends it at once."""
+def _launched(where: LogDynamics, plans: LogPlans, at: OpenRollouts, c: int, now: int) -> tuple[int, float]:
+    """A new rollout, with the latest plan: its place, or -1 if it ends at once, and the least sum it can end at."""
     s = first_above(where.initial, 0, len(where.initial), _uniform(at.coins, c))
     L, B = plans.L[now], plans.B[now, s]
     chance = _chance(1.0, min(L, where.largest_weight * -B), B)
-    if where.ends[s] or _uniform(at.coins, c) >= chance:
-        return -1
+    if where.ends[s]:
+        return -1, B
+    if _uniform(at.coins, c) >= chance:
+        return -1, 0.0
     j = int(at.order[c, at.n_open[c]])  # behind those that are open are the free places
     at.n_open[c] += 1
     at.plan[c, j], at.earned[c, j], at.weight[c, j], at.left[c, j] = now, 0.0, 1.0 / chance, 1.0
     at.row[c, j] = where.row[s, first_above(where.policy[s], 0, where.policy.shape[1], _uniform(at.coins, c))]
     at.stored[c, j, :] = 0
     at.worst[c, j] = at.weight[c, j] * B
-    return j
+    return j, at.worst[c, j]
 
 
 @compiled
@@ -604,14 +607,13 @@ def _follow_log(
             if k[t] >= 0:
                 j = _owner(where, plans, at, c, k[t], now)
                 if j < 0 and at.n_open[c] < M and plans.needed[now, k[t]] > 0.0:
-                    j = _launched(where, plans, at, c, now)
+                    j, worst = _launched(where, plans, at, c, now)
                     fractions, lead = plans.fractions[now], plans.lead[now]
                     room = plans.L[now] - lead
-                    worst = at.worst[c, j] if j >= 0 else 0.0
                     for b in range(len(capital)):
                         capital[b] += np.log1p(fractions[b] * (lead + worst) / room)
                     if j < 0:
-                        settled_plan[c, settled[c]], settled_sum[c, settled[c]] = now, 0.0
+                        settled_plan[c, settled[c]], settled_sum[c, settled[c]] = now, worst
                         settled[c] += 1
                     else:
                         at.first[c, j, :] = 0

@@ -54,7 +54,7 @@ from policytest.methods.betting import TDBetting
 from policytest.methods.betting.bets import AveragedRefuter, Refuter, Stretch, surely
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.plan import BettingPlan, hidden_gap
-from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool, cumulative
+from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.interface import steps
@@ -62,6 +62,7 @@ from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.witness import WitnessedCounts
 
 MOST_PAIRS = 20  # whose rows are unknown, up to which rollouts own their draws
+MOST_ROWS = 1000  # known ones too: every rollout has a place for the draws of each
 FIRST_FIT, REFIT = 32, 1.1  # rows before the first bet; growth between two fits
 LOOKS = 16  # at the capital, between two fits
 MOST_AT_ONCE = 65_536  # rows of one call
@@ -95,7 +96,8 @@ MANNERS = (
 
 def suits(task: Task) -> bool:
     """Whether rollouts on a log of this task own their draws: it has terminal states, and few unknown rows."""
-    return bool(task.ends) and 0 < int(task.layout.unknown_pairs.sum()) <= MOST_PAIRS
+    few = 0 < int(task.layout.unknown_pairs.sum()) <= MOST_PAIRS and len(task.layout.pairs.pair) <= MOST_ROWS
+    return few and bool(task.ends)
 
 
 class Follower:
@@ -105,7 +107,7 @@ class Follower:
         policy, task, rows, C = run.policies[0], run.policies[0].task, run.tally.rows, len(seeds)
         self.manner, self.sign, self.fits = manner, sign, 0
         ends = np.zeros(task.n_states, dtype=bool)
-        ends[task.ends] = True
+        ends[run.task.ends] = True  # the centred task has none: what follows them earns -(1-gamma) R there
         self.where = LogDynamics(
             start=rows.start,
             successor=rows.successor,
@@ -146,9 +148,10 @@ class Follower:
     def fit(self, run: LogRun, plan: BettingPlan, visits: FloatArray, shares: FloatArray, seen: int) -> None:
         """The plan of the next rollouts: splits by what the log has, the range, and the fractions."""
         policy, rows, manner = run.policies[0], run.tally.rows, self.manner
-        drawn = (visits > RARELY) & (self.where.only < 0)
-        supply = np.where(drawn, shares / np.maximum(visits, RARELY), np.inf)  # rollouts a row that a pair could serve
-        scarcest = max(float(supply.min()), 1e-12) / manner.splits
+        unknown = np.where(self.where.only < 0, visits, 0.0)
+        drawn = unknown > RARELY * min(float(unknown.max()), 1.0)
+        supply = shares / np.where(drawn, visits, 1.0)  # rollouts a row that a pair could serve
+        scarcest = max(float(supply[drawn].min(initial=1.0 / RARELY)), 1e-12) / manner.splits
         splits = np.where(drawn, np.clip(supply / scarcest, 1.0, MOST_SPLITS), 1.0)
         D = self.sign * policy.residuals(plan.a.V, plan.a.base)
         L = manner.range * plan.L
@@ -208,7 +211,6 @@ class LogRun(BettingRun):
 
     source: LogSource
     answered_at = 0
-    followed = False  # whether those that own their draws have answered
 
     def __init__(self, method: LogBetting, task: Task, threshold: float, policy: PolicyBet) -> None:
         self.betting_on = 1.0
@@ -237,10 +239,10 @@ class LogRun(BettingRun):
         self._stack(level)
         while self.source.left:
             k, x = self.source.take(min(self.next_fit - self.samples, MOST_AT_ONCE))
+            drawn = k >= 0
+            self.tally.observe(k[drawn], x[drawn], np.inf)  # refuses what the support excludes
             if self.samples >= FIRST_FIT:
                 self._follow(k, x, level)
-            drawn = k >= 0
-            self.tally.observe(k[drawn], x[drawn], np.inf)
             self.shares += np.bincount(k[drawn], minlength=len(self.shares))
             self.samples += len(k)
             self.pool.samples = self.samples
@@ -285,10 +287,9 @@ class LogRun(BettingRun):
                 continue
             evidence = np.logaddexp.reduce(found, axis=0) - math.log(len(MANNERS) * self.method.coins)
             self.best[side] = max(self.best[side], float(evidence.max()))
-            crossed = np.flatnonzero(evidence >= surely(level))
-            if len(crossed) and not self.followed:
-                self.followed = True
-                self._answered(name, self.samples + int(looks[crossed[0]]))
+            crossed = looks[evidence >= surely(level)]
+            if len(crossed):
+                self._answered(name, self.samples + int(crossed[0]))
 
     def _fit_all(self) -> None:
         """Plans for both sides, from all rows so far."""
@@ -331,7 +332,7 @@ class LogRun(BettingRun):
         if not self.samples or not self.followers[0][0].fits:
             return "not enough data"
         visits = self.followers[0][0].plans["needed"][-1] / self.followers[0][0].plans["splits"][-1]
-        supply = np.where(visits > 0, self.shares / np.maximum(visits, RARELY), np.inf)
+        supply = np.where(visits > 0, self.shares / np.where(visits > 0, visits, 1.0), np.inf)
         scarce = int(np.argmin(supply))
         place = self.task.place(int(self.tally.rows.pair[scarce]))
         return f"not enough data: the scarcest pair of this policy is {place}, with {int(self.shares[scarce]):,} rows"
@@ -402,7 +403,9 @@ class LogBetting:
 
     def replay(self, task: Task, threshold: float, source: Recorded, both_sides: bool = True) -> LogRun:
         """The test at work on recorded transitions."""
-        tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
+        if (rows := len(task.layout.pairs.pair)) > MOST_ROWS:
+            raise InputError(f"task: the policy takes {rows} pairs; LogBetting is limited to {MOST_ROWS}: use Combined()")
+        tally = WitnessedCounts(task, threshold, MixtureBoundary())  # lists all successors of so few rows
         supply = LogSource(task, source, self.seed)
         return LogRun(self, task, threshold, PolicyBet(tally.task, Pool(tally, supply), tally.rounding))
 
