@@ -138,8 +138,9 @@ def test_an_order_that_restarts_in_each_episode(start, tmp_path, capsys):
         csv.writer(file).writerows([header, *anew])
     arguments = ("assess", start / "task.toml", tmp_path / "anew.csv")
     words = "Note: the order begins with 0 in every episode"
-    code, out, _ = run(capsys, *arguments)
+    code, out, _ = run(capsys, *arguments, "--html", tmp_path / "page.html")
     assert code == 0
+    assert words in (tmp_path / "page.html").read_text()
     assert words in out
     assert "pass --by-episode" in out
     assert "betting" in out

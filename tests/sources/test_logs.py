@@ -992,7 +992,7 @@ def test_a_log_without_order_is_judged_by_its_counts():
 @pytest.mark.parametrize(
     ("data", "settings", "words"),
     [
-        (pt.Counts(S, A), {"columns": {"s": "state"}}, "columns and skip are for a path or a data frame"),
+        (pt.Counts(S, A), {"columns": {"s": "state"}}, "columns, skip and bins are for a path or a data frame"),
         (pt.Counts(S, A), {"by_episode": True}, "by_episode is for logs"),
         (3, {}, "data is a int; pass Counts"),
         ("nowhere.csv", {}, "there is no file 'nowhere.csv'"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from policytest.results.diagnosis import Diagnosis
     from policytest.results.verdict import Verdict
     from policytest.sources.logged.log import Log
+    from policytest.sources.tasks.files import Model
 
 ORDERED = ("combined", "betting", "log-betting")
 """Methods that need the order of the transitions."""
@@ -153,7 +154,7 @@ def assess(
         problem = find_model(model, policy, discount, rewards, initial)
         check_files((*files_of_model(model), policy, *find(data)), {"--save": save, "--html": html})
         bar = the_bar(threshold, problem)
-        log = _read(data, problem.task, named_columns(columns), tuple(skip or ()), add_to, quiet)
+        log = _read(data, problem, named_columns(columns), tuple(skip or ()), add_to, quiet)
         log = log.by_episode() if by_episode else log
         kept = add_to is not None or save is not None  # the same test every day: one that needs no order
         verdict = _judged(log, problem.task, method, kept, bar, delta)
@@ -168,7 +169,7 @@ def assess(
             complain(f"{save} holds the counts of {plural(log.counts.total, 'transition')}")
     show(found, json, None, "", "")
     if html is not None:
-        about = (f"Model: {model}", f"Data: {found.log.summary.title}.")
+        about = (f"Model: {model}", f"Data: {found.log.summary.title}.", *map(as_options, found.log.summary.notes))
         more: dict[str, Any] = {
             "provenance": found.provenance(),
             "suppress_below": suppress_below,
@@ -185,16 +186,21 @@ def assess(
 
 
 def _read(
-    data: list[str], task: Task, columns: dict[str, str | None], skip: tuple[str, ...], add_to: Path | None, quiet: bool
+    data: list[str],
+    model: Model,
+    columns: dict[str, str | None],
+    skip: tuple[str, ...],
+    add_to: Path | None,
+    quiet: bool,
 ) -> Log:
     """The logs, added to the counts that were saved."""
     from policytest.sources.logged.log import Log
     from policytest.sources.logged.read import logs
 
-    before = None if add_to is None else Log.load(add_to, task)
+    before = None if add_to is None else Log.load(add_to, model.task)
     with progress(sys.stderr, quiet) as shown:
         files, told = data if len(data) > 1 else data[0], _Reading(shown.notice)
-        return logs(files, task, columns=columns, skip=skip, add_to=before, progress=told)
+        return logs(files, model.task, columns=columns, skip=skip, add_to=before, progress=told, bins=model.bins)
 
 
 def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, delta: float) -> Verdict:

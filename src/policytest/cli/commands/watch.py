@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policytest._base.errors import InputError
 from policytest._base.text import nats, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
@@ -62,6 +63,8 @@ def watch(
         bar = the_bar(threshold, problem)
         test = Watch(problem.task, bar, delta, find_method(method))
         place = "standard input" if log == "-" else log
+        if problem.bins is not None:
+            raise InputError("bins are for assess: watch needs the columns s and s_next")
         parser = Parser(problem.task, named_columns(columns), tuple(skip or ()), place)
         found, due = test.found, 0.0
         try:

@@ -404,7 +404,9 @@ class LogBetting:
     def replay(self, task: Task, threshold: float, source: Recorded, both_sides: bool = True) -> LogRun:
         """The test at work on recorded transitions."""
         if (rows := len(task.layout.pairs.pair)) > MOST_ROWS:
-            raise InputError(f"task: the policy takes {rows} pairs; LogBetting is limited to {MOST_ROWS}: use Combined()")
+            raise InputError(
+                f"task: the policy takes {rows} pairs; LogBetting is limited to {MOST_ROWS}: use Combined()"
+            )
         tally = WitnessedCounts(task, threshold, MixtureBoundary())  # lists all successors of so few rows
         supply = LogSource(task, source, self.seed)
         return LogRun(self, task, threshold, PolicyBet(tally.task, Pool(tally, supply), tally.rounding))

@@ -16,9 +16,11 @@ the data that are tested are chosen in hindsight: take them from what is known, 
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +58,8 @@ class Bins(Shown):
         "edge": what lies outside the edges belongs to the cell next to it. "refuse": it is an error.
     assumptions
         What a result about the cells rests on, for `Task(..., assumptions=bins.assumptions)`.
+    following
+        The columns of a log that have the dimensions of the next state; empty: they are in its next row.
     """
 
     edges: tuple[FloatArray, ...]
@@ -65,6 +69,7 @@ class Bins(Shown):
     count: int = 0
     labels: tuple[Hashable, ...] | None = field(default=None, repr=False)
     assumptions: tuple[str, ...] = (CELLS_ARE_MARKOV,)
+    following: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,13 +84,16 @@ class Bins(Shown):
     @property
     def states(self) -> tuple[Hashable, ...]:
         """Names of the cells, for a Task: "position [-1.2, -0.4), velocity [0.0, 0.07]"."""
+        if self.labels is not None:
+            return self.labels
         if self.function is not None:
-            return self.labels if self.labels is not None else tuple(range(self.count))
-        each = [self._intervals(d) for d in range(len(self.edges))]
+            return tuple(range(self.count))
+        each = [self.intervals(d) for d in range(len(self.edges))]
         places = np.unravel_index(np.arange(self.n_states), self.shape)
         return tuple(", ".join(each[d][i] for d, i in enumerate(at)) for at in zip(*places, strict=True))
 
-    def _intervals(self, d: int) -> list[str]:
+    def intervals(self, d: int) -> list[str]:
+        """Names of the bins of one dimension."""
         edges = [repr(float(edge)) for edge in self.edges[d]]
         if self.outside == "edge":
             edges[0], edges[-1] = "-inf", "inf"
@@ -165,9 +173,7 @@ class Bins(Shown):
         if isinstance(table, nw.LazyFrame):
             if self.function is not None:
                 raise InputError("frame is not in memory, where a Python function cannot be applied; collect it first")
-            return table.with_columns(
-                **{role: self._expression(nw, names) for role, names in parts.items()}
-            ).to_native()
+            return table.with_columns(**{role: self.cells(nw, names) for role, names in parts.items()}).to_native()
         for role, names in parts.items():
             cells = self(_stacked([table[name].to_numpy() for name in names]), role)
             series = nw.new_series(role, cells, backend=table.implementation)
@@ -184,8 +190,8 @@ class Bins(Shown):
         if clash := [role for role in parts if role in found]:
             raise InputError(f"frame has a column {clash[0]!r} already; rename it first")
 
-    def _expression(self, nw: Any, names: list[str]) -> Any:
-        """The number of the cell in terms of columns: how many inner edges each of them has reached."""
+    def cells(self, nw: Any, names: Sequence[str]) -> Any:
+        """The number of the cell as an expression of columns: how many inner edges each has reached; null for none."""
         index: Any = nw.lit(0)
         good: Any = None
         for edges, name in zip(self.edges, names, strict=True):
@@ -293,6 +299,37 @@ def discretise(
         )
     warnings.warn(NOT_MARKOV + (HINDSIGHT if sample is not None else ""), AssumptionWarning, stacklevel=2)
     return made
+
+
+def from_cuts(columns: Mapping[str, Any]) -> Bins:
+    """The bins of a task file: for each column of a log the numbers at which it is cut, and perhaps names of the cells.
+
+    ``next`` is the column of the same number in the next state, where a row of the log has it.
+
+    >>> from_cuts({"glucose": {"edges": [70, 140], "names": ["low", "normal", "high"]}}).states
+    ('low', 'normal', 'high')
+    """
+    if not isinstance(columns, Mapping) or not columns:
+        raise InputError("bins is not a table of columns; write [bins.COLUMN] with edges = [70, 140]")
+    edges, names = [], []
+    for column, given in columns.items():
+        if not isinstance(given, Mapping) or "edges" not in given or set(given) - {"edges", "names", "next"}:
+            raise InputError(f"bins.{column} has the keys edges, and perhaps names and next: edges = [70, 140]")
+        cuts = arrays_module.real_array(f"bins.{column}.edges", given["edges"], (None,))
+        if not len(cuts) or not (cuts[1:] > cuts[:-1]).all():
+            raise InputError(f"bins.{column}.edges is {given['edges']}; pass increasing numbers, at least one")
+        edges.append([-np.inf, *cuts, np.inf])
+        listed = given.get("names")
+        names.append(None if listed is None else arrays_module.names(f"bins.{column}.names", listed, len(cuts) + 1))
+    following = tuple(str(given["next"]) for given in columns.values() if "next" in given)
+    if len(following) not in (0, len(columns)):
+        raise InputError("bins: some columns have the key next, others have not; give it to all of them, or to none")
+    bins = Bins(_edges(edges), tuple(columns), "edge", following=following)
+    if bins.n_states > CELL_LIMIT:
+        raise InputError(f"bins make {bins.n_states:,} cells, more than {CELL_LIMIT:,}; cut fewer times")
+    each = [bins.intervals(d) if named is None else named for d, named in enumerate(names)]
+    joined = tuple(", ".join(map(str, parts)) if parts[1:] else parts[0] for parts in itertools.product(*each))
+    return dataclasses.replace(bins, labels=joined)
 
 
 def _edges(edges: Any) -> tuple[FloatArray, ...]:

@@ -23,6 +23,7 @@ from policytest.questions import assess as assess_module
 from policytest.questions import evaluate
 from policytest.results.estimate import Interval
 from policytest.results.verdict import Verdict
+from policytest.sources.environments.bins import Bins
 from policytest.sources.logged.log import Log
 from policytest.sources.logged.paths import is_path
 from policytest.sources.logged.read import logs
@@ -41,6 +42,7 @@ def assess(
     columns: Columns = None,
     skip: Sequence[str] = (),
     by_episode: bool = False,
+    bins: Bins | None = None,
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
@@ -59,7 +61,7 @@ def assess(
     design
         How counts were collected: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed"
         (how often each pair is drawn was fixed beforehand), which only betting on counts needs.
-    columns, skip, by_episode
+    columns, skip, by_episode, bins
         How to read a path or a data frame; see `policytest.sources.logs` and `Log.transitions`.
 
     >>> import policytest as pt, pandas as pd
@@ -69,7 +71,9 @@ def assess(
     >>> pt.assess(two.task, frame, threshold=0.0, columns=names).samples
     2
     """
-    return assess_module.assess(task, observed(task, data, columns, skip, by_episode), threshold, delta, method, design)
+    return assess_module.assess(
+        task, observed(task, data, columns, skip, by_episode, bins), threshold, delta, method, design
+    )
 
 
 def value_interval(
@@ -81,12 +85,13 @@ def value_interval(
     columns: Columns = None,
     skip: Sequence[str] = (),
     by_episode: bool = False,
+    bins: Bins | None = None,
 ) -> Interval:
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
     intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so. ``data``,
-    ``columns``, ``skip`` and ``by_episode`` are as in `assess`.
+    ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
 
     >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)
@@ -94,17 +99,17 @@ def value_interval(
     >>> pt.value(two.task, two.kernel) in found, found.certified
     (True, True)
     """
-    return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode), delta, method)
+    return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode, bins), delta, method)
 
 
-def observed(task: Task, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool) -> Any:
+def observed(task: Task, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool, bins: Bins | None) -> Any:
     """Transitions in their order, or counts: of a path, a data frame or a log; other data as they are."""
     frame = is_path(data) or hasattr(type(data), "columns") or hasattr(data, "get_fragments")
     if not isinstance(data, Log) and frame:
         arrays.instance("task", task, Task)
-        data = logs(data, task, columns=columns, skip=skip)
-    elif columns or skip:
-        raise InputError("columns and skip are for a path or a data frame; data was read already: leave them out")
+        data = logs(data, task, columns=columns, skip=skip, bins=bins)
+    elif columns or skip or bins is not None:
+        raise InputError("columns, skip and bins are for a path or a data frame; data was read already: leave them out")
     if isinstance(data, Log):
         return data.observed(by_episode)
     if by_episode and isinstance(data, Counts | Transitions):

@@ -19,6 +19,8 @@ LABELS = ("s", "a", "s_next")
 OPTIONAL = ("count", "order", "episode", "reward")
 ROLES = LABELS + OPTIONAL
 IGNORED = "ignored_reward"
+BINNED, NEXT_BINNED = "bins.", "next_bins."
+"""Before the name of a column of numbers, whose bins make the states, and of one whose bins make the next states."""
 _OFTEN = {
     "s": ("state", "obs", "observation", "s_t", "from", "source"),
     "a": ("action", "act", "a_t", "treatment"),
@@ -52,12 +54,20 @@ def check_mapping(columns: object) -> dict[str, str | None]:
     return dict(columns)
 
 
+def with_bins(columns: Mapping[str, str | None], now: Sequence[str], following: Sequence[str]) -> dict[str, str | None]:
+    """The mapping with a role for each column that is binned; states and next states are then cells of these."""
+    return {**columns, **{BINNED + name: name for name in now}, **{NEXT_BINNED + name: name for name in following}}
+
+
 def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str) -> dict[str, str]:
     """The name of the column of each role, for a table (or a file: `place`) with these columns."""
     found: dict[str, str] = {}
-    for role in ROLES:
+    binned = [role for role in columns if role.startswith((BINNED, NEXT_BINNED))]
+    following = any(role.startswith(NEXT_BINNED) for role in binned)
+    for role in (*ROLES, *binned):
         name = columns.get(role, role)
-        if name is None or (name not in there and role in OPTIONAL and role not in columns):
+        optional = role in OPTIONAL or (binned and role == "s") or (following and role == "s_next")
+        if name is None or (name not in there and optional and role not in columns):
             continue
         if role not in columns and name in columns.values():  # that column has another role
             if role in LABELS:
@@ -70,7 +80,7 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
         if list(there).count(name) > 1:
             raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
         found[role] = name
-    if "s_next" not in found and not {"order", "episode"} <= found.keys():
+    if not (following or "s_next" in found or {"order", "episode"} <= found.keys()):
         raise InputError(f"{place} has no column 's_next' for s_next; {_suggestion('s_next', 's_next', there)}")
     if columns.get("reward", "") is None and list(there).count("reward") == 1 and "reward" not in found.values():
         found[IGNORED] = "reward"

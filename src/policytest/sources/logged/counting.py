@@ -80,6 +80,10 @@ class Reading:
             return  # it will be refused
         times = high * frames.HIGH + times
         found = {role: lookup.translated(batch[role], self.frame.form) for role, lookup in self.lookups.items()}
+        for role, cell in (("s", "cell"), ("s_next", "cell_next")):
+            if cell in batch:  # where there is no label
+                indices, values, codes = found[role]
+                found[role] = (_or_cell(indices, batch[cell]), values, codes)
         well = self._going_on(batch, rows, found)
         if "first" in batch:
             self._begin(found["s"][0], whole(batch["first"]) == 1, rows, times)
@@ -111,7 +115,7 @@ class Reading:
 
     def _going_on(self, batch: dict[str, Any], rows: IntArray, found: dict[str, Any]) -> BoolArray:
         """Which rows have an outcome: not those in a terminal state, and not the last one of a visitor."""
-        (s, values, codes), a, x = found["s"], found["a"][0], found["s_next"][0]
+        s, a, x = (found[role][0] for role in LABELS)
         last = whole(batch["last"]) == 1 if "last" in batch else np.zeros(len(rows), dtype=bool)
         ended = self._is_end[s] & (last | (a == MISSING) | (x == MISSING))
         back = self._is_end[s] & (x >= 0) & (x != s) & ("last" in batch or a == MISSING)
@@ -123,10 +127,10 @@ class Reading:
                 f"{names.label(s[i])} followed by {names.label(x[i])}; correct terminal in the task, or the data"
             )
         for key, over in ((IN_AN_END, ended), (LAST_ROW, last & ~ended)):
-            known, sums = self._over[key], np.bincount(codes[over], weights=rows[over], minlength=len(values))
-            for code in np.flatnonzero(sums):
-                label = short(values[code], self.frame.form)
-                known[label] = known.get(label, 0) + int(sums[code])
+            known, sums = self._over[key], np.bincount(np.maximum(s[over], -1) + 1, weights=rows[over])
+            for index in np.flatnonzero(sums):
+                label = self.lookups["s"].label(int(index) - 1) if index else "no state"
+                known[label] = known.get(label, 0) + int(sums[index])
         return np.asarray(~(last | ended))
 
     def _available(self, s: IntArray, a: IntArray, rows: IntArray, well: BoolArray) -> BoolArray:
@@ -245,7 +249,9 @@ class Reading:
             words = ", ".join(f"{label} ({rows})" for label, rows in listed)
             parts.append(f"unknown {kind}s in column {role}: {words}{f', {least}{more:,} more' if more > 0 else ''}")
         if self.missing[role]:
-            parts.append(f"null in column {role} ({plural(self.missing[role], 'row')})")
+            binned = role != "a" and ", ".join(self.frame.binned)
+            what = f"no number in column {binned}" if binned else f"null in column {role}"
+            parts.append(f"{what} ({plural(self.missing[role], 'row')})")
         return ", ".join(parts)
 
     def _remedy(self, wrong: Sequence[str]) -> str:
@@ -325,6 +331,11 @@ class Reading:
         same = n_episodes > 1 and np.bincount(episode[order[by] == order[by[0]]], minlength=n_episodes).all()
         value = values[int(by[0])].as_py() if same else None
         return short(value) if isinstance(value, int | float) else ""
+
+
+def _or_cell(indices: IntArray, cell: Any) -> IntArray:
+    """The index of each label, or the number of the cell where the label is missing and there is a cell."""
+    return np.where(indices == MISSING, whole(cell), indices)
 
 
 def repeated_key(rows: int, key: dict[str, Any]) -> InputError:

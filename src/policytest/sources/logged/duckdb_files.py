@@ -25,7 +25,7 @@ from typing import Any
 from policytest._base import errors
 from policytest._base.errors import InputError
 from policytest._base.text import plain
-from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, resolve
+from policytest.sources.logged.columns import BINNED, IGNORED, LABELS, NEXT_BINNED, OPTIONAL, resolve
 from policytest.sources.logged.lines import BLANKS, LONGEST, NUMBER, csv_file, json_file
 from policytest.sources.logged.paths import File, compressed, kind_of, provenance
 
@@ -87,6 +87,8 @@ def _from_text(role: str, text: str, order: str) -> list[str]:
     """What a text column becomes in the relation."""
     if role in LABELS:
         return [f"{text} AS {role}"]
+    if role.startswith((BINNED, NEXT_BINNED)):
+        return [f"TRY_CAST({_number(text)} AS DOUBLE) AS {_name(role)}"]
     if role == "episode":
         return [f"{text} AS episode", f"coalesce(TRY_CAST({_number(text)} AS DOUBLE), 'inf') AS episode_number"]
     kept = f"{text} AS {role}_text"
@@ -252,7 +254,7 @@ def _described(connection: Any, source: str) -> dict[str, str]:
 def _folder_columns(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> str:
     """Whether a column is to be read, as text, from the names of folders such as `a=left`; not one that files have."""
     off = "hive_partitioning = false"
-    wanted = {columns.get(role, role) for role in (*LABELS, *OPTIONAL)}
+    wanted = {columns.get(role, role) for role in {*LABELS, *OPTIONAL, *columns}}
     named = {part.partition("=")[0] for part in paths[0].parent.parts if "=" in part} & wanted
     if not named or any(
         named & set(_described(connection, f"read_parquet({_listed([path])}, {off})")) for path in paths

@@ -19,8 +19,21 @@ import numpy as np
 from policytest._base import errors as errors_module
 from policytest._base.errors import InputError
 from policytest._base.text import plain
+from policytest.sources.environments.bins import Bins
+from policytest.sources.labels import MISSING
 from policytest.sources.logged import duckdb_files, paths
-from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, ROLES, check_mapping, ignoring, resolve
+from policytest.sources.logged.columns import (
+    BINNED,
+    IGNORED,
+    LABELS,
+    NEXT_BINNED,
+    OPTIONAL,
+    ROLES,
+    check_mapping,
+    ignoring,
+    resolve,
+    with_bins,
+)
 
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
@@ -35,6 +48,8 @@ class Frame:
     ``form`` is that of the labels ("typed", "text", "json": see `labels.Lookup`); ``roles`` are those of its columns;
     ``files`` is where it came from, and ``n_rows`` what these hold. ``flags`` are columns of 1 and 0: `last`, where
     s_next is the s of the next row of the episode, says that there is none, and `first` that there is none before.
+    With ``binned`` columns of numbers, `cell` and `cell_next` are the numbers of their cells: the states of rows whose
+    label is null.
     """
 
     table: Any
@@ -44,6 +59,12 @@ class Frame:
     connection: Any = None  # of the engine, kept as long as the frame
     n_rows: int | None = None
     flags: tuple[str, ...] = ()
+    binned: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that tell groups apart."""
+        return (*LABELS, *(("cell", "cell_next") if self.binned else ()), *self.flags)
 
     def length(self) -> int:
         """The number of rows, counted by the engine where nobody has said it."""
@@ -57,10 +78,11 @@ class Frame:
         )
 
 
-def open_frame(data: object, columns: object = None) -> Frame:
+def open_frame(data: object, columns: object = None, bins: Bins | None = None) -> Frame:
     """The table behind `data`, nothing of which is read yet but names and types."""
     narwhals = errors_module.needs("narwhals", "data")
     mapping = check_mapping(columns)
+    mapping = mapping if bins is None else with_bins(mapping, bins.names, bins.following)
     if isinstance(data, Frame):
         return data
     with readable():
@@ -70,7 +92,8 @@ def open_frame(data: object, columns: object = None) -> Frame:
             relation, form, files, n_rows = duckdb_files.relation(connection, found, mapping)
             table = narwhals.from_native(relation)
             roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
-            return _checked(_with_successors(Frame(table, roles, form, files, connection, n_rows)))
+            found_frame = Frame(table, roles, form, files, connection, n_rows)
+            return _checked(_with_successors(_with_cells(found_frame, bins)))
         native, connection = _scannable(data)
         try:
             table = narwhals.from_native(native)
@@ -78,14 +101,44 @@ def open_frame(data: object, columns: object = None) -> Frame:
             raise InputError(f"data is a {type(data).__name__}; pass {_KINDS}") from None
         names = resolve(mapping, list(table.collect_schema().names()), "data")
         chosen = table.select(*(narwhals.col(name).alias(role) for role, name in names.items()))
-        return _checked(_with_successors(Frame(chosen, tuple(names), "typed", (), connection)))
+        roles = tuple(role for role in names if role in (*ROLES, IGNORED))
+        return _checked(_with_successors(_with_cells(Frame(chosen, roles, "typed", (), connection), bins)))
+
+
+def _with_cells(frame: Frame, bins: Bins | None) -> Frame:
+    """The frame with the number of each row's cell; where there is no column s, its labels are null."""
+    if bins is None:
+        return frame
+    nw = errors_module.needs("narwhals", "data")
+    if "s_next" in frame.roles and not bins.following:
+        raise InputError(
+            f"data has a column s_next, and bins make states of {', '.join(bins.names)}; add next = ... to the bins, "
+            'the columns of the next state, or find it in the next row of the episode with columns={"s_next": None}'
+        )
+    added, roles = [], dict.fromkeys(frame.roles)
+    kinds = frame.table.collect_schema()
+    for label, cell, prefix, names in (
+        ("s", "cell", BINNED, bins.names),
+        ("s_next", "cell_next", NEXT_BINNED, bins.following),
+    ):
+        if not names:
+            continue
+        for name in names:
+            if not kinds[prefix + name].is_numeric():
+                raise InputError(f"the column {name} has the type {kinds[prefix + name]}, and bins are for numbers")
+        added.append(bins.cells(nw, [prefix + name for name in names]).alias(cell))
+        if label not in roles:
+            added.append(nw.lit(None, dtype=nw.String).alias(label))
+            roles[label] = None
+    ordered = tuple(role for role in (*ROLES, IGNORED) if role in roles)
+    return replace(frame, table=frame.table.with_columns(*added), roles=ordered, binned=bins.names)
 
 
 def _with_successors(frame: Frame) -> Frame:
     """The frame with s_next; where there is no such column, it is the s of the next row of the episode."""
     if "s_next" in frame.roles:
         return frame
-    found = _beside(frame, -1, "last", s_next="s")
+    found = _beside(frame, -1, "last", s_next="s", **({"cell_next": "cell"} if frame.binned else {}))
     return replace(found, roles=(*LABELS, *(role for role in frame.roles if role not in LABELS)))
 
 
@@ -211,9 +264,9 @@ def prepared(frame: Frame) -> Any:
             added += [narwhals.when(~wrong).then(column).otherwise(nought).cast(narwhals.Int64).alias("weight")]
         if role == "reward":
             number = column.cast(narwhals.Float64)
-            wrong = (wrong | ~number.is_finite()) & ~narwhals.col(
-                "s_next"
-            ).is_null()  # what has no end earns nothing yet
+            going = ~narwhals.col("s_next").is_null()  # what has not gone on has earned nothing yet
+            going = going | ~narwhals.col("cell_next").is_null() if frame.binned else going
+            wrong = (wrong | ~number.is_finite()) & going
             added += [number.alias("reward")]
         added.append(flag(wrong).alias(f"bad_{role}"))
     if "count" not in frame.roles:
@@ -234,6 +287,8 @@ def _wanted(frame: Frame) -> tuple[Any, dict[str, str]]:
     """The table with all that is looked at beside the labels: the names of columns, and how groups sum them up."""
     nw = errors_module.needs("narwhals", "data")
     table = prepared(frame)
+    if frame.binned:
+        table = table.with_columns(*(nw.col(cell).fill_null(MISSING).cast(nw.Int64) for cell in ("cell", "cell_next")))
     how: dict[str, str] = {}
     if "count" in frame.roles:
         high = nw.col("weight") // HIGH  # in two parts, so that no engine's sum overflows or wraps around
@@ -252,14 +307,14 @@ def tallied(frame: Frame) -> Any:
     nw = errors_module.needs("narwhals", "data")
     table, how = _wanted(frame)
     summed = [getattr(nw.col(name), function)().alias(name) for name, function in how.items()]
-    return table.group_by(*LABELS, *frame.flags).agg(nw.len().alias("rows"), *summed)
+    return table.group_by(*frame.keys).agg(nw.len().alias("rows"), *summed)
 
 
 def scanned(frame: Frame) -> Any:
     """The same for each row, with its order and its episode."""
     table, how = _wanted(frame)
     kept = (role for role in ("order", "episode") if role in frame.roles)
-    return table.select(*LABELS, *frame.flags, *how, *kept)
+    return table.select(*frame.keys, *how, *kept)
 
 
 def repeated(frame: Frame, keys: Sequence[str]) -> Any:

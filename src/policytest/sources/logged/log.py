@@ -45,6 +45,7 @@ FIRST_ROWS = (
     'the first state of each episode counts as a transition from the state "start"; valid if episodes begin with their '
     "first rows, and all by the same law"
 )
+CELLS = "states are cells of {names}: the answer is about the Markov model of the cells"
 NEXT_ROW = (
     "s_next is the s of the next row of the episode, and last rows are left out; valid if whether an episode was "
     "recorded further does not depend on what followed: one that ended needs a last row in a terminal state"
@@ -140,7 +141,7 @@ class Log(Shown):
     columns: IndexColumns | None = field(default=None, repr=False)
     no_order: str = field(default=COUNTS_ONLY, repr=False)  # why there are no columns
     suppress_below: int = 0
-    from_start: bool = field(default=False, repr=False)  # whether first states are counted, as what follows the start
+    told: tuple[str, ...] = field(default=(), repr=False)  # notes of the reading
     frame: Frame | None = field(default=None, repr=False)  # of rows that are too many to keep in order
 
     @property
@@ -194,7 +195,7 @@ class Log(Shown):
     def notes(self) -> tuple[str, ...]:
         """What the reading rests on, in sentences."""
         columns = self.columns
-        found = [FIRST_ROWS] if self.from_start else []
+        found = list(self.told)
         found += [NEXT_ROW] if any((entry.column, entry.reason) == LAST_ROW for entry in self.left_out) else []
         if columns is not None and columns.tied:
             found.append(RESTARTS.format(first=columns.restarts) if columns.restarts else SAME_TIME)
@@ -239,9 +240,8 @@ class Log(Shown):
         )
         files = tuple(File(*entry) for entry in about["files"])
         rows, used, idle, before = (about[name] for name in ("rows", "used", "idle", "before"))
-        from_start = task.start is not None
         taken = taken_pairs(task)
-        return cls(from_arrays(file), rows, used, left_out, idle, files, at, taken, before, from_start=from_start)
+        return cls(from_arrays(file), rows, used, left_out, idle, files, at, taken, before, told=first_rows(task))
 
     @cached_property
     def summary(self) -> Table:
@@ -269,6 +269,11 @@ class Log(Shown):
     def _named(self, entry: LeftOut) -> list[list[Any]]:
         """The labels left out that are frequent enough to be named."""
         return [[label, rows] for label, rows in entry.examples if self._raw(rows) is not None]
+
+
+def first_rows(task: Task) -> tuple[str, ...]:
+    """The note on first rows, where they tell where episodes start."""
+    return (FIRST_ROWS,) if task.start is not None else ()
 
 
 def taken_pairs(task: Task) -> Any:

@@ -28,13 +28,14 @@ from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.text import plural
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
+from policytest.sources.environments.bins import Bins
 from policytest.sources.labels import Places, places_in
 from policytest.sources.logged import frames
 from policytest.sources.logged import log as log_module
 from policytest.sources.logged.columns import LABELS
 from policytest.sources.logged.counting import Reading, most_frequent, repeated_key
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import COUNTS_ONLY, LeftOut, Log, taken_pairs
+from policytest.sources.logged.log import CELLS, COUNTS_ONLY, LeftOut, Log, first_rows, taken_pairs
 from policytest.sources.logged.paths import File, provenance
 
 NO_ORDER = 'data has no column order; name the column that has it with columns={"order": ...}'
@@ -49,6 +50,7 @@ def logs(
     add_to: Counts | Log | None = None,
     reward_tolerance: float = 1e-9,
     progress: Callable[[float], None] | None = None,
+    bins: Bins | None = None,
 ) -> Log:
     """The counts of the transitions in a table, wherever it lies.
 
@@ -71,6 +73,8 @@ def logs(
         How far the column reward may be from the task's, in absolute or relative terms.
     progress
         Called with the share that is done, from 0 to 1; for files, from another thread.
+    bins
+        Of a task file (``load_model(...).bins``): the states are cells of these columns of numbers.
 
     >>> import policytest as pt, pandas as pd
     >>> two = pt.instances.paper(2)
@@ -85,7 +89,7 @@ def logs(
     leave = _skip(skip)
     at = places_in(task)
     earlier = _earlier(add_to, task, at)
-    frame = frames.open_frame(data, columns)
+    frame = frames.open_frame(data, columns, bins)
     frame = frames.with_first_rows(frame) if task.start is not None else frame
     _no_file_twice(frame.files, earlier.files)
     no_order = _no_order(frame)
@@ -130,7 +134,7 @@ def logs(
         earlier.before,
         None if add_to is not None else in_order,
         COUNTS_ONLY if add_to is not None else no_order,
-        from_start=task.start is not None,
+        told=(*first_rows(task), *((CELLS.format(names=", ".join(bins.names)),) if bins is not None else ())),
         frame=frame if check_keys and add_to is None else None,
     )
 

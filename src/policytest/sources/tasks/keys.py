@@ -14,6 +14,7 @@ The keys are the same in every format:
 | states, actions | names: strings, numbers, or lists of them (read as tuples) | optional |
 | terminal | states in which an episode ends, by name or index | optional |
 | kernel | p[s,a,x], to sample from | optional |
+| bins | {column: {edges, names}}: states are cells of number columns of a log, cut at the edges | optional |
 | assumptions | what the model rests on, as sentences that can follow "if": see `Task` | optional |
 | threshold | R, the bar the value is compared with | optional |
 | normalise | true: rescale the rows of policy, initial and kernel to sum to 1 (rounded tables) | optional |
@@ -36,6 +37,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, Kernel
 from policytest._base.errors import InputError, did_you_mean
 from policytest.mdp.task import Task, truth_table
+from policytest.sources.environments.bins import Bins, from_cuts
 from policytest.sources.labels import Places, as_name, places_of
 from policytest.sources.tasks import by_name
 from policytest.sources.tasks.by_name import Offer
@@ -47,6 +49,7 @@ OPTIONAL = (
     "support",
     "available",
     "start",
+    "bins",
     "states",
     "actions",
     "terminal",
@@ -64,17 +67,20 @@ PARTS = ("data", "indices", "indptr", "shape")
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a task file holds: a task, perhaps the kernel that plays the truth, perhaps a threshold."""
+    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, and bins for its logs."""
 
     task: Task
     kernel: Kernel | None = None
     threshold: float | None = None
+    bins: Bins | None = None
 
 
 def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     """Keys and values, from any format, as a checked model."""
     content = {key: value for key, value in content.items() if value is not None}
     check_keys(content)
+    bins = from_cuts(content.pop("bins")) if "bins" in content else None
+    content = content if bins is None else _of_cells(content, bins)
     normalise = arrays.flag("normalise", _scalar(content.pop("normalise", False)))
     content |= {name: names_of(name, content[name]) for name in LISTS if name in content}
     content = {key: _array(key, value) for key, value in content.items()}
@@ -100,7 +106,18 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
             threshold = arrays.real_number("threshold", threshold)
     except OverflowError as error:
         raise InputError(f"a number is out of range ({error}); use numbers below 1e308") from None
-    return Model(task, kernel, threshold)
+    return Model(task, kernel, threshold, bins)
+
+
+def _of_cells(content: dict[str, Any], bins: Bins) -> dict[str, Any]:
+    """The content whose states are the cells, under their own names or under those that it gives; more may follow."""
+    states = content.get("states")
+    if states is None:
+        states = list(bins.states)
+    elif not isinstance(states, list) or len(states) < bins.n_states:
+        raise InputError(f"states must name each of the {bins.n_states} cells of bins, in their order; leave it out")
+    rests_on = [*content.get("assumptions", ()), *bins.assumptions]
+    return {**content, "states": states, "assumptions": list(dict.fromkeys(rests_on))}
 
 
 def _from_log(content: dict[str, Any], offer: Offer | None) -> bool:

@@ -1,0 +1,141 @@
+"""States that are cells of number columns: what a task file says, and what logs make of it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from policytest.cli import main
+from policytest.sources import load_model, logs
+from policytest.sources.environments.bins import CELLS_ARE_MARKOV
+from source_builders import assert_model_refused, assert_refused, put, triples
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("duckdb")
+pytest.importorskip("narwhals")
+
+TASK = """
+actions = ["none", "insulin"]
+discount = 0.9
+threshold = 2.0
+initial = "high"
+policy = ["none", "none", "insulin"]
+[bins.glucose]
+edges = [70, 140]
+names = ["low", "normal", "high"]
+[rewards]
+normal = 1
+"""
+VISITS = """patient,day,glucose,a
+1,1,180,insulin
+2,1,69.9,none
+1,2,139,none
+2,2,70,none
+1,3,140,insulin
+"""
+COLUMNS = {"episode": "patient", "order": "day"}
+
+
+def model(folder, text=TASK):
+    return load_model(put(folder / "task.toml", text))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "pandas", "polars", "duckdb"])
+def test_numbers_become_cells(tmp_path, kind):
+    found, data, path = model(tmp_path), pd.read_csv(io.StringIO(VISITS)), tmp_path / f"log.{kind}"
+    assert found.task.states == found.bins.states == ("low", "normal", "high")
+    assert found.task.assumptions == (CELLS_ARE_MARKOV,)
+    if kind == "csv":
+        put(path, VISITS)
+    elif kind == "jsonl":
+        data.to_json(path, orient="records", lines=True)
+    elif kind == "parquet":
+        data.to_parquet(path)
+    elif kind == "polars":
+        data = pytest.importorskip("polars").from_pandas(data).lazy()
+    elif kind == "duckdb":
+        data = pytest.importorskip("duckdb").connect().from_df(data)
+    data = path if path.exists() else data
+    log = logs(data, found.task, columns=COLUMNS, bins=found.bins)
+    assert triples(log.counts) == {(2, 1, 1): 1, (0, 0, 1): 1, (1, 0, 2): 1}
+    assert log.left_out[0].examples == (("'high'", 1), ("'normal'", 1))
+    assert log.notes[0] == "states are cells of glucose: the answer is about the Markov model of the cells"
+    verdict = pt.assess(found.task, data, threshold=100.0, columns=COLUMNS, bins=found.bins)
+    assert verdict.answer == "below"
+
+
+def test_several_columns_make_combinations(tmp_path):
+    """The last column runs fastest; cells without names are called by their ends."""
+    text = TASK.replace('initial = "high"', 'initial = "low, age (-inf, 65.0)"').replace("normal = 1", "")
+    text = text.replace('policy = ["none", "none", "insulin"]', 'policy = "uniform"')
+    found = model(tmp_path, text.replace("[rewards]", "[bins.age]\nedges = [65]\n[rewards]"))
+    assert found.task.states[:3] == ("low, age (-inf, 65.0)", "low, age [65.0, inf)", "normal, age (-inf, 65.0)")
+    rows = {"glucose": [100.0, 60.0], "age": [70, 70], "a": "none", "order": [1, 2], "episode": 1}
+    log = logs(pd.DataFrame(rows), found.task, bins=found.bins)
+    assert triples(log.counts) == {(3, 0, 1): 1}
+
+
+@pytest.mark.parametrize("kind", ["csv", "pandas"])
+def test_a_column_of_labels_names_the_states_that_are_no_cells(tmp_path, kind):
+    """Where a label is given it counts, so that episodes can end."""
+    text = TASK.replace("actions =", 'states = ["low", "normal", "high", "home"]\nterminal = ["home"]\nactions =')
+    found = model(tmp_path, text)
+    lines = ["patient,day,glucose,a,status", *(f"{line}," for line in VISITS.splitlines()[1:-1]), "1,3,,,home", ""]
+    path = put(tmp_path / "log.csv", "\n".join(lines))
+    data = path if kind == "csv" else pd.read_csv(path)
+    log = logs(data, found.task, columns={**COLUMNS, "s": "status"}, bins=found.bins)
+    assert triples(log.counts) == {(2, 1, 1): 1, (0, 0, 1): 1, (1, 0, 3): 1}
+
+
+@pytest.mark.parametrize("kind", ["csv", "pandas"])
+def test_the_next_number_may_stand_in_its_own_column(tmp_path, kind):
+    found = model(tmp_path, TASK.replace("edges = [70, 140]", 'edges = [70, 140]\nnext = "later"'))
+    path = put(tmp_path / "log.csv", "glucose,a,later\n180,insulin,139\n60,none,70\n")
+    log = logs(path if kind == "csv" else pd.read_csv(path), found.task, bins=found.bins)
+    assert triples(log.counts) == {(2, 1, 1): 1, (0, 0, 1): 1}
+    assert not log.left_out
+
+
+def test_what_bins_cannot_read(tmp_path):
+    found = model(tmp_path)
+    read = lambda data, **columns: logs(data, found.task, columns={**COLUMNS, **columns}, bins=found.bins)  # noqa: E731
+    missing = put(tmp_path / "missing.csv", VISITS.replace("139", "n/a"))
+    assert_refused(lambda: read(missing), "no number in column glucose (1 row)")
+    assert_refused(lambda: read(put(tmp_path / "a.csv", "patient,day,a\n1,1,none\n")), "no column 'glucose'")
+    data = pd.read_csv(io.StringIO(VISITS))
+    assert_refused(lambda: read(data.assign(glucose="high")), "bins are for numbers")
+    assert_refused(lambda: read(data.assign(s_next="low")), "add next = ...", '{"s_next": None}')
+    for change, words in (
+        (("edges = [70, 140]", "edges = [140, 70]"), "bins.glucose.edges is [140, 70]; pass increasing numbers"),
+        (('names = ["low", "normal", "high"]', 'names = ["low"]'), "bins.glucose.names has 1 names, expected 3"),
+        (("edges = [70, 140]", "cuts = [70]"), "bins.glucose has the keys edges"),
+        (("actions =", 'states = ["low"]\nactions ='), "states must name each of the 3 cells"),
+    ):
+        assert_model_refused(put(tmp_path / "bad.toml", TASK.replace(*change)), words)
+
+
+def test_the_command_line_says_that_it_is_about_cells(tmp_path, capsys):
+    rng, rows = np.random.default_rng(0), []
+    for patient in range(150):
+        level = 180.0
+        for day in range(12):
+            action = "insulin" if rng.random() < (0.8 if level >= 140 else 0.2) else "none"
+            rows.append((patient, day, round(level, 1), action))
+            level = rng.normal(110 if action == "insulin" or level < 140 else 170, 15)
+    frame = pd.DataFrame(rows, columns=["patient", "day", "glucose", "a"])
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    put(tmp_path / "task.toml", TASK)
+    command = ["assess", str(tmp_path / "task.toml"), str(tmp_path / "log.csv")]
+    command += ["--column", "episode=patient", "--column", "order=day"]
+    assert main(command) == 0
+    assert f"proved, if {CELLS_ARE_MARKOV}" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["assumptions"] == [CELLS_ARE_MARKOV]
+    assert "cells of glucose" in said["log"]["notes"][0]
+    assert main(["watch", str(tmp_path / "task.toml"), str(tmp_path / "log.csv"), "--no-follow"]) == 2
+    assert "bins are for assess" in capsys.readouterr().err
