@@ -27,7 +27,7 @@ def _whole(text: str) -> int:
 
 
 OnePolicyMethod = StrEnum("OnePolicyMethod", ["combined", "betting", "ptst", "boxes", "monte-carlo"])
-LogMethod = StrEnum("LogMethod", [*OnePolicyMethod, "log-betting"])
+LogMethod = StrEnum("LogMethod", ["combined", "betting", "log-betting", "ptst", "boxes", "monte-carlo"])
 PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
 SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])
 BoundaryName = StrEnum("BoundaryName", ["mixture", "paper"])
