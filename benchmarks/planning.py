@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="also write the numbers to FILE")
     options = parser.parse_args()
     print(f"{date.today()}, {platform.machine()}, Python {platform.python_version()}")
-    rows = study(range(6), runs=16, measurements=16) if options.small else study(range(150))
+    rows = study(range(3), runs=16, measurements=16) if options.small else study(range(150))
     show(rows)
     if options.json:
         with open(options.json, "w") as file:

@@ -183,7 +183,7 @@ def main() -> None:
     print("\nMany states, 4 actions, 5 successors, the default method at delta = 0.05")
     results["large"] = []
     for declared, side in ((True, 1), (True, -1), (False, 1)):
-        row = large(1000 if options.small else 10_000, declared, side)
+        row = large(300 if options.small else 10_000, declared, side)
         results["large"].append(row)
         supports = "declared supports" if declared else "any state may follow"
         print(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import policytest as pt
 from paths import ROOT
@@ -32,6 +36,41 @@ REPORTED = (
     "refuted",
     "reason",
 )
+
+# ---------------------------------------------------------------- many cases in one test
+
+
+def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Any], Any]:
+    """As `pytest.mark.parametrize`, but a loop in one test, for many cheap cases; a failure is told with its case."""
+    names, cases = (names,) if isinstance(names, str) else names, list(cases)
+
+    def decorate(test: Any) -> Any:
+        @functools.wraps(test)
+        def loop(**fixtures: Any) -> None:
+            for case in cases:
+                given = dict(zip(names, case if len(names) > 1 else (case,), strict=True))
+                try:
+                    test(**given, **fixtures)
+                except BaseException as error:
+                    error.add_note(f"where {given}")
+                    raise
+
+        parameters = inspect.signature(test).parameters
+        loop.__signature__ = inspect.Signature([one for name, one in parameters.items() if name not in names])
+        return loop
+
+    return decorate
+
+
+def assert_refused(call: Callable[[], Any], *fragments: str) -> None:
+    """An `InputError` on one line, with all of these in it."""
+    with pytest.raises(pt.InputError) as caught:
+        call()
+    message = str(caught.value)
+    for fragment in fragments:
+        assert fragment in message, message
+    assert "\n" not in message
+
 
 # ---------------------------------------------------------------- simulators
 

@@ -24,6 +24,7 @@ import typer
 
 import browser
 import policytest as pt
+from builders import each
 from policytest import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,7 +171,7 @@ def test_in_a_browser_no_line_of_a_console_is_cut_off(site, tmp_path):
 # ---------------------------------------------------------------- links in the repository
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda path: path.name)
+@each("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])
 def test_links_lead_to_files_of_the_repository(page):
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -248,13 +249,13 @@ def test_python_on_the_pages_runs(name, tmp_path, monkeypatch, capsys):
         exec(compile(code, name, "exec"), names)  # the project's own text
 
 
-@pytest.mark.parametrize("name", sorted(set(TEXTS) - {"README.md"}))
+@each("name", sorted(set(TEXTS) - {"README.md"}))
 def test_code_on_the_pages_fits_on_the_page(name):
     wide = [line for body in blocks(TEXTS[name], "python", "toml", "json") for line in body.splitlines() if line[100:]]
     assert not wide
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@each("name", TEXTS)
 def test_links_are_words(name):
     """A reader sees where a link leads, and not the name of a file in the repository."""
     assert not re.findall(r"\[[a-z-]+\.md\]\(", TEXTS[name])
@@ -304,7 +305,7 @@ def test_the_pages_show_commands():
     assert set(COMMAND.commands) <= shown, "some command is on no page"
 
 
-@pytest.mark.parametrize(("line", "whole"), LINES, ids=[line[11:60] for line, _ in LINES])
+@each(("line", "whole"), LINES)
 def test_commands_on_the_pages_are_commands(line, whole):
     assert_is_a_command(line, whole)
 

@@ -9,7 +9,7 @@ def nothing(found):
     assert not found, "\n".join(f"{case.case}\n{case.why}" for case in found)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_nothing_that_comes_in_breaks_it(seed):
     nothing([case for case in fuzzing.search(seed, 100) if case is not None])
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 
 import policytest as pt
+from builders import each
 from policytest.sources import discretise, labels
 from policytest.sources.tasks import policy
 from policytest.worst_case.product_box import robust_value
@@ -113,7 +114,7 @@ NO_LABELS_EITHER = {  # episodes may be called by text, bytes, dates or large nu
 
 
 @pytest.mark.filterwarnings("ignore::policytest.AssumptionWarning")
-@pytest.mark.parametrize("place", ARRAYS)
+@each("place", ARRAYS)
 def test_what_is_not_an_array_of_numbers_is_refused_by_its_name(place):
     name, good, call = ARRAYS[place]
     call(good)
@@ -162,7 +163,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@each("name", NUMBERS)
 def test_what_is_not_a_number_is_refused_by_its_name(name):
     for bad in (10**400, -(10**400), "1", b"1", [1, [2, 3]], np.ma.masked, np.datetime64("2026-01-01"), {}, np.nan):
         with pytest.raises(pt.InputError) as caught:

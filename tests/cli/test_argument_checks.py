@@ -7,9 +7,11 @@ import pytest
 from scipy import sparse
 
 import policytest as pt
+from builders import assert_refused, each
 from policytest._base.errors import InputError
 from policytest.worst_case.product_box import robust_value
 from policytest.worst_case.row_problems import project_box
+from problems import as_csr
 
 NAN, INF = float("nan"), float("inf")
 Q = np.array([[[0.5, 0.5], [0.25, 0.75]], [[1.0, 0.0], [0.0, 1.0]]])
@@ -35,19 +37,6 @@ def changed(table, place, value):
     copy = np.array(table, dtype=complex if isinstance(value, complex) else float)
     copy[place] = value
     return copy
-
-
-def as_csr(table):
-    return sparse.csr_array(np.reshape(table, (-1, np.shape(table)[-1])))
-
-
-def assert_refused(call, *fragments):
-    with pytest.raises(InputError) as caught:
-        call()
-    message = str(caught.value)
-    for fragment in fragments:
-        assert fragment in message
-    assert "\n" not in message
 
 
 # ---------------------------------------------------------------- tasks
@@ -127,7 +116,7 @@ TASKS = [
 ]
 
 
-@pytest.mark.parametrize("case", TASKS, ids=lambda case: case[1][:40])
+@each("case", TASKS)
 def test_tasks_that_make_no_sense(case):
     changes, *fragments = case
     assert_refused(lambda: make_task(**changes), *fragments)
@@ -162,8 +151,8 @@ TAKERS = {
 }
 
 
-@pytest.mark.parametrize("taker", TAKERS)
-@pytest.mark.parametrize("case", KERNELS, ids=range(len(KERNELS)))
+@each("taker", TAKERS)
+@each("case", KERNELS)
 def test_kernels_that_are_none(taker, case):
     """Every function that takes a kernel refuses the same ones, under the name it gave its own argument."""
     name, call = TAKERS[taker]
@@ -171,8 +160,8 @@ def test_kernels_that_are_none(taker, case):
     assert_refused(lambda: call(TASK, kernel), *(fragment.format(name=name) for fragment in fragments))
 
 
-@pytest.mark.parametrize("taker", TAKERS)
-@pytest.mark.parametrize("form", [np.asarray, as_csr])
+@each("taker", TAKERS)
+@each("form", [np.asarray, as_csr])
 def test_kernels_that_contradict_the_support(taker, form):
     name, call = TAKERS[taker]
     contradicts = form(changed(Q, (1, 0), [0.75, 0.25]))
@@ -181,7 +170,7 @@ def test_kernels_that_contradict_the_support(taker, form):
     call(NARROW, form(Q))  # negative control
 
 
-@pytest.mark.parametrize("taker", TAKERS)
+@each("taker", TAKERS)
 def test_rows_within_rounding_of_one_are_let_through(taker):
     _, call = TAKERS[taker]
     call(TASK, changed(Q, (0, 0, 0), 0.5 + 5e-10))
@@ -213,13 +202,13 @@ BALLS = [
 ]
 
 
-@pytest.mark.parametrize("case", BALLS, ids=lambda case: case[1][:40])
+@each("case", BALLS)
 def test_balls_that_are_none(case):
     changes, *fragments = case
     assert_refused(lambda: pt.KLBall(**{"centre": Q, "weights": ONES, "radius": 1.0, **changes}), *fragments)
 
 
-@pytest.mark.parametrize(
+@each(
     ("q", "fragments"),
     [
         (Q[:1], ["q has shape (1, 2, 2), expected (2, 2, 2)"]),
@@ -229,7 +218,6 @@ def test_balls_that_are_none(case):
         (changed(changed(Q, (1, 0, 0), 1.2), (1, 0, 1), -0.2), ["q", "-0.2", "negative"]),
         (changed(Q, (0, 0, 1), 0.4), ["q", "sums to 0.9"]),
     ],
-    ids=range(6),
 )
 def test_balls_are_not_asked_about_other_things(q, fragments):
     ball = pt.KLBall(Q, ONES, 1.0)
@@ -243,7 +231,7 @@ def test_rows_without_weight_may_hold_anything_in_a_ball():
     assert pt.KLBall(centre, weights, 0.0).loss(Q) == 0.0
 
 
-@pytest.mark.parametrize("sense", ["low", "MIN", None, 1])
+@each("sense", ["low", "MIN", None, 1])
 def test_other_senses(sense):
     ball = pt.KLBall(Q, ONES, 0.1)
     assert_refused(lambda: pt.extreme_value(TASK, ball, sense=sense), f"sense is {sense!r}", '"min" or "max"')
@@ -255,7 +243,7 @@ def test_a_ball_of_another_size():
     assert_refused(lambda: pt.extreme_value(TASK, ball), "centre has shape (3, 2, 3), expected (2, 2, 2)")
 
 
-@pytest.mark.parametrize(
+@each(
     ("threshold", "message"),
     [
         (NAN, "threshold is nan"),
@@ -270,7 +258,7 @@ def test_thresholds_that_are_no_numbers(threshold, message):
     assert_refused(lambda: pt.optimal_allocation(TASK, Q, threshold=threshold), message)
 
 
-@pytest.mark.parametrize(
+@each(
     ("weights", "message"),
     [
         (np.ones((2, 3)), "weights has shape (2, 3), expected (2, 2)"),
@@ -283,7 +271,7 @@ def test_weights_that_are_none(weights, message):
     assert_refused(lambda: pt.nearest_kernel(TASK, Q, weights, 0.0), message)
 
 
-@pytest.mark.parametrize(
+@each(
     ("allocation", "fragments"),
     [
         (np.full((2, 2), 0.2), ["allocation sums to 0.8, not 1"]),
@@ -292,7 +280,6 @@ def test_weights_that_are_none(weights, message):
         (np.full(4, 0.25), ["allocation has shape (4,), expected (2, 2)"]),
         ("uniform?", [f"allocation {NUMBERS}"]),
     ],
-    ids=range(5),
 )
 def test_allocations_that_are_none(allocation, fragments):
     assert_refused(lambda: pt.characteristic_time(TASK, Q, allocation), *fragments)
@@ -311,7 +298,7 @@ def test_nothing_to_sample():
     assert_refused(lambda: pt.characteristic_time(known, only), "every row the policy takes is known")
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "fragments"),
     [
         ({"x": Q[0]}, ["x has shape (2, 2), expected (any, any, any)"]),
@@ -321,14 +308,13 @@ def test_nothing_to_sample():
         ({"budgets": np.ones((2, 1))}, ["budgets has shape (2, 1), expected (2, 2)"]),
         ({"budgets": changed(ONES, (0, 1), -0.1)}, ["budgets[0, 1] is -0.1", "negative"]),
     ],
-    ids=range(6),
 )
 def test_boxes_that_are_none(changes, fragments):
     arguments = {"x": Q, "centre": Q, "budgets": ONES, **changes}
     assert_refused(lambda: project_box(**arguments), *fragments)
 
 
-@pytest.mark.parametrize(
+@each(
     ("budgets", "message"),
     [
         (np.ones((2, 1)), "budgets has shape (2, 1), expected (2, 2)"),
@@ -364,8 +350,8 @@ def test_nothing_is_repaired_silently():
 # ---------------------------------------------------------------- not errors: thresholds that settle the matter
 
 
-@pytest.mark.parametrize("form", [np.asarray, as_csr])
-@pytest.mark.parametrize("task", [TASK, NARROW], ids=["free", "declared support"])
+@each("form", [np.asarray, as_csr])
+@each("task", [TASK, NARROW])
 def test_thresholds_outside_the_value_range_are_infinitely_far(task, form):
     low, high = pt.value_range(task)
     for threshold in (low - 1e-6, low - 1e6, high + 1e-6, high + 1e6):
@@ -377,7 +363,7 @@ def test_thresholds_outside_the_value_range_are_infinitely_far(task, form):
         assert (bound.time, bound.bracket, bound.kernel) == (0.0, (0.0, 0.0), None)
 
 
-@pytest.mark.parametrize("form", [np.asarray, as_csr])
+@each("form", [np.asarray, as_csr])
 def test_at_the_value_itself_the_distance_is_zero(form):
     value = pt.value(TASK, form(Q))
     bracket = pt.nearest_kernel(TASK, form(Q), ONES, value)
@@ -397,7 +383,7 @@ def test_inside_the_range_the_distance_is_finite_and_positive():
         assert bracket.kernel is not None
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "words"),
     [
         (lambda task, p, w: pt.value(p, task), "task is a ndarray, expected a Task"),

@@ -649,8 +649,10 @@ def closed_pipe():
     return writing
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
-@pytest.mark.parametrize("argv", [["decide", "paper-2", "--max-samples", "10"], ["--help"], ["nonsense"]])
+PIPES = [(stream, [word]) for stream in ("stdout", "stderr", "both") for word in ("--help", "nonsense")]
+
+
+@pytest.mark.parametrize(("stream", "argv"), [*PIPES, ("both", ["decide", "paper-2", "--max-samples", "10"])])
 def test_closed_pipes(stream, argv):
     """Undecided stays 3, a usage error 2; what was never shown is no success."""
     pipe = closed_pipe()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
-from builders import SOURCE
+from builders import SOURCE, each
 from policytest.cli import main
 from policytest.sources.logged.stream import Parser, lines
 from policytest.sources.tasks.files import save_model
@@ -151,7 +151,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@each("name", BAD)
 def test_lines_that_are_refused(name, example, monkeypatch, capsys):
     text, message = BAD[name]
     code, out, err = run([example[0]], text, monkeypatch, capsys)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse as sp
 
 import policytest.data.counts
+from builders import assert_refused, each
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.counts_file import FORMAT
@@ -57,14 +58,6 @@ def assert_holds(counts, N):
         assert fresh.has_sorted_indices
         assert (fresh.data > 0).all()
         assert counts.N.shape == (N.shape[0] * N.shape[1], N.shape[0])
-
-
-def assert_refused(call, *fragments):
-    with pytest.raises(InputError) as caught:
-        call()
-    for fragment in fragments:
-        assert fragment in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def make_task(support=None, policy=None, states=S, actions=A):
@@ -239,7 +232,7 @@ BAD_RECORDS = [
 
 
 @FORMS
-@pytest.mark.parametrize(("arguments", "fragments"), [(bad[0], bad[1:]) for bad in BAD_RECORDS])
+@each(("arguments", "fragments"), [(bad[0], bad[1:]) for bad in BAD_RECORDS])
 def test_a_bad_record_leaves_the_counts_as_they_were(sparse, arguments, fragments):
     counts = Counts(S, A, sparse)
     counts.record(*logs(300))
@@ -267,7 +260,7 @@ BAD_SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "fragments"), [(bad[0], bad[1:]) for bad in BAD_SHAPES])
+@each(("arguments", "fragments"), [(bad[0], bad[1:]) for bad in BAD_SHAPES])
 def test_bad_shapes_are_refused(arguments, fragments):
     assert_refused(lambda: Counts(*arguments), *fragments)
 
@@ -321,7 +314,7 @@ def test_counts_from_a_table(sparse, dtype):
     np.testing.assert_array_equal(given_table.toarray() if sparse else given_table, N.reshape(given_table.shape))
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr"])
+@each("form", ["csr", "csc", "coo", "lil", "dok", "bsr"])
 def test_counts_from_any_sparse_format(form):
     N = by_hand(*logs(300))
     for make in (sp.csr_array, sp.csr_matrix):
@@ -366,7 +359,7 @@ BAD_TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "fragment"), BAD_TABLES)
+@each(("bad", "fragment"), BAD_TABLES)
 def test_bad_tables_are_refused(bad, fragment):
     assert_refused(lambda: Counts.from_array(bad), fragment)
 
@@ -490,8 +483,8 @@ def as_table(kernel):
 
 
 @FORMS
-@pytest.mark.parametrize("size", [0, 5, 300])
-@pytest.mark.parametrize("declared", ["no task", "no support", "dense", "csr"])
+@each("size", [0, 5, 300])
+@each("declared", ["no task", "no support", "dense", "csr"])
 def test_the_empirical_kernel(sparse, size, declared):
     counts = Counts(S, A, sparse)
     counts.record(*logs(size))

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.stats import chi2
 
 import policytest as pt
+from builders import each
 from plain import PTST, decide
 from policytest.data.simulators import cumulative_rows
 
@@ -205,8 +206,8 @@ def answer(make):
     return lambda states, actions, rng: make(len(states))
 
 
-@pytest.mark.parametrize("allocation", ["uniform", pt.Forward()], ids=str)
-@pytest.mark.parametrize(
+@each("allocation", ["uniform", pt.Forward()])
+@each(
     ("sim", "message"),
     [
         (answer(lambda m: np.zeros(m + 1, dtype=int)), r"asked for \d+ next states and answered with shape"),

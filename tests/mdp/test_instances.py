@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -112,7 +112,6 @@ def test_nonconvex_example():
 # ---------------------------------------------------------------- random instances
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1), S=st.integers(1, 9), A=st.integers(1, 4))
 def test_random_instances(data, seed, S, A):
     k = data.draw(st.none() | st.integers(1, S), label="successors")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -121,7 +121,6 @@ def test_the_construction_entry_by_entry(case):
     assert_array_equal(mdp.policy(case.p), case.p.reshape(S * A, S))
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(case=cases())
 def test_identities(case):
     task, q, mdp = case.task, case.p, reverse(case.task)
@@ -134,7 +133,6 @@ def test_identities(case):
     assert_allclose(mdp.value(policy_bar), value(task, q), **CLOSE)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(case=cases())
 def test_occupancies_agree(case):
     task, q, mdp = case.task, case.p, reverse(case.task)
@@ -191,7 +189,6 @@ def test_sparse_rewards_and_declared_support():
 # ---------------------------------------------------------------- lem:simulation
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(case=cases())
 def test_simulation_lemma(case):
     gap = simulation_gap(case.task, case.p, case.p_tilde)
@@ -251,7 +248,6 @@ def test_pair_value_gradient_along_kernels(case):
         )
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
 @given(case=cases())
 def test_value_gradient_averages_the_pair_value_gradients(case):
     task, q = case.task, case.p
@@ -277,7 +273,6 @@ def steepness(task, p, p_tilde, s, a):
     return np.linalg.norm(change) / np.linalg.norm(p - p_tilde)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
 @given(case=cases(), nearness=st.sampled_from([1.0, 1e-3]))
 def test_gradients_are_smooth(case, nearness):
     task, p = case.task, case.p

@@ -9,18 +9,20 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 import policytest.mdp.task as task_module
+from builders import each
 from policytest import instances
 from policytest._base.compiled import search
 from policytest._base.errors import PRECISION, InputError
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, occupancy, state_values, value, value_range
+from problems import as_csr
 
 GAMMAS = [0.0, 0.1, 0.5, 0.9, 0.99, 0.999]
 REWARDS = ["r[s,a]", "r[s,a,x]", "csr"]
@@ -38,10 +40,6 @@ class Case:
     @property
     def csr(self):
         return as_csr(self.q)
-
-
-def as_csr(table):
-    return sparse.csr_array(np.reshape(table, (-1, table.shape[-1])))
 
 
 def make_case(seed, S=5, A=3, gamma=0.9, rewards="r[s,a]", declared=None, idle=False):
@@ -99,8 +97,8 @@ def assert_matches_plain(case, q):
 # ---------------------------------------------------------------- closed forms
 
 
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize(("leave", "back"), [(0.3, 0.2), (0.0, 1.0), (1.0, 1.0), (1e-6, 1e-9)])
+@each("gamma", GAMMAS)
+@each(("leave", "back"), [(0.3, 0.2), (0.0, 1.0), (1.0, 1.0), (1e-6, 1e-9)])
 def test_two_states_in_closed_form(gamma, leave, back):
     """(I - gamma P)^{-1} = [[1-gamma(1-b), gamma a], [gamma b, 1-gamma(1-a)]] / ((1-gamma)(1-gamma(1-a-b)))."""
     task = Task([[1.0], [-2.5]], [[1.0], [1.0]], [1.0, 0.0], gamma)
@@ -113,7 +111,7 @@ def test_two_states_in_closed_form(gamma, leave, back):
     assert value(task, q) == pytest.approx(d @ [1.0, -2.5], rel=1e-10)
 
 
-@pytest.mark.parametrize("gamma", GAMMAS)
+@each("gamma", GAMMAS)
 def test_a_constant_reward_is_worth_its_geometric_series(gamma):
     case = make_case(1, gamma=gamma)
     task = dataclasses.replace(case.task, rewards=np.full((5, 3), -0.3))
@@ -127,8 +125,8 @@ def test_without_discounting_ahead_the_value_is_the_first_reward():
     assert_array_equal(occupancy(case.task, case.q), case.task.initial)
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e-6, 1e6, 1e200])
-@pytest.mark.parametrize("S", [5, 150])
+@each("scale", [1e-200, 1e-6, 1e6, 1e200])
+@each("S", [5, 150])
 def test_values_scale_with_rewards(S, scale):
     case = make_case(3, S=S, A=2)
     scaled = dataclasses.replace(case.task, rewards=scale * case.rewards)
@@ -137,8 +135,8 @@ def test_values_scale_with_rewards(S, scale):
     assert_allclose(np.array(value_range(scaled)) / scale, value_range(case.task), rtol=1e-11)
 
 
-@pytest.mark.parametrize("threshold", [-3.0, 0.7, 40.0])
-@pytest.mark.parametrize("rewards", ["r[s,a]", "r[s,a,x]"])
+@each("threshold", [-3.0, 0.7, 40.0])
+@each("rewards", ["r[s,a]", "r[s,a,x]"])
 def test_threshold_shift(threshold, rewards):
     """Footnote 1 of the paper: the reward r - (1-gamma) R has the value V - R."""
     case = make_case(4, rewards=rewards)
@@ -150,16 +148,15 @@ def test_threshold_shift(threshold, rewards):
 # ---------------------------------------------------------------- plain linear algebra
 
 
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("rewards", REWARDS)
-@pytest.mark.parametrize("declared", [None, "dense", "csr"])
+@each("gamma", GAMMAS)
+@each("rewards", REWARDS)
+@each("declared", [None, "dense", "csr"])
 def test_values_and_occupancies_by_plain_linear_algebra(gamma, rewards, declared):
     case = make_case(5, gamma=gamma, rewards=rewards, declared=declared)
     assert_matches_plain(case, case.q)
     assert_matches_plain(case, case.csr)
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
 @given(case=cases())
 def test_bellman_and_flow_equations(case):
     """V = r^pi + gamma P V; d = rho + gamma P^T d; sum d = 1/(1-gamma); rho.V = d.r^pi; in both forms."""
@@ -199,9 +196,9 @@ def test_repeated_and_unsorted_entries_add_up():
     assert_array_equal(kernel.data, before)
 
 
-@pytest.mark.parametrize("declared", [None, "dense", "csr"])
-@pytest.mark.parametrize("garbage", [0.0, 7.0])
-@pytest.mark.parametrize("rewards", ["r[s,a]", "r[s,a,x]"])
+@each("declared", [None, "dense", "csr"])
+@each("garbage", [0.0, 7.0])
+@each("rewards", ["r[s,a]", "r[s,a,x]"])
 def test_pairs_never_taken_are_ignored(declared, garbage, rewards):
     """Rows with pi(a|s) = 0 may hold anything, and their rewards and supports do not matter either."""
     case = make_case(8, idle=True, rewards=rewards, declared=declared)
@@ -238,17 +235,16 @@ def reachable_values(case):
     return np.linalg.solve(np.eye(S) - task.discount * P, r[:, :, None])[:, :, 0] @ task.initial
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.9, 0.999])
-@pytest.mark.parametrize("rewards", REWARDS)
-@pytest.mark.parametrize("declared", [None, "dense", "csr"])
+@each("seed", range(6))
+@each("gamma", [0.0, 0.5, 0.9, 0.999])
+@each("rewards", REWARDS)
+@each("declared", [None, "dense", "csr"])
 def test_value_range_by_enumeration(seed, gamma, rewards, declared):
     case = make_case(seed, S=3, A=2, gamma=gamma, rewards=rewards, declared=declared, idle=True)
     values = reachable_values(case)
     assert_allclose(value_range(case.task), (values.min(), values.max()), rtol=1e-11, atol=1e-12)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), S=st.integers(1, 30), gamma=st.sampled_from(GAMMAS), idle=st.booleans())
 def test_value_range_of_free_kernels_is_equations_1_and_2(seed, S, gamma, idle):
     """r^pi(rho) + gamma/(1-gamma) min_s r^pi(s), and the same with max."""
@@ -258,7 +254,6 @@ def test_value_range_of_free_kernels_is_equations_1_and_2(seed, S, gamma, idle):
     assert_allclose(value_range(task), ends, rtol=1e-11, atol=1e-13 / (1 - gamma))
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
 @given(case=cases(), seed=st.integers(0, 2**32 - 1), sharpness=st.sampled_from([0.05, 1.0, 10.0]))
 def test_value_range_contains_the_value_of_every_allowed_kernel(case, seed, sharpness):
     rng = np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from scipy import sparse
 from scipy.stats import binom
 
 import policytest as pt
+from builders import each
 from formulas import allowed, dimension, dimensions, loss
 from policytest._base.compiled import evidence as compiled_evidence
 from policytest.methods.boundaries import average
@@ -60,8 +61,8 @@ def test_the_papers_level_is_equation_5():
             assert pt.PaperBoundary().level(counts, delta) == pytest.approx(printed, rel=1e-13)
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
-@pytest.mark.parametrize("seed", range(8))
+@each("boundary", BOUNDARIES)
+@each("seed", range(8))
 def test_levels_equal_the_formula(boundary, seed):
     task, rng = random_task(seed), np.random.default_rng(seed)
     N = random_counts(task, rng)
@@ -143,8 +144,8 @@ def ln_gamma(z: Decimal) -> Decimal:
     return (z - Decimal(1) / 2) * z.ln() - z + two_pi.ln() / 2 + rest - shift
 
 
-@pytest.mark.parametrize("a", [0.5, 1.0, 0.001, 15.9, 16.0, 250.0])
-@pytest.mark.parametrize("N", [[10**9, 3 * 10**9], [10**9, 0, 1], [123_456, 7, 16], [15, 16, 17], [10**15, 10**6]])
+@each("a", [0.5, 1.0, 0.001, 15.9, 16.0, 250.0])
+@each("N", [[10**9, 3 * 10**9], [10**9, 0, 1], [123_456, 7, 16], [15, 16, 17], [10**15, 10**6]])
 def test_large_counts_lose_no_digits(N, a):
     """The terms are of the order n log n; their sum, some tens of nats, is right to 1e-9 at n = 10^15."""
     with localcontext() as context:
@@ -237,8 +238,8 @@ def as_table(task: pt.Task, rows, entries: np.ndarray) -> np.ndarray:
     return table.reshape(task.n_states, task.n_actions, task.n_states)
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
-@pytest.mark.parametrize("seed", range(4))
+@each("boundary", BOUNDARIES)
+@each("seed", range(4))
 def test_observing_one_by_one_is_counting_afresh(boundary, seed):
     task, rows, terms, w, k, x = open_ended(boundary, seed, 700)
     N, n = np.zeros(rows.n_entries), np.zeros(len(rows.pair))
@@ -357,8 +358,8 @@ def test_the_loss_of_the_truth_reaches_the_level_with_probability_at_most_delta(
 COUNTS = pt.Counts.from_array([[[3, 1]], [[0, 2]]])
 
 
-@pytest.mark.parametrize("delta", [0, 1, 0.0, 1.0, -0.1, 1.5, float("nan"), float("inf"), [0.1], "small", None, 1j])
-@pytest.mark.parametrize("boundary", [pt.PaperBoundary(), pt.MixtureBoundary()], ids=str)
+@each("delta", [0, 1, 0.0, 1.0, -0.1, 1.5, float("nan"), float("inf"), [0.1], "small", None, 1j])
+@each("boundary", [pt.PaperBoundary(), pt.MixtureBoundary()])
 def test_delta_is_a_probability(boundary, delta):
     with pytest.raises(pt.InputError, match="delta"):
         boundary.level(COUNTS, delta)

@@ -54,7 +54,8 @@ SUBJECTS = {
     "PTST, optimal": Subject(pt.PTST(allocation=pt.Optimal(TWO.kernel)), kl=True),
     "PTST, shares": Subject(pt.PTST(allocation=[[0.1, 0.2], [0.3, 0.4]]), kl=True),
     "PTST as printed": Subject(pt.PTST.as_printed(), (0.0, 0.5), 60, certified=False, by_evidence=False),
-    "KLB-TS": Subject(pt.KLBTS(), kl=True),
+    "KLB-TS": Subject(pt.KLBTS(), (-0.5, 0.85), kl=True),
+    "KLB-TS, paper's boundary": Subject(pt.KLBTS(boundary=pt.PaperBoundary()), (-0.5, 0.85), kl=True),
     "boxes": Subject(pt.RectangularKL(), kl=True),
     "Monte Carlo": Subject(pt.MonteCarlo(), replays=False),
     "Monte Carlo, Bernstein": Subject(pt.MonteCarlo("bernstein"), replays=False),
@@ -153,6 +154,7 @@ def test_a_seed_fixes_the_run_and_every_draw_is_counted(name):
     assert len(sim.log) == called.samples
     assert_same_verdict(ask(name, sim=Called(TWO.kernel)), called)
     assert_same_verdict(ask(name, rng=generator(SEED)), answered(name))
+    assert ask(name, rng=SEED + 1).counts != called.counts
     for limit in (0, 1, 13):
         sim = Called(TWO.kernel)
         part = ask(name, sim=sim, delta=1e-9, max_samples=limit)
@@ -187,16 +189,30 @@ def test_the_checks_on_the_way_are_those_of_the_run(name):
 
 
 @having()
-def test_one_run_for_several_deltas_is_a_run_for_each(name):
-    subject, deltas = SUBJECTS[name], [0.05, 0.4, 1e-3, 0.4]
-    question = TWO.task, pt.TabularSimulator(TWO.kernel), subject.thresholds[0]
+@pytest.mark.parametrize(("side", "deltas"), [(0, [0.05, 0.4, 1e-3, 0.4]), (1, [1e-12, 0.4, 1e-2])], ids=SIDES)
+def test_one_run_for_several_deltas_is_a_run_for_each(name, side, deltas):
+    subject = SUBJECTS[name]
+    question = TWO.task, pt.TabularSimulator(TWO.kernel), subject.thresholds[side]
     found = pt.stopping_times(*question, deltas, subject.method, SEED, subject.limit)
-    verdicts = [ask(name, delta=delta) for delta in deltas]
+    verdicts = [ask(name, side, delta=delta) for delta in deltas]
     np.testing.assert_array_equal(found.deltas, deltas)
     assert found.samples.tolist() == [verdict.samples for verdict in verdicts]
     assert found.answers.tolist() == [verdict.answer for verdict in verdicts]
     assert found.certified.tolist() == [verdict.certified for verdict in verdicts]
     assert not pt.stopping_times(*question, [1e-9], subject.method, SEED, 5).certified.any()
+
+
+@having(by_evidence=True)
+def test_a_decided_run_goes_on_at_a_smaller_delta(name):
+    decided, expected = answered(name), ask(name, delta=1e-4)
+    further = ask(name, delta=1e-4, rng=99, resume=decided)
+    assert (further.answer, further.samples, further.counts) == (expected.answer, expected.samples, expected.counts)
+    assert further.evidence == pytest.approx(expected.evidence, rel=1e-9)
+    assert further.samples >= decided.samples
+    again = ask(name, rng=99, resume=decided)
+    assert (again.answer, again.samples >= decided.samples) == (decided.answer, True)
+    if not isinstance(decided.settings, pt.KLBTS | pt.RectangularKL):  # those look again after some more samples
+        assert (again.samples, again.evidence) == (decided.samples, decided.evidence)
 
 
 # ---------------------------------------------------------------- the question
@@ -318,7 +334,8 @@ LONG = {  # runs that visit all that there is to keep
     "Monte Carlo": (TWO, "Monte Carlo", {"threshold": -0.5, "max_samples": 60_000}),
 }
 RESUMED = {name: (TWO, name, {"delta": 1e-3}) for name in SUBJECTS} | LONG
-PAIRS = [(case, kind) for case in RESUMED for kind in KINDS if case in LONG or kind == "called"]
+PAIRS = [(case, "called") for case in RESUMED]
+PAIRS += [(case, "table") for case in LONG if case.startswith(("Combined", "betting", "PTST"))]
 
 
 class KilledError(KeyboardInterrupt):
@@ -347,10 +364,10 @@ def test_a_run_that_is_killed_many_times_is_the_run_that_was_not(case, kind, tmp
         if seen % 3 == 0:
             raise KilledError
 
-    for attempt in range(20):
+    for attempt in range(8):
         try:
             go_on = {"resume": file} if attempt else {}
-            found = resumed(case, kind, checkpoint=file, progress=kill if attempt < 19 else None, **go_on)
+            found = resumed(case, kind, checkpoint=file, progress=kill if attempt < 7 else None, **go_on)
         except KilledError:
             continue
         break

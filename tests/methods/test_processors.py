@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 SCRIPT = """
 from pathlib import Path
 
@@ -47,6 +45,7 @@ def printed(folder, settings):
     return done.stdout
 
 
-@pytest.mark.parametrize("settings", OTHERS, ids=lambda settings: settings["OPENBLAS_CORETYPE"])
-def test_answers_samples_and_printed_numbers_are_the_same_on_other_processors(tmp_path, settings):
-    assert printed(tmp_path / "here", {}) == printed(tmp_path / "there", settings)
+def test_answers_samples_and_printed_numbers_are_the_same_on_other_processors(tmp_path):
+    here = printed(tmp_path / "here", {})
+    for settings in OTHERS:
+        assert printed(tmp_path / settings["OPENBLAS_CORETYPE"], settings) == here, settings

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import optimize
 
 import policytest as pt
+from betting_builders import too_often
 from policytest._base.compiled import evidence
 from policytest.methods.boundaries import Terms
 from policytest.methods.ptst_difference import KLComparison
@@ -47,10 +48,6 @@ class WithoutDimension:
 
     def terms(self, widths, n_states):
         return Terms(evidence.PAPER, np.zeros(1), np.zeros(len(widths)))
-
-
-def too_often(count, runs, delta):
-    return stats.binom.sf(count - 1, runs, delta) < 1e-4
 
 
 # ---------------------------------------------------------------- the KL rule
@@ -218,13 +215,10 @@ def test_ctrl_c_ends_a_comparison_between_draws(method):
 
 
 @pytest.mark.parametrize(
-    "method", [None, pt.PTST(), pt.PTST(allocation=pt.Adaptive())], ids=["bet", "ptst", "adaptive"]
+    ("method", "cut"), [(None, 1), (None, 300), (pt.PTST(), 77), (pt.PTST(allocation=pt.Adaptive()), 77)]
 )
-@pytest.mark.parametrize("cut", [1, 77, 300])
 def test_a_resumed_comparison_is_the_same_run(method, cut, tmp_path):
     first, second, sim, _ = two_policies()
-    if cut == 1 and method is not None:
-        pytest.skip("as with 77")
     whole = pt.compare(first, second, sim, method=method, rng=8)
     cut = min(cut, whole.samples - 1)
     path = tmp_path / "run.npz"

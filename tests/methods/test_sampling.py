@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import policytest as pt
+from builders import each
 from plain import PTST, decide
 from policytest._base.compiled import draws
 from policytest.data.simulators import draw_function
@@ -120,8 +121,8 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("samples", [3, 4, 57, 400])
+@each("rule", RULES)
+@each("samples", [3, 4, 57, 400])
 def test_known_rows_and_pairs_never_taken_are_never_sampled(rule, samples):
     task, kernel = with_known_rows()
     n = visits(task, kernel, RULES[rule](task, kernel), samples, threshold=pt.value(task, kernel) - 0.05)
@@ -250,9 +251,9 @@ def walked(table):
 @pytest.mark.parametrize("table", [True, False], ids=["table", "plain"])
 def test_forward_starts_from_rho_and_visits_states_in_proportion_to_the_discounted_occupancy(table):
     task, kernel, sim = walked(table)
-    first = [int(trajectory(task, sim, pt.Forward(), 1, seed)[0][0]) // 2 for seed in range(2000)]
+    first = [int(trajectory(task, sim, pt.Forward(), 1, seed)[0][0]) // 2 for seed in range(1000)]
     assert chi_square_tail(np.bincount(first, minlength=3)[None].astype(float), task.initial[None]) > ALARM
-    steps = 1_000_000 if table else 20_000
+    steps = 200_000 if table else 20_000
     pair, x = trajectory(task, sim, pt.Forward(), steps)
     N = np.zeros((6, 3))
     np.add.at(N, (pair, x), 1)
@@ -328,7 +329,7 @@ def test_a_share_of_zero_on_a_pair_that_matters_is_a_lost_assumption():
     np.testing.assert_allclose(rule.omega, weights.ravel()[task.layout.pairs.pair])
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (lambda: "greedy", "allocation is 'greedy'"),

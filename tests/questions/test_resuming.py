@@ -23,7 +23,7 @@ def test_a_comparison_in_small_slices(kind, indifference):
     question = {"margin": gap if indifference else gap - 0.1, "indifference": indifference, "rng": 2, "delta": 0.2}
     expected = pt.compare(task, other, sim, **question)
     assert expected.answer == ("within" if indifference else "above")
-    kept, slice_ = None, max(97, expected.samples // 15)
+    kept, slice_ = None, max(97, expected.samples // 6)
     for limit in range(slice_, expected.samples + slice_, slice_):
         kept = pt.compare(task, other, sim, max_samples=limit, resume=kept, **question)
     assert_same_verdict(kept, expected)

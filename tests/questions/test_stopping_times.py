@@ -73,7 +73,7 @@ def test_the_best_allocation_needs_fewer_samples():
         "adaptive": pt.Adaptive(),
     }.items():
         method = PTST(allocation=allocation)
-        runs = [stopping_times(instance.task, sim, 0.0, [1e-50], method, rng=seed) for seed in range(6)]
+        runs = [stopping_times(instance.task, sim, 0.0, [1e-50], method, rng=seed) for seed in range(3)]
         assert all(run.answers[0] == "above" for run in runs)
         means[name] = np.mean([run.samples[0] for run in runs])
     assert means["guess"] < 0.85 * means["uniform"]

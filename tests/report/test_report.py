@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import policytest
+from builders import each
 from paths import ROOT
 from policytest import instances, report
 from policytest._base.errors import InputError
@@ -267,7 +268,7 @@ def story(verdict, **changes):
     return verdict_story(replace(verdict, **changes))
 
 
-@pytest.mark.parametrize(
+@each(
     ("about", "answer", "certified", "threshold", "words"),
     [
         ("value", "above", True, 0.5, "Yes. Its value is above 0.5."),
@@ -281,10 +282,15 @@ def story(verdict, **changes):
         ("difference", "below", True, 0.0, "No. Policy A is worse than policy B."),
         ("difference", "below", True, 0.2, "No. Policy A is not better than policy B by more than 0.2."),
         ("difference", "within", True, 0.0, "Practically equal. The difference is within 0.1 of 0."),
-        ("difference", None, False, 0.0,
-         "Not settled yet. The data do not yet say whether policy A is better than policy B."),
+        (
+            "difference",
+            None,
+            False,
+            0.0,
+            "Not settled yet. The data do not yet say whether policy A is better than policy B.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_headline(by_ball, about, answer, certified, threshold, words):
     told = story(
         by_ball, about=about, answer=answer, certified=certified, threshold=threshold, indifference=0.1, settings=None
@@ -489,7 +495,7 @@ def test_the_kind_of_an_interval_is_told(by_ball):
     assert json.loads(an_estimate().to_json())["interval_kind"] == "two-sided, 1 - delta"
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "words"),
     [
         ([], "expected an object"),
@@ -505,7 +511,7 @@ def test_documents_that_are_no_results(document, words):
         from_data(document)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "words"),
     [
         ({"certified": "no"}, "certified is 'no'"),

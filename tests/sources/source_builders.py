@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 
 import policytest as pt
+from builders import assert_refused
 from policytest.sources import load_model
 
 S, A = 5, 3
@@ -41,16 +41,6 @@ def put(path, content):
         content = (content if isinstance(content, str) else json.dumps(content)).encode()
     path.write_bytes(content)
     return path
-
-
-def assert_refused(call, *fragments):
-    """An `InputError` on one line, with all of these in it."""
-    with pytest.raises(pt.InputError) as caught:
-        call()
-    message = str(caught.value)
-    for fragment in fragments:
-        assert fragment in message, message
-    assert "\n" not in message
 
 
 def assert_model_refused(path, *words, **settings):

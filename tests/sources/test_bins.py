@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import policytest as pt
+from builders import each
 from policytest.sources.environments import bins as module
 from policytest.sources.environments.bins import discretise
 from source_builders import assert_refused
@@ -251,7 +252,7 @@ def test_shown(grid):
     assert json.loads(module.Table("", grid.summary.rows).text() and json.dumps(grid.summary.data()["cells"])) == 6
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "message"),
     [
         ({}, "given: none of them"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import policytest as pt
+from builders import each
 from paths import ROOT
 from policytest import instances
 from policytest._base import arrays
@@ -258,7 +259,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_refused(tmp_path, name):
     text, words = REFUSED[name]
     assert_refused(written(tmp_path, text), *words)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import policytest as pt
+from builders import each
 from policytest import instances
 from policytest._base import arrays as arrays_module
 from policytest._base.errors import InputError
@@ -217,7 +218,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_refused(tmp_path, name):
     content, words = REFUSED[name]
     assert_model_refused(written(tmp_path, content), *words)
@@ -226,7 +227,7 @@ def test_refused(tmp_path, name):
 PARTS = {"data": [1, 1, 1, 1], "indices": [0, 1, 0, 1], "indptr": [0, 1, 2, 3, 4], "shape": [4, 2]}
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         {"indices": [0, 1, 0, 2]},

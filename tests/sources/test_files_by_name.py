@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import policytest as pt
 import source_builders
+from builders import each
 from paths import ROOT
 from policytest._base import arrays
 from policytest._base.errors import InputError
@@ -305,7 +306,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_refused(tmp_path, name):
     changes, words = REFUSED[name]
     assert_refused(lambda: loaded(tmp_path, **changes), str(tmp_path / "model.json"), *words)
@@ -417,7 +418,7 @@ POLICIES = {
 }
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@each("name", POLICIES)
 def test_policies_that_are_none(tmp_path, name):
     content, file, words = POLICIES[name]
     task = task_of(tmp_path)

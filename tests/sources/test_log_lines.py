@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import policytest as pt
+from builders import each
 from policytest.sources.logged import duckdb_files, lines, stream
 from policytest.sources.logged.lines import LONGEST
 from source_builders import put
@@ -177,21 +178,21 @@ def name_of(case):
     return "log.jsonl" if case.startswith("JSON") else "log.csv"
 
 
-@pytest.mark.parametrize("case", READ)
+@each("case", READ)
 def test_both_read(tmp_path, case):
     path = put(tmp_path / name_of(case), READ[case])
     assert outcome(read_growing, path) == [(0, 1, 1)] * 3
     assert outcome(read_whole, path) == [(0, 1, 1)] * 3
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_both_refuse(tmp_path, case):
     path = put(tmp_path / name_of(case), REFUSED[case])
     assert outcome(read_growing, path) is None
     assert outcome(read_whole, path) is None
 
 
-@pytest.mark.parametrize("case", [case for case in REFUSED if case.startswith("JSON") and "mark" not in case])
+@each("case", [case for case in REFUSED if case.startswith("JSON") and "mark" not in case])
 def test_what_comes_late_is_refused_too(tmp_path, monkeypatch, case):
     """Behind a piece of the file in which all lines are alike, which is checked as a whole."""
     monkeypatch.setattr(lines, "LONGEST", 2**14)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from builders import each
 from policytest._base.errors import InputError
 from policytest.sources.labels import places_of
 from policytest.sources.tasks.policy import policy_table
@@ -146,7 +147,7 @@ class Sampler:
         return np.array([0.2, 0.8]), None
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "message"),
     [
         ("greedy", 'as a word only "uniform"'),

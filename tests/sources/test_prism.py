@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from builders import each
 from paths import ROOT
 from policytest._base.errors import InputError
 from policytest.mdp.values import value
@@ -191,7 +192,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_refused(tmp_path, name):
     files, words = REFUSED[name]
     assert_refused(written(tmp_path, PRISM | files), *words)

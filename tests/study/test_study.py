@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
-from builders import run_python
+from builders import each, run_python
 from paths import ROOT
 from policytest import study
 from policytest._base.errors import InputError
@@ -247,7 +247,7 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_table(plain, tmp_path):
 
 def test_a_dask_cluster_gives_the_same_table(plain, tmp_path):
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         steps = []
         found = study.run(SMALL, tmp_path / "kept", cluster=cluster.scheduler_address, progress=steps.append)
         assert csv_of(found, tmp_path) == csv_of(plain, tmp_path)
@@ -439,7 +439,7 @@ def test_instances_and_methods_may_be_objects():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "words"),
     [
         ({"delta": [0.1]}, "unknown key 'delta'; did you mean 'deltas'"),

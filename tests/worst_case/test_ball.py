@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize
 
+from builders import each
 from policytest._base.compiled import search
 from policytest.worst_case.ball import KLBall, kl_rows
 from policytest.worst_case.row_problems import project_box, project_row, tilt_row
@@ -44,7 +45,6 @@ def assert_in_simplex(q):
 # ---------------------------------------------------------------- the ball
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
 @given(seed=SEEDS, S=st.integers(1, 6), A=st.integers(1, 3), missing=st.booleans())
 def test_loss_is_the_weighted_sum_of_divergences(seed, S, A, missing):
     """In all four combinations of dense and sparse; infinite if q misses a seen successor of a weighted row."""
@@ -122,7 +122,6 @@ def test_rows_without_weight_are_free():
     assert np.array([[[0.5 + 1e-6, 0.5 - 1e-6]], [[0.0, 1.0]]]) not in ball
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(seed=SEEDS, weight=st.sampled_from([1e-6, 1.0, 1e9]))
 def test_membership_is_loss_at_most_radius(seed, weight):
     rng = np.random.default_rng(seed)
@@ -136,7 +135,6 @@ def test_membership_is_loss_at_most_radius(seed, weight):
     assert q in KLBall(p, 7 * weights, 7.001 * loss)  # weights and radius share their unit
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(seed=SEEDS)
 def test_loss_is_convex_and_obeys_pinsker(seed):
     rng = np.random.default_rng(seed)
@@ -194,14 +192,14 @@ def assert_solves_row_problem(weights, cost, lam, q, rtol=1e-9):
     assert (q[weights > 0] > 0).all()
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(max_examples=150)
 @given(seed=SEEDS, exponent=st.floats(-6, 6))
 def test_tilted_rows_are_optimal(seed, exponent):
     weights, cost = random_row(np.random.default_rng(seed))
     assert_solves_row_problem(weights, cost, 10.0**exponent, tilt_row(weights, cost, 10.0**exponent))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_tilted_rows_by_a_second_optimiser(seed):
     """SLSQP on the same convex problem: no better value, and nearly the same row."""
     rng = np.random.default_rng(seed)
@@ -257,7 +255,6 @@ def test_tilted_rows_in_the_limits():
     assert_array_equal(tilt_row(np.zeros(4), np.array([2.0, 1.0, 1.0, 3.0]), 1.0), [0.0, 1.0, 0.0, 0.0])
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
 @given(seed=SEEDS, exponent=st.floats(-4, 4), shift=st.floats(-10, 10))
 def test_a_higher_price_buys_a_lower_cost(seed, exponent, shift):
     """cost.q decreases in lam, and adding a constant to the costs changes nothing."""
@@ -269,7 +266,7 @@ def test_a_higher_price_buys_a_lower_cost(seed, exponent, shift):
     assert cost @ moved == pytest.approx(cost @ q, rel=1e-6, abs=1e-12 * cost.max())
 
 
-@pytest.mark.parametrize("lam", 10.0 ** np.arange(-6, 7))
+@each("lam", 10.0 ** np.arange(-6, 7))
 def test_the_compiled_row_problem_agrees(lam):
     """Rows to 5e-8 (the compiled root stops at |sum - 1| <= 1e-8, then rescales), the objective to rounding."""
     rng = np.random.default_rng(17)
@@ -338,14 +335,12 @@ def assert_projects(x, p, b, q):
         assert_allclose(q[~seen], np.maximum(x[~seen] - y, 0.0), rtol=0, atol=1e-6 * scale)
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
 @given(seed=SEEDS)
 def test_projection_meets_its_optimality_conditions(seed):
     x, p, b = random_projection(np.random.default_rng(seed))
     assert_projects(x, p, b, project_row(x, p, b))
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
 @given(seed=SEEDS)
 def test_projection_makes_an_obtuse_angle_with_the_whole_set(seed):
     """(x - q).(z - q) <= 0 for every z of the convex set: this alone characterises the projection q."""
@@ -361,7 +356,6 @@ def test_projection_makes_an_obtuse_angle_with_the_whole_set(seed):
         assert (x - q) @ (z - q) <= 1e-7 * (1 + np.abs(x).max())
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
 @given(seed=SEEDS, distance=st.sampled_from([1e-4, 1e-1, 10.0]))
 def test_projection_does_not_expand_distances(seed, distance):
     rng = np.random.default_rng(seed)
@@ -371,7 +365,6 @@ def test_projection_does_not_expand_distances(seed, distance):
     assert moved <= np.linalg.norm(x - other) * (1 + 1e-6) + 1e-9
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
 @given(seed=SEEDS)
 def test_points_of_the_set_stay_where_they_are(seed):
     rng = np.random.default_rng(seed)

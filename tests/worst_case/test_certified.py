@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import policytest as pt
+from builders import each
 from policytest.worst_case.ball import kl_rows
 from policytest.worst_case.branch_and_bound import ClaimSearch
 from policytest.worst_case.certificate import CHORD, PERSPECTIVE, SPLIT, UPPER, dual_bound
@@ -33,7 +34,7 @@ def test_the_papers_instances_are_proved(n, gap):
     assert time.bracket[1] == pytest.approx(time.time / (1 - gap))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each("seed", range(60))
 def test_brackets_contain_the_best_of_many_starts(seed):
     """Estimates with unseen successors and unvisited pairs, rewards on successors, both sides."""
     case = draw(seed, counts=seed % 2 == 1, on_successor=seed % 3 == 0)

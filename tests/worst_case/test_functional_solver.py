@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from builders import each
 from policytest.methods.betting.coupling import joint_task
 from policytest.worst_case.bracket import Status
 from policytest.worst_case.functional import deviation_of, difference_of, term_of, value_of_policy
@@ -55,9 +56,9 @@ def a_direction(rng, rows):
     return d - rows.per_entry(rows.sums(d) / np.diff(rows.start))
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99])
-@pytest.mark.parametrize("on_successor", [False, True])
+@each("seed", range(6))
+@each("gamma", [0.0, 0.5, 0.99])
+@each("on_successor", [False, True])
 def test_value_and_gradient(seed, gamma, on_successor):
     task_a, task_b, p, laid, F, rng = question(seed, gamma=gamma, on_successor=on_successor, narrow=seed % 2 == 1)
     assert F.value(laid.p) == pytest.approx(pt.value(task_a, p) - pt.value(task_b, p), rel=1e-9, abs=1e-9)
@@ -97,7 +98,7 @@ def test_the_nearest_kernel_is_not_farther_than_scipys(seed):
 
 
 @both_signs
-@pytest.mark.parametrize("seed", range(6))
+@each("seed", range(6))
 def test_it_is_the_solver_for_one_policy_where_the_other_value_is_known(seed, mirrored):
     """B earns nothing anywhere: V^A - V^B = V^A; mirrored, -V^A."""
     task_a, _, p, laid, _, rng = question(seed, narrow=seed % 2 == 1, on_successor=seed == 4)
