@@ -75,7 +75,7 @@ class ClaimSearch:
     def _about(self, entries: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """[S] values less R, occupancies and losses of a kernel."""
         claim, rows = self.claim, self.claim.rows
-        V, d, _ = search.values_and_occupancy(rows, entries, claim.discount, claim.initial)
+        V, d, _ = search.values_and_occupancy(rows, entries, claim.discount, self.problem.task.initial)
         losses = np.asarray(search.row_losses(rows.start, claim.counts, claim.visits, entries))
         by_state = np.bincount(rows.state, losses, minlength=self.S).astype(np.float64)
         return V - claim.threshold, np.maximum(d, 1e-12), by_state
