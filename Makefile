@@ -70,6 +70,7 @@ bench: $(STAMP)
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/interval_coverage.py
+	$(BIN)/python benchmarks/one_look.py
 
 # Damaged files, odd options and arrays, for ten minutes: nothing may crash, hang, or change a file that it refuses.
 fuzz: $(STAMP)

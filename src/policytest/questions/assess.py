@@ -16,7 +16,10 @@ from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
+from policytest.questions.one_look import one_look
 from policytest.results.verdict import Verdict
+
+MOST_ENTRIES = 2_000_000  # allowed transitions up to which the usual interval is shown beside the certified one
 
 
 def assess(
@@ -52,11 +55,21 @@ def assess(
     run = checked_method(method).replay(task, threshold, recorded(task, data))
     if isinstance(data, Counts):
         run.weigh(data, level, design)
-        return verdict_of(run, delta, "the data do not settle it", {}, data)
+        return _beside(verdict_of(run, delta, "the data do not settle it", {}, data), data)
     for _ in drive(run, level, len(data)):
         pass
     rests_on = len(data) if isinstance(run, LogRun) else run.used()
-    return verdict_of(run, delta, "the data do not settle it", {}, data.counts(task, rests_on), run.used())
+    counts = data.counts(task, rests_on)
+    verdict = verdict_of(run, delta, "the data do not settle it", {}, counts, run.used())
+    return _beside(verdict, data.counts(task, len(data)))
+
+
+def _beside(verdict: Verdict, counts: Counts) -> Verdict:
+    """With the usual interval for one look at all of the data; not in tasks so large that it would take long."""
+    if verdict.task.layout.n_entries > MOST_ENTRIES:
+        return verdict
+    found = one_look(verdict.task, counts, verdict.delta)
+    return replace(verdict, one_look=(found.lower, found.upper))
 
 
 def method_for(task: Task, data: Counts | Transitions) -> Method:

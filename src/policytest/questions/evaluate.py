@@ -38,6 +38,7 @@ from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.driver import sampling_limit, until_interrupted
+from policytest.questions.one_look import one_look
 from policytest.questions.plan.expected import any_unknown
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
@@ -47,12 +48,17 @@ LOOK = 1.03  # the interval is computed when the samples have grown by this fact
 
 
 def value_interval(
-    task: Task, data: Counts | Transitions, delta: float = 0.05, method: PTST | TDBetting | LogBetting | None = None
+    task: Task,
+    data: Counts | Transitions,
+    delta: float = 0.05,
+    method: PTST | TDBetting | LogBetting | None = None,
+    looks: str = "any",
 ) -> Interval:
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
-    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so.
+    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so. With ``looks="one"``:
+    the usual interval for one look at a finished log (`one_look`), approximate and not certified.
 
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
@@ -66,6 +72,10 @@ def value_interval(
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
     if method is not None and not isinstance(method, PTST | TDBetting | LogBetting):
         raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), LogBetting(), or None for the best of both")
+    if arrays.one_of("looks", looks, ("any", "one")) == "one":
+        if method is not None:
+            raise InputError('method is for looks="any"; leave it out')
+        return one_look(task, data if isinstance(data, Counts) else data.counts(task, len(data)), delta)
     low, high = value_range(task)
     if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
         return Interval(low, high, certified=not data.other_rewards)

@@ -17,12 +17,14 @@ from policytest.results import sentences
 class Interval:
     """``lower`` <= V <= ``upper`` with probability at least 1-delta, at all times at once (two-sided).
 
-    ``certified``: both ends are proved. Otherwise one of them rests on a local search.
+    ``certified``: both ends are proved. Otherwise one of them rests on a local search. ``looks`` is "one" for the usual
+    interval of one look at a finished log, which is approximate and never certified.
     """
 
     lower: float
     upper: float
     certified: bool
+    looks: str = "any"
 
     @property
     def width(self) -> float:

@@ -120,6 +120,7 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
         "dimension": None if data.get("dimension") is None else float(data["dimension"]),
         "proved": None if data.get("proved") is None else _pair(data, "proved"),
         "indifference": _between(data, "indifference", 0, LARGEST, "a distance, from 0 on", 0.0),
+        "one_look": None if data.get("one_look") is None else _pair(data, "one_look"),
         "refuted": None if data.get("refuted") is None else _pair(data, "refuted"),
         "forecast": Words(str(more["words"])) if isinstance(more, Mapping) and "words" in more else None,
     }

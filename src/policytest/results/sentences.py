@@ -158,6 +158,15 @@ def about_proof(v: Verdict) -> tuple[str, str]:
     return remark, proof_sentence("The answer", v.certified, v.task.assumptions)
 
 
+def one_look(delta: float) -> str:
+    """What the usual interval is.
+
+    >>> one_look(0.05)
+    'approximate 95% interval for one look at a finished log; not certified'
+    """
+    return f"approximate {100 * (1 - delta):.4g}% interval for one look at a finished log; not certified"
+
+
 def about_interval(v: Verdict) -> str:
     """What the interval of the verdict is."""
     if v.is_known:

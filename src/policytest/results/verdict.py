@@ -111,6 +111,8 @@ class Verdict(Shown):
     indifference, refuted
         The half-width of the indifference zone; and for "within", the evidence against V <= R - indifference and
         against V >= R + indifference, both of which must reach ``required``.
+    one_look
+        Of recorded data, the usual interval for one look at them: approximate and not certified, for comparison.
     forecast, forecaster
         What `still_needed` found, where somebody asked for it and kept it, and the function that finds it.
     """
@@ -143,6 +145,7 @@ class Verdict(Shown):
     forecast: Needed | None = field(default=None, repr=False)
     forecaster: Callable[..., Needed] | None = field(default=None, repr=False)
     interval_kind: str = sentences.ONE_SIDED
+    one_look: tuple[float, float] | None = None
 
     @property
     def required(self) -> float:
@@ -234,12 +237,20 @@ class Verdict(Shown):
             Row("threshold R" if alone else "margin", number(self.threshold), zone, "threshold", self.threshold),
             Row(f"{self.about}, estimated", *sentences.about_estimate(self), "estimate", self.estimate),
             Row(f"{self.about}, interval", f"{number(low)} to {number(high)}", about, "interval", [low, high]),
+            *self._one_look_rows(),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *self._evidence_rows(),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),
         )
         return Table(sentences.title(self), rows, tuple(self._notes()))
+
+    def _one_look_rows(self) -> list[Row]:
+        if self.one_look is None:
+            return []
+        low, high = self.one_look
+        about = sentences.one_look(self.delta)
+        return [Row(f"{self.about}, one look", f"{number(low)} to {number(high)}", about, "one_look", [low, high])]
 
     def _evidence_rows(self) -> list[Row]:
         """The evidence of the stronger side; of "within", that against each end of the zone."""

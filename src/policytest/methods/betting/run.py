@@ -359,12 +359,19 @@ class BettingRun:
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the capital of each side; within a rollout, of what is left of it at worst.
 
-        Of counts: averaged over their orders.
+        Where recorded draws are waited for, that at the end of the last rollout: exp(-evidence) is a p-value, since the
+        capital was once as large. Of counts: averaged over their orders.
         """
         if not self.orders:
-            return self.bets.evidence(self.plan, None if self.between_rollouts else self._worst_sum())
-        first, second = np.logaddexp.reduce([run.evidence() for run in self.orders], axis=0) - np.log(len(self.orders))
+            at_end = self.between_rollouts or self.source.waits
+            return self.bets.evidence(self.plan, None if at_end else self._worst_sum())
+        each = [run.e_value() for run in self.orders]
+        first, second = np.logaddexp.reduce(each, axis=0) - np.log(len(self.orders))
         return float(first), float(second)
+
+    def e_value(self) -> tuple[float, float]:
+        """The logarithm of an e-value of each side where the data end: an unfinished rollout is counted at worst."""
+        return self.bets.evidence(self.plan, None if self.between_rollouts else self._worst_sum())
 
     def _worst_sum(self) -> float:
         """The least sum at which the rollout on its way can end."""

@@ -81,6 +81,7 @@ def value_interval(
     data: Any,
     delta: float = 0.05,
     method: PTST | TDBetting | LogBetting | None = None,
+    looks: str = "any",
     *,
     columns: Columns = None,
     skip: Sequence[str] = (),
@@ -90,8 +91,9 @@ def value_interval(
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
-    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so. ``data``,
-    ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
+    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so. With ``looks="one"``:
+    the usual interval for one look at a finished log, approximate and not certified
+    (`policytest.questions.one_look`). ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
 
     >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)
@@ -99,7 +101,7 @@ def value_interval(
     >>> pt.value(two.task, two.kernel) in found, found.certified
     (True, True)
     """
-    return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode, bins), delta, method)
+    return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode, bins), delta, method, looks)
 
 
 def observed(task: Task, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool, bins: Bins | None) -> Any:
