@@ -2,6 +2,7 @@
 
     python benchmarks/one_look.py            # 2,000 logs of each kind (part of `make calibrate`)
     python benchmarks/one_look.py --small    # 40 of each, used by the tests
+    python benchmarks/one_look.py --json F   # also write the numbers to a file
 
 Logs are trajectories of another policy, one after the other, from a task with customers who leave, one of five states
 that end, and one of eight states that goes on for ever. Nominal coverage is 95%.
@@ -10,6 +11,8 @@ that end, and one of eight states that goes on for ever. Nominal coverage is 95%
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 
 import numpy as np
 
@@ -65,7 +68,9 @@ def main() -> None:
     """The table."""
     parser = argparse.ArgumentParser(description="Coverage of the usual interval for one look")
     parser.add_argument("--small", action="store_true")
-    logs = 40 if parser.parse_args().small else 2000
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    logs, table = 40 if given.small else 2000, []
     print(f"{'log':<24}{'rows':>8}{'covers':>9}   nominal 0.95, {logs} logs each")
     for make, rows in ((customers, 1000), (customers, 5000), (episodic, 1000), (continuing, 1000), (customers, 200)):
         (task, kernel), rng = make(), np.random.default_rng(7)
@@ -73,6 +78,9 @@ def main() -> None:
         data = (followed(task, kernel, rows, rng) for _ in range(logs))
         hits = sum(value in pt.value_interval(task, log, looks="one") for log in data)
         print(f"{make.__name__:<24}{rows:>8,}{hits / logs:>9.3f}", flush=True)
+        table.append({"log": make.__name__, "rows": rows, "covers": hits / logs})
+    if given.json is not None:
+        given.json.write_text(json.dumps({"logs": logs, "table": table}))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,11 @@ def test_sequential(small):
     assert all(row["samples"] < row["exact"] for row in numbers["printed"])  # the heuristic stops early
 
 
+def test_one_look(small):
+    _, numbers = small("one_look")
+    assert all(row["covers"] >= 0.8 for row in numbers["table"])
+
+
 def test_certificate(small):
     _, numbers = small("certificate")
     assert all(row["proved"] for row in numbers["papers"])
