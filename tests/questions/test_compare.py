@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy import optimize, sparse
+from scipy.stats import binom
 
 import policytest as pt
 from betting_builders import (
@@ -551,3 +552,52 @@ def test_wrong_arguments_of_identify_are_refused(wrong):
     match = wrong.pop("match", None)
     with pytest.raises(pt.InputError, match=match):
         identify(**{"rewards": REWARDS, "initial": INITIAL, "discount": 0.9, "sim": sim, **wrong})
+
+
+# ---------------------------------------------------------------- on a log
+
+
+def logged(seed: int, rows: int = 4000) -> pt.Transitions:
+    """One trajectory of the 2-state instance, of uniformly random actions."""
+    rng, s, found = np.random.default_rng(seed), 0, []
+    for a in rng.integers(0, 2, size=rows):
+        x = int(rng.choice(2, p=TWO.kernel[s, a]))
+        found.append((s, int(a), x))
+        s = x
+    return pt.Transitions(*np.array(found).T)
+
+
+def test_a_log_says_which_policy_is_better():
+    """Both signs; and the rows of the log it rests on are the first ones."""
+    first, second = TWO.task, OTHER
+    better = pt.compare(first, second, logged(0))
+    assert (better.answer, better.certified, better.about) == ("above", True, "difference")
+    assert pt.compare(second, first, logged(0)).answer == "below"
+    assert 0 < better.samples == better.counts.total <= 4000
+    data = logged(0)
+    again = pt.compare(
+        first, second, pt.Transitions(*(column[: better.samples] for column in (data.s, data.a, data.x)))
+    )
+    assert (again.answer, again.samples) == ("above", better.samples)
+    short = pt.compare(first, second, logged(0, 20))
+    assert short.answer is None
+    assert "no unused transition left for" in short.reason
+
+
+def test_policies_that_are_as_good_are_seldom_told_apart_on_a_log():
+    """At an exact tie an answer is wrong: 60 logs at delta = 0.2 each side; the control asks for a tenth of a nat."""
+    mixed = with_policy(TWO.task, np.full((2, 2), 0.5))
+    gap = pt.value(TWO.task, TWO.kernel) - pt.value(mixed, TWO.kernel)
+    answers = [pt.compare(TWO.task, mixed, logged(seed, 600), 0.2, margin=gap).answer for seed in range(60)]
+    careless = [pt.compare(TWO.task, mixed, logged(seed, 600), 0.9, margin=gap).answer for seed in range(60)]
+    most = binom.isf(1e-4, 60, 0.2)
+    assert max(answers.count("above"), answers.count("below")) <= most
+    assert max(careless.count("above"), careless.count("below")) > most
+
+
+def test_what_is_for_simulators_is_refused_on_a_log():
+    for settings in ({"method": pt.PTST()}, {"max_samples": 5}, {"checkpoint": "run.npz"}):
+        with pytest.raises(pt.InputError, match="is for a simulator, and these are recorded transitions"):
+            pt.compare(TWO.task, OTHER, logged(0, 20), **settings)
+    with pytest.raises(pt.InputError, match=r"data\.s"):
+        pt.compare(TWO.task, OTHER, pt.Transitions([5], [0], [0]))

@@ -19,6 +19,7 @@ from policytest._base.text import did_you_mean
 
 if TYPE_CHECKING:
     from policytest._base.arrays import Kernel
+    from policytest.data.transitions import Transitions
     from policytest.mdp.task import Task
     from policytest.sources.tasks.files import Model
 
@@ -89,6 +90,17 @@ def find_policy(file: str, task: Task) -> Task:
     from policytest.sources.tasks.policy_files import load_policy
 
     return replace(task, policy=load_policy(file, task))
+
+
+def recorded_rows(
+    files: list[str], model: Model, columns: list[str] | None, skip: list[str] | None, by_episode: bool
+) -> Transitions:
+    """The rows of a log in their order."""
+    from policytest.sources.logged.read import logs
+
+    found = files if len(files) > 1 else files[0]
+    log = logs(found, model.task, columns=named_columns(columns), skip=tuple(skip or ()), bins=model.bins)
+    return log.transitions(by_episode)
 
 
 def find_simulator(place: str | None, model: Model, name: str) -> Any:

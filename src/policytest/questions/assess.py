@@ -83,10 +83,15 @@ def recorded(task: Task, data: Counts | Transitions) -> Recorded:
     """The rows and successors of transitions, checked."""
     if isinstance(data, Counts):
         return Recorded(NOTHING, NOTHING)
+    check_indices(task, data)
+    return Recorded(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x)
+
+
+def check_indices(task: Task, data: Transitions) -> None:
+    """Refuse states and actions that the task does not have."""
     for name, column, count in (
         ("s", data.s, task.n_states),
         ("a", data.a, task.n_actions),
         ("x", data.x, task.n_states),
     ):
         arrays.index_list(f"data.{name}", column, count)
-    return Recorded(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x)

@@ -20,6 +20,7 @@ from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
@@ -28,13 +29,16 @@ from policytest.methods.betting.coupling import shared_pool
 from policytest.methods.known_range import check_alike, known_difference
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import KLComparison
+from policytest.questions.assess import check_indices
 from policytest.questions.driver import (
     Resume,
     carry_out,
     checked_question,
     checked_zone,
+    drive,
     known_verdict,
     sampling_limit,
+    verdict_of,
 )
 from policytest.results.verdict import Check, Verdict
 
@@ -42,7 +46,7 @@ from policytest.results.verdict import Check, Verdict
 def compare(
     task_a: Task,
     task_b: Task,
-    sim: SimulatorLike,
+    sim: SimulatorLike | Transitions,
     delta: float = 0.05,
     margin: float = 0.0,
     method: TDBetting | PTST | None = None,
@@ -60,7 +64,8 @@ def compare(
     task_a, task_b
         Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else.
     sim
-        The simulator of the kernel that both meet: `draw(states, actions, rng)`.
+        The simulator of the kernel that both meet: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in
+        their order, from any policy: then nothing is sampled, and betting forms its rollouts from them.
     delta, margin
         If V^A - V^B <= margin, "above" is answered with probability at most delta; if >=, so is "below".
     method
@@ -94,15 +99,31 @@ def compare(
     known = known_difference(task_a, task_b)
     if known.settles(margin, zone):
         return known_verdict(known, task_a, margin, delta, zone, "difference")
-    if isinstance(method, PTST):
+    if zone:
+        level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
+    if isinstance(sim, Transitions):
+        not_on_a_log(method=method, max_samples=max_samples, checkpoint=checkpoint, resume=resume)
+        check_indices(task_a, sim)
+    if isinstance(method, PTST) and not isinstance(sim, Transitions):
         run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
     else:
         run = CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
-    if zone:
-        level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
-    mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
-    verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
+    if isinstance(sim, Transitions):
+        for _ in drive(run, level, len(sim)):
+            pass
+        used = run.used()
+        verdict = verdict_of(run, delta, "the data do not settle it", {}, sim.counts(task_a, used), used, level)
+    else:
+        mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
+        verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
     return replace(verdict, about="difference")
+
+
+def not_on_a_log(**given: object) -> None:
+    """Refuse what is for simulators."""
+    for name, value in given.items():
+        if value is not None and not (name == "method" and isinstance(value, TDBetting)):
+            raise InputError(f"{name} is for a simulator, and these are recorded transitions; leave it out")
 
 
 def check_method(method: object, zone: float = 0.0) -> None:

@@ -94,11 +94,15 @@ class CoupledRollouts(BettingRun):
         """Rollouts, as for one policy. The run gives up where rollouts meet nothing that is unknown."""
         before = self.samples
         super().step(level, most)
+        if self.source.waits:
+            return
         self.idle = 0 if self.samples > before else self.idle + 1
         self.exhausted = self.answer is None and self.idle >= IDLE_BLOCKS
 
     def why_undecided(self) -> str:
-        """Where rollouts end before they meet anything unknown."""
+        """Where rollouts end before they meet anything unknown; of recorded data, which pair is missing."""
+        if self.source.waits:
+            return super().why_undecided()
         return "rollouts meet nothing that is unknown" if self.exhausted else ""
 
     def _settled(self, sums: FloatArray) -> None:

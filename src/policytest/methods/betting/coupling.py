@@ -15,10 +15,12 @@ import numpy as np
 from policytest._base.arrays import BoolArray, FloatArray, SparseArray
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.policy_bet import MOST_LISTED, Pool
 from policytest.methods.boundaries import MixtureBoundary
+from policytest.methods.sampler import Recorded
 from policytest.methods.witness import WitnessedCounts
 
 SAME = 1e-14  # probabilities that differ by less are rounded ones of the same number
@@ -36,10 +38,17 @@ def joint_task(tasks: Sequence[Task]) -> Task:
     )
 
 
-def shared_pool(tasks: Sequence[Task], sim: SimulatorLike, rng: Seed, most_listed: int = MOST_LISTED) -> Pool:
-    """The pool of all comparisons of some policies."""
+def shared_pool(
+    tasks: Sequence[Task], sim: SimulatorLike | Transitions, rng: Seed, most_listed: int = MOST_LISTED
+) -> Pool:
+    """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
     task = joint_task(tasks)
-    return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), Supply(task, sim, rng))
+    if isinstance(sim, Transitions):
+        k = task.layout.row_of_pair[sim.s * task.n_actions + sim.a]
+        supply = Supply.recorded(task, Recorded(k, sim.x), rng)
+    else:
+        supply = Supply(task, sim, rng)
+    return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), supply)
 
 
 class Coupling(NamedTuple):
