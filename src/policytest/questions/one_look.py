@@ -8,9 +8,9 @@ d the occupancies of the empirical kernel. Where a pair was drawn a few times it
 variance (none at all, if all draws agree): variances are those of rows with `SMOOTHING` more draws of each successor.
 
 It holds about as often as it says for logs of a thousand rows and more whose pairs were all drawn dozens of times, at
-one look that was fixed beforehand (`benchmarks/one_look.py`). Where pairs that matter were drawn a few times it misses
-more often, and looking again and again until it says what one likes is not covered at all: that is what
-`value_interval` with ``looks="any"`` is for.
+one look that was fixed beforehand (`benchmarks/one_look.py`). Where pairs that matter were drawn a handful of times it
+is rough, and looking again and again until it says what one likes is not covered at all: that is what `value_interval`
+with ``looks="any"`` is for.
 """
 
 from __future__ import annotations
