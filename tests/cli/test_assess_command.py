@@ -150,6 +150,21 @@ def test_an_order_that_restarts_in_each_episode(start, tmp_path, capsys):
     assert "betting" in out
 
 
+def test_visits_without_ends_are_not_certified(start, tmp_path, capsys):
+    """The starter's log without its next states: who is gone has no row any more."""
+    rows = [line.rsplit(",", 1)[0] for line in (start / "log.csv").read_text().splitlines()]
+    put = tmp_path / "visits.csv"
+    put.write_text("\n".join([*rows, ""]))
+    code, out, err = run(capsys, "assess", start / "task.toml", put, "--json")
+    assert json.loads(out)["certified"] is False
+    assert "episodes stop in a state that is not terminal" in err
+    assert "pass --skip last" in err
+    code, out, err = run(capsys, "assess", start / "task.toml", put, "--skip", "last", "--json")
+    assert code == 0
+    assert json.loads(out)["log"]["selected"] is False
+    assert "episodes stop" not in err
+
+
 def test_the_log_tells_where_episodes_start(start, capsys):
     """In the starter's log a fifth of the visitors begin browsing."""
     code, out, _ = run(capsys, "assess", start / "task.toml", start / "log.csv", "--initial", "log")

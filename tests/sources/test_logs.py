@@ -858,7 +858,7 @@ VISITS = """patient,date,state,action,outcome
 7,2026-01-03,ill,drug,0
 12,2026-01-03,ill,rest,0
 7,2026-01-05,better,rest,1
-12,2026-01-04,ill,drug,
+12,2026-01-06,ill,drug,
 7,2026-01-09,well,,
 """
 VISIT_COLUMNS = {"s": "state", "a": "action", "episode": "patient", "order": "date", "reward": "outcome"}
@@ -902,9 +902,37 @@ def test_the_next_state_is_that_of_the_next_visit(tmp_path, kind):
 
 def test_visits_of_a_log_too_long_to_be_kept(monkeypatch):
     monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 3)
-    log = pt.sources.logs(visits(), WARD, columns=VISIT_COLUMNS)
+    log = pt.sources.logs(visits(), WARD, columns=VISIT_COLUMNS, skip=("last",))
     assert triples(log.counts) == {(0, 0, 1): 1, (0, 1, 0): 1, (1, 1, 2): 1}
     assert [entry.rows for entry in log.left_out] == [1, 1]
+    with pytest.warns(pt.AssumptionWarning, match="1 episode stops in a state that is not terminal, perhaps before"):
+        assert pt.sources.logs(visits(), WARD, columns=VISIT_COLUMNS).selected
+
+
+def test_episodes_that_stop_without_an_end_are_selected_by_their_outcome():
+    """Customers who leave have no further row: without it the certified answer would be wrong every time."""
+    task = pt.Task([[1.0], [0.0]], [[1.0], [1.0]], [1.0, 0.0], 0.9, states=["here", "gone"], terminal=["gone"])
+    truth = pt.value(task, np.array([[[0.7, 0.3]], [[0.0, 1.0]]]))
+    for seed in range(5):
+        rng, rows = np.random.default_rng(seed), []
+        for customer in range(150):
+            day = int(rng.integers(0, 90))
+            while day < 100:
+                rows.append((customer, day, "here", 0))
+                day += 1
+                if rng.random() < 0.3:
+                    rows += [(customer, day, "gone", None)] * (day < 100)
+                    break
+        frame = pd.DataFrame(rows, columns=["episode", "order", "s", "a"])
+        whole = pt.sources.logs(frame, task)
+        assert not whole.selected
+        assert pt.assess(task, whole, truth + 1.0).answer in ("below", None)
+        with pytest.warns(pt.AssumptionWarning, match=r"episodes stop in a state .*last row in a terminal state"):
+            cut = pt.sources.logs(frame.query("s == 'here'"), task)
+        assert cut.selected
+        verdict = pt.assess(task, cut, truth + 1.0)
+        assert (verdict.answer, verdict.certified) == ("above", False)
+        assert not pt.sources.logs(frame.query("s == 'here'"), task, skip=("last",)).selected  # the user's word
 
 
 def test_visits_whose_last_rows_are_all_ends_rest_on_nothing(tmp_path):
@@ -920,6 +948,7 @@ def test_visits_whose_last_rows_are_all_ends_rest_on_nothing(tmp_path):
         (lambda f: f.drop(columns="date"), {"order": "day"}, ["has no column 'day' for order"]),
         (lambda f: f, {"order": None}, ["no column 's_next'", "name order and episode"]),
         (lambda f: f.assign(next_state="ill"), {}, ['{"s_next": "next_state"}', '{"s_next": None}']),
+        (lambda f: f.assign(NextSegment="ill"), {}, ['{"s_next": "NextSegment"}', '{"s_next": None}']),
         (lambda f: f.assign(state=["ill", "ill", "cured", "ill", "well"]), {}, ["'cured' in column s (1 row)"]),
         (lambda f: f.assign(action=["drug", "rest", None, "drug", None]), {}, ["null in column a (1 row)"]),
         (

@@ -208,4 +208,4 @@ def discard(stream: TextIO | None) -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    complain(f"warning: {message}")
+    complain(f"warning: {as_options(str(message))}")

@@ -84,7 +84,9 @@ Columns = Annotated[
 Skip = Annotated[
     list[str] | None,
     typer.Option(
-        "--skip", metavar="PART", help="Drop rows whose state (s) or action (a) is not in the task; may be repeated."
+        "--skip",
+        metavar="PART",
+        help="Drop rows whose state (s) or action (a) is not in the task; last: episodes may stop without an end.",
     ),
 ]
 SuppressBelow = Annotated[int, typer.Option(min=0, metavar="N", help="Hide row counts below N (privacy).")]

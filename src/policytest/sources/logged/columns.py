@@ -102,4 +102,5 @@ def _meant(role: str, name: str, there: Sequence[str]) -> list[str]:
     """Columns that might have been meant, the most likely one first."""
     lower = {column.lower(): column for column in reversed(there)}
     close = [lower[word] for word in (name.lower(), role, *_OFTEN.get(role, ())) if word in lower]
+    close += [column for column in there if role == "s_next" and "next" in column.lower()]
     return close + difflib.get_close_matches(name, there, n=1, cutoff=0.75)

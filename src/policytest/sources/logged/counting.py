@@ -63,7 +63,7 @@ class Reading:
         self.missing, self.unknown = dict.fromkeys(LABELS, 0), dict.fromkeys(LABELS, 0)
         self.labels: dict[str, dict[str, int]] = {role: {} for role in LABELS}
         self.bad = {role: 0 for role in OPTIONAL if role in frame.roles}
-        self.selected, self.other_reward, self.lost_starts = False, "", 0
+        self.selected, self.other_reward, self.lost_starts, self.stopped = False, "", 0, 0
         self._is_end = np.append(np.isin(np.arange(at.n_states), at.ends), [False, False])  # at -1 and -2: no state
         self._over: dict[tuple[str, str], dict[str, int]] = {NOT_OFFERED: {}, IN_AN_END: {}, LAST_ROW: {}}
         self._kept: dict[str, list[Any]] = {}
@@ -154,6 +154,8 @@ class Reading:
             new["episode"] = batch["episode"]
         if "first" in batch:
             new["first"] = whole(batch["first"]) == 1
+        if "last" in batch:
+            new["open"] = (whole(batch["last"]) == 1) & ~self._is_end[s]
         for name, column in new.items():
             self._kept.setdefault(name, []).append(column)
 
@@ -286,6 +288,7 @@ class Reading:
         episode = None
         if "episode" in self.frame.roles:
             ids, episode = distinct(frames.joined(self._kept.pop("episode", [])))
+            self.stopped = self._stopped(order, episode, np.concatenate(self._kept.pop("open", [none])))
         first = np.concatenate(self._kept.pop("first", [none]))
         if (order[1:] > order[:-1]).all():
             return self._with_starts(IndexColumns(s, a, x, times, episode, ids, self.frame.form), first)
@@ -298,6 +301,14 @@ class Reading:
         restarts = self._begins(order, values, by, episode, len(ids)) if tied else ""
         columns = IndexColumns(s, a, x, times, episode, ids, self.frame.form, tied, restarts)
         return self._with_starts(columns, first[by] if len(first) else first)
+
+    def _stopped(self, order: Any, episode: IntArray, is_open: Any) -> int:
+        """Episodes that stop in a state that is not terminal, longer before the log ends than any ever paused."""
+        if not is_open.any():
+            return 0
+        by = np.lexsort((order, episode))
+        pauses = np.diff(order[by].astype(np.float64))[episode[by[1:]] == episode[by[:-1]]]
+        return int((order[is_open] + pauses.max(initial=0.0) < order.max()).sum())
 
     def _with_starts(self, columns: IndexColumns, first: Any) -> IndexColumns:
         """The rows with one more before the first row of each episode, from the start to its state."""

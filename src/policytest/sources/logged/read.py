@@ -35,7 +35,7 @@ from policytest.sources.logged import log as log_module
 from policytest.sources.logged.columns import LABELS
 from policytest.sources.logged.counting import Reading, most_frequent, repeated_key
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import CELLS, COUNTS_ONLY, LeftOut, Log, first_rows, taken_pairs
+from policytest.sources.logged.log import CELLS, COUNTS_ONLY, LAST_ROW, LeftOut, Log, first_rows, taken_pairs
 from policytest.sources.logged.paths import File, provenance
 
 NO_ORDER = 'data has no column order; name the column that has it with columns={"order": ...}'
@@ -66,7 +66,8 @@ def logs(
         column that is there but is not to be used.
     skip
         Of "s", "a" and "s_next": drop rows whose label there is null or unknown, instead of refusing the data.
-        Dropping rows for s_next loses the guarantee, and warns.
+        Dropping rows for s_next loses the guarantee, and warns. Also "last": where s_next is found in the next row,
+        you say that recording stopped for reasons of its own wherever an episode has no end.
     add_to
         Yesterday's `Log` or `Counts`; a new log with both is returned.
     reward_tolerance
@@ -103,8 +104,19 @@ def logs(
         with frames.watched(frame, progress, 0.5, 1.0):
             _no_key_twice(frame)
     in_order = None if no_order else found.in_order()
-    selected = found.selected
-    if selected:
+    open_ends = sum(entry.rows for entry in found.left_out() if (entry.column, entry.reason) == LAST_ROW)
+    stopped = 0 if "last" in leave else open_ends if in_order is None else found.stopped
+    if stopped:
+        warnings.warn(
+            f"{plural(stopped, 'episode stops', 'episodes stop')} in a state that is not terminal, "
+            f"{'perhaps' if in_order is None else 'long'} before the log ends: what followed is lost, and no answer "
+            "from these counts is certified; give episodes that ended a last row in a terminal state, or pass "
+            'skip=("last",) if recording stopped for reasons of its own',
+            AssumptionWarning,
+            stacklevel=2,
+        )
+    selected = found.selected or stopped > 0
+    if found.selected:
         lost = [f"{plural(found.lost, 'row')} dropped for s_next"] * (found.lost > 0)
         lost += [f"{plural(found.lost_starts, 'first row')} dropped for s"] * (found.lost_starts > 0)
         warnings.warn(
@@ -145,8 +157,8 @@ def logs(
 def _skip(skip: object) -> tuple[str, ...]:
     leave = (skip,) if isinstance(skip, str) else tuple(skip) if isinstance(skip, Iterable) else (skip,)
     for role in leave:
-        if role not in LABELS:
-            raise InputError(f'skip has {role!r}; it may have "s", "a" and "s_next"')
+        if role not in (*LABELS, "last"):
+            raise InputError(f'skip has {role!r}; it may have "s", "a", "last" and "s_next"')
     return leave
 
 
