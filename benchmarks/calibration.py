@@ -10,7 +10,8 @@ two controls, which must raise the alarm: the KL rule without its dimension term
 rollout were a quarter of what it is, where rewards are rare and large. Rows "ball" count runs in which the true kernel
 ever left the confidence ball, looked at after every sample. Rows "A - B" compare two policies that are as good, to a
 part in a million, and rows "best" seek the best of policies that are nearly as good; their control, "too little", pays
-nothing for unknown rows and asks for a tenth of the evidence.
+nothing for unknown rows and asks for a tenth of the evidence. Rows "log" bet on logs whose rule changes its actions and
+ends the log because of what it saw; their control, "left out", are logs in which some bad rows are missing.
 
 Exit code 1 if anything is not as it should be.
 """
@@ -23,6 +24,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ from policytest.methods.betting.plan import ONE_POLICY
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import Terms
 from policytest.methods.ptst_difference import KLComparison
+from policytest.questions.assess import recorded
 from policytest.questions.identify.kl_search import Deviations, KLSearch
 from policytest.questions.identify.policies import task_of_all_pairs
 
@@ -232,6 +235,62 @@ def several_policies(runs: int, limit: int, small: bool) -> Iterator[dict[str, A
                 }  # fmt: skip
 
 
+# ---------------------------------------------------------------- logs
+
+
+def ended_tasks() -> dict[str, Any]:
+    """Two tasks whose episodes end: one with a known row and rewards on successors, one about customers."""
+    kernel, rewards = np.zeros((3, 2, 3)), np.zeros((3, 2, 3))
+    kernel[0, :, 1:], kernel[1, :, 0], kernel[2, :, 2] = [[0.6, 0.4], [0.3, 0.7]], 1.0, 1.0
+    rewards[0], rewards[1, :, 0] = [[0.0, 1.0, -2.0], [0.0, 3.0, 0.5]], [0.3, -0.4]
+    task = pt.Task(rewards, [[0.6, 0.4], [1.0, 0.0], [1.0, 0.0]], [0.6, 0.3, 0.1], 0.9, kernel > 0, terminal=[2])
+    shop = pt.instances.Instance(task, kernel)
+    kernel = np.zeros((4, 2, 4))
+    kernel[:3, 0, 1:], kernel[3, :, 3] = [[0.70, 0.18, 0.12], [0.86, 0.12, 0.02], [0.25, 0.45, 0.30]], 1.0
+    kernel[:3, 1, 1:] = [[0.72, 0.18, 0.10], [0.89, 0.09, 0.02], [0.45, 0.35, 0.20]]
+    rewards = np.array([[4.0, 0.0], [12.0, 7.0], [4.0, -1.0], [0.0, 0.0]])
+    task = pt.Task(rewards, np.eye(2)[[0, 0, 1, 0]], [1.0, 0.0, 0.0, 0.0], 0.95, terminal=[3])
+    return {"shop": shop, "customers": pt.instances.Instance(task, kernel)}
+
+
+def restless_log(instance: Any, rng: np.random.Generator, length: int, left_out: float) -> pt.Transitions:
+    """A log that takes another action where an episode ended, and ends when few have; bad rows may be left out."""
+    task, sums, end = instance.task, instance.kernel.cumsum(axis=2), instance.task.ends[0]
+    favourite, first, rows = task.policy.argmax(axis=1), int(task.initial.argmax()), []
+    s, luck = first, 0.0
+    for u, v, w in rng.random((length, 3)):
+        a = int(favourite[s]) if u < 0.7 else int(w * task.n_actions)
+        x = int(np.searchsorted(sums[s, a], v, side="right"))
+        rows.append((s, a, x))
+        luck += instance.kernel[s, a, end] - (x == end)
+        if luck > 1.0 * np.sqrt(len(rows)) and len(rows) > 100:
+            break
+        if x == end:
+            favourite[s] = (favourite[s] + 1) % task.n_actions
+        s = first if x == end else x
+    log = np.array(rows)
+    return pt.Transitions(*log[(log[:, 2] != end) | (rng.random(len(log)) >= left_out)].T)
+
+
+def logs(runs: int, length: int, tasks: int) -> Iterator[dict[str, Any]]:
+    """The rows about logs."""
+    for name, instance in list(ended_tasks().items())[:tasks]:
+        value, (low, high) = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
+        for rule, side in (("log", 1), ("log", -1), ("left out", -1)):
+            few, errors, wrong = runs if rule == "log" else 20, 0, "below" if side > 0 else "above"
+            for seed in range(few):
+                data = restless_log(instance, np.random.default_rng(seed), length, 0.0 if rule == "log" else 0.7)
+                threshold = value - side * NEAR * (high - low)
+                run = pt.LogBetting(coins=4).replay(instance.task, threshold, recorded(instance.task, data))
+                run.step(-np.log(DELTA), len(data))
+                errors += run.answer == wrong
+            tail = float(binom.sf(errors - 1, few, DELTA))
+            yield {
+                "instance": name, "rule": rule, "side": "above" if side > 0 else "below", "runs": few,
+                "limit": length, "errors": errors, "tail": tail, "alarm": tail < ALARM,
+            }  # fmt: skip
+
+
 def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:
     """(runs, samples): fewer of slow rules; more of controls, so that they are caught whatever the seeds."""
     few = {"adaptive": runs // 20, "combined": runs // (6 if small else 3)}.get(rule, runs)
@@ -277,14 +336,15 @@ def main() -> int:
                     + ("   ALARM" if row["alarm"] else ""),
                     flush=True,
                 )
-    for row in several_policies(*((40, 80) if options.small else (1000, 1000)), options.small):
+    others = several_policies(*((40, 80) if options.small else (1000, 1000)), options.small)
+    for row in chain(others, logs(20, 500, 1) if options.small else logs(500, 3000, 2)):
         rows.append(row)
         shown = f"  {row['instance']:<13} {row['rule']:<16} {row['side']} {row['runs']:6d} {row['errors']:8d}   "
         print(shown + f"{row['tail']:.2g}" + ("   ALARM" if row["alarm"] else ""), flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
-    as_it_should = all(row["alarm"] == (row["rule"] in (*CONTROLS, "too little")) for row in rows)
+    as_it_should = all(row["alarm"] == (row["rule"] in (*CONTROLS, "too little", "left out")) for row in rows)
     print(
         "All as it should be: delta is kept, and the controls are caught." if as_it_should else "NOT as it should be."
     )

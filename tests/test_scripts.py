@@ -217,6 +217,6 @@ def test_delta_is_kept_and_the_control_is_caught(small):
     _, rows = small("calibration")
     rules = {row["rule"] for row in rows}
     assert rules >= {"paper", "mixture", "two priors", "adaptive", "forward", "no dimension"}
-    assert rules >= {"betting", "betting, 5 draws", "combined", "range too small"}
+    assert rules >= {"betting", "betting, 5 draws", "combined", "range too small", "log"}
     for row in rows:
-        assert row["alarm"] == (row["rule"] in ("no dimension", "range too small", "too little")), row
+        assert row["alarm"] == (row["rule"] in ("no dimension", "range too small", "too little", "left out")), row
