@@ -11,11 +11,12 @@ that is missing, leaves most of the others unused, and its coins decide much. He
 - Not one set of coins decides, but the average of the capitals of many.
 
 *Validity.* Let F_j = 1 + f (lead + S_j)/(L - lead) be the final factor of rollout j if it were given draws for ever,
-and G_t the product of E_q[F_j | the draws that j has at time t] over the rollouts that were launched. Given all rows
-before it, the coins, and the pair, a row's x is a draw of q(.|s,a), whatever rule chose the pair: so
-E[G_{t+1} | past] = G_t when a draw is given to an open rollout, and at most G_t when one is launched, since
-E_q[F_j] <= 1 if sign (V_q - R) <= 0. G is a nonnegative supermartingale *in the time of the log*, for every set of
-coins, and so is the average over sets. What is reported is below it: in F_j the sum of an unfinished rollout is
+and G_t the product of E_q[F_j | the draws that j has, used or stored, and its coins, at time t] over the rollouts that
+were launched. Given all rows before it, the coins tossed so far, and the pair, a row's x is a draw of q(.|s,a),
+whatever rule chose the pair, and coins yet to be tossed know nothing of the log: so E[G_{t+1} | past] = G_t when a draw
+is given to an open rollout, whose factor alone changes, and at most G_t when one is launched, since E_q[F_j] <= 1 if
+sign (V_q - R) <= 0. G is a nonnegative supermartingale *in the time of the log*, for each set of coins, and so is the
+average over sets. What is reported is below it: in F_j the sum of an unfinished rollout is
 
     S_j + w (B(s) - (1 - left) max(0, largest D)),
 
