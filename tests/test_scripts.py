@@ -24,7 +24,11 @@ SHOWS = {
     "lower_bound": [r"62\.80", r"51\.8", r"Not certified"],
     "own_simulator": [r"After 100 samples", r"The value is below the threshold \(certified\)"],
     "paper_small": [r"3x3: at delta = 0\.01 the paper's rule takes [1-9]\d times", r"wrong answers: 0 of 90"],
-    "recommendation_from_logs": [r"^40 visitors.*not settled", r"more rows like these should settle it", r"^1000 .*above$"],
+    "recommendation_from_logs": [
+        r"^40 visitors.*not settled",
+        r"more rows like these should settle it",
+        r"^1000 .*above$",
+    ],
     "retention": [r"^21192 rows in"],
     "robot": [r"^60000 rows in .*, 200 cells"],
     "simulation_budget": [r"Combined: about", r"budget of 200: not settled", r"resumed: above after"],

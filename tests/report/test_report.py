@@ -329,8 +329,38 @@ def test_an_undecided_verdict_says_how_to_go_on():
     verdict = decide(TWO.task, SIM, 0.25, 1e-6, max_samples=60)
     page = check(report.render(verdict))
     assert verdict.answer is None
-    for words in ("Not settled yet.", "resume=verdict", "indifference=eps", "the sample limit is reached"):
+    for words in ("Not settled yet.", "--checkpoint", "--indifference", "the sample limit is reached"):
         assert words in page.text
+    assert "decide(" not in page.text.split("How to reproduce")[0]
+
+
+def test_a_verdict_says_what_was_tested_before_the_pictures():
+    task = Task(
+        [[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]],
+        [[0.25, 0.75], [0.0, 1.0], [1.0, 0.0]],
+        [0.5, 0.5, 0.0],
+        0.9,
+        states=["new", "old", "gone"],
+        actions=["wait", "call"],
+        terminal=["gone"],
+    )
+    page = check(
+        report.render(policytest.assess(task, Counts.from_array(np.full((3, 2, 3), 4.0) * [[[1]], [[1]], [[0]]]), 5.0))
+    )
+    before = page.text.split("In pictures")[0]
+    for words in (
+        "above 5?",
+        "counting 0.9 times as much",
+        "between 0 and 3",
+        "new: wait (0.25), call (0.75); old: call.",
+        "Start: new (0.5), old (0.5).",
+        "Ends: gone.",
+    ):
+        assert words in before
+
+
+def test_an_undecided_page_is_no_proof():
+    page = check(report.render(decide(TWO.task, SIM, 0.25, 1e-6, max_samples=60)))
     assert "The answer is proved" not in page.text
 
 

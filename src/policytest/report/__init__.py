@@ -107,7 +107,7 @@ def render(
     jinja2, markup = needs("jinja2", "report"), needs("markupsafe", "report").Markup
     story = tell(result, title, below)
     paragraphs = (background,) if isinstance(background, str) else tuple(background)
-    story = replace(story, background=paragraphs, warnings=(*story.warnings, *warnings))
+    story = replace(story, background=(*story.background, *paragraphs), warnings=(*story.warnings, *warnings))
     if diagnosis is not None:
         story = _diagnosed(story, diagnosis)
     shown = [

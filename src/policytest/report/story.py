@@ -108,6 +108,7 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         "no guarantee" if verdict.counts.flaws else sentences.badge(verdict.certified),
         sentences.about_proof(verdict)[1],
         picked(rows, "estimate", "interval", "samples", "evidence"),
+        background=tuple(sentences.asked(verdict)),
         next_steps=sentences.next_steps(verdict) if verdict.answer is None else (),
         warnings=[*sentences.warnings(verdict), *([hidden] if suppress_below > 1 else ())],
         changes_title="What would have to be different, in numbers"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from policytest._base.arrays import FloatArray
 from policytest._base.text import nats, number, plural, probability
 from policytest.mdp.task import Names, Task, given
 
@@ -20,6 +21,7 @@ TWO_SIDED = "two-sided, 1 - delta"
 CERTAIN = "certain, whatever the unknown rows are"
 NO_DATA = "this follows from the rewards alone, no data were used"
 YES_NO = {True: "yes", False: "no"}
+MOST_NAMED = 12  # states, or actions, that are listed
 ERROR = "probability of a wrong answer, at most"
 MARKOV = (
     "The next state depends on the current state and the action alone, and by the same law throughout.",
@@ -235,21 +237,56 @@ def forecast(v: Verdict) -> str:
     return ask if v.may_be_forecast else ""
 
 
+def asked(v: Verdict) -> list[str]:
+    """What was tested, in words: the bar, the policy, the discount, the start and the rewards."""
+    task = v.task
+    if v.about != "value" or not isinstance(task, Task):
+        return []
+    low, high = task.reward_bounds
+    found = [
+        f"Is the value of this policy above {number(v.threshold)}? Its value is the expected sum of all rewards from "
+        f"the start on, a reward one step later counting {number(task.discount)} times as much. A reward is between "
+        f"{number(low)} and {number(high)}."
+    ]
+    names = [str(name) for name in task.states] if task.states is not None else [str(s) for s in range(task.n_states)]
+    acts = [str(name) for name in task.actions] if task.actions is not None else [str(a) for a in range(task.n_actions)]
+    ends = set(task.ends)
+    chosen = [s for s in range(task.n_states) if s not in ends]
+    rules = [f"{names[s]}: {_shares(task.policy[s], acts)}" for s in chosen[:MOST_NAMED]]
+    more = f"; and {plural(len(chosen) - MOST_NAMED, 'further state')}" if len(chosen) > MOST_NAMED else ""
+    found.append(f"The policy: {'; '.join(rules)}{more}.")
+    found.append(f"Start: {_shares(task.initial, names)}." + (f" Ends: {_list(names, task.ends)}." if ends else ""))
+    return found
+
+
+def _shares(chances: FloatArray, names: Sequence[str]) -> str:
+    """What is chosen, with its probability unless that is 1."""
+    taken = [i for i, chance in enumerate(chances) if chance > 0]
+    shown = [names[i] if len(taken) == 1 else f"{names[i]} ({probability(chances[i])})" for i in taken[:MOST_NAMED]]
+    return ", ".join(shown) + (", ..." if len(taken) > MOST_NAMED else "")
+
+
+def _list(names: Sequence[str], which: Sequence[int]) -> str:
+    return ", ".join(names[i] for i in which[:MOST_NAMED]) + (", ..." if len(which) > MOST_NAMED else "")
+
+
 def next_steps(v: Verdict) -> list[str]:
     """What to do about an undecided verdict."""
     alone = v.about == "value"
     if v.snapshot:
         first = (
-            "Resume the run: decide(..., resume=verdict) with a larger max_samples; on the command line, the same "
-            "command with --checkpoint FILE. It stops where it would have stopped without the pause."
+            "Resume the run with a larger limit on its samples; on the command line, the same command with "
+            "--checkpoint FILE. It stops where it would have stopped without the pause."
         )
     elif alone:
         first = "Draw more samples, or add more data, and ask again: looking in between costs nothing."
     else:
-        first = "Compare again with a larger max_samples, from the start: the samples so far are the first of it."
+        first = (
+            "Compare again with a larger limit on the samples, or more data: the samples so far are the first of it."
+        )
     equal = (
-        "Where the value may equal the threshold, no number of samples settles it. decide(..., indifference=eps) may "
-        "then answer that they are practically equal."
+        "Where the value may equal the threshold, no number of samples settles it. A test with an indifference zone "
+        "(--indifference) may then answer that they are practically equal."
     )
     return [step for step in (first, *((forecast(v), equal) if alone else ())) if step]
 
