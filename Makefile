@@ -64,6 +64,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/logs.py
+	$(BIN)/python benchmarks/settled_logs.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/diagnostics.py
 

@@ -147,6 +147,13 @@ def test_one_look(small):
     assert all(row["covers"] >= 0.8 for row in numbers["table"])
 
 
+def test_settled_logs(small):
+    _, numbers = small("settled_logs")
+    assert {row["method"] for row in numbers["table"]} == {"default", "stacks"}
+    assert sum(row["settled"] for row in numbers["table"] if row["method"] == "default") >= 4
+    assert not any(row["wrong"] for row in numbers["table"])
+
+
 def test_certificate(small):
     _, numbers = small("certificate")
     assert all(row["proved"] for row in numbers["papers"])
