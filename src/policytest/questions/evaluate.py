@@ -3,8 +3,8 @@ r"""How good is the policy: an interval that is valid at every moment, and an es
 `value_interval` reads an interval off data. From the KL ball of radius beta(t, delta), which contains the true kernel
 at all times with probability at least 1-delta, it is the range of values over the ball: its ends are worst-case
 problems, proved where `Certified` proves them. From transitions in order, betting gives another one: the thresholds
-that neither side's capital refutes, at delta/2 a side. With transitions both are computed, each at delta/2, and
-intersected.
+that neither side's capital refutes, at delta/2 a side. With transitions both are computed, that of the
+ball at a tenth of delta (it pays for every unknown row, so that a little less hardly matters), and intersected.
 
 `evaluate` samples until the interval is at most 2 epsilon wide; its middle is then within epsilon of the value, with
 probability at least 1-delta. Intervals are valid at all times at once, so they may be intersected along the run.
@@ -44,6 +44,7 @@ from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
 
+BALL = 0.1  # of delta, for the confidence ball, where betting has the rest
 LOOK = 1.03  # the interval is computed when the samples have grown by this factor
 
 
@@ -56,8 +57,8 @@ def value_interval(
 ) -> Interval:
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
-    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
-    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so. With ``looks="one"``:
+    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at 0.1 delta,
+    intersected with the interval by betting at 0.9 delta; or one of them, if ``method`` says so. With ``looks="one"``:
     the usual interval for one look at a finished log (`one_look`), approximate and not certified.
 
     >>> import policytest as pt
@@ -89,9 +90,8 @@ def value_interval(
     counts = data.counts(task, len(data))
     if isinstance(method, PTST):
         return _from_ball(task, counts, level, method)
-    split = level + math.log(2.0)
-    bets = LogBetting() if suits(task) else TDBetting()
-    return _from_ball(task, counts, split, PTST()) & _from_bets(task, source, split, bets)
+    bets, share = LogBetting() if suits(task) else TDBetting(), math.log(BALL)
+    return _from_ball(task, counts, level - share, PTST()) & _from_bets(task, source, level - math.log1p(-BALL), bets)
 
 
 def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:

@@ -34,7 +34,7 @@ class Supply(Drawn):
     @classmethod
     def recorded(cls, task: Task, source: Recorded, rng: Seed) -> Supply:
         """Stacks of the recorded draws of each pair, in their order."""
-        supply = cls(task, _nothing, rng)
+        supply = cls(task, nothing_to_draw, rng)
         supply.waits, supply.successor = True, np.zeros(0, dtype=np.int32)
         supply.extend(source.k, source.x)
         return supply
@@ -81,5 +81,6 @@ class Supply(Drawn):
         return int(self.order[self.at[taken] - 1].max()) + 1 if len(taken) else 0
 
 
-def _nothing(states: IntArray, actions: IntArray, rng: Seed) -> IntArray:
+def nothing_to_draw(states: IntArray, actions: IntArray, rng: Seed) -> IntArray:
+    """In the place of a simulator, where there is none."""
     raise InputError("recorded data have nothing to draw from")

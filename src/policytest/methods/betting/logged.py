@@ -53,7 +53,7 @@ from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.bets import AveragedRefuter, Refuter, Stretch, surely
-from policytest.methods.betting.draws import Supply
+from policytest.methods.betting.draws import Supply, nothing_to_draw
 from policytest.methods.betting.plan import BettingPlan, hidden_gap
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
@@ -358,7 +358,7 @@ class LogSource(Supply):
     """The rows of a log that were not looked at yet."""
 
     def __init__(self, task: Task, source: Recorded, seed: Seed) -> None:
-        super().__init__(task, _nothing, seed)
+        super().__init__(task, nothing_to_draw, seed)
         self.k, self.x = source.k, source.x
 
     @property
@@ -374,10 +374,6 @@ class LogSource(Supply):
         """The next ones."""
         k, x, self.k, self.x = self.k[:most], self.x[:most], self.k[most:], self.x[most:]
         return k, x
-
-
-def _nothing(states: IntArray, actions: IntArray, rng: Any) -> IntArray:
-    raise InputError("recorded data have nothing to draw from")
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,8 @@ def value_interval(
 ) -> Interval:
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
-    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at delta/2,
-    intersected with the interval by betting at delta/2; or one of the two, if ``method`` says so. With ``looks="one"``:
+    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at 0.1 delta,
+    intersected with the interval by betting at 0.9 delta; or one of them, if ``method`` says so. With ``looks="one"``:
     the usual interval for one look at a finished log, approximate and not certified
     (`policytest.questions.one_look`). ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
 
