@@ -601,3 +601,20 @@ def test_what_is_for_simulators_is_refused_on_a_log():
             pt.compare(TWO.task, OTHER, logged(0, 20), **settings)
     with pytest.raises(pt.InputError, match=r"data\.s"):
         pt.compare(TWO.task, OTHER, pt.Transitions([5], [0], [0]))
+
+
+def test_the_best_of_some_policies_on_a_log():
+    """As the comparisons at delta/(K-1) say; of policies that are the same, one is as good as the other."""
+    data, given = logged(0), [TWO.alternative_policy, TWO.task.policy, np.full((2, 2), 0.5)]
+    found = pt.identify(TWO.task.rewards, TWO.task.initial, TWO.task.discount, data, policies=given)
+    tasks = [with_policy(TWO.task, policy) for policy in given]
+    best = int(np.argmax([pt.value(task, TWO.kernel) for task in tasks]))
+    each_one = [pt.compare(tasks[best], tasks[j], data, 0.025).answer for j in range(3) if j != best]
+    assert (found.index, found.answered, found.certified, each_one) == (best, True, True, ["above"] * 2)
+    np.testing.assert_allclose(found.values, [pt.value(task, found.counts.kernel(task)) for task in tasks])
+    twins = pt.identify(TWO.task.rewards, TWO.task.initial, TWO.task.discount, data, policies=given[1:2] * 2)
+    assert (twins.answered, twins.settled) == (True, 1)
+    short = pt.identify(TWO.task.rewards, TWO.task.initial, TWO.task.discount, logged(0, 30), policies=given[:2])
+    assert (short.answered, short.certified, short.reason) == (False, False, "the data do not settle it")
+    with pytest.raises(pt.InputError, match="pass policies="):
+        pt.identify(TWO.task.rewards, TWO.task.initial, TWO.task.discount, data)

@@ -247,3 +247,19 @@ def test_ctrl_c_gives_the_estimate_so_far(method):
     assert found.lower <= pt.value(TWO.task, TWO.kernel) <= found.upper
     low, high = pt.value_range(TWO.task)
     assert found.upper - found.lower < high - low
+
+
+def test_a_log_gives_the_interval_of_value_interval():
+    rng = np.random.default_rng(0)
+    s, a = rng.integers(0, 2, 4000), rng.integers(0, 2, 4000)
+    data = pt.Transitions(s, a, SIM.draw(s, a, rng))
+    for method in (None, pt.PTST(), pt.TDBetting()):
+        found, interval = (
+            pt.evaluate(TWO.task, data, 0.3, method=method),
+            pt.value_interval(TWO.task, data, 0.05, method),
+        )
+        assert (found.lower, found.upper, found.certified) == (interval.lower, interval.upper, interval.certified)
+        assert (found.samples, found.reached) == (4000, interval.width <= 0.6)
+    assert not pt.evaluate(TWO.task, data, 1e-3).reached
+    with pytest.raises(pt.InputError, match="max_samples is for a simulator"):
+        pt.evaluate(TWO.task, data, 0.3, max_samples=10)

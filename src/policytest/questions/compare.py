@@ -37,6 +37,7 @@ from policytest.questions.driver import (
     checked_zone,
     drive,
     known_verdict,
+    not_on_a_log,
     sampling_limit,
     verdict_of,
 )
@@ -102,7 +103,8 @@ def compare(
     if zone:
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     if isinstance(sim, Transitions):
-        not_on_a_log(method=method, max_samples=max_samples, checkpoint=checkpoint, resume=resume)
+        ptst = method if isinstance(method, PTST) else None
+        not_on_a_log(method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume)
         check_indices(task_a, sim)
     if isinstance(method, PTST) and not isinstance(sim, Transitions):
         run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
@@ -117,13 +119,6 @@ def compare(
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
         verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
     return replace(verdict, about="difference")
-
-
-def not_on_a_log(**given: object) -> None:
-    """Refuse what is for simulators."""
-    for name, value in given.items():
-        if value is not None and not (name == "method" and isinstance(value, TDBetting)):
-            raise InputError(f"{name} is for a simulator, and these are recorded transitions; leave it out")
 
 
 def check_method(method: object, zone: float = 0.0) -> None:

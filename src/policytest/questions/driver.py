@@ -150,6 +150,13 @@ def checked_zone(indifference: object) -> float:
     return zone
 
 
+def not_on_a_log(**given: object) -> None:
+    """Refuse what is for simulators."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is for a simulator, and these are recorded transitions; leave it out")
+
+
 def with_zone(method: Method, indifference: float) -> Callable[[Task, Any, float, Any], Run]:
     """How to start the method; with a zone, so that it looks for "within" too."""
     if not indifference:

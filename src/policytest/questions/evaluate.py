@@ -37,7 +37,7 @@ from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import recorded as recorded_data
-from policytest.questions.driver import sampling_limit, until_interrupted
+from policytest.questions.driver import not_on_a_log, sampling_limit, until_interrupted
 from policytest.questions.one_look import one_look
 from policytest.questions.plan.expected import any_unknown
 from policytest.results.estimate import Estimate, Interval
@@ -133,7 +133,7 @@ def _middle(task: Task) -> float:
 
 def evaluate(
     task: Task,
-    sim: SimulatorLike,
+    sim: SimulatorLike | Transitions,
     epsilon: float,
     delta: float = 0.05,
     method: PTST | TDBetting | None = None,
@@ -145,6 +145,9 @@ def evaluate(
 
     Parameters
     ----------
+    sim
+        A simulator; or recorded `Transitions(s, a, x)` in their order: then nothing is sampled, and the interval is
+        that of `value_interval`.
     method
         `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball.
     max_samples
@@ -157,6 +160,11 @@ def evaluate(
     arrays.instance("task", task, Task)
     arrays.positive(epsilon=arrays.real_number("epsilon", epsilon))
     level, limit = -math.log(check_delta(delta)), sampling_limit(max_samples)
+    if isinstance(sim, Transitions):
+        not_on_a_log(max_samples=max_samples)
+        found = value_interval(task, sim, delta, method)
+        by = "betting on a log and the confidence ball" if method is None else method.describe()
+        return _estimate(task, found, epsilon, delta, len(sim), sim.counts(task, len(sim)), by)
     method = method or TDBetting()
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
@@ -171,16 +179,23 @@ def evaluate(
         narrowing = Narrowing(run, best, level, epsilon)
         until_interrupted(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
         found, counts, paid = narrowing.at_the_end(), run.counts(), run.paid
+    return _estimate(task, found, epsilon, delta, paid, counts, method.describe())
+
+
+def _estimate(
+    task: Task, found: Interval, epsilon: float, delta: float, samples: int, counts: Counts, method: str
+) -> Estimate:
+    """The middle of an interval, and whether that is near enough."""
     return Estimate(
         value=0.5 * (found.lower + found.upper),
         lower=found.lower,
         upper=found.upper,
-        samples=paid,
+        samples=samples,
         certified=found.certified,
         epsilon=epsilon,
         delta=delta,
         reached=found.width <= 2 * epsilon,
-        method=method.describe(),
+        method=method,
         counts=counts,
         task=task,
     )

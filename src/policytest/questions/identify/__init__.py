@@ -14,16 +14,17 @@ from typing import Any
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.data.transitions import Transitions
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST
-from policytest.questions.driver import INTERRUPTED, sampling_limit, until_interrupted
+from policytest.questions.driver import INTERRUPTED, not_on_a_log, sampling_limit, until_interrupted
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
 from policytest.questions.identify.policies import task_of_all_pairs, tasks_of
-from policytest.questions.identify.tournament import Tournament
+from policytest.questions.identify.tournament import Tournament, best_on_a_log
 from policytest.results.selection import Search, Selection, SelectionCheck
 
 __all__ = ["Selection", "identify"]
@@ -33,7 +34,7 @@ def identify(
     rewards: object,
     initial: object,
     discount: float,
-    sim: SimulatorLike,
+    sim: SimulatorLike | Transitions,
     delta: float = 0.05,
     policies: Sequence[Any] | None = None,
     rng: Seed = 0,
@@ -52,7 +53,8 @@ def identify(
     rewards, initial, discount, support, states, actions, assumptions
         As in `Task`.
     sim
-        The simulator: `draw(states, actions, rng)`.
+        The simulator: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in their order, for the best of
+        given policies: the one with the largest estimate is compared with each of the others, at delta/(K-1).
     policies
         Arrays [S,A], of which the best is sought. None: an optimal policy, from every state that rho can lead to.
     delta, rng, max_samples
@@ -83,6 +85,11 @@ def identify(
     else:
         tasks = tasks_of(rewards, policies, initial, discount, support, names)
         task = tasks[0]
+    if isinstance(sim, Transitions):
+        if policies is None:
+            raise InputError("a log can tell the best of policies that are given; pass policies=[...]")
+        not_on_a_log(method=method if isinstance(method, PTST) else None, max_samples=max_samples)
+        return replace(best_on_a_log(tasks, sim, delta, rng), **{name: getattr(task, name) for name in names})
     if isinstance(method, KLBTS):
         search: Search = KLBTSSearch(task, method, sim, delta, rng)
     elif isinstance(method, PTST):

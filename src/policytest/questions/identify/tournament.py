@@ -9,14 +9,16 @@ import numpy as np
 
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.mdp.values import value_range
+from policytest.mdp.values import value, value_range
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
-from policytest.methods.betting.coupling import shared_pool
+from policytest.methods.betting.coupling import joint_task, shared_pool
 from policytest.methods.betting.plan import REFIT
 from policytest.methods.betting.policy_bet import PolicyBet
 from policytest.methods.interface import steps
 from policytest.methods.known_range import known_difference
+from policytest.questions.compare import compare
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
 TURN, TURN_SHARE = 64, 0.02  # samples of a comparison at a time: at least, and as a share of all so far
@@ -123,3 +125,34 @@ class Tournament:
             reason="" if self.answered else reason,
             method=f"{METHOD} of policies in coupled rollouts",
         )
+
+
+def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed) -> Selection:
+    """The policy with the largest estimate, compared with each of the others at delta/(K-1), on recorded transitions.
+
+    If the answer is wrong, the policy named was found better than the best one. That has probability at most
+    delta/(K-1) for each of the K-1 policies that may be named, and whichever the data name: together at most delta.
+    """
+    counts = data.counts(joint_task(tasks), len(data))
+    values = np.array([value(task, counts.kernel(task)) for task in tasks])
+    best = int(np.argmax(values))
+    rivals, settled = [j for j in range(len(tasks)) if j != best], 0
+    for j in rivals:
+        known = known_difference(tasks[best], tasks[j])
+        alike = (known.settles(0.0) and known.answer(0.0) != "below") or known.low == known.high == 0.0
+        settled += alike or compare(tasks[best], tasks[j], data, delta / len(rivals), rng=rng).answer == "above"
+    answered = settled == len(rivals)
+    return Selection(
+        policy=tasks[best].policy,
+        index=best,
+        samples=len(data),
+        certified=answered and not counts.flaws,
+        answered=answered,
+        values=values,
+        delta=delta,
+        settled=settled,
+        questions=len(rivals),
+        counts=counts,
+        reason="" if answered else "the data do not settle it",
+        method=f"{METHOD} of policies in coupled rollouts",
+    )
