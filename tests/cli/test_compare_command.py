@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import policytest as pt
 from policytest.cli import main
+from policytest.sources import load_model
 from policytest.sources.tasks.files import save_model
+from policytest.sources.tasks.policy_files import load_policy
 
 
 @pytest.fixture
@@ -107,3 +110,29 @@ def test_policies_from_files(models, capsys):
     assert "policy 1 is a.csv" in err
     assert main(["identify", "a.json", "--candidate", "none.csv"]) == 2
     assert main(["compare", "a.json", "none.csv"]) == 2
+
+
+def test_a_log_is_compared_evaluated_and_searched(here, capsys):
+    """What Python says of the same rows; and what belongs to sampling, or to logs, is refused without the other."""
+    assert main(["init", "shop"]) == 0
+    model = load_model("shop/task.toml")
+    rows = pt.sources.logs("shop/log.csv", model.task).transitions()
+    other = replace(model.task, policy=load_policy("shop/policy.csv", model.task))
+    capsys.readouterr()
+    arguments = ("shop/task.toml", "--log", "shop/log.csv", "--json", "--quiet")
+    code = main(["compare", *arguments[:1], "shop/policy.csv", *arguments[1:]])
+    said, expected = found(capsys), pt.compare(model.task, other, rows)
+    assert (said["answer"], said["samples"]) == (expected.answer, expected.samples)
+    assert code == {"above": 0, "below": 1, None: 3}[expected.answer]
+    assert main(["evaluate", *arguments, "--epsilon", "2"]) == 0
+    said, interval = found(capsys), pt.value_interval(model.task, rows)
+    assert said["interval"] == [interval.lower, interval.upper]
+    code = main(["identify", *arguments, "--candidate", "shop/policy.csv", "--candidate", "shop/policy.csv"])
+    assert (code, found(capsys)["settled"]) == (0, [1, 1])
+    for wrong, words in (
+        (("--column", "s=s"), "belong to --log"),
+        (("--log", "shop/log.csv", "--simulator", "a:b"), "--simulator is for sampling"),
+        (("--log", "shop/log.csv", "--max-samples", "5"), "is for a simulator"),
+    ):
+        assert main(["compare", "shop/task.toml", "shop/policy.csv", *wrong]) == 2
+        assert words in capsys.readouterr().err

@@ -19,7 +19,6 @@ from policytest._base.text import did_you_mean
 
 if TYPE_CHECKING:
     from policytest._base.arrays import Kernel
-    from policytest.data.transitions import Transitions
     from policytest.mdp.task import Task
     from policytest.sources.tasks.files import Model
 
@@ -90,17 +89,6 @@ def find_policy(file: str, task: Task) -> Task:
     from policytest.sources.tasks.policy_files import load_policy
 
     return replace(task, policy=load_policy(file, task))
-
-
-def recorded_rows(
-    files: list[str], model: Model, columns: list[str] | None, skip: list[str] | None, by_episode: bool
-) -> Transitions:
-    """The rows of a log in their order."""
-    from policytest.sources.logged.read import logs
-
-    found = files if len(files) > 1 else files[0]
-    log = logs(found, model.task, columns=named_columns(columns), skip=tuple(skip or ()), bins=model.bins)
-    return log.transitions(by_episode)
 
 
 def find_simulator(place: str | None, model: Model, name: str) -> Any:
@@ -193,6 +181,29 @@ def method_of_pairs(name: str | None, boundary: str | None, prior: float | None,
     if allocation == "optimal":
         raise InputError("--allocation optimal is for the value of one policy; use adaptive, uniform or forward")
     return find_method(name, boundary, prior, allocation)
+
+
+def find_source(
+    simulator: str | None,
+    model: Model,
+    name: str,
+    log: list[str] | None,
+    columns: list[str] | None,
+    skip: list[str] | None,
+    by_episode: bool,
+) -> Any:
+    """What is sampled from; or the rows of a log in their order."""
+    if log is None:
+        if columns or skip or by_episode:
+            raise InputError("--column, --skip and --by-episode belong to --log, which names the files")
+        return find_simulator(simulator, model, name)
+    if simulator is not None:
+        raise InputError("--simulator is for sampling; leave it out with --log")
+    from policytest.sources.logged.read import logs
+
+    found = log if len(log) > 1 else log[0]
+    rows = logs(found, model.task, columns=named_columns(columns), skip=tuple(skip or ()), bins=model.bins)
+    return rows.transitions(by_episode)
 
 
 def named_columns(given: list[str] | None) -> dict[str, str | None]:

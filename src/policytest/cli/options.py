@@ -81,6 +81,17 @@ Columns = Annotated[
     list[str] | None,
     typer.Option("--column", metavar="PART=NAME", help="Your name of a column, such as s=state; may be repeated."),
 ]
+LogFiles = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="FILE", help="Look at a log with an order column, instead of sampling."),
+]
+ByEpisode = Annotated[
+    bool,
+    typer.Option(
+        "--by-episode",
+        help="Take one episode after another, by their ids assigned at their start: for an order that restarts.",
+    ),
+]
 Skip = Annotated[
     list[str] | None,
     typer.Option(

@@ -101,7 +101,13 @@ class CombinedRun(BettingRun):
 
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the average; of the KL part, as far as it is proved at this sample."""
-        bet = self._bet_evidence()
+        return self._averaged(self._bet_evidence())
+
+    def e_value(self) -> tuple[float, float]:
+        """Likewise, with an unfinished rollout at worst."""
+        return self._averaged(super().e_value())
+
+    def _averaged(self, bet: tuple[float, float]) -> tuple[float, float]:
         if self.rule is None or self.orders:  # each of which has averaged
             return bet
         finding, weight = self.rule.finding, self.method.weight

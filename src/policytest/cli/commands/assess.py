@@ -116,13 +116,7 @@ def assess(
     ] = None,
     columns: o.Columns = None,
     skip: o.Skip = None,
-    by_episode: Annotated[
-        bool,
-        typer.Option(
-            "--by-episode",
-            help="Take one episode after another, by their ids assigned at their start: for an order that restarts.",
-        ),
-    ] = False,
+    by_episode: o.ByEpisode = False,
     add_to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Add these logs to counts that --save wrote.")
     ] = None,

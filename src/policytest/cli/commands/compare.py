@@ -11,7 +11,7 @@ import typer
 from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_simulator, method_of_pairs, recorded_rows
+from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -34,15 +34,10 @@ def compare(
     seed: o.Seed = 0,
     max_samples: o.MaxSamples = None,
     simulator: o.SimulatorPlace = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option("--log", metavar="FILE", help="Compare on a log with an order column, instead of sampling."),
-    ] = None,
+    log: o.LogFiles = None,
     columns: o.Columns = None,
     skip: o.Skip = None,
-    by_episode: Annotated[
-        bool, typer.Option("--by-episode", help="Take one episode after another, by their ids.")
-    ] = False,
+    by_episode: o.ByEpisode = False,
     checkpoint: o.Checkpoint = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -59,7 +54,7 @@ def compare(
     Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided or interrupted, 4
     internal error, 5 within the indifference zone.
     """
-    read = (*files_of_model(model), *files_of_model(other), policy)
+    read = (*files_of_model(model), *files_of_model(other), policy, *(log or ()))
     check_files(read, {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.compare import compare as compare_policies
@@ -72,16 +67,10 @@ def compare(
         chosen = method_of_pairs(method, boundary, prior, allocation)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
-        if log is None and (columns or skip or by_episode):
-            raise InputError("--column, --skip and --by-episode belong to --log, which names the files")
-        if log is not None and (simulator is not None or checkpoint is not None or max_samples is not None):
-            raise InputError("--simulator, --checkpoint and --max-samples are for sampling; leave them out with --log")
         verdict = compare_policies(
             problem.task,
             rival,
-            find_simulator(simulator, problem, model)
-            if log is None
-            else recorded_rows(log, problem, columns, skip, by_episode),
+            find_source(simulator, problem, model, log, columns, skip, by_episode),
             delta,
             margin,
             chosen,

@@ -11,7 +11,7 @@ from policytest._base.text import number
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_method, find_model, find_simulator
+from policytest.cli.inputs import find_method, find_model, find_source
 from policytest.cli.output import course, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -24,6 +24,10 @@ def evaluate(
     seed: o.Seed = 0,
     max_samples: o.MaxSamples = None,
     simulator: o.SimulatorPlace = None,
+    log: o.LogFiles = None,
+    columns: o.Columns = None,
+    skip: o.Skip = None,
+    by_episode: o.ByEpisode = False,
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
@@ -33,16 +37,16 @@ def evaluate(
     initial: o.InitialState = None,
     debug: o.Debug = False,
 ) -> int:
-    """How good is the policy? Sample until its value is known within epsilon.
+    """How good is the policy? Sample until its value is known within epsilon, or look at a log.
 
     Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached, 4 internal error.
     """
-    check_files((*files_of_model(model), policy), {"--html": html})
+    check_files((*files_of_model(model), policy, *(log or ())), {"--html": html})
     with quiet_stdout(json):
         from policytest.questions.evaluate import evaluate as estimate_value
 
         problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
-        sim, rule = find_simulator(simulator, problem, model), find_method(method)
+        sim, rule = find_source(simulator, problem, model, log, columns, skip, by_episode), find_method(method)
         with progress(sys.stderr, quiet) as shown:
 
             def narrowing(samples: int, low: float, high: float) -> None:

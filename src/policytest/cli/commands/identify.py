@@ -10,7 +10,7 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_simulator, method_of_pairs
+from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -29,6 +29,10 @@ def identify(
     seed: o.Seed = 0,
     max_samples: o.MaxSamples = None,
     simulator: o.SimulatorPlace = None,
+    log: o.LogFiles = None,
+    columns: o.Columns = None,
+    skip: o.Skip = None,
+    by_episode: o.ByEpisode = False,
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
@@ -43,7 +47,7 @@ def identify(
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
-    check_files((*files_of_model(model), policy, *(candidates or ())), {"--html": html})
+    check_files((*files_of_model(model), policy, *(candidates or ()), *(log or ())), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.identify import identify as find_best
 
@@ -54,7 +58,7 @@ def identify(
             task.rewards,
             task.initial,
             task.discount,
-            find_simulator(simulator, problem, model),
+            find_source(simulator, problem, model, log, columns, skip, by_episode),
             delta,
             given,
             rng=seed,
