@@ -132,7 +132,7 @@ def test_a_log_is_compared_evaluated_and_searched(here, capsys):
     for wrong, words in (
         (("--column", "s=s"), "belong to --log"),
         (("--log", "shop/log.csv", "--simulator", "a:b"), "--simulator is for sampling"),
-        (("--log", "shop/log.csv", "--max-samples", "5"), "is for a simulator"),
+        (("--log", "shop/log.csv", "--max-samples", "5"), "--max-samples is for a simulator"),
     ):
         assert main(["compare", "shop/task.toml", "shop/policy.csv", *wrong]) == 2
         assert words in capsys.readouterr().err

@@ -123,6 +123,8 @@ OPTIONS = {
 }
 """The options of arguments that messages may name."""
 PHRASES = {
+    "max_samples is for": "--max-samples is for",
+    "checkpoint is for": "--checkpoint is for",
     " (reward_tolerance=1e-6 for single precision)": "",
     ", read one alone and pass add_to=log.counts": ", count one of them alone",
     "known_support=True": "known_support=true in the address",
