@@ -5,7 +5,8 @@ The value of the empirical kernel, give or take z standard deviations by the del
     sd^2 = sum over pairs of (d(s) pi(a|s))^2 Var(r + gamma V(x)) / n(s,a),
 
 d the occupancies of the empirical kernel. Where a pair was drawn a few times its row says too little about its own
-variance (none at all, if all draws agree): variances are those of rows with `SMOOTHING` more draws of each successor.
+variance (none at all, if all draws agree): variances are those of rows with half a draw more of each successor, and at
+most two draws more in all.
 
 It holds about as often as it says for logs of a thousand rows and more whose pairs were all drawn dozens of times, at
 one look that was fixed beforehand (`benchmarks/one_look.py`). Where pairs that matter were drawn a handful of times it
@@ -28,7 +29,7 @@ from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.witness import WitnessedCounts
 from policytest.results.estimate import Interval
 
-SMOOTHING = 0.5
+SMOOTHING, MOST_SMOOTHING = 0.5, 2.0  # draws more: of each successor, and of a row
 
 
 def one_look(task: Task, counts: Counts, delta: float) -> Interval:
@@ -42,7 +43,8 @@ def one_look(task: Task, counts: Counts, delta: float) -> Interval:
     unknown = np.diff(rows.start) > 1
     if (visits[unknown & (tally.n == 0)] > 0).any():
         return Interval(low, high, certified=False, looks="one")
-    smooth = rows.to_one(tally.N + SMOOTHING)
+    more = np.minimum(SMOOTHING, MOST_SMOOTHING / np.diff(rows.start))
+    smooth = rows.to_one(tally.N + rows.per_entry(more))
     worth = gamma * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0)
     spread = rows.sums(smooth * worth**2) - rows.sums(smooth * worth) ** 2
     drawn = unknown & (visits > 0)
