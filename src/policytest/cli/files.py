@@ -47,6 +47,13 @@ def check_files(read: Iterable[str | Path | None], written: Mapping[str, Path | 
             raise InputError(f"{option} {file}: cannot be written ({why}); choose another file") from None
 
 
+def files_of_log(names: list[str] | None) -> list[Path]:
+    """All files that paths, folders and patterns name; none where there is no log."""
+    from policytest.sources.logged.paths import find
+
+    return [] if names is None else find(names)
+
+
 def files_of_model(name: str | None) -> list[Path]:
     """All files that are read with a model, or would be if they were there; none for a built-in one."""
     from policytest.cli.inputs import BUILT_IN

@@ -20,6 +20,7 @@ from policytest._base.text import did_you_mean
 if TYPE_CHECKING:
     from policytest._base.arrays import Kernel
     from policytest.mdp.task import Task
+    from policytest.sources.logged.log import Log
     from policytest.sources.tasks.files import Model
 
 BUILT_IN: dict[str, Callable[[Any], Any]] = {
@@ -191,6 +192,7 @@ def find_source(
     columns: list[str] | None,
     skip: list[str] | None,
     by_episode: bool,
+    tell: Callable[[str], None],
 ) -> Any:
     """What is sampled from; or the rows of a log in their order."""
     if log is None:
@@ -199,11 +201,30 @@ def find_source(
         return find_simulator(simulator, model, name)
     if simulator is not None:
         raise InputError("--simulator is for sampling; leave it out with --log")
+    return read_log(log, model, columns, skip, tell).transitions(by_episode)
+
+
+def read_log(
+    files: list[str],
+    model: Model,
+    columns: list[str] | None,
+    skip: list[str] | None,
+    tell: Callable[[str], None],
+    add_to: Log | None = None,
+) -> Log:
+    """The log in these files, folders or patterns; how far the reading is, is told."""
+    from policytest.cli.progress import Reading
     from policytest.sources.logged.read import logs
 
-    found = log if len(log) > 1 else log[0]
-    rows = logs(found, model.task, columns=named_columns(columns), skip=tuple(skip or ()), bins=model.bins)
-    return rows.transitions(by_episode)
+    return logs(
+        files if len(files) > 1 else files[0],
+        model.task,
+        columns=named_columns(columns),
+        skip=tuple(skip or ()),
+        add_to=add_to,
+        progress=Reading(tell),
+        bins=model.bins,
+    )
 
 
 def named_columns(given: list[str] | None) -> dict[str, str | None]:

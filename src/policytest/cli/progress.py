@@ -205,6 +205,19 @@ class Bar(Lines):
         return grid
 
 
+class Reading:
+    """How far the reading is: told once a second, and in steps of a tenth at least; short work is not mentioned."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell, self.due, self.share = tell, time.monotonic() + 1.0, 0.0
+
+    def __call__(self, share: float) -> None:
+        """This share of the log is read."""
+        if share >= self.share + 0.1 and time.monotonic() >= self.due:
+            self.share, self.due = share, time.monotonic() + 1.0
+            self.tell(f"reading: {100 * share:.0f}%")
+
+
 class LatestInterval:
     """The value interval in words, computed again only while that takes a small share of the time."""
 

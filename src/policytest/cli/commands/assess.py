@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +14,8 @@ from policytest._base.table import Shown, Table
 from policytest._base.text import number, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import as_options, complain
-from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
+from policytest.cli.files import check_files, files_of_log, files_of_model
+from policytest.cli.inputs import find_method, find_model, read_log, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast, write_report
 from policytest.cli.progress import progress
 
@@ -143,12 +141,10 @@ def assess(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
     """
     with quiet_stdout(json):
-        from policytest.sources.logged.paths import find
-
         problem = find_model(model, policy, discount, rewards, initial)
-        check_files((*files_of_model(model), policy, *find(data)), {"--save": save, "--html": html})
+        check_files((*files_of_model(model), policy, *files_of_log(data)), {"--save": save, "--html": html})
         bar = the_bar(threshold, problem)
-        log = _read(data, problem, named_columns(columns), tuple(skip or ()), add_to, quiet)
+        log = _read(data, problem, columns, skip, add_to, quiet)
         log = log.by_episode() if by_episode else log
         kept = add_to is not None or save is not None  # the same test every day: one that needs no order
         verdict = _judged(log, problem.task, method, kept, bar, delta)
@@ -180,21 +176,14 @@ def assess(
 
 
 def _read(
-    data: list[str],
-    model: Model,
-    columns: dict[str, str | None],
-    skip: tuple[str, ...],
-    add_to: Path | None,
-    quiet: bool,
+    data: list[str], model: Model, columns: list[str] | None, skip: list[str] | None, add_to: Path | None, quiet: bool
 ) -> Log:
     """The logs, added to the counts that were saved."""
     from policytest.sources.logged.log import Log
-    from policytest.sources.logged.read import logs
 
     before = None if add_to is None else Log.load(add_to, model.task)
     with progress(sys.stderr, quiet) as shown:
-        files, told = data if len(data) > 1 else data[0], _Reading(shown.notice)
-        return logs(files, model.task, columns=columns, skip=skip, add_to=before, progress=told, bins=model.bins)
+        return read_log(data, model, columns, skip, shown.notice, before)
 
 
 def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, delta: float) -> Verdict:
@@ -225,15 +214,3 @@ def _diagnosed(log: Log, task: Task, suppress_below: int) -> Diagnosis | None:
     except InputError as error:  # it must not cost the verdict
         complain(f"the assumptions were not tested: {as_options(str(error))}")
         return None
-
-
-class _Reading:
-    """How far the reading is: told once a second, and in steps of a tenth at least; short work is not mentioned."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.tell, self.due, self.share = tell, time.monotonic() + 1.0, 0.0
-
-    def __call__(self, share: float) -> None:
-        if share >= self.share + 0.1 and time.monotonic() >= self.due:
-            self.share, self.due = share, time.monotonic() + 1.0
-            self.tell(f"reading: {100 * share:.0f}%")

@@ -10,7 +10,7 @@ import typer
 
 from policytest._base.errors import InputError
 from policytest.cli import options as o
-from policytest.cli.files import check_files, files_of_model
+from policytest.cli.files import check_files, files_of_log, files_of_model
 from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
@@ -54,7 +54,7 @@ def compare(
     Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided or interrupted, 4
     internal error, 5 within the indifference zone.
     """
-    read = (*files_of_model(model), *files_of_model(other), policy, *(log or ()))
+    read = (*files_of_model(model), *files_of_model(other), policy, *files_of_log(log))
     check_files(read, {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.compare import compare as compare_policies
@@ -70,7 +70,7 @@ def compare(
         verdict = compare_policies(
             problem.task,
             rival,
-            find_source(simulator, problem, model, log, columns, skip, by_episode),
+            find_source(simulator, problem, model, log, columns, skip, by_episode, shown.notice),
             delta,
             margin,
             chosen,

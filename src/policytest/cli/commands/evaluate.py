@@ -10,7 +10,7 @@ import typer
 from policytest._base.text import number
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
-from policytest.cli.files import check_files, files_of_model
+from policytest.cli.files import check_files, files_of_log, files_of_model
 from policytest.cli.inputs import find_method, find_model, find_source
 from policytest.cli.output import course, quiet_stdout, show
 from policytest.cli.progress import progress
@@ -41,13 +41,14 @@ def evaluate(
 
     Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached, 4 internal error.
     """
-    check_files((*files_of_model(model), policy, *(log or ())), {"--html": html})
+    check_files((*files_of_model(model), policy, *files_of_log(log)), {"--html": html})
     with quiet_stdout(json):
         from policytest.questions.evaluate import evaluate as estimate_value
 
         problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
-        sim, rule = find_source(simulator, problem, model, log, columns, skip, by_episode), find_method(method)
+        rule = find_method(method)
         with progress(sys.stderr, quiet) as shown:
+            sim = find_source(simulator, problem, model, log, columns, skip, by_episode, shown.notice)
 
             def narrowing(samples: int, low: float, high: float) -> None:
                 shown.tell(samples, f"value in [{low:.4g}, {high:.4g}], wanted within {number(epsilon)}")

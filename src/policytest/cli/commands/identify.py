@@ -9,7 +9,7 @@ import typer
 
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
-from policytest.cli.files import check_files, files_of_model
+from policytest.cli.files import check_files, files_of_log, files_of_model
 from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
@@ -47,7 +47,7 @@ def identify(
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
-    check_files((*files_of_model(model), policy, *(candidates or ()), *(log or ())), {"--html": html})
+    check_files((*files_of_model(model), policy, *(candidates or ()), *files_of_log(log)), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.identify import identify as find_best
 
@@ -58,7 +58,7 @@ def identify(
             task.rewards,
             task.initial,
             task.discount,
-            find_source(simulator, problem, model, log, columns, skip, by_episode),
+            find_source(simulator, problem, model, log, columns, skip, by_episode, shown.notice),
             delta,
             given,
             rng=seed,
