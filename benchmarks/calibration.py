@@ -286,9 +286,15 @@ def logs(runs: int, length: int, tasks: int) -> Iterator[dict[str, Any]]:
                 errors += run.answer == wrong
             tail = float(binom.sf(errors - 1, few, DELTA))
             yield {
-                "instance": name, "rule": rule, "side": "above" if side > 0 else "below", "runs": few,
-                "limit": length, "errors": errors, "tail": tail, "alarm": tail < ALARM,
-            }  # fmt: skip
+                "instance": name,
+                "rule": rule,
+                "side": "above" if side > 0 else "below",
+                "runs": few,
+                "limit": length,
+                "errors": errors,
+                "tail": tail,
+                "alarm": tail < ALARM,
+            }
 
 
 def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from policytest._base.arrays import IntArray
 from policytest._base.errors import WHILE_DRAWING, InputError
 from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
 from policytest.data.simulators import SimulatorLike, checked_draw, draw_function
+from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.sampling import Rule, Walk, sampling_rule
 from policytest.methods.witness import WitnessedCounts
@@ -200,6 +201,11 @@ class Recorded:
 
     def __init__(self, k: IntArray, x: IntArray) -> None:
         self.k, self.x = k, x
+
+    @classmethod
+    def of(cls, task: Task, data: Transitions) -> Recorded:
+        """The rows of the task to which transitions belong, -1 for pairs that its policy never takes."""
+        return cls(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x)
 
     def ahead(
         self, tally: WitnessedCounts, required: float, most: int, due: int = UNLIMITED

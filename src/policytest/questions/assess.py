@@ -12,7 +12,7 @@ from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting.logged import LogBetting, LogRun, suits
 from policytest.methods.combined import Combined
-from policytest.methods.interface import Method
+from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
@@ -56,12 +56,17 @@ def assess(
     if isinstance(data, Counts):
         run.weigh(data, level, design)
         return _beside(verdict_of(run, delta, "the data do not settle it", {}, data), data)
-    for _ in drive(run, level, len(data)):
+    verdict = judged(run, data, delta, level)
+    return _beside(verdict, verdict.counts if verdict.counts.total == len(data) else data.counts(task, len(data)))
+
+
+def judged(run: Run, data: Transitions, delta: float, required: float) -> Verdict:
+    """What a run says of recorded transitions, in their order."""
+    for _ in drive(run, required, len(data)):
         pass
-    rests_on = len(data) if isinstance(run, LogRun) else run.used()
-    counts = data.counts(task, rests_on)
-    verdict = verdict_of(run, delta, "the data do not settle it", {}, counts, run.used())
-    return _beside(verdict, data.counts(task, len(data)))
+    used = run.used()
+    counts = data.counts(run.task, len(data) if isinstance(run, LogRun) else used)
+    return verdict_of(run, delta, "the data do not settle it", {}, counts, used, required)
 
 
 def _beside(verdict: Verdict, counts: Counts) -> Verdict:
@@ -84,7 +89,7 @@ def recorded(task: Task, data: Counts | Transitions) -> Recorded:
     if isinstance(data, Counts):
         return Recorded(NOTHING, NOTHING)
     check_indices(task, data)
-    return Recorded(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x)
+    return Recorded.of(task, data)
 
 
 def check_indices(task: Task, data: Transitions) -> None:

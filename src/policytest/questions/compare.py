@@ -29,17 +29,15 @@ from policytest.methods.betting.coupling import shared_pool
 from policytest.methods.known_range import check_alike, known_difference
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import KLComparison
-from policytest.questions.assess import check_indices
+from policytest.questions.assess import check_indices, judged
 from policytest.questions.driver import (
     Resume,
     carry_out,
     checked_question,
     checked_zone,
-    drive,
     known_verdict,
     not_on_a_log,
     sampling_limit,
-    verdict_of,
 )
 from policytest.results.verdict import Check, Verdict
 
@@ -111,10 +109,7 @@ def compare(
     else:
         run = CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
     if isinstance(sim, Transitions):
-        for _ in drive(run, level, len(sim)):
-            pass
-        used = run.used()
-        verdict = verdict_of(run, delta, "the data do not settle it", {}, sim.counts(task_a, used), used, level)
+        verdict = judged(run, sim, delta, level)
     else:
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
         verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)

@@ -44,8 +44,7 @@ def shared_pool(
     """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
     task = joint_task(tasks)
     if isinstance(sim, Transitions):
-        k = task.layout.row_of_pair[sim.s * task.n_actions + sim.a]
-        supply = Supply.recorded(task, Recorded(k, sim.x), rng)
+        supply = Supply.recorded(task, Recorded.of(task, sim), rng)
     else:
         supply = Supply(task, sim, rng)
     return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), supply)

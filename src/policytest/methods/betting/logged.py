@@ -256,7 +256,7 @@ class LogRun(BettingRun):
         run = self.stacks
         if run.answer is not None:
             return
-        run.source.extend(self.source.k, self.source.x)
+        run.source.extend(self.source.rows.k, self.source.rows.x)
         run.begin(level)
         for _ in steps(run, level, UNLIMITED):
             self.best = [max(pair) for pair in zip(self.best, run.evidence(), strict=True)]
@@ -281,9 +281,8 @@ class LogRun(BettingRun):
     def _follow(self, k: IntArray, x: IntArray, level: float) -> None:
         """Rows up to the next fit at most, and what they make of the capital."""
         looks = np.arange(self.rows_to_next_look, len(k) + 1, self.spacing)
-        known = np.where(k >= 0, k, -1)
         for side, name in enumerate(("above", "below")):
-            found = [follower.follow(known, x, looks) for follower in self.followers[side]]
+            found = [follower.follow(k, x, looks) for follower in self.followers[side]]
             if not len(looks):
                 continue
             evidence = np.logaddexp.reduce(found, axis=0) - math.log(len(MANNERS) * self.method.coins)
@@ -359,20 +358,21 @@ class LogSource(Supply):
 
     def __init__(self, task: Task, source: Recorded, seed: Seed) -> None:
         super().__init__(task, nothing_to_draw, seed)
-        self.k, self.x = source.k, source.x
+        self.rows = source
 
     @property
     def left(self) -> int:
         """How many there are."""
-        return len(self.k)
+        return len(self.rows.k)
 
     def extend(self, k: IntArray, x: IntArray) -> None:
         """More were recorded."""
-        self.k, self.x = np.concatenate([self.k, k]), np.concatenate([self.x, x])
+        self.rows.extend(k, x)
 
     def take(self, most: int) -> tuple[IntArray, IntArray]:
         """The next ones."""
-        k, x, self.k, self.x = self.k[:most], self.x[:most], self.k[most:], self.x[most:]
+        k, x = self.rows.k[:most], self.rows.x[:most]
+        self.rows.take(len(k))
         return k, x
 
 

@@ -73,11 +73,15 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
         return Needed(
             task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
         )
-    if isinstance(verdict.settings, LogBetting) and verdict.counts.total:
-        return _by_simulation(verdict, chance, rng, limit, LOGS, _another_log)
-    if isinstance(verdict.settings, PTST) or not verdict.snapshot:
+    a_log = _is_log(verdict) and verdict.counts.total
+    if not a_log and (isinstance(verdict.settings, PTST) or not verdict.snapshot):
         return _by_distance(verdict, chance)
-    return _by_simulation(verdict, chance, rng, limit, RUNS, _resumed)
+    return _by_simulation(verdict, chance, rng, limit)
+
+
+def _is_log(verdict: Any) -> bool:
+    """Whether a log was judged in its order, by the method that cannot sample."""
+    return isinstance(verdict.settings, LogBetting)
 
 
 def count_from(name: str, given: object, least: int) -> int:
@@ -174,16 +178,10 @@ class _Ahead:
 # ---------------------------------------------------------------- a run that goes on
 
 
-def _by_simulation(
-    verdict: Any,
-    chance: float,
-    rng: np.random.Generator,
-    limit: int,
-    runs: int,
-    simulated: Callable[[Any, TabularSimulator, np.random.Generator, int], Future],
-) -> Needed:
-    task = verdict.task
-    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, runs)
+def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
+    task, is_log = verdict.task, _is_log(verdict)
+    simulated = _another_log if is_log else _resumed
+    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, LOGS if is_log else RUNS)
     drawn, times, budget = np.zeros(task.policy.shape), [], WORK * limit
     for index in range(len(posterior.gaps)):
         found = simulated(verdict, TabularSimulator(posterior.kernel(index)), rng, limit)
@@ -196,7 +194,7 @@ def _by_simulation(
             break
     times = times or [math.inf]
     total, middle = _quantile(times, chance), _quantile(times, 0.5)
-    pairs, is_log = _shared_out(drawn, total), simulated is _another_log
+    pairs = _shared_out(drawn, total)
     kind = ("row like these", "rows like these") if is_log else ("sample", "samples")
     if math.isfinite(total):
         places = _places(task, pairs * task.layout.unknown_pairs, int(pairs.sum()))
