@@ -10,8 +10,8 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.methods.betting.logged import LogBetting, LogRun, suits
-from policytest.methods.combined import Combined
+from policytest.methods.betting.logged import LogBetting, LogRun
+from policytest.methods.betting.stacks import StacksRun
 from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
@@ -36,8 +36,7 @@ def assess(
     `decide`, for data collected by any rule that did not look ahead. ``design`` says how they were: "adaptive" (each
     pair may have been chosen after seeing the earlier ones) or "fixed" (how often each pair is drawn was fixed
     beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts unless given; for transitions
-    `LogBetting()` in tasks that end and have few unknown rows (`logged.suits`), `Combined()` in others. Betting forms
-    its own rollouts from the recorded draws of each pair, each used once.
+    `LogBetting()`. Betting forms its own rollouts from the recorded draws of each pair, each used once.
 
     ``samples`` of the verdict is the row at which the answer was reached. By `LogBetting()` the estimate and the
     interval rest on all rows.
@@ -65,7 +64,7 @@ def judged(run: Run, data: Transitions, delta: float, required: float) -> Verdic
     for _ in drive(run, required, len(data)):
         pass
     used = run.used()
-    counts = data.counts(run.task, len(data) if isinstance(run, LogRun) else used)
+    counts = data.counts(run.task, len(data) if isinstance(run, LogRun | StacksRun) else used)
     return verdict_of(run, delta, "the data do not settle it", {}, counts, used, required)
 
 
@@ -78,10 +77,8 @@ def _beside(verdict: Verdict, counts: Counts) -> Verdict:
 
 
 def method_for(task: Task, data: Counts | Transitions) -> Method:
-    """The method where none is given: chosen from the task and the kind of data, never from their content."""
-    if isinstance(data, Counts):
-        return PTST()
-    return LogBetting() if suits(task) else Combined()
+    """The method where none is given: chosen from the kind of data, never from their content."""
+    return PTST() if isinstance(data, Counts) else LogBetting()
 
 
 def recorded(task: Task, data: Counts | Transitions) -> Recorded:

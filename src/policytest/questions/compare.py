@@ -24,11 +24,13 @@ from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
-from policytest.methods.betting.coupled import CoupledRun
-from policytest.methods.betting.coupling import shared_pool
+from policytest.methods.betting.coupled import CoupledBetting, CoupledRun
+from policytest.methods.betting.coupling import joint_task, shared_pool
+from policytest.methods.betting.stacks import StacksRun, sets_of_coins
 from policytest.methods.known_range import check_alike, known_difference
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.assess import check_indices, judged
 from policytest.questions.driver import (
     Resume,
@@ -104,16 +106,26 @@ def compare(
         ptst = method if isinstance(method, PTST) else None
         not_on_a_log(method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume)
         check_indices(task_a, sim)
-    if isinstance(method, PTST) and not isinstance(sim, Transitions):
-        run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
+        verdict = judged(_on_a_log(task_a, task_b, margin, sim, rng, zone), sim, delta, level)
     else:
-        run = CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
-    if isinstance(sim, Transitions):
-        verdict = judged(run, sim, delta, level)
-    else:
+        if isinstance(method, PTST):
+            run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
+        else:
+            run = CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
         verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
     return replace(verdict, about="difference")
+
+
+def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, rng: Seed, zone: float) -> StacksRun:
+    """The comparison on recorded transitions, by many sets of coins."""
+    nothing = Transitions(NOTHING, NOTHING, NOTHING)
+
+    def start(seed: int) -> CoupledRun:
+        return CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], nothing, seed))
+
+    rows = Recorded.of(joint_task([task_a, task_b]), data)
+    return StacksRun(CoupledBetting(), start, sets_of_coins(rng), rows, zone)
 
 
 def check_method(method: object, zone: float = 0.0) -> None:

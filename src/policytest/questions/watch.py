@@ -17,6 +17,7 @@ from policytest._base.arrays import IntArray
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting.logged import LogRun
+from policytest.methods.betting.stacks import StacksRun
 from policytest.methods.interface import Method, steps
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.assess import assess, method_for, recorded
@@ -69,7 +70,7 @@ class Watch:
 
     def _may_go_on(self, k: IntArray) -> bool:
         """Betting waits for a draw of one pair, or for the next look at the log; until then nothing else matters."""
-        if isinstance(self._run, LogRun):
+        if isinstance(self._run, LogRun | StacksRun):
             return sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look
         if not self._run.exhausted:
             return True

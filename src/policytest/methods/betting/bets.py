@@ -10,9 +10,8 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled.rollouts import Stakes
-from policytest.methods.betting.plan import BettingPlan
+from policytest.methods.betting.plan import LOG_NEAR, BettingPlan
 
-INTERVAL_FRACTIONS = 0.995 * 0.5 ** np.arange(12)  # for intervals, where no fraction is favoured
 MANY_PARTS = 512  # pieces after which the sums of rollouts are put together
 LEAST_FACTOR = 1e-15  # of a bet on an unfinished rollout, and of bets settled against other thresholds
 
@@ -26,6 +25,7 @@ class Stretch:
     start: float  # rho.V0, less the threshold
     sign: float
     fractions: FloatArray
+    wide: FloatArray  # the fractions of intervals
 
     @property
     def sums(self) -> FloatArray:
@@ -54,6 +54,11 @@ class Bets:
         """How many rollouts were settled."""
         return sum(sum(map(len, stretch.parts)) for stretch in self.stretches)
 
+    def mean_square(self, plan: BettingPlan) -> float:
+        """The mean of S^2 so far, in units of the room, with one rollout more that has lost all."""
+        squares, room = sum(float((stretch.sums**2).sum()) for stretch in self.stretches), max(plan.room, 1e-150)
+        return (1.0 + squares / room**2) / (self.rollouts + 1)
+
     def stakes(self, plan: BettingPlan) -> Stakes:
         """The bets of the plan's side, for the compiled code, which settles them."""
         return Stakes(plan.fractions, self.log_weights, self.capital[plan.side], plan.L, plan.sign, plan.lead)
@@ -67,7 +72,7 @@ class Bets:
             if len(last.parts) > MANY_PARTS:
                 last.parts[:] = [np.concatenate(last.parts)]
         else:
-            self.stretches.append(Stretch([sums], *about, plan.fractions))
+            self.stretches.append(Stretch([sums], *about, plan.fractions, plan.wide))
 
     def pending(self, plan: BettingPlan, worst: float) -> FloatArray:
         """The logarithms of the factors of an unfinished rollout that ends with the sum ``worst``."""
@@ -86,7 +91,8 @@ class Bets:
         """The rollouts of one side, to be settled against any threshold; with an unfinished one that ends at worst."""
         stretches = [*self.stretches]
         if worst is not None:
-            stretches.append(Stretch([np.array([worst])], plan.L, plan.sign * plan.lead, plan.sign, plan.fractions))
+            about = plan.L, plan.sign * plan.lead, plan.sign
+            stretches.append(Stretch([np.array([worst])], *about, plan.fractions, plan.wide))
         chosen = [stretch for stretch in stretches if stretch.sign == sign]
         return Refuter(chosen, self.log_weights if as_staked else None)
 
@@ -102,6 +108,7 @@ class Bets:
             "sums": np.concatenate([np.zeros(0), *(stretch.sums for stretch in stretches)]),
             "stretches": np.array(about).reshape(-1, 3),
             "fractions": np.array([stretch.fractions for stretch in stretches]).reshape(-1, len(self.log_weights)),
+            "wide": np.array([stretch.wide for stretch in stretches]).reshape(-1, len(LOG_NEAR)),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -109,12 +116,12 @@ class Bets:
         shape, lengths = self.capital.shape, state["lengths"]
         self.capital = np.array(state["capital"], dtype=np.float64)
         sums = np.split(np.array(state["sums"], dtype=np.float64), np.cumsum(lengths)[:-1]) if len(lengths) else []
-        fractions = np.array(state["fractions"], dtype=np.float64)
+        fractions, wide = (np.array(state[name], dtype=np.float64) for name in ("fractions", "wide"))
         self.stretches = [
-            Stretch([part], float(L), float(start), float(sign), chosen)
-            for part, (L, start, sign), chosen in zip(sums, state["stretches"], fractions, strict=True)
+            Stretch([part], float(L), float(start), float(sign), chosen, near)
+            for part, (L, start, sign), chosen, near in zip(sums, state["stretches"], fractions, wide, strict=True)
         ]
-        if not all(self.are_fractions(stretch.fractions) for stretch in self.stretches):
+        if not all(self.are_fractions(stretch.fractions, stretch.wide) for stretch in self.stretches):
             raise ValueError("the bets are not fractions")
         capital = np.zeros(shape)
         for stretch in self.stretches:
@@ -122,9 +129,11 @@ class Bets:
         if self.capital.shape != shape or not np.allclose(capital, self.capital, rtol=1e-9, atol=1e-9):
             raise ValueError("the capital is not that of the rollouts")
 
-    def are_fractions(self, fractions: FloatArray) -> bool:
-        """Whether these can be the fractions of a bet."""
-        return fractions.shape == self.log_weights.shape and bool(((fractions > 0) & (fractions < 1)).all())
+    def are_fractions(self, fractions: FloatArray, wide: FloatArray) -> bool:
+        """Whether these can be the fractions of a bet, and of intervals."""
+        both = np.concatenate([fractions, wide])
+        fits = fractions.shape == self.log_weights.shape and wide.shape == LOG_NEAR.shape
+        return fits and bool(((both > 0) & (both < 1)).all())
 
 
 class Refuter:
@@ -132,7 +141,7 @@ class Refuter:
 
     The same rollouts serve every threshold at once: 1 + f (rho.V0 - R + S)/(L - rho.V0 + R) falls in R, and is fair for
     every R, since f was chosen beforehand. With ``log_weights`` the fractions are those that were staked: at the tested
-    threshold the capital is that of the test. Without, `INTERVAL_FRACTIONS` with equal weights.
+    threshold the capital is that of the test. Without, they are those of intervals.
     """
 
     def __init__(self, stretches: Sequence[Stretch], log_weights: FloatArray | None = None) -> None:
@@ -143,19 +152,15 @@ class Refuter:
             start, lengths
         )
         self.room = np.repeat(L - start, lengths)
-        self.fractions, self.owner = INTERVAL_FRACTIONS[None, :], None
-        self.log_weights = np.full(len(INTERVAL_FRACTIONS), -np.log(len(INTERVAL_FRACTIONS)))
-        if log_weights is not None:
-            self.log_weights, self.owner = log_weights, np.repeat(np.arange(len(stretches)), lengths)
-            self.fractions = np.array([stretch.fractions for stretch in stretches]).reshape(-1, len(log_weights))
+        self.owner = np.repeat(np.arange(len(stretches)), lengths)
+        self.log_weights = LOG_NEAR if log_weights is None else log_weights
+        chosen = [stretch.wide if log_weights is None else stretch.fractions for stretch in stretches]
+        self.fractions = np.array(chosen).reshape(-1, len(self.log_weights))
 
     def log_capital(self, R: float) -> float:
         """The logarithm of the capital, averaged over fractions."""
         ratio = (self.earned - R) / np.maximum(self.room + R, 1e-300)
-        total = [
-            np.log1p(np.maximum((f if self.owner is None else f[self.owner]) * ratio, LEAST_FACTOR - 1.0)).sum()
-            for f in self.fractions.T
-        ]
+        total = [np.log1p(np.maximum(f[self.owner] * ratio, LEAST_FACTOR - 1.0)).sum() for f in self.fractions.T]
         return float(np.logaddexp.reduce(total + self.log_weights))
 
     def up_to(self, worst: float, best: float, level: float) -> float:

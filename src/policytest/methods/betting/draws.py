@@ -53,6 +53,12 @@ class Supply(Drawn):
         self.successor, self.order = successor[order], place[order]
         self.at, self.size = self.start[:-1] + taken, self.size + len(k)
 
+    def share(self, other: Supply) -> None:
+        """The stacks of another one, from which this one takes its own draws."""
+        taken = self.at - self.start[:-1]
+        self.start, self.successor, self.order, self.size = other.start, other.successor, other.order, other.size
+        self.at = self.start[:-1] + taken
+
     def draws(self) -> Draws:
         """For the compiled code."""
         return Draws(self.is_table, self.start, self.successor, self.cumulative, self.at)

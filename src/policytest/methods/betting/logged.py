@@ -54,11 +54,11 @@ from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.bets import AveragedRefuter, Refuter, Stretch, surely
 from policytest.methods.betting.draws import Supply, nothing_to_draw
-from policytest.methods.betting.plan import BettingPlan, hidden_gap
+from policytest.methods.betting.plan import LOG_NEAR, NEAR, BettingPlan, fractions_near, hidden_gap, wide_fractions
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
+from policytest.methods.betting.stacks import StacksRun, sets_of_coins
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.interface import steps
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.witness import WitnessedCounts
 
@@ -70,10 +70,6 @@ MOST_AT_ONCE = 65_536  # rows of one call
 STORAGE = 64  # draws of a pair that a rollout can store
 RARELY = 0.02  # visits of a pair in a rollout below which no draw is stored for it
 MOST_SPLITS = 30.0
-MULTIPLES = np.array([0.5, 1.0, 2.0])  # of the fitted fraction
-LOG_WEIGHTS = np.log(np.array([0.25, 0.5, 0.25]))
-LARGEST_FRACTION, SMALLEST_FRACTION = 0.995, 1e-6
-NATS = 4.0  # about the evidence at the ends of an interval
 HALF_EACH = math.log(2.0)  # of delta: rollouts that own their draws, and rollouts from stacks
 
 
@@ -139,7 +135,7 @@ class Follower:
             stored=np.zeros((C, M, K), dtype=whole),
             first=np.zeros((C, M, K), dtype=whole),
             draws=np.zeros((C, M, K, STORAGE), dtype=np.int32),
-            capital=np.zeros((C, len(MULTIPLES))),
+            capital=np.zeros((C, len(NEAR))),
         )
         self.plans: dict[str, list[Any]] = {name: [] for name in LogPlans._fields}
         self.wide: list[FloatArray] = []  # the fractions of intervals
@@ -162,15 +158,14 @@ class Follower:
         expected = scarcest * seen  # rollouts that the rows so far could serve
         gap = hidden_gap(v, plan.lead / room, int(expected))
         best = gap / (v + gap * gap) if v + gap > 0 else 1.0
-        wide = math.sqrt(2.0 * NATS / max(v * (expected + 1.0), 1e-300))
-        self.wide.append(np.clip(MULTIPLES * wide, SMALLEST_FRACTION, LARGEST_FRACTION))
+        self.wide.append(wide_fractions(v, expected))
         new = LogPlans(
             V=plan.a.V,
             base=plan.a.base,
             B=plan.B,
             L=np.array(L),
             lead=np.array(plan.lead),
-            fractions=np.clip(MULTIPLES * best, SMALLEST_FRACTION, LARGEST_FRACTION),
+            fractions=fractions_near(best),
             splits=splits,
             least=np.minimum.reduceat(D, rows.start[:-1]),
             largest=np.maximum(np.maximum.reduceat(D, rows.start[:-1]), 0.0),
@@ -188,22 +183,21 @@ class Follower:
             if len(plan):
                 kept.append((plan, earned))
                 self.n_settled += len(plan)
-        return np.asarray(np.logaddexp.reduce(np.logaddexp.reduce(found + LOG_WEIGHTS, axis=2), axis=0))
+        return np.asarray(np.logaddexp.reduce(np.logaddexp.reduce(found + LOG_NEAR, axis=2), axis=0))
 
     def refuters(self, as_staked: bool) -> list[Refuter]:
         """The rollouts of each set of coins, unfinished ones at their worst, to be settled against any threshold."""
-        fractions = self.plans["fractions"] if as_staked else self.wide
-        found = []
+        bets, found = list(zip(*(self.plans[name] for name in ("L", "lead", "fractions")), self.wide, strict=True)), []
         for c, kept in enumerate(self.settled):
             still = self.at.order[c, : self.at.n_open[c]]
             plan = np.concatenate([NOTHING, *(part for part, _ in kept), self.at.plan[c, still]])
             sums = np.concatenate([np.zeros(0), *(part for _, part in kept), self.at.worst[c, still]])
             stretches = [
-                Stretch([sums[plan == p]], float(self.plans["L"][p]), self.sign * self.plans["lead"][p], self.sign, f)
-                for p, f in enumerate(fractions)
+                Stretch([sums[plan == p]], float(L), self.sign * lead, self.sign, fractions, wide)
+                for p, (L, lead, fractions, wide) in enumerate(bets)
                 if (plan == p).any()
             ]
-            found.append(Refuter(stretches, LOG_WEIGHTS))
+            found.append(Refuter(stretches, LOG_NEAR if as_staked else None))
         return found
 
 
@@ -214,12 +208,11 @@ class LogRun(BettingRun):
     answered_at = 0
 
     def __init__(self, method: LogBetting, task: Task, threshold: float, policy: PolicyBet) -> None:
-        self.betting_on = 1.0
         super().__init__(method, task, threshold, (policy,), 0.0, False)
         self.shares = np.zeros(len(self.tally.rows.pair))  # draws of each row so far
         self.next_fit, self.fitted_at = FIRST_FIT, 0
         self.best = [0.0, 0.0]
-        self.stacks = TDBetting(seed=method.seed).replay(task, threshold, Recorded(NOTHING, NOTHING))
+        self.stacks = method.stacks(task, threshold, Recorded(NOTHING, NOTHING))
         self.followers: tuple[list[Follower], list[Follower]] = ([], [])
         n = len(MANNERS)
         seeds = np.random.SeedSequence(method.seed).generate_state(2 * n * method.coins, np.uint64)
@@ -254,12 +247,9 @@ class LogRun(BettingRun):
     def _stack(self, level: float) -> None:
         """Rollouts from stacks, as far as these rows take them."""
         run = self.stacks
-        if run.answer is not None:
-            return
         run.source.extend(self.source.rows.k, self.source.rows.x)
-        run.begin(level)
-        for _ in steps(run, level, UNLIMITED):
-            self.best = [max(pair) for pair in zip(self.best, run.evidence(), strict=True)]
+        run.step(level, UNLIMITED)
+        self.best = [max(pair) for pair in zip(self.best, run.evidence(), strict=True)]
         if run.answer is not None:
             self._answered(run.answer, run.used())
 
@@ -293,11 +283,7 @@ class LogRun(BettingRun):
 
     def _fit_all(self) -> None:
         """Plans for both sides, from all rows so far."""
-        q = self.pool.model()
-        assert q is not None
-        _, d = self.policies[0].values(q)
-        assert d is not None
-        visits = d[self.tally.rows.state] * self.policies[0].prob
+        visits = self.visits_in_a_rollout()
         for sign, followers in zip((1.0, -1.0), self.followers, strict=True):
             self.betting_on = sign
             plan = self._fit()
@@ -305,9 +291,6 @@ class LogRun(BettingRun):
                 follower.fit(self, plan, visits, self.shares / self.samples, self.samples)
         self.fitted_at, self.next_fit = self.samples, math.ceil(REFIT * self.samples)
         self.rollouts = sum(follower.n_settled for follower in self.followers[0])
-
-    def _side(self, values: Any) -> float:
-        return self.betting_on
 
     def reconsider(self, level: float) -> None:
         """Answer if the evidence has reached the level."""
@@ -398,15 +381,21 @@ class LogBetting:
         """Not on a simulator."""
         raise InputError("LogBetting is for recorded transitions; use Combined() or TDBetting() with a simulator")
 
-    def replay(self, task: Task, threshold: float, source: Recorded, both_sides: bool = True) -> LogRun:
-        """The test at work on recorded transitions."""
-        if (rows := len(task.layout.pairs.pair)) > MOST_ROWS:
-            raise InputError(
-                f"task: the policy takes {rows} pairs; LogBetting is limited to {MOST_ROWS}: use Combined()"
-            )
+    def replay(self, task: Task, threshold: float, source: Recorded, both_sides: bool = True) -> LogRun | StacksRun:
+        """The test at work on recorded transitions, always on both sides."""
+        if not suits(task):
+            return self.stacks(task, threshold, source)
         tally = WitnessedCounts(task, threshold, MixtureBoundary())  # lists all successors of so few rows
         supply = LogSource(task, source, self.seed)
         return LogRun(self, task, threshold, PolicyBet(tally.task, Pool(tally, supply), tally.rounding))
+
+    def stacks(self, task: Task, threshold: float, source: Recorded) -> StacksRun:
+        """Rollouts from stacks alone."""
+
+        def start(seed: int) -> BettingRun:
+            return TDBetting().replay(task, threshold, Recorded(NOTHING, NOTHING), seed)
+
+        return StacksRun(self, start, sets_of_coins(self.seed, len(MANNERS) * self.coins), source)
 
     def describe(self) -> str:
         """The method in a few words."""

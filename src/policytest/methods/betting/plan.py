@@ -18,7 +18,10 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
 LARGE = 2_000_000  # entries up to which a share is chosen
 TIED = 1e-9  # numbers that are equal up to this are equal up to rounding
 MULTIPLES = np.array([1.0, 2.0, 4.0])  # of the fitted fraction
-SMALLEST_FRACTION = 1e-6
+SMALLEST_FRACTION, LARGEST_FRACTION = 1e-6, 0.995
+NEAR = np.array([0.5, 1.0, 2.0])  # multiples of a fraction that suits, with half of the capital on the middle one
+LOG_NEAR = np.log(np.array([0.25, 0.5, 0.25]))
+NATS = 4.0  # about the evidence at the ends of an interval
 
 
 NO_POLICY = Residuals(*(np.zeros(0) for _ in range(4)))
@@ -34,6 +37,7 @@ class BettingPlan(NamedTuple):
     sign: float
     lead: float  # sign (rho.V0 - R), with the difference of the two V0 where there are two
     fractions: FloatArray = np.zeros(0)  # of the largest bet
+    wide: FloatArray = np.zeros(0)  # those of intervals
 
     @property
     def parts(self) -> tuple[Residuals, ...]:
@@ -69,8 +73,22 @@ class Ladder(NamedTuple):
         return np.concatenate([self.steady, np.clip(MULTIPLES * best, SMALLEST_FRACTION, self.steady[0])])
 
 
+def fractions_near(best: float) -> FloatArray:
+    """Some fractions around one that suits."""
+    return np.clip(NEAR * best, SMALLEST_FRACTION, LARGEST_FRACTION)
+
+
+def wide_fractions(v: float, rollouts: float) -> FloatArray:
+    """The fractions of intervals, where the threshold is not known: those that suit the ends of an interval by now.
+
+    With rollouts of variance v, in units of the room, about `NATS` of evidence are reached at a distance g from the
+    mean with g^2 n = 2 NATS v, where the best fraction is g/v = sqrt(2 NATS/(v n)).
+    """
+    return fractions_near(math.sqrt(2.0 * NATS / max(v * (rollouts + 1.0), 1e-300)))
+
+
 def _steady(count: int) -> FloatArray:
-    return np.asarray(0.995 * 2.0 ** (-0.5 * np.arange(count)), dtype=np.float64)
+    return np.asarray(LARGEST_FRACTION * 2.0 ** (-0.5 * np.arange(count)), dtype=np.float64)
 
 
 HALVING = 0.5 ** np.arange(8)

@@ -68,6 +68,7 @@ from policytest.methods.betting.plan import (
     Ladder,
     expected_growth,
     most_promising,
+    wide_fractions,
 )
 from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool, cumulative
 from policytest.methods.boundaries import MixtureBoundary
@@ -103,6 +104,8 @@ class BettingRun:
     """
 
     ladder: ClassVar[Ladder] = ONE_POLICY
+    refit = REFIT
+    betting_on = 0.0  # the only side to bet on, 1 or -1; 0: that of the estimate
     WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "draws_left")  # names in a snapshot
     PLAN: ClassVar[str] = "plan_numbers"
     PARTS: ClassVar[tuple[str, ...]] = ("plan_",)
@@ -269,10 +272,28 @@ class BettingRun:
 
     # ------------------------------------------------------------ the fit
 
+    def learn(self, k: IntArray, x: IntArray) -> None:
+        """Transitions that only teach: they are counted, and never bet on."""
+        drawn = k >= 0
+        self.tally.observe(k[drawn], x[drawn], np.inf)
+        self.pool.samples += int(drawn.sum())
+        self.refit_at = 0.0
+        for policy in self.policies:
+            policy.alone = False
+
+    def visits_in_a_rollout(self) -> FloatArray:
+        """[K] the discounted visits of each pair in a rollout by the fitted kernel; of two policies, the larger ones."""
+        q, rows, found = self.pool.model(), self.tally.rows, np.zeros(len(self.tally.rows.pair))
+        for policy in self.policies:
+            _, d = policy.values(q)
+            if d is not None:
+                found = np.maximum(found, d[rows.state] * policy.prob)
+        return found
+
     def _fit(self) -> BettingPlan:
         """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
         samples, q = self.pool.samples, self.pool.model()
-        self.refit_at = max(REFIT * samples, samples + 1.0)
+        self.refit_at = max(self.refit * samples, samples + 1.0)
         values, occupancies = zip(*(policy.values(q) for policy in self.policies), strict=True)
         sign, visits = self._side(values), self._visits(q, occupancies) if q is not None and not self.draws else None
         chosen = visits if q is not None and len(q) <= LARGE else None
@@ -283,6 +304,8 @@ class BettingRun:
 
     def _side(self, values: Sequence[FloatArray]) -> float:
         """On which side to bet: that of the estimate; the other one in turn, where both are asked for."""
+        if self.betting_on:
+            return self.betting_on
         value = self._start_value(values)
         near = not self.indifference or abs(value) < 2.0 * self.indifference
         if self.both_sides and self.bets.stretches and near:
@@ -296,7 +319,8 @@ class BettingRun:
     def staked(self, plan: BettingPlan, v: float | None) -> BettingPlan:
         """The plan with its fractions; v is the mean of S^2 to expect, in units of room^2."""
         lead = plan.lead / plan.room if v is not None else 0.0
-        return plan._replace(fractions=self.ladder.fractions(v, lead, self.rollouts))
+        wide = wide_fractions(self.bets.mean_square(plan) if v is None else v, self.rollouts)
+        return plan._replace(fractions=self.ladder.fractions(v, lead, self.rollouts), wide=wide)
 
     def _plan(self, values: Sequence[FloatArray], q: FloatArray | None, sign: float, share: float) -> BettingPlan:
         """The bet for these values, with this share of the fitted advantages."""
@@ -477,6 +501,7 @@ class BettingRun:
             "extra": np.array([self.source.extra]),
             self.PLAN: np.array([plan.L, plan.sign, plan.lead]),
             "plan_bets": plan.fractions,
+            "plan_wide": plan.wide,
         }
         for prefix, part in zip(self.PARTS, plan.parts, strict=True):
             kept.update({f"{prefix}V": part.V, f"{prefix}base": part.base})
@@ -520,7 +545,8 @@ class BettingRun:
         """The plan from its values and advantages: worst paths and the range are computed again, and must agree."""
         L, sign, lead = map(float, state[self.PLAN])
         values, bases = ([np.array(state[prefix + name]) for prefix in self.PARTS] for name in ("V", "base"))
-        fractions, sizes = np.array(state["plan_bets"], dtype=np.float64), []
+        fractions, wide = (np.array(state[name], dtype=np.float64) for name in ("plan_bets", "plan_wide"))
+        sizes = []
         for policy, V, base in zip(self.policies, values, bases, strict=True):
             if V.shape != (self.task.n_states,) or base.shape != policy.reward.shape or sign not in (1.0, -1.0):
                 raise ValueError("the plan does not fit the task")
@@ -531,9 +557,9 @@ class BettingRun:
         again, scale = self._planned(values, bases, sign), 1.0 - self.task.discount
         B = np.array(state["plan_B"]) if len(self.PARTS) == 1 else again.B  # that of two policies is not kept
         off = scale * np.abs(np.append(B - again.B, again.L - L)).max()
-        if not max(abs(again.lead - lead), off) <= sum(sizes) or not self.bets.are_fractions(fractions):
+        if not max(abs(again.lead - lead), off) <= sum(sizes) or not self.bets.are_fractions(fractions, wide):
             raise ValueError("the plan is not sound")
-        return again._replace(fractions=fractions, L=L, lead=lead)
+        return again._replace(fractions=fractions, wide=wide, L=L, lead=lead)
 
     def _is_possible(self, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""

@@ -56,8 +56,7 @@ def assess(
         A path (CSV, Parquet, JSON lines; also a folder or a list), a data frame, a log of `policytest.sources.logs`,
         `Counts`, or `Transitions`. A log is taken in its order where it has one, and as counts where not.
     method
-        `PTST()` for counts unless given; for rows in their order `LogBetting()` in tasks that end and have few unknown
-        rows (`policytest.methods.betting.logged.suits`), `Combined()` in others.
+        `PTST()` for counts unless given; for rows in their order `LogBetting()`.
     design
         How counts were collected: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed"
         (how often each pair is drawn was fixed beforehand), which only betting on counts needs.
@@ -90,9 +89,9 @@ def value_interval(
 ) -> Interval:
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
-    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at 0.1 delta,
-    intersected with the interval by betting at 0.9 delta; or one of them, if ``method`` says so. With ``looks="one"``:
-    the usual interval for one look at a finished log, approximate and not certified
+    Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: the thresholds that
+    betting does not refute, by `LogBetting()` unless ``method`` says otherwise. With ``looks="one"``: the usual
+    interval for one look at a finished log, approximate and not certified
     (`policytest.questions.one_look`). ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
 
     >>> import numpy as np, policytest as pt

@@ -1,0 +1,272 @@
+r"""Rollouts from stacks of recorded draws, by many sets of coins: what half of the sets prove is proved.
+
+`policytest.methods.betting.run` forms its rollouts from the recorded draws of each pair, each used once, in their
+order, and waits where one is missing. Which draws meet in one rollout, and which pair is missing first, depends on its
+coins. Here many sets of coins go through the same log, some of them betting on each side, and half of them decide.
+
+*Validity.* If V <= R, the capital of each set that bets on "above" ever reaches 2/delta with probability at most
+delta/2 (Ville), whatever rule wrote the log. So the mean share of sets that ever reach it is at most delta/2, and the
+share is ever as large as 1/2 with probability at most delta (Markov). The ends of an interval are medians for the same
+reason: with probability at least 1 - delta, at least half of the lower ends at the level 2/delta are below V. An
+average of the capitals would not be valid: how far each set has come depends on draws that lie in the log and that it
+has not used yet.
+
+*Learning first.* Where many rows are unknown, a rollout meets few of them, and most draws of a log are never used,
+since rollouts end with the scarcest pair. There the first rows of the log only teach: V0 is fitted to them before the
+first rollout. How many is decided by these rows alone, a stopping time of the log, and given them the later draws of
+each pair are as fresh as before: until each pair was seen twice as often as a rollout is expected to visit it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.randomness import Seed, generator
+from policytest.methods.betting.run import BettingRun
+from policytest.methods.interface import Outcome, steps
+from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
+
+HALF = math.log(2.0)  # what it costs that half of the sets decide
+LEARN_FIRST = 100  # unknown rows, from which on the first rows of a log only teach
+FIRST_CHECK, CHECK = 32, 1.2  # rows after which it is looked whether they have taught enough; their growth
+OFTEN, RARELY = 2.0, 0.25  # draws of a pair for each visit in a rollout; visits up to which a pair may be missing
+REFIT = 2.0  # V0 is fitted again when the draws have grown by this factor; more often takes longer and gains nothing
+LOOK = 1.01  # growth of the log between two looks
+SETS = 64  # of coins, for each side
+SIDES = ("above", "below")
+
+
+def sets_of_coins(seed: Seed, sets: int = SETS) -> IntArray:
+    """The seeds of this many sets of coins for each side."""
+    return np.asarray(generator(seed).integers(2**62, size=2 * sets))
+
+
+class OneSide:
+    """The sets of coins that bet on one side.
+
+    ``crossed`` are the rows at which sets have reached the level; ``best`` [n] is the largest evidence of each so far,
+    ``beyond`` [n] that against the end of the indifference zone.
+    """
+
+    def __init__(self, runs: list[BettingRun], side: int) -> None:
+        self.runs, self.side, self.sign = runs, side, (1.0, -1.0)[side]
+        self.crossed: dict[int, int] = {}
+        self.best, self.beyond = np.zeros(len(runs)), np.zeros(len(runs))
+        for run in runs:
+            run.betting_on, run.refit, run.refit_at = self.sign, REFIT, 0.0
+
+    def go_on(self, level: float, zone: float) -> None:
+        """As far as the rows take each run: up to the level, and then to the end, for the interval."""
+        for i, run in enumerate(self.runs):
+            for required in (level, math.inf) if i not in self.crossed else (math.inf,):
+                run.begin(required)
+                for _ in steps(run, required, UNLIMITED):
+                    self.best[i] = max(self.best[i], run.evidence()[self.side])
+                if run.answer is not None:
+                    self.crossed[i] = run.used()
+            run.answer = SIDES[self.side] if i in self.crossed else None
+            if zone:
+                self.beyond[i] = max(self.beyond[i], run.refuter(self.sign).log_capital(-zone))
+
+    @property
+    def answered_at(self) -> float:
+        """The row at which half of the sets had reached the level."""
+        rows = sorted(self.crossed.values())
+        return rows[self.half - 1] if len(rows) >= self.half else math.inf
+
+    @property
+    def half(self) -> int:
+        """The number of sets that decide."""
+        return (len(self.runs) + 1) // 2
+
+    def of_half(self, values: FloatArray) -> float:
+        """The largest number that half of these reach."""
+        return float(np.sort(values)[-self.half])
+
+    def end(self, found: list[tuple[float, float]]) -> float:
+        """The end of an interval: beyond that of half of the sets."""
+        return self.sign * self.of_half(self.sign * np.array(found)[:, self.side])
+
+
+class StacksRun:
+    """Runs from stacks with different coins, on one log.
+
+    Parameters
+    ----------
+    method
+        The settings, for the verdict.
+    start
+        Starts a run on a log without rows, with the coins of a seed.
+    seeds
+        One for each set of coins; the first half of the sets bets on "above", the others on "below".
+    rows
+        The log.
+    indifference
+        If positive, answer "within" where |V - R| is proved to be smaller than this.
+    """
+
+    def __init__(
+        self,
+        method: Any,
+        start: Callable[[int], BettingRun],
+        seeds: IntArray,
+        rows: Recorded,
+        indifference: float = 0.0,
+    ) -> None:
+        self.method, self.source, self.indifference = method, rows, indifference
+        self.whole = start(0)  # is never stepped: it counts all rows
+        self.runs = [start(int(seed)) for seed in seeds]
+        half = len(self.runs) // 2
+        self.sides = OneSide(self.runs[:half], 0), OneSide(self.runs[half:], 1)
+        self.task, self.threshold = self.whole.task, self.whole.threshold
+        self.samples, self.solves, self.answered_at = 0, 0, 0
+        self.answer: str | None = None
+        self.exhausted = False
+        many = int(self.whole.tally.unknown.sum()) >= LEARN_FIRST and not self.whole.tally.is_open
+        self.learnt, self.taught, self.next_check = not many, 0, FIRST_CHECK
+        self.early = Recorded(NOTHING, NOTHING)  # the first rows, until enough is learnt from them
+
+    # ------------------------------------------------------------ the loop
+
+    @property
+    def paid(self) -> int:
+        """The rows that were looked at."""
+        return self.samples
+
+    @property
+    def rows_to_next_look(self) -> int:
+        """How many more rows are worth a look."""
+        return max(1, math.ceil(LOOK * self.samples) - self.samples)
+
+    def begin(self, level: float) -> None:
+        """More may have been recorded."""
+        self.exhausted = len(self.source.k) == 0
+
+    def step(self, level: float, most: int) -> None:
+        """All rows that are there; the row at which half of the sets agree is that of the answer."""
+        k, x = self.source.k, self.source.x
+        self.source.take(len(k))
+        drawn = k >= 0
+        self.whole.tally.observe(k[drawn], x[drawn], np.inf)  # refuses what the support excludes
+        self.samples += len(k)
+        self.exhausted = True
+        self._hand_out(k, x)
+        for side in self.sides:
+            side.go_on(level + HALF, self.indifference)
+        if self.answer is None:
+            at = [side.answered_at for side in self.sides]
+            if min(at) < math.inf:
+                self.answer, self.answered_at = SIDES[at.index(min(at))], int(min(at))
+            elif self.indifference and min(self.ends_refuted()) >= level:
+                self.answer, self.answered_at = "within", self.samples
+
+    def _hand_out(self, k: IntArray, x: IntArray) -> None:
+        """Rows go to the stacks, of which all runs share the draws; the first ones may only teach."""
+        first = self.runs[0].source
+        if not self.learnt:
+            self.early.extend(k, x)
+            self._learn()
+            if not self.learnt:
+                return
+            first.size, k, x = self.taught, self.early.k[self.taught :], self.early.x[self.taught :]
+        first.extend(k, x)
+        for run in self.runs[1:]:
+            run.source.share(first)
+
+    def _learn(self) -> None:
+        """Look at the first rows, as far as is needed."""
+        teacher, rows = self.runs[0], self.early
+        while not self.learnt and self.next_check <= len(rows.k):
+            teacher.learn(rows.k[self.taught : self.next_check], rows.x[self.taught : self.next_check])
+            need, self.taught = np.where(teacher.tally.unknown, teacher.visits_in_a_rollout(), 0.0), self.next_check
+            self.learnt = bool((teacher.tally.n >= OFTEN * need)[need > RARELY].all())
+            self.next_check = math.ceil(CHECK * self.next_check)
+        if self.learnt:
+            for run in self.runs[1:]:
+                run.learn(rows.k[: self.taught], rows.x[: self.taught])
+
+    def end(self, level: float) -> None:
+        """Unfinished rollouts may go on later."""
+
+    def reconsider(self, level: float) -> None:
+        """Answer if the evidence has reached the level."""
+        above, below = self.evidence()
+        self.answer = "above" if above >= level else "below" if below >= level else None
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: a log is read again from its start."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Not on a log."""
+        raise InputError("cannot resume on a log, which is read from its start; leave out resume")
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Counts have no order."""
+        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
+
+    # ------------------------------------------------------------ what it can say
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the capital that half of the sets have reached, less log 2: exp(-evidence) is a p-value."""
+        above, below = (side.of_half(side.best) - HALF for side in self.sides)
+        return above, below
+
+    def proof(self) -> tuple[float, float]:
+        """All of the evidence: capital is a proof."""
+        return self.evidence()
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """The evidence against V <= R - indifference, and against V >= R + indifference."""
+        above, below = (side.of_half(side.beyond) - HALF for side in self.sides)
+        return above, below
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The values that no half of the sets refutes, at delta/2 a side."""
+        return self.one_sided(level + math.log(2.0))
+
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """The same, each end at this level by itself."""
+        lower, upper = (side.end([run.one_sided(level + HALF) for run in side.runs]) for side in self.sides)
+        return lower, upper
+
+    def verdict_interval(self, level: float) -> tuple[float, float]:
+        """The interval of an answer, by the bets that have led to it; see `BettingRun.verdict_interval`."""
+        if self.answer == "within":
+            lower, upper = self.one_sided(level)
+            return max(lower, self.threshold - self.indifference), min(upper, self.threshold + self.indifference)
+        lower, upper = (side.end([run.verdict_interval(level + HALF) for run in side.runs]) for side in self.sides)
+        return lower, upper
+
+    def outcome(self, level: float) -> Outcome:
+        """The capital is the proof; the nearest kernel beyond R is that of all rows."""
+        return replace(self.whole.outcome(level), evidence=self.evidence())
+
+    @property
+    def estimate(self) -> float:
+        """The value of the empirical kernel of all rows."""
+        return self.whole.estimate
+
+    def counts(self) -> Counts:
+        """All rows."""
+        return self.whole.counts()
+
+    def used(self) -> int:
+        """The row at which the answer was given; all, where there is none."""
+        return self.answered_at if self.answer is not None else self.samples
+
+    def why_undecided(self) -> str:
+        """Which pair most sets wait for."""
+        if not self.learnt:
+            return "not enough data: some pairs that the policy needs are missing in the log, or nearly"
+        wanted = [run.wanted for run in self.runs if run.exhausted]
+        most = max(set(wanted), key=wanted.count) if wanted else -1
+        return f"not enough data: all transitions of {self.task.place(most)} are used" if most >= 0 else ""
