@@ -230,6 +230,26 @@ def _settled(stakes: Stakes, earned: float) -> float:
     return top + np.log(total)
 
 
+@entry
+def log_capitals(earned: Reals, room: Reals, lengths: IntArray, fractions: Reals, R: float, least: float) -> Any:
+    """[F] the sums of log(1 + f (earned - R)/(room + R)) over rollouts; stretches of them have the same fractions f.
+
+    A factor is at least ``least``. Logarithms are taken of products of 16 factors.
+    """
+    F = fractions.shape[1]
+    total, product, j = np.zeros(F), np.ones(F), 0
+    for i in range(len(lengths)):
+        for _ in range(lengths[i]):
+            ratio = (earned[j] - R) / max(room[j] + R, TINY)
+            j += 1
+            for b in range(F):
+                product[b] *= max(1.0 + fractions[i, b] * ratio, least)
+            if j % 16 == 0:
+                total += np.log(product)
+                product[:] = 1.0
+    return total + np.log(product)
+
+
 @compiled
 def _ending(evidence: float, samples: int, limits: Limits) -> int:
     """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled.rollouts import Stakes
+from policytest._base.compiled.rollouts import Stakes, log_capitals
 from policytest.methods.betting.plan import LOG_NEAR, BettingPlan
 
 MANY_PARTS = 512  # pieces after which the sums of rollouts are put together
@@ -145,22 +145,18 @@ class Refuter:
     """
 
     def __init__(self, stretches: Sequence[Stretch], log_weights: FloatArray | None = None) -> None:
-        lengths = [len(stretch.sums) for stretch in stretches]
+        self.lengths = np.array([len(stretch.sums) for stretch in stretches], dtype=np.int64)
         start = np.array([stretch.sign * stretch.start for stretch in stretches])
         L = np.array([stretch.L for stretch in stretches])
-        self.earned = np.concatenate([np.zeros(0), *(stretch.sums for stretch in stretches)]) + np.repeat(
-            start, lengths
-        )
-        self.room = np.repeat(L - start, lengths)
-        self.owner = np.repeat(np.arange(len(stretches)), lengths)
+        sums = np.concatenate([np.zeros(0), *(stretch.sums for stretch in stretches)])
+        self.earned, self.room = sums + np.repeat(start, self.lengths), np.repeat(L - start, self.lengths)
         self.log_weights = LOG_NEAR if log_weights is None else log_weights
         chosen = [stretch.wide if log_weights is None else stretch.fractions for stretch in stretches]
         self.fractions = np.array(chosen).reshape(-1, len(self.log_weights))
 
     def log_capital(self, R: float) -> float:
         """The logarithm of the capital, averaged over fractions."""
-        ratio = (self.earned - R) / np.maximum(self.room + R, 1e-300)
-        total = [np.log1p(np.maximum(f[self.owner] * ratio, LEAST_FACTOR - 1.0)).sum() for f in self.fractions.T]
+        total = log_capitals(self.earned, self.room, self.lengths, self.fractions, R, LEAST_FACTOR)
         return float(np.logaddexp.reduce(total + self.log_weights))
 
     def up_to(self, worst: float, best: float, level: float) -> float:

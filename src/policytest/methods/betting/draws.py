@@ -39,6 +39,11 @@ class Supply(Drawn):
         supply.extend(source.k, source.x)
         return supply
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether draws cost no call of a simulator."""
+        return self.is_table or self.waits
+
     def extend(self, k: IntArray, x: IntArray) -> None:
         """More were recorded: each goes to the end of the stack of its pair, behind those not yet taken."""
         matter = np.flatnonzero(k >= 0)

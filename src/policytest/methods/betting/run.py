@@ -122,7 +122,7 @@ class BettingRun:
         self.exhausted, self.wanted = False, -1
         self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
         self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
-        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_table else CALLED_BLOCK
+        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.at_hand else CALLED_BLOCK
         self.seen = Transcript(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
         self.orders: list[BettingRun] = []  # of counts: the runs on random orders of the draws
         self.dynamics, self.plan = self._made_dynamics(), self._fit()
@@ -162,7 +162,7 @@ class BettingRun:
             self.plan = self._fit()
         if not len(self.numbers):
             self.numbers = self.source.rng.random((self.block, 3))
-            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_table else self.block
+            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.at_hand else self.block
         if len(self.seen.pair) < len(self.numbers):
             size = len(self.numbers)
             self.seen = Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
@@ -282,7 +282,7 @@ class BettingRun:
             policy.alone = False
 
     def visits_in_a_rollout(self) -> FloatArray:
-        """[K] the discounted visits of each pair in a rollout by the fitted kernel; of two policies, the larger ones."""
+        """[K] the discounted visits of each pair in a rollout by the fitted kernel; of two policies, the larger."""
         q, rows, found = self.pool.model(), self.tally.rows, np.zeros(len(self.tally.rows.pair))
         for policy in self.policies:
             _, d = policy.values(q)

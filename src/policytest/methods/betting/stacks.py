@@ -9,7 +9,8 @@ delta/2 (Ville), whatever rule wrote the log. So the mean share of sets that eve
 share is ever as large as 1/2 with probability at most delta (Markov). The ends of an interval are medians for the same
 reason: with probability at least 1 - delta, at least half of the lower ends at the level 2/delta are below V. An
 average of the capitals would not be valid: how far each set has come depends on draws that lie in the log and that it
-has not used yet.
+has not used yet. Sets may have weights: here 16 sets, with a little more than half of the weight, go through all of a
+long log, and the others through its first 200,000 rows, which saves time.
 
 *Learning first.* Where many rows are unknown, a rollout meets few of them, and most draws of a log are never used,
 since rollouts end with the scarcest pair. There the first rows of the log only teach: V0 is fitted to them before the
@@ -41,6 +42,7 @@ OFTEN, RARELY = 2.0, 0.25  # draws of a pair for each visit in a rollout; visits
 REFIT = 2.0  # V0 is fitted again when the draws have grown by this factor; more often takes longer and gains nothing
 LOOK = 1.01  # growth of the log between two looks
 SETS = 64  # of coins, for each side
+LONG_LOG, LONG_SETS, LONG_WEIGHT = 200_000, 16, 0.55  # rows after which only this many sets go on; their weight
 SIDES = ("above", "below")
 
 
@@ -60,6 +62,10 @@ class OneSide:
         self.runs, self.side, self.sign = runs, side, (1.0, -1.0)[side]
         self.crossed: dict[int, int] = {}
         self.best, self.beyond = np.zeros(len(runs)), np.zeros(len(runs))
+        self.weights = np.full(len(runs), 1.0 / len(runs))
+        if len(runs) > LONG_SETS:
+            self.weights[:LONG_SETS] = LONG_WEIGHT / LONG_SETS
+            self.weights[LONG_SETS:] = (1.0 - LONG_WEIGHT) / (len(runs) - LONG_SETS)
         for run in runs:
             run.betting_on, run.refit, run.refit_at = self.sign, REFIT, 0.0
 
@@ -79,17 +85,12 @@ class OneSide:
     @property
     def answered_at(self) -> float:
         """The row at which half of the sets had reached the level."""
-        rows = sorted(self.crossed.values())
-        return rows[self.half - 1] if len(rows) >= self.half else math.inf
-
-    @property
-    def half(self) -> int:
-        """The number of sets that decide."""
-        return (len(self.runs) + 1) // 2
+        return -self.of_half(np.array([-self.crossed.get(i, math.inf) for i in range(len(self.runs))]))
 
     def of_half(self, values: FloatArray) -> float:
-        """The largest number that half of these reach."""
-        return float(np.sort(values)[-self.half])
+        """The largest number that half of these reach, by weight."""
+        order = np.argsort(-values, kind="stable")
+        return float(values[order][np.searchsorted(np.cumsum(self.weights[order]), 0.5 - 1e-9)])
 
     def end(self, found: list[tuple[float, float]]) -> float:
         """The end of an interval: beyond that of half of the sets."""
@@ -169,17 +170,25 @@ class StacksRun:
                 self.answer, self.answered_at = "within", self.samples
 
     def _hand_out(self, k: IntArray, x: IntArray) -> None:
-        """Rows go to the stacks, of which all runs share the draws; the first ones may only teach."""
-        first = self.runs[0].source
+        """Rows go to the stacks; the first ones may only teach."""
+        handed_out = self.samples - len(k)
         if not self.learnt:
             self.early.extend(k, x)
             self._learn()
             if not self.learnt:
                 return
-            first.size, k, x = self.taught, self.early.k[self.taught :], self.early.x[self.taught :]
-        first.extend(k, x)
-        for run in self.runs[1:]:
-            run.source.share(first)
+            handed_out = self.runs[0].source.size = self.taught
+            k, x = self.early.k[self.taught :], self.early.x[self.taught :]
+        short = max(LONG_LOG - handed_out, 0)
+        self._give(k[:short], x[:short], self.runs)
+        self._give(k[short:], x[short:], [run for side in self.sides for run in side.runs[:LONG_SETS]])
+
+    def _give(self, k: IntArray, x: IntArray, runs: list[BettingRun]) -> None:
+        """More draws on the stacks that these runs share."""
+        if len(k):
+            runs[0].source.extend(k, x)
+            for run in runs[1:]:
+                run.source.share(runs[0].source)
 
     def _learn(self) -> None:
         """Look at the first rows, as far as is needed."""
