@@ -339,7 +339,11 @@ def test_columns_by_other_names(tmp_path):
     for data in (frame, frame.to_pandas(), *(tmp_path / f"log.{kind}" for kind in ("parquet", "csv", "jsonl"))):
         assert triples(pt.sources.logs(data, TASK, columns=names).counts) == TRIPLES
     other = one_row().rename({"s": "state", "a": "action", "s_next": "next_state"})
-    assert_refused(lambda: pt.sources.logs(other, TASK), 'did you mean columns={"s": "state"}?')
+    meant = 'did you mean columns={"s": "state", "a": "action", "s_next": "next_state"}?'
+    assert_refused(lambda: pt.sources.logs(other, TASK), meant)
+    other = other.rename({"state": "segment", "next_state": "next_segment"})
+    meant = 'name them with columns={"s": ..., "a": "action", "s_next": "next_segment"}'
+    assert_refused(lambda: pt.sources.logs(other, TASK), meant)
     swapped = one_row(count=2).rename({"s": "count", "count": "s"})
     for data in (swapped, swapped.lazy(), swapped.to_arrow(), swapped.to_pandas()):
         assert triples(pt.sources.logs(data, TASK, columns={"s": "count", "count": "s"}).counts) == {(0, 0, 1): 2}
@@ -946,7 +950,7 @@ def test_visits_whose_last_rows_are_all_ends_rest_on_nothing(tmp_path):
     ("change", "columns", "words"),
     [
         (lambda f: f.drop(columns="date"), {"order": "day"}, ["has no column 'day' for order"]),
-        (lambda f: f, {"order": None}, ["no column 's_next'", "name order and episode"]),
+        (lambda f: f, {"order": None}, ["no column 's_next'", 'next row of the episode, with columns={"order": ...}']),
         (lambda f: f.assign(next_state="ill"), {}, ['{"s_next": "next_state"}', '{"s_next": None}']),
         (lambda f: f.assign(NextSegment="ill"), {}, ['{"s_next": "NextSegment"}', '{"s_next": None}']),
         (lambda f: f.assign(state=["ill", "ill", "cured", "ill", "well"]), {}, ["'cured' in column s (1 row)"]),
