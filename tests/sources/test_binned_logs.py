@@ -137,5 +137,5 @@ def test_the_command_line_says_that_it_is_about_cells(tmp_path, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["assumptions"] == [CELLS_ARE_MARKOV]
     assert "cells of glucose" in said["log"]["notes"][0]
-    assert main(["watch", str(tmp_path / "task.toml"), str(tmp_path / "log.csv"), "--no-follow"]) == 2
-    assert "bins are for assess" in capsys.readouterr().err
+    assert main(["watch", *command[1:], "--no-follow"]) == 0
+    assert f"proved, if {CELLS_ARE_MARKOV}" in capsys.readouterr().out

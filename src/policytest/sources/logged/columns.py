@@ -10,7 +10,7 @@ no answer from the data is certified.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from policytest._base.errors import InputError, did_you_mean
 from policytest._base.text import plain
@@ -59,6 +59,15 @@ def with_bins(columns: Mapping[str, str | None], now: Sequence[str], following: 
     return {**columns, **{BINNED + name: name for name in now}, **{NEXT_BINNED + name: name for name in following}}
 
 
+def check_bins(roles: Collection[str], names: Sequence[str], following: Sequence[str]) -> None:
+    """Refuse a column of next states beside states that are cells of numbers."""
+    if "s_next" in roles and not following:
+        raise InputError(
+            f"data has a column s_next, and bins make states of {', '.join(names)}; add next = ... to the bins, the "
+            'columns of the next state, or find it in the next row of the episode with columns={"s_next": None}'
+        )
+
+
 def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str) -> dict[str, str]:
     """The name of the column of each role, for a table (or a file: `place`) with these columns."""
     found: dict[str, str] = {}
@@ -96,7 +105,8 @@ def _suggestion(role: str, name: str, there: Sequence[str], columns: Mapping[str
     listed = ", ".join(repr(plain(column)) for column in there[:20]) + (", ..." if len(there) > 20 else "")
     free = [column for column in there if column not in columns.values()]
     close = {role: _meant(role, name, free)}
-    close |= {other: _meant(other, other, free) for other in LABELS if other not in (role, *columns, *there)}
+    needed = [part for part in LABELS if part != "s" or not any(one.startswith(BINNED) for one in columns)]
+    close |= {other: _meant(other, other, free) for other in needed if other not in (role, *columns, *there)}
     asked = {part: f'"{plain(found[0])}"' if found else "..." for part, found in close.items()}
     asked = {part: found for part, found in asked.items() if part != "s_next" or found != "..."}
     meant = f"name {'them' if len(asked) > 1 else 'it'} with {_mapping(asked)}"
