@@ -473,6 +473,13 @@ def joined(pieces: list[Any]) -> Any:
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
 
 
+def owned(column: Any) -> Any:
+    """A copy of a column of a batch: the column itself would keep all others of its batch in memory."""
+    import pyarrow as pa
+
+    return column if isinstance(column, list | pa.ChunkedArray) else pa.concat_arrays([column[:0], column])
+
+
 def sortable(pieces: list[Any]) -> tuple[Any, Any]:
     """A column of numbers or times as an array of numbers that sort as they do; and the column itself."""
     import pyarrow as pa
