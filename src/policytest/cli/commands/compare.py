@@ -75,7 +75,7 @@ def compare(
             read_as = checked_for(problem)
         elif Path(other).suffix.lower() == ".csv" and not other.startswith("gym:"):
             rival = find_policy(other, problem.task)
-            read_as = checked_for(problem, rival)
+            read_as = problem if log is None else checked_for(problem, rival)
         else:
             rival = find_model(other, None, discount, rewards, initial).task
         chosen = method_of_pairs(method, boundary, prior, allocation)

@@ -61,7 +61,7 @@ def identify(
         task = problem.task
         rivals = {file: find_policy(file, task) for file in named}
         given = [rivals[file].policy if file in rivals else file for file in candidates] if candidates else None
-        read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates else problem
+        read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and log else problem
         found = find_best(
             task.rewards,
             task.initial,
