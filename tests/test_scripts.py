@@ -6,15 +6,19 @@ They run in this process, which has its kernels; `__file__`, the arguments and t
 from __future__ import annotations
 
 import ast
+import html
 import json
 import re
 import runpy
+import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
 import policytest as pt
 from paths import ROOT
+from policytest.cli import main
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SHOWS = {
@@ -122,6 +126,43 @@ def test_logs_of_three_kinds_are_read_as_they_are(name, options, transitions, va
     assert pt.value(task, kernel / kernel.sum(axis=2, keepdims=True)) == pytest.approx(value[0], abs=value[1])
     assert not log.selected
     assert not log.other_rewards
+
+
+def test_from_the_raw_log_to_the_report_by_the_commands_of_the_page(run, tmp_path, monkeypatch, capsys):
+    """Of each log: the verdict in words, its exit code, its JSON, and a report that begins with words."""
+    page = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8").split("### Logs to try it on")[1]
+    lines = [shlex.split(line) for line in page.split("```")[1].replace("\\\n", " ").splitlines()[1:]]
+    assert [words[0] for words in lines] == ["python", "policytest"] * 3
+    may_be = {"shop": ["above"], "ward": ["above"], "hall": ["above", None]}
+    for (_, script, folder), (_, *command) in zip(lines[::2], lines[1::2], strict=True):
+        run(script, tmp_path / folder)
+        monkeypatch.chdir(tmp_path)
+        task = pt.sources.load_model(f"{folder}/task.toml").task
+        capsys.readouterr()
+        code = main([*command, "--json", "--quiet"])
+        found = json.loads(capsys.readouterr().out)
+        assert found["answer"] in may_be[folder]
+        assert code == (0 if found["answer"] else 3)
+        assert found["certified"] is (code == 0)
+        assert found["interval"][0] < found["estimate"] < found["interval"][1]
+        assert (found["interval"][0] > found["threshold"]) is (code == 0)
+        assert found["samples"] <= found["log"]["transitions"] <= found["log"]["rows"]
+        assert not found["warnings"]
+        assert not found["log"]["selected"]
+        words, pictures, _ = Path(f"{folder}.html").read_text(encoding="utf-8").partition("<svg")
+        assert pictures
+        words = html.unescape(re.sub(r"\s+", " ", re.sub(r"<style.*?</style>|<[^>]+>", " ", words, flags=re.DOTALL)))
+        answer = "Yes. Its value is above" if found["answer"] else "Not settled yet."
+        asked = f"Is the value of this policy above {found['threshold']:g}?"
+        first = f"The policy: {task.states[0]}: {task.actions[int(task.policy[0].argmax())]}; "
+        rows = f"Data: {found['log']['transitions']:,} transitions from 1 file."
+        places = [words.index(part) for part in (answer, "What was asked", asked, first, rows, "In pictures")]
+        assert places == sorted(places)
+        if folder == "ward":  # without --json the same, in words
+            assert main(command) == code
+            shown = capsys.readouterr()
+            assert shown.out.startswith("The value is above the threshold (certified)")
+            assert f"answered after {found['samples']:,} transitions of {found['log']['transitions']:,}" in shown.err
 
 
 # ---------------------------------------------------------------- benchmarks

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import policytest as pt
 from policytest.cli import main
+from policytest.questions.logged_policy import logged_task
 from policytest.sources import load_model
 from policytest.sources.tasks.files import save_model
 from policytest.sources.tasks.policy_files import load_policy
@@ -136,3 +138,60 @@ def test_a_log_is_compared_evaluated_and_searched(here, capsys):
     ):
         assert main(["compare", "shop/task.toml", "shop/policy.csv", *wrong]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_the_logged_policy_on_the_command_line(here, capsys, tmp_path):
+    """What Python says; the result, the report and stderr say what it rests on."""
+    assert main(["init", "shop"]) == 0
+    model = load_model("shop/task.toml")
+    rows = pt.sources.logs("shop/log.csv", model.task).transitions()
+    capsys.readouterr()
+    expected = pt.compare(model.task, "logged", rows)
+    log = ("--log", "shop/log.csv")
+    code = main(["compare", "shop/task.toml", "logged", *log, "--json", "--html", "page.html"])
+    out, err = capsys.readouterr()
+    said = json.loads(out)
+    assert (said["answer"], said["samples"]) == (expected.answer, expected.samples)
+    assert said["assumptions"] == list(expected.task.assumptions)
+    assert code == {"above": 0, "below": 1, None: 3}[expected.answer]
+    words = "olicy B is given by the action frequencies of the log"
+    assert words in err
+    assert words in Path("page.html").read_text(encoding="utf-8").partition("<svg")[0]
+    assert main(["evaluate", "shop/task.toml", "--policy", "logged", *log, "--epsilon", "2", "--json"]) == 0
+    said, task = found(capsys), logged_task(model.task, rows)
+    kernel = rows.counts(task, len(rows)).kernel(task)
+    assert said["interval"][0] < pt.value(task, kernel) < said["interval"][1]
+    assert said["assumptions"] == list(task.assumptions)
+    candidates = ["--candidate", "shop/policy.csv", "--candidate", "logged"]
+    assert main(["identify", "shop/task.toml", *candidates, *log, "--json", "--quiet"]) in (0, 3)
+    policies = [load_policy("shop/policy.csv", model.task), "logged"]
+    best = pt.identify(
+        model.task.rewards,
+        model.task.initial,
+        model.task.discount,
+        rows,
+        policies=policies,
+        support=model.task.support,
+    )
+    said = found(capsys)
+    assert (said["index"], said["settled"]) == (best.index, [best.settled, 1])
+    for command in (
+        ["compare", "shop/task.toml", "logged"],
+        ["evaluate", "shop/task.toml", "--policy", "logged", "--epsilon", "1"],
+        ["identify", "shop/task.toml", "--candidate", "logged"],
+    ):
+        assert main(command) == 2
+        assert "logged is the policy of a log; name its files with --log" in capsys.readouterr().err
+
+
+def test_rewards_of_a_log_are_checked_wherever_the_second_policy_goes(here, capsys):
+    two = pt.Task([[1.0, 0.0]] * 2, [[1.0, 0.0]] * 2, [1.0, 0.0], 0.5, states=["on", "off"], actions=["a", "b"])
+    save_model("task.toml", two)
+    Path("log.csv").write_text("s,a,s_next,order,reward\non,a,on,1,1\non,b,on,2,7\n", encoding="utf-8")
+    pt.sources.save_policy("b.csv", np.array([[0.0, 1.0]] * 2), two)
+    for other in ("logged", "b.csv"):
+        assert main(["compare", "task.toml", other, "--log", "log.csv"]) == 2
+        assert "reward is 7" in capsys.readouterr().err
+        assert main(["compare", "task.toml", other, "--log", "log.csv", "--column", "reward=", "--json"]) in (0, 3)
+        said = found(capsys)
+        assert (said["certified"], said["other_rewards"]) == (False, True)

@@ -31,6 +31,7 @@ from policytest.methods.known_range import known_difference
 from policytest.questions.compare import compare
 from policytest.questions.identify import identify
 from policytest.questions.identify.deviations import BettingSearch, Candidate
+from policytest.questions.logged_policy import BY_THE_STATE, logged_task
 
 TWO = pt.instances.paper(2)
 TWO_SIM = pt.TabularSimulator(TWO.kernel)
@@ -618,3 +619,121 @@ def test_the_best_of_some_policies_on_a_log():
     assert (short.answered, short.certified, short.reason) == (False, False, "the data do not settle it")
     with pytest.raises(pt.InputError, match="pass policies="):
         pt.identify(TWO.task.rewards, TWO.task.initial, TWO.task.discount, data)
+
+
+# ---------------------------------------------------------------- the policy of the log
+
+
+def test_the_logged_policy_is_the_action_frequencies():
+    """Computed by hand; uniform over what is available where there are no rows, and the result says so."""
+    task = pt.Task(
+        np.arange(12).reshape(4, 3) / 12,
+        [[1.0, 0.0, 0.0]] * 4,
+        [1.0, 0.0, 0.0, 0.0],
+        0.5,
+        available=[[True] * 3, [True] * 3, [True, True, False], [True] * 3],
+        support=[[[True] * 4] * 3] * 3 + [[[False] * 3 + [True]] * 3],
+    )
+    ends = pt.Task(task.rewards * (np.arange(4) < 3)[:, None], task.policy, task.initial, 0.5, terminal=[3])
+    data = pt.Transitions([0, 0, 0, 0, 1], [0, 2, 2, 2, 1], [1, 0, 2, 0, 0])
+    found = logged_task(task, data, "policy B")
+    assert found.policy[:3].tolist() == [[0.25, 0.0, 0.75], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]
+    assert found.policy[3] == pytest.approx(1 / 3)
+    words = "policy B is given by the action frequencies of the log (uniform in {} without rows)"
+    assert found.assumptions == (words.format("2 states"), BY_THE_STATE)
+    assert logged_task(ends, data, "policy B").assumptions[0] == words.format("1 state")
+    verdict = compare(task, "logged", data)
+    by_hand = compare(task, with_policy(task, found.policy), data)
+    assert (verdict.answer, verdict.samples, verdict.evidence) == (by_hand.answer, by_hand.samples, by_hand.evidence)
+    assert json.loads(verdict.to_json())["assumptions"] == [words.format("2 states"), BY_THE_STATE]
+    assert verdict.task.policy.tolist() == task.policy.tolist()
+
+
+def rows_of_bandits(states, rows, rng, choose):
+    """In each state as many rows, which end in the states after them, the first being the good one, by a fair coin."""
+    good = rng.random((rows, states)) < 0.5
+    actions = choose(good, rng)
+    s = np.broadcast_to(np.arange(states), good.shape)
+    return pt.Transitions(s.ravel(), actions.ravel(), np.where(good, states, states + 1).ravel())
+
+
+def by_the_state(good, rng):
+    return (rng.random(good.shape) < 0.2 + 0.3 * (np.arange(good.shape[1]) % 3)).astype(int)
+
+
+def what_went_well(good, rng):
+    """After ten rows of each action mostly the one that has won more often: its frequencies tell about outcomes."""
+    better = good[1:20:2].sum(axis=0) > good[:20:2].sum(axis=0)
+    actions = np.where(rng.random(good.shape) < 0.15, ~better, better).astype(int)
+    actions[:20] = np.arange(20)[:, None] % 2
+    return actions
+
+
+def test_the_logged_policy_keeps_delta_if_actions_were_chosen_by_the_state_alone():
+    """All policies are as good, so that each answer is wrong; a rule that reacts to outcomes is caught."""
+    states, delta, runs = 40, 0.2, 40
+    kernel = np.zeros((states + 2, 2, states + 2))
+    kernel[:states, :, states:] = 0.5
+    kernel[states, :, states] = kernel[states + 1, :, states + 1] = 1.0
+    rewards = np.zeros(kernel.shape)
+    rewards[:states, :, states] = 1.0
+    initial = np.append(np.full(states, 1 / states), [0.0, 0.0])
+    half = np.full((states + 2, 2), 0.5)
+    task = pt.Task(rewards, half, initial, 0.9, support=kernel > 0, terminal=[states, states + 1])
+    for rule, alarm in ((by_the_state, False), (what_went_well, True)):
+        logs = (rows_of_bandits(states, 60, np.random.default_rng(seed), rule) for seed in range(runs))
+        answers = [compare(task, "logged", data, delta).answer for data in logs]
+        wrong = max(answers.count("above"), answers.count("below"))
+        assert (binom.sf(wrong - 1, runs, delta) < 1e-6) == alarm, (rule, answers)
+        assert answers.count(None) < runs
+
+
+def test_the_logged_policy_keeps_delta_on_trajectories():
+    """At the margin V^A - V^B of each log, by the true kernel, where errors are most likely."""
+    rng, delta, runs, answers = np.random.default_rng(2), 0.2, 30, []
+    kernel = rng.dirichlet([0.7] * 3, (3, 2))
+    task = pt.Task(rng.random((3, 2)), rng.dirichlet([1.0] * 2, 3), [1.0, 0.0, 0.0], 0.8)
+    for _ in range(runs):
+        s, a, x = [], rng.integers(0, 2, 600).tolist(), []
+        for t in range(600):
+            s.append(x[-1] if t % 10 else 0)
+            x.append(int(rng.choice(3, p=kernel[s[-1], a[t]])))
+        data = pt.Transitions(s, a, x)
+        margin = pt.value(task, kernel) - pt.value(logged_task(task, data), kernel)
+        answers.append(compare(task, "logged", data, delta, margin).answer)
+    for side in ("above", "below"):
+        assert binom.sf(answers.count(side) - 1, runs, delta) > 1e-6, answers
+    assert answers.count(None) < runs
+
+
+def test_the_logged_policy_is_found_not_to_be_the_best():
+    """identify, with the policy of the log among those that are given."""
+    rng = np.random.default_rng(0)
+    s, a = rng.integers(0, 2, 4000), rng.integers(0, 2, 4000)
+    data = pt.Transitions(s, a, TWO_SIM.draw(s, a, rng))
+    best = np.eye(2)
+    asked = (TWO.task.rewards, TWO.task.initial, 0.9, data)
+    found = identify(*asked, policies=["logged", best])
+    assert (found.index, found.answered, found.certified) == (1, True, True)
+    assert found.assumptions[1] == BY_THE_STATE
+    same = identify(*asked, policies=[logged_task(TWO.task, data).policy, best])
+    assert (same.index, same.settled, same.values.tolist()) == (1, found.settled, found.values.tolist())
+    assert identify(*asked, policies=[best]).assumptions == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: compare(TWO.task, "logged", TWO_SIM), r'policy B is "logged", which needs the rows of a log'),
+        (lambda: compare(TWO.task, "loged", TWO_SIM), r"task_b is 'loged', expected a Task, or \"logged\""),
+        (lambda: compare(TWO.task, TWO.task.policy, TWO_SIM), "task_b is a ndarray, expected a Task"),
+        (lambda: compare(TWO.task, "logged", pt.Transitions([0], [5], [0])), r"data.a\[0\] is 5"),
+        (
+            lambda: identify(TWO.task.rewards, TWO.task.initial, 0.9, TWO_SIM, policies=["logged"]),
+            "needs the rows of a log",
+        ),
+    ],
+)
+def test_a_logged_policy_needs_a_log(call, words):
+    with pytest.raises(pt.InputError, match=words):
+        call()

@@ -78,3 +78,16 @@ def test_bad_transitions_are_refused():
     with pytest.raises(pt.InputError, match=r"data.x\[1\] is 2"):
         watch.add([0, 0], [0, 0], [1, 2])
     assert watch.size == 0
+
+
+@pytest.mark.parametrize("flaw", ["selected", "other_rewards"])
+def test_flawed_transitions_cost_the_certificate(flaw):
+    """Also where nothing comes with them: rows were left out at the end of a log."""
+    data = uniform_log(THREE, 20_000, 1)
+    for begin in (0, 20_000):
+        watch = Watch(THREE.task, threshold=0.0)
+        watch.add(data.s[:10], data.a[:10], data.x[:10])
+        watch.add(data.s[begin:10], data.a[begin:10], data.x[begin:10], **{flaw: True})
+        assert not watch.verdict().certified
+        found = watch.add(data.s, data.a, data.x)
+        assert (found.answer, found.certified) == ("above", False)

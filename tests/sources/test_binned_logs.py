@@ -10,7 +10,7 @@ import pytest
 
 import policytest as pt
 from policytest.cli import main
-from policytest.sources import load_model, logs
+from policytest.sources import discretise, load_model, logs, save_model
 from policytest.sources.environments.bins import CELLS_ARE_MARKOV
 from source_builders import assert_model_refused, assert_refused, put, triples
 
@@ -118,6 +118,49 @@ def test_what_bins_cannot_read(tmp_path):
         assert_model_refused(put(tmp_path / "bad.toml", TASK.replace(*change)), words)
 
 
+@pytest.mark.parametrize("name", ["model.toml", "model.json", "model.npz"])
+def test_bins_are_written_to_task_files_and_read_back(tmp_path, name):
+    """With names and without, in columns that TOML must quote, and with further states; the log reads the same."""
+    one = TASK.replace("actions =", 'states = ["low", "normal", "high", "home"]\nterminal = ["home"]\nactions =')
+    two = TASK.replace('initial = "high"', 'initial = "low, age at [1.] (-inf, 65.0)"').replace("normal = 1", "")
+    two = two.replace('policy = ["none", "none", "insulin"]', 'policy = "uniform"')
+    two = two.replace("[rewards]", '[bins."age at [1.]"]\nedges = [65]\n[rewards]')
+    both = TASK.replace("edges = [70, 140]", 'edges = [70, 140.25]\nnext = "later"')
+    for text in (TASK, one, two, both, TASK.replace('"high"', '"log"', 1)):
+        found = model(tmp_path, text)
+        save_model(tmp_path / name, found.task, threshold=found.threshold, bins=found.bins)
+        again = load_model(tmp_path / name)
+        assert [edge.tolist() for edge in again.bins.edges] == [edge.tolist() for edge in found.bins.edges]
+        for part in ("names", "states", "following", "called", "outside", "assumptions"):
+            assert getattr(again.bins, part) == getattr(found.bins, part), part
+        for part in ("states", "actions", "terminal", "assumptions", "start"):
+            assert getattr(again.task, part) == getattr(found.task, part), part
+        assert again.threshold == 2.0
+    path = put(tmp_path / "log.csv", VISITS)
+    read = [logs(path, one.task, columns=COLUMNS, bins=one.bins) for one in (found, again)]
+    assert triples(read[0].counts) == triples(read[1].counts) != {}
+
+
+def test_bins_that_no_file_can_hold(tmp_path):
+    found = model(tmp_path)
+    bare = pt.Task(found.task.rewards, found.task.policy, found.task.initial, 0.9)
+    assert_refused(lambda: save_model(tmp_path / "a.json", bare, bins=found.bins), "states=bins.states")
+    with pytest.warns(pt.AssumptionWarning):
+        unnamed = discretise([0.0, 1.0, 2.0, 3.0])
+    assert_refused(lambda: save_model(tmp_path / "a.json", found.task, bins=unnamed), "names=[...]")
+    assert not (tmp_path / "a.json").exists()
+    with pytest.warns(pt.AssumptionWarning):  # the ends of the outermost cells are open either way
+        named = discretise([0.0, 1.0, 2.0, 3.0], names=["glucose"])
+    save_model(tmp_path / "a.json", found.task, bins=named)
+    points = [-5.0, 0.5, 1.0, 1.5, 2.0, 9.0]
+    assert load_model(tmp_path / "a.json").bins(points).tolist() == named(points).tolist()
+    content = json.loads((tmp_path / "a.json").read_text())
+    np.savez(
+        tmp_path / "bad.npz", **{key: content[key] for key in ("rewards", "policy", "initial", "discount")}, bins="[]"
+    )
+    assert_model_refused(tmp_path / "bad.npz", "bins is not a JSON object")
+
+
 def test_the_command_line_says_that_it_is_about_cells(tmp_path, capsys):
     rng, rows = np.random.default_rng(0), []
     for patient in range(150):
@@ -137,5 +180,5 @@ def test_the_command_line_says_that_it_is_about_cells(tmp_path, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["assumptions"] == [CELLS_ARE_MARKOV]
     assert "cells of glucose" in said["log"]["notes"][0]
-    assert main(["watch", str(tmp_path / "task.toml"), str(tmp_path / "log.csv"), "--no-follow"]) == 2
-    assert "bins are for assess" in capsys.readouterr().err
+    assert main(["watch", *command[1:], "--no-follow"]) == 0
+    assert f"proved, if {CELLS_ARE_MARKOV}" in capsys.readouterr().out

@@ -339,7 +339,11 @@ def test_columns_by_other_names(tmp_path):
     for data in (frame, frame.to_pandas(), *(tmp_path / f"log.{kind}" for kind in ("parquet", "csv", "jsonl"))):
         assert triples(pt.sources.logs(data, TASK, columns=names).counts) == TRIPLES
     other = one_row().rename({"s": "state", "a": "action", "s_next": "next_state"})
-    assert_refused(lambda: pt.sources.logs(other, TASK), 'did you mean columns={"s": "state"}?')
+    meant = 'did you mean columns={"s": "state", "a": "action", "s_next": "next_state"}?'
+    assert_refused(lambda: pt.sources.logs(other, TASK), meant)
+    other = other.rename({"state": "segment", "next_state": "next_segment"})
+    meant = 'name them with columns={"s": ..., "a": "action", "s_next": "next_segment"}'
+    assert_refused(lambda: pt.sources.logs(other, TASK), meant)
     swapped = one_row(count=2).rename({"s": "count", "count": "s"})
     for data in (swapped, swapped.lazy(), swapped.to_arrow(), swapped.to_pandas()):
         assert triples(pt.sources.logs(data, TASK, columns={"s": "count", "count": "s"}).counts) == {(0, 0, 1): 2}
@@ -946,7 +950,7 @@ def test_visits_whose_last_rows_are_all_ends_rest_on_nothing(tmp_path):
     ("change", "columns", "words"),
     [
         (lambda f: f.drop(columns="date"), {"order": "day"}, ["has no column 'day' for order"]),
-        (lambda f: f, {"order": None}, ["no column 's_next'", "name order and episode"]),
+        (lambda f: f, {"order": None}, ["no column 's_next'", 'next row of the episode, with columns={"order": ...}']),
         (lambda f: f.assign(next_state="ill"), {}, ['{"s_next": "next_state"}', '{"s_next": None}']),
         (lambda f: f.assign(NextSegment="ill"), {}, ['{"s_next": "NextSegment"}', '{"s_next": None}']),
         (lambda f: f.assign(state=["ill", "ill", "cured", "ill", "well"]), {}, ["'cured' in column s (1 row)"]),
@@ -1230,3 +1234,30 @@ def test_an_error_in_progress_is_not_lost(tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         pt.sources.logs(put(tmp_path / "log.csv", text()), TASK, progress=fail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"),
+    [
+        (np.int8, (-128, 128)),
+        (np.int16, (-300, 300)),
+        (np.uint64, (2**64 - 50, 2**64)),
+        (np.int64, (-(2**63), 2**63)),
+        (np.int64, (2**40, 2**40 + 30)),
+        (np.float64, (-5, 5)),
+    ],
+)
+def test_rows_are_sorted_by_whatever_numbers_the_order_has(kind, ends):
+    """As Python sorts them, by order and then by episode; ties in one episode are refused wherever they lie."""
+    rng, step = np.random.default_rng(0), (ends[1] - ends[0]) // 10
+    rows = {(ends[0] + step * int(rng.integers(10)), int(rng.integers(7))) for _ in range(60)}
+    rows = [*rows, (ends[1] - 1, 8)]
+    rng.shuffle(rows)
+    order, episode = (list(column) for column in zip(*rows, strict=True))
+    s = rng.integers(0, S, len(rows))
+    frame = {"s": s, "a": 0 * s, "s_next": 0 * s, "order": np.array(order, dtype=kind), "episode": episode}
+    found = pt.sources.logs(pd.DataFrame(frame), TASK).transitions()
+    assert found.s.tolist() == [s[i] for i in sorted(range(len(rows)), key=rows.__getitem__)]
+    frame = {name: [*column, column[3], column[3]] for name, column in frame.items()}
+    frame["order"] = np.array(frame["order"], dtype=kind)
+    assert_refused(lambda: pt.sources.logs(pd.DataFrame(frame), TASK), f"3 rows with episode={episode[3]}, order=")

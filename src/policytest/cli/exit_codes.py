@@ -128,7 +128,6 @@ PHRASES = {
     " (reward_tolerance=1e-6 for single precision)": "",
     ", read one alone and pass add_to=log.counts": ", count one of them alone",
     "known_support=True": "known_support=true in the address",
-    "name it in columns": "name it with --column PART=NAME",
     "pass initial, ": "pass --initial STATE, ",
     "use log.counts": "use --method ptst",
 }

@@ -10,7 +10,8 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +65,6 @@ def find_model(
 
 def _with(task: Task, policy: str | None, discount: float | None) -> Task:
     """The task with another policy, "uniform" or a file, and another discount."""
-    from dataclasses import replace
-
     from policytest.sources.tasks.policy import policy as policy_array
     from policytest.sources.tasks.policy_files import load_policy
 
@@ -85,8 +84,6 @@ def the_bar(threshold: float | None, model: Model) -> float:
 
 def find_policy(file: str, task: Task) -> Task:
     """The task with the policy that a file holds."""
-    from dataclasses import replace
-
     from policytest.sources.tasks.policy_files import load_policy
 
     return replace(task, policy=load_policy(file, task))
@@ -182,6 +179,30 @@ def method_of_pairs(name: str | None, boundary: str | None, prior: float | None,
     if allocation == "optimal":
         raise InputError("--allocation optimal is for the value of one policy; use adaptive, uniform or forward")
     return find_method(name, boundary, prior, allocation)
+
+
+def check_logged(words: Iterable[str | None], log: list[str] | None) -> bool:
+    """Whether the policy of the log is asked for; that needs a log."""
+    from policytest.questions.logged_policy import LOGGED
+
+    if LOGGED not in words:
+        return False
+    if log is None:
+        raise InputError(f"{LOGGED} is the policy of a log; name its files with --log")
+    return True
+
+
+def checked_for(model: Model, *others: Task) -> Model:
+    """The model to read a log with, so that rewards and successors are checked wherever one of the policies goes.
+
+    Without others it is every action.
+    """
+    import numpy as np
+
+    task = model.task
+    every = np.ones(task.policy.shape) if task.available is None else task.available.astype(float)
+    mixed = sum(other.policy for other in others) + task.policy if others else every
+    return replace(model, task=replace(task, policy=mixed / mixed.sum(axis=1, keepdims=True)))
 
 
 def find_source(

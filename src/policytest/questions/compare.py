@@ -41,12 +41,13 @@ from policytest.questions.driver import (
     not_on_a_log,
     sampling_limit,
 )
+from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.results.verdict import Check, Verdict
 
 
 def compare(
     task_a: Task,
-    task_b: Task,
+    task_b: Task | str,
     sim: SimulatorLike | Transitions,
     delta: float = 0.05,
     margin: float = 0.0,
@@ -63,7 +64,9 @@ def compare(
     Parameters
     ----------
     task_a, task_b
-        Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else.
+        Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else. Of recorded
+        transitions B may be "logged": how often they take each action in a state. The answer is about these
+        frequencies, valid if actions were chosen by the state alone, and says so (`questions.logged_policy`).
     sim
         The simulator of the kernel that both meet: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in
         their order, from any policy: then nothing is sampled, and betting forms its rollouts from them.
@@ -91,7 +94,7 @@ def compare(
     'above'
     """
     _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta)
-    arrays.instance("task_b", task_b, Task)
+    task_b = _policy_b(task_a, task_b, sim)
     check_alike(task_a, task_b)
     rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
@@ -99,7 +102,11 @@ def compare(
     limit = sampling_limit(max_samples)
     known = known_difference(task_a, task_b)
     if known.settles(margin, zone):
-        return known_verdict(known, task_a, margin, delta, zone, "difference")
+        found = known_verdict(known, task_a, margin, delta, zone, "difference")
+        if isinstance(sim, Transitions) and sim.other_rewards:  # the answer is about rewards that are not theirs
+            nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=True).counts(task_a, 0)
+            found = replace(found, counts=nothing, certified=False)
+        return found
     if zone:
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     if isinstance(sim, Transitions):
@@ -126,6 +133,16 @@ def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, rng:
 
     rows = Recorded.of(joint_task([task_a, task_b]), data)
     return StacksRun(CoupledBetting(), start, sets_of_coins(rng), rows, zone)
+
+
+def _policy_b(task_a: Task, task_b: object, sim: object) -> Task:
+    """The other task; "logged": that of recorded transitions."""
+    if isinstance(task_b, str) and task_b == LOGGED:
+        return logged_task(task_a, sim, "policy B")
+    if not isinstance(task_b, Task):
+        kind = repr(task_b) if isinstance(task_b, str) else f"a {type(task_b).__name__}"
+        raise InputError(f'task_b is {kind}, expected a Task, or "{LOGGED}" for the policy of recorded transitions')
+    return task_b
 
 
 def check_method(method: object, zone: float = 0.0) -> None:

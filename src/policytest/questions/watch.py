@@ -52,19 +52,22 @@ class Watch:
         self._pending: list[Recorded] = []
         self.size = 0
 
-    def add(self, s: object, a: object, x: object, other_rewards: bool = False) -> Verdict | None:
+    def add(
+        self, s: object, a: object, x: object, other_rewards: bool = False, selected: bool = False
+    ) -> Verdict | None:
         """Transitions that were observed next, in their order; the verdict, once there is one.
 
-        ``other_rewards``: they report other rewards than the task, so that no answer is certified.
+        ``other_rewards``: they report other rewards than the task; ``selected``: some were left out because of their
+        outcome. With either, no answer is certified.
         """
-        part = Transitions(s, a, x, other_rewards=other_rewards)
+        part = Transitions(s, a, x, selected, other_rewards)
         rows = recorded(self.task, part)
-        if self.found is not None or not len(part):
+        if self.found is not None or not (len(part) or part.flaws):
             return self.found
         self._parts.append(part)
         self._pending.append(rows)
         self.size += len(part)
-        if self._may_go_on(rows.k):
+        if len(part) and self._may_go_on(rows.k):
             self._go_on()
         return self.found
 
@@ -102,7 +105,8 @@ class Watch:
     def transitions(self) -> Transitions:
         """All that were added."""
         s, a, x = (np.concatenate([NOTHING, *(getattr(part, name) for part in self._parts)]) for name in "sax")
-        self._parts = [Transitions(s, a, x, other_rewards=any(part.other_rewards for part in self._parts))]
+        selected, other = (any(getattr(part, name) for part in self._parts) for name in ("selected", "other_rewards"))
+        self._parts = [Transitions(s, a, x, selected, other)]
         return self._parts[0]
 
     def verdict(self) -> Verdict:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from policytest._base.errors import InputError
 from policytest.cli import options as o
+from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
+
+if TYPE_CHECKING:
+    from policytest.mdp.task import Task
 
 
 def compare(
     model: o.ModelName,
     other: Annotated[
         str,
-        typer.Argument(help="The other policy: a .csv file; or a model that differs in its policy or its rewards."),
+        typer.Argument(
+            help="The other policy: a .csv file; or a model that differs in its policy or its rewards; or logged, the "
+            "action frequencies of --log."
+        ),
     ],
     margin: Annotated[float, typer.Option(help="By how much the first must be better.")] = 0.0,
     delta: o.Delta = 0.05,
@@ -54,23 +61,30 @@ def compare(
     Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided or interrupted, 4
     internal error, 5 within the indifference zone.
     """
-    read = (*files_of_model(model), *files_of_model(other), policy, *files_of_log(log))
+    logged = check_logged([other], log)
+    read = (*files_of_model(model), *files_of_model(None if logged else other), policy, *files_of_log(log))
     check_files(read, {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.compare import compare as compare_policies
+        from policytest.results.sentences import own_assumptions
 
         problem = find_model(model, policy, discount, rewards, initial)
-        is_policy = Path(other).suffix.lower() == ".csv" and not other.startswith("gym:")
-        rival = (
-            find_policy(other, problem.task) if is_policy else find_model(other, None, discount, rewards, initial).task
-        )
+        read_as = problem
+        if logged:
+            rival: Task | str = other
+            read_as = checked_for(problem)
+        elif Path(other).suffix.lower() == ".csv" and not other.startswith("gym:"):
+            rival = find_policy(other, problem.task)
+            read_as = problem if log is None else checked_for(problem, rival)
+        else:
+            rival = find_model(other, None, discount, rewards, initial).task
         chosen = method_of_pairs(method, boundary, prior, allocation)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
         verdict = compare_policies(
             problem.task,
             rival,
-            find_source(simulator, problem, model, log, columns, skip, by_episode, shown.notice),
+            find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice),
             delta,
             margin,
             chosen,
@@ -81,5 +95,8 @@ def compare(
             resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
             progress=shown,
         )
-    show(verdict, json, html, "Which policy is better?", f"{model} against {other}")
+    notes = own_assumptions(verdict.task) if logged else ()
+    if notes and not quiet:
+        complain(f"policy B is the logged one; what the answer rests on: {' '.join(notes)}")
+    show(verdict, json, html, "Which policy is better?", (f"Policy A: {model}. Policy B: {other}.", *notes))
     return ended(verdict, require_certified, how_to_go_on(verdict, checkpoint))

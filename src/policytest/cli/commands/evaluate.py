@@ -11,7 +11,7 @@ from policytest._base.text import number
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import find_method, find_model, find_source
+from policytest.cli.inputs import check_logged, checked_for, find_method, find_model, find_source
 from policytest.cli.output import course, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -39,22 +39,29 @@ def evaluate(
 ) -> int:
     """How good is the policy? Sample until its value is known within epsilon, or look at a log.
 
+    With --log, --policy logged is the policy of the log itself: how often it takes each action in a state.
+
     Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached, 4 internal error.
     """
+    logged = check_logged([policy], log)
+    policy = None if logged else policy
     check_files((*files_of_model(model), policy, *files_of_log(log)), {"--html": html})
     with quiet_stdout(json):
         from policytest.questions.evaluate import evaluate as estimate_value
+        from policytest.questions.logged_policy import logged_task
 
         problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
         rule = find_method(method)
         with progress(sys.stderr, quiet) as shown:
-            sim = find_source(simulator, problem, model, log, columns, skip, by_episode, shown.notice)
+            read_as = checked_for(problem) if logged else problem
+            sim = find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice)
+            task = logged_task(problem.task, sim) if logged else problem.task
 
             def narrowing(samples: int, low: float, high: float) -> None:
                 shown.tell(samples, f"value in [{low:.4g}, {high:.4g}], wanted within {number(epsilon)}")
                 if trace is not None:
                     trace(samples, low, high)
 
-            found = estimate_value(problem.task, sim, epsilon, delta, rule, seed, max_samples, narrowing)
+            found = estimate_value(task, sim, epsilon, delta, rule, seed, max_samples, narrowing)
     show(found, json, html, "How good is this policy?", f"Model: {model}", trace)
     return DONE if found.reached else Code.UNDECIDED

@@ -10,7 +10,7 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -19,7 +19,11 @@ def identify(
     model: o.ModelName,
     candidates: Annotated[
         list[str] | None,
-        typer.Option("--candidate", metavar="FILE", help="Search among these policy files only; may be repeated."),
+        typer.Option(
+            "--candidate",
+            metavar="FILE",
+            help="Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
+        ),
     ] = None,
     delta: o.Delta = 0.05,
     method: Annotated[o.SearchMethod | None, typer.Option(help="How to search; by default betting.")] = None,
@@ -47,18 +51,22 @@ def identify(
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
     """
-    check_files((*files_of_model(model), policy, *(candidates or ()), *files_of_log(log)), {"--html": html})
+    logged = check_logged(candidates or (), log)
+    named = [file for file in candidates or () if not (logged and file == "logged")]
+    check_files((*files_of_model(model), policy, *named, *files_of_log(log)), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.identify import identify as find_best
 
         problem = find_model(model, policy, discount, rewards, initial)
         task = problem.task
-        given = [find_policy(file, task).policy for file in candidates] if candidates else None
+        rivals = {file: find_policy(file, task) for file in named}
+        given = [rivals[file].policy if file in rivals else file for file in candidates] if candidates else None
+        read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and log else problem
         found = find_best(
             task.rewards,
             task.initial,
             task.discount,
-            find_source(simulator, problem, model, log, columns, skip, by_episode, shown.notice),
+            find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice),
             delta,
             given,
             rng=seed,

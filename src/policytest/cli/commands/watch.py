@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policytest._base.errors import InputError
 from policytest._base.text import nats, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
@@ -16,7 +15,11 @@ from policytest.cli.inputs import find_method, find_model, named_columns, the_ba
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from policytest.data.transitions import Transitions
     from policytest.questions.watch import Watch
+    from policytest.sources.logged.stream import Parser
 
 EVERY = 2.0
 """Seconds between two lines of progress, at least."""
@@ -47,8 +50,9 @@ def watch(
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
 
-    Each line is a transition: {"s": ..., "a": ..., "s_next": ...}, or a row of CSV after a header. The answer is the
-    one of `assess` on the lines so far; looking all the time costs nothing, the guarantee holds at every moment.
+    Each line is a transition: {"s": ..., "a": ..., "s_next": ...}, or a row of CSV after a header. Without s_next, the
+    next line of the same episode says what followed. The answer is the one of `assess` on the lines so far; looking all
+    the time costs nothing, the guarantee holds at every moment.
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end or interrupted, 4 internal error.
     """
@@ -63,30 +67,42 @@ def watch(
         bar = the_bar(threshold, problem)
         test = Watch(problem.task, bar, delta, find_method(method))
         place = "standard input" if log == "-" else log
-        if problem.bins is not None:
-            raise InputError("bins are for assess: watch needs the columns s and s_next")
-        parser = Parser(problem.task, named_columns(columns), tuple(skip or ()), place)
-        found, due = test.found, 0.0
+        parser = Parser(problem.task, named_columns(columns), tuple(skip or ()), place, bins=problem.bins)
+        due = 0.0
         try:
-            for arrived in () if found else lines(log, follow, idle=idle):
-                new = parser.transitions(arrived)
+            for new in () if test.found else _parts(parser, lines(log, follow, idle=idle)):
                 room = len(new) if max_samples is None else max_samples - test.size
-                found = test.add(new.s[:room], new.a[:room], new.x[:room], new.other_rewards)
+                found = test.add(new.s[:room], new.a[:room], new.x[:room], new.other_rewards, new.selected)
                 if found is not None or (max_samples is not None and test.size >= max_samples):
                     break
-                if not quiet and test.size and time.monotonic() >= due:
+                if not quiet and (test.size or parser.waiting) and time.monotonic() >= due:
                     due = time.monotonic() + EVERY
-                    _tell(test)
+                    _tell(test, parser)
         except KeyboardInterrupt:
             complain("interrupted")
         verdict = with_forecast(test.verdict(), quiet)
     if parser.left_out:
         complain(f"{plural(parser.left_out, 'row')} dropped (--skip)")
-    about = f"Model: {model}; log: {place}, {plural(parser.line, 'line')} read"
+    if parser.unfinished:
+        complain(f"{plural(parser.unfinished, 'last row')} of unfinished episodes left out")
+    notes = [f"Note: {note}." for note in parser.notes]
+    for note in () if quiet else notes:
+        complain(note)
+    about = (f"Model: {model}; log: {place}, {plural(parser.line, 'line')} read", *notes)
     show(verdict, json, html, "Is this policy good enough?", about)
     return ended(verdict, require_certified, f"undecided after {plural(test.size, 'transition')}: {verdict.reason}")
 
 
-def _tell(test: Watch) -> None:
+def _parts(parser: Parser, arriving: Iterator[list[bytes]]) -> Iterator[Transitions]:
+    """The transitions as they become known; and when the log has ended, those after rows that waited in vain."""
+    for new in arriving:
+        yield parser.transitions(new)
+    yield parser.end()
+
+
+def _tell(test: Watch, parser: Parser) -> None:
     size, evidence, level = test.check()
-    complain(f"{plural(size, 'transition')}: evidence {nats(max(*evidence, 0.0))} of {nats(level)}")
+    wait = ""
+    if (first := parser.waiting.first) is not None:
+        wait = f"; {plural(len(parser.waiting), 'row')} from line {first.line} on wait for the next row of its episode"
+    complain(f"{plural(size, 'transition')}: evidence {nats(max(*evidence, 0.0))} of {nats(level)}{wait}")

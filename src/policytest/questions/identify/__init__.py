@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
@@ -23,8 +24,9 @@ from policytest.questions.driver import INTERRUPTED, not_on_a_log, sampling_limi
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
-from policytest.questions.identify.policies import task_of_all_pairs, tasks_of
+from policytest.questions.identify.policies import ARRAYS, task_of_all_pairs, tasks_of
 from policytest.questions.identify.tournament import Tournament, best_on_a_log
+from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.results.selection import Search, Selection, SelectionCheck
 
 __all__ = ["Selection", "identify"]
@@ -56,7 +58,8 @@ def identify(
         The simulator: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in their order, for the best of
         given policies: the one with the largest estimate is compared with each of the others, at delta/(K-1).
     policies
-        Arrays [S,A], of which the best is sought. None: an optimal policy, from every state that rho can lead to.
+        Arrays [S,A], of which the best is sought. None: an optimal policy, from every state that rho can lead to. Of
+        recorded transitions one may be "logged": how often they take each action in a state, valid as in `compare`.
     delta, rng, max_samples
         The probability of error; a seed or a Generator; stop undecided after this many samples.
     method
@@ -83,6 +86,11 @@ def identify(
     if policies is None:
         task = task_of_all_pairs(rewards, initial, discount, support, **names)
     else:
+        is_logged = [isinstance(one, str) and one == LOGGED for one in arrays.listed("policies", policies, ARRAYS)]
+        if any(is_logged):
+            logged = logged_task(task_of_all_pairs(rewards, initial, discount, support, **names), sim)
+            names["assumptions"] = logged.assumptions
+            policies = [logged.policy if here else one for here, one in zip(is_logged, policies, strict=True)]
         tasks = tasks_of(rewards, policies, initial, discount, support, names)
         task = tasks[0]
     if isinstance(sim, Transitions):

@@ -17,6 +17,9 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values
 from policytest.methods.betting.coupling import reached
 
+ARRAYS = "arrays [S,A]"
+"""What policies are."""
+
 
 def task_of_all_pairs(rewards: Any, initial: Any, discount: float, support: Any, **names: Any) -> Task:
     """The task of the policy that takes every action equally often: its rows are all pairs."""
@@ -37,7 +40,7 @@ def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support
     """A task for each policy."""
     if isinstance(policies, np.ndarray) and policies.ndim != 3:
         raise InputError(f"policies has shape {policies.shape}; pass a list of arrays [S,A]")
-    listed = arrays.listed("policies", policies, "arrays [S,A]")
+    listed = arrays.listed("policies", policies, ARRAYS)
     if not listed:
         raise InputError("policies is empty; pass at least one array [S,A], or None for the best of all policies")
     tasks = []

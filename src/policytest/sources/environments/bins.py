@@ -60,6 +60,8 @@ class Bins(Shown):
         What a result about the cells rests on, for `Task(..., assumptions=bins.assumptions)`.
     following
         The columns of a log that have the dimensions of the next state; empty: they are in its next row.
+    called
+        For each dimension the names of its bins, or None where they are called by their ends; empty: all are.
     """
 
     edges: tuple[FloatArray, ...]
@@ -70,6 +72,7 @@ class Bins(Shown):
     labels: tuple[Hashable, ...] | None = field(default=None, repr=False)
     assumptions: tuple[str, ...] = (CELLS_ARE_MARKOV,)
     following: tuple[str, ...] = ()
+    called: tuple[tuple[Hashable, ...] | None, ...] = field(default=(), repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,6 +94,20 @@ class Bins(Shown):
         each = [self.intervals(d) for d in range(len(self.edges))]
         places = np.unravel_index(np.arange(self.n_states), self.shape)
         return tuple(", ".join(each[d][i] for d, i in enumerate(at)) for at in zip(*places, strict=True))
+
+    @property
+    def cuts(self) -> dict[str, dict[str, Any]]:
+        """The table `bins` of a task file, which `from_cuts` reads: for each column edges, names and next."""
+        if self.function is not None or self.outside != "edge" or not self.names or 1 in self.shape:
+            raise InputError(
+                "bins cannot be written to a task file: they need the names of columns (names=[...]), edges with at "
+                'least one number between the ends, and outside="edge"'
+            )
+        found = {name: {"edges": edges[1:-1].tolist()} for name, edges in zip(self.names, self.edges, strict=True)}
+        for key, values in (("names", self.called), ("next", self.following)):
+            for name, value in zip(self.names, values, strict=bool(values)):
+                found[name] |= {} if value is None else {key: value}
+        return found
 
     def intervals(self, d: int) -> list[str]:
         """Names of the bins of one dimension."""
@@ -329,7 +346,7 @@ def from_cuts(columns: Mapping[str, Any]) -> Bins:
         raise InputError(f"bins make {bins.n_states:,} cells, more than {CELL_LIMIT:,}; cut fewer times")
     each = [bins.intervals(d) if named is None else named for d, named in enumerate(names)]
     joined = tuple(", ".join(map(str, parts)) if parts[1:] else parts[0] for parts in itertools.product(*each))
-    return dataclasses.replace(bins, labels=joined)
+    return dataclasses.replace(bins, labels=joined, called=tuple(names))
 
 
 def _edges(edges: Any) -> tuple[FloatArray, ...]:

@@ -10,7 +10,7 @@ no answer from the data is certified.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from policytest._base.errors import InputError, did_you_mean
 from policytest._base.text import plain
@@ -59,6 +59,15 @@ def with_bins(columns: Mapping[str, str | None], now: Sequence[str], following: 
     return {**columns, **{BINNED + name: name for name in now}, **{NEXT_BINNED + name: name for name in following}}
 
 
+def check_bins(roles: Collection[str], names: Sequence[str], following: Sequence[str]) -> None:
+    """Refuse a column of next states beside states that are cells of numbers."""
+    if "s_next" in roles and not following:
+        raise InputError(
+            f"data has a column s_next, and bins make states of {', '.join(names)}; add next = ... to the bins, the "
+            'columns of the next state, or find it in the next row of the episode with columns={"s_next": None}'
+        )
+
+
 def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str) -> dict[str, str]:
     """The name of the column of each role, for a table (or a file: `place`) with these columns."""
     found: dict[str, str] = {}
@@ -76,26 +85,45 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
         if name not in there:
             if role == "s_next" and role not in columns and not _meant(role, name, there):
                 continue
-            raise InputError(f"{place} has no column {plain(name)!r} for {role}; {_suggestion(role, name, there)}")
+            raise InputError(
+                f"{place} has no column {plain(name)!r} for {role}; {_suggestion(role, name, there, columns)}"
+            )
         if list(there).count(name) > 1:
             raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
         found[role] = name
     if not (following or "s_next" in found or {"order", "episode"} <= found.keys()):
-        raise InputError(f"{place} has no column 's_next' for s_next; {_suggestion('s_next', 's_next', there)}")
+        raise InputError(
+            f"{place} has no column 's_next' for s_next; {_suggestion('s_next', 's_next', there, columns)}"
+        )
     if columns.get("reward", "") is None and list(there).count("reward") == 1 and "reward" not in found.values():
         found[IGNORED] = "reward"
     return found
 
 
-def _suggestion(role: str, name: str, there: Sequence[str]) -> str:
-    """What is there, and what might have been meant."""
+def _suggestion(role: str, name: str, there: Sequence[str], columns: Mapping[str, str | None]) -> str:
+    """What is there, and what might have been meant: for this role, and for other labels that nobody has named."""
     listed = ", ".join(repr(plain(column)) for column in there[:20]) + (", ..." if len(there) > 20 else "")
-    close = _meant(role, name, there)
-    meant = f'; did you mean columns={{"{role}": "{plain(close[0])}"}}?' if close else "; name it in columns"
+    free = [column for column in there if column not in columns.values()]
+    close = {role: _meant(role, name, free)}
+    needed = [part for part in LABELS if part != "s" or not any(one.startswith(BINNED) for one in columns)]
+    close |= {other: _meant(other, other, free) for other in needed if other not in (role, *columns, *there)}
+    asked = {part: f'"{plain(found[0])}"' if found else "..." for part, found in close.items()}
+    asked = {part: found for part, found in asked.items() if part != "s_next" or found != "..."}
+    meant = f"name {'them' if len(asked) > 1 else 'it'} with {_mapping(asked)}"
+    if asked and "..." not in asked.values():
+        meant = f"did you mean {_mapping(asked)}?"
     if role == "s_next":
-        meant += f"{' Or' if close else ', or'} name order and episode there: then s_next is the s of the next row"
-        meant += ' of the episode (columns={"s_next": None})' if close else " of the episode"
-    return f"the columns are {listed or 'none'}{meant}"
+        beside = {part: "..." for part in ("order", "episode") if columns.get(part, part) not in there}
+        beside = {"s_next": "None", **beside} if close[role] else beside
+        meant = f"{meant} Or find" if asked else 'name it with columns={"s_next": ...}, or find'
+        meant += f" it in the next row of the episode, with {_mapping(beside)}"
+    return f"the columns are {listed or 'none'}; {meant}"
+
+
+def _mapping(named: Mapping[str, str]) -> str:
+    """The argument ``columns``, as it is written."""
+    entries = ", ".join(f'"{role}": {name}' for role, name in named.items())
+    return f"columns={{{entries}}}"
 
 
 def _meant(role: str, name: str, there: Sequence[str]) -> list[str]:

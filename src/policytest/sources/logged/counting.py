@@ -147,11 +147,11 @@ class Reading:
     def _keep(self, batch: dict[str, Any], s: IntArray, a: IntArray, x: IntArray, times: IntArray) -> None:
         """Keep the rows of a batch, in as few bytes as their numbers need."""
         S, A = (np.min_scalar_type(-n) for n in (self.task.n_states, self.task.n_actions))
-        new = {"s": s.astype(S), "a": a.astype(A), "x": x.astype(S), "order": batch["order"]}
+        new = {"s": s.astype(S), "a": a.astype(A), "x": x.astype(S), "order": frames.owned(batch["order"])}
         if "count" in self.frame.roles:
             new["times"] = times
         if "episode" in self.frame.roles:
-            new["episode"] = batch["episode"]
+            new["episode"] = frames.owned(batch["episode"])
         if "first" in batch:
             new["first"] = whole(batch["first"]) == 1
         if "last" in batch:
@@ -279,23 +279,23 @@ class Reading:
 
     def in_order(self) -> IndexColumns:
         """The rows that were kept, by their order, in which no row may be there twice."""
-        kept = {name: self._kept.pop(name, None) for name in ("s", "a", "x", "times")}
         none = np.zeros(0, dtype=np.int8)
-        s, a, x = (np.concatenate(kept[name] or [none]) for name in ("s", "a", "x"))
-        times = None if "count" not in self.frame.roles else np.concatenate(kept["times"] or [none])
+        s, a, x = (np.concatenate(self._kept.pop(name, [none])) for name in ("s", "a", "x"))
+        times = None if "count" not in self.frame.roles else np.concatenate(self._kept.pop("times", [none]))
         order, values = frames.sortable(self._kept.pop("order", []))
+        order = _small(order)
         ids: list[Any] = []
         episode = None
         if "episode" in self.frame.roles:
             ids, episode = distinct(frames.joined(self._kept.pop("episode", [])))
+            episode = episode.astype(np.min_scalar_type(-len(ids) - 1))
             self.stopped = self._stopped(order, episode, np.concatenate(self._kept.pop("open", [none])))
         first = np.concatenate(self._kept.pop("first", [none]))
         if (order[1:] > order[:-1]).all():
             return self._with_starts(IndexColumns(s, a, x, times, episode, ids, self.frame.form), first)
-        by = np.argsort(order, kind="stable")
-        tied = bool((order[by[1:]] == order[by[:-1]]).any())
-        if tied:
-            by = self._untied(order, values, by, ids, episode)
+        rising = np.sort(order, kind="stable")
+        tied = bool((rising[1:] == rising[:-1]).any())
+        by = self._untied(order, values, ids, episode) if tied else np.argsort(order, kind="stable")
         s, a, x = s[by], a[by], x[by]
         times, episode = (None if column is None else column[by] for column in (times, episode))
         restarts = self._begins(order, values, by, episode, len(ids)) if tied else ""
@@ -323,25 +323,31 @@ class Reading:
             episode=None if columns.episode is None else np.insert(columns.episode, at, columns.episode[at]),
         )
 
-    def _untied(self, order: Any, values: Any, by: IntArray, ids: list[Any], episode: IntArray | None) -> IntArray:
+    def _untied(self, order: Any, values: Any, ids: list[Any], episode: IntArray | None) -> IntArray:
         """Rows by their order, those of the same order by the ids of their episodes; refused if an episode has two."""
-        order = order[by]
-        key = np.cumsum(np.append(0, order[1:] != order[:-1])).astype(np.int64)
-        if episode is not None:
-            key = key * (len(ids) + 1) + ranks(ids, self.frame.form)[episode[by]]
-        place = np.argsort(key, kind="stable")
-        again = np.flatnonzero(key[place[1:]] == key[place[:-1]])
-        if len(again):
-            first = int(by[place[again[0]]])
+        rank = np.zeros(len(order), np.int8) if episode is None else _small(ranks(ids, self.frame.form))[episode]
+        by = np.lexsort((rank, order))
+        same = (order[by[1:]] == order[by[:-1]]) & (rank[by[1:]] == rank[by[:-1]])
+        if same.any():
+            first = int(by[np.argmax(same)])
             found = {} if episode is None else {"episode": ids[episode[first]]}
-            raise repeated_key(int((key == key[place[again[0]]]).sum()), found | {"order": values[first].as_py()})
-        return by[place]
+            times = int(((order == order[first]) & (rank == rank[first])).sum())
+            raise repeated_key(times, found | {"order": values[first].as_py()})
+        return by
 
     def _begins(self, order: Any, values: Any, by: IntArray, episode: Any, n_episodes: int) -> str:
         """The number with which every episode begins, in words; "" if they differ, or are times."""
         same = n_episodes > 1 and np.bincount(episode[order[by] == order[by[0]]], minlength=n_episodes).all()
         value = values[int(by[0])].as_py() if same else None
         return short(value) if isinstance(value, int | float) else ""
+
+
+def _small(numbers: Any) -> Any:
+    """Numbers that sort and differ as these do, in as few bytes as they need: whole ones from 0 on."""
+    if numbers.dtype.kind not in "iu" or not len(numbers):
+        return numbers
+    least, span = numbers.min(), int(numbers.max()) - int(numbers.min())
+    return numbers if span >= 2**63 else (numbers - least).astype(np.min_scalar_type(span))
 
 
 def _or_cell(indices: IntArray, cell: Any) -> IntArray:

@@ -29,6 +29,7 @@ from policytest.sources.logged.columns import (
     NEXT_BINNED,
     OPTIONAL,
     ROLES,
+    check_bins,
     check_mapping,
     ignoring,
     resolve,
@@ -110,11 +111,7 @@ def _with_cells(frame: Frame, bins: Bins | None) -> Frame:
     if bins is None:
         return frame
     nw = errors_module.needs("narwhals", "data")
-    if "s_next" in frame.roles and not bins.following:
-        raise InputError(
-            f"data has a column s_next, and bins make states of {', '.join(bins.names)}; add next = ... to the bins, "
-            'the columns of the next state, or find it in the next row of the episode with columns={"s_next": None}'
-        )
+    check_bins(frame.roles, bins.names, bins.following)
     added, roles = [], dict.fromkeys(frame.roles)
     kinds = frame.table.collect_schema()
     for label, cell, prefix, names in (
@@ -474,6 +471,13 @@ def joined(pieces: list[Any]) -> Any:
         return [value for piece in pieces for value in (piece if isinstance(piece, list) else piece.to_pylist())]
     chunks = [chunk for piece in pieces for chunk in getattr(piece, "chunks", [piece])]
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
+
+
+def owned(column: Any) -> Any:
+    """A copy of a column of a batch: the column itself would keep all others of its batch in memory."""
+    import pyarrow as pa
+
+    return column if isinstance(column, list | pa.ChunkedArray) else pa.concat_arrays([column[:0], column])
 
 
 def sortable(pieces: list[Any]) -> tuple[Any, Any]:

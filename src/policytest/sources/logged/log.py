@@ -271,6 +271,16 @@ class Log(Shown):
         return [[label, rows] for label, rows in entry.examples if self._raw(rows) is not None]
 
 
+def stopped_early(episodes: int, sure: bool = True) -> str:
+    """The warning about episodes whose last row is not in a terminal state, though the log goes on."""
+    return (
+        f"{plural(episodes, 'episode stops', 'episodes stop')} in a state that is not terminal, "
+        f"{'long' if sure else 'perhaps'} before the log ends: what followed is lost, and no answer from these counts "
+        'is certified; give episodes that ended a last row in a terminal state, or pass skip=("last",) if recording '
+        "stopped for reasons of its own"
+    )
+
+
 def first_rows(task: Task) -> tuple[str, ...]:
     """The note on first rows, where they tell where episodes start."""
     return (FIRST_ROWS,) if task.start is not None else ()

@@ -35,7 +35,16 @@ from policytest.sources.logged import log as log_module
 from policytest.sources.logged.columns import LABELS
 from policytest.sources.logged.counting import Reading, most_frequent, repeated_key
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import CELLS, COUNTS_ONLY, LAST_ROW, LeftOut, Log, first_rows, taken_pairs
+from policytest.sources.logged.log import (
+    CELLS,
+    COUNTS_ONLY,
+    LAST_ROW,
+    LeftOut,
+    Log,
+    first_rows,
+    stopped_early,
+    taken_pairs,
+)
 from policytest.sources.logged.paths import File, provenance
 
 NO_ORDER = 'data has no column order; name the column that has it with columns={"order": ...}'
@@ -107,14 +116,7 @@ def logs(
     open_ends = sum(entry.rows for entry in found.left_out() if (entry.column, entry.reason) == LAST_ROW)
     stopped = 0 if "last" in leave else open_ends if in_order is None else found.stopped
     if stopped:
-        warnings.warn(
-            f"{plural(stopped, 'episode stops', 'episodes stop')} in a state that is not terminal, "
-            f"{'perhaps' if in_order is None else 'long'} before the log ends: what followed is lost, and no answer "
-            "from these counts is certified; give episodes that ended a last row in a terminal state, or pass "
-            'skip=("last",) if recording stopped for reasons of its own',
-            AssumptionWarning,
-            stacklevel=2,
-        )
+        warnings.warn(stopped_early(stopped, sure=in_order is not None), AssumptionWarning, stacklevel=2)
     selected = found.selected or stopped > 0
     if found.selected:
         lost = [f"{plural(found.lost, 'row')} dropped for s_next"] * (found.lost > 0)

@@ -4,7 +4,8 @@ Two forms: JSON lines, an object with the keys s, a and s_next on each line, and
 complete lines at the end of a file or a pipe; `Parser` turns them into indices, and refuses what it does not
 understand with the number of the line, since a test that guesses at its data proves nothing. The rules are those of
 files that are read whole (`policytest.sources.logged.lines`). A column ``order`` must rise from line to line, within an
-episode where there are episodes: then the order of the lines is the one that it tells.
+episode where there are episodes: then the order of the lines is the one that it tells. With one row for each visit, a
+row is a transition when the next row of its episode is there (`policytest.sources.logged.visits`).
 """
 
 from __future__ import annotations
@@ -17,21 +18,35 @@ import select
 import stat
 import sys
 import time
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.errors import InputError, unreadable
+from policytest._base.errors import AssumptionWarning, InputError, unreadable
 from policytest._base.rows import entries_at
 from policytest._base.text import plain
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.sources.checks import IGNORED_REWARDS, ROUNDING, check_support, first_other, wrong_reward
+from policytest.sources.environments.bins import Bins
 from policytest.sources.labels import MISSING, places_in
 from policytest.sources.logged import lines as rules
-from policytest.sources.logged.columns import IGNORED, LABELS, check_mapping, ignoring, resolve
+from policytest.sources.logged.columns import (
+    BINNED,
+    IGNORED,
+    LABELS,
+    NEXT_BINNED,
+    check_bins,
+    check_mapping,
+    ignoring,
+    resolve,
+    with_bins,
+)
+from policytest.sources.logged.log import CELLS, NEXT_ROW, stopped_early
+from policytest.sources.logged.visits import Arrived, Waiting
 
 CHUNK = 1 << 16
 STDIN = 0
@@ -107,9 +122,13 @@ class Parser:
     columns
         Other names for s, a, s_next, count, order, episode and reward.
     skip
-        Of "s" and "a": drop rows whose label there is missing or unknown; they are counted in ``left_out``.
+        Of "s" and "a": drop rows whose label there is missing or unknown; they are counted in ``left_out``. Also
+        "last": where a row is a visit, episodes may stop without an end.
+    bins
+        Of a task file: the states are cells of these columns of numbers.
 
-    ``other_rewards`` says of a column reward that is ignored whether it differs from the task's rewards so far.
+    ``other_rewards`` says of a column reward that is ignored whether it differs from the task's rewards so far;
+    ``waiting`` holds the rows whose outcome is not known yet, and those after them.
     """
 
     def __init__(
@@ -119,12 +138,17 @@ class Parser:
         skip: Collection[str] = (),
         place: str = "the log",
         tolerance: float = 1e-9,
+        bins: Bins | None = None,
     ) -> None:
         self.task, self.columns, self.place, self.tolerance = task, check_mapping(columns), place, tolerance
+        self.bins = bins
+        if bins is not None:
+            self.columns = with_bins(self.columns, bins.names, bins.following)
         at = places_in(task)
+        self._ends = frozenset(at.ends)
         self._lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
         for part in skip:
-            if part not in ("s", "a"):
+            if part not in ("s", "a", "last"):
                 raise InputError(f"skip has {part!r}; rows of a growing log can be dropped for their s or a only")
         self.skip, self.line, self.left_out, self.other_rewards = frozenset(skip), 0, 0, False
         self._taken = task.layout.unknown_pairs.ravel()
@@ -136,27 +160,49 @@ class Parser:
         self._known: dict[tuple[str, str], int] = {}
         self._last: dict[str, Any] = {}
         self._begun: set[str] = set()
+        self._over: dict[str, int] = {}
+        self.waiting, self.visits, self.unfinished = Waiting(), False, 0
         if task.start is not None and "s" in skip:
             raise InputError("skip has 's', and the log is to tell where episodes start: unknown first states are lost")
 
     def transitions(self, lines: list[bytes]) -> Transitions:
-        """The transitions in these lines, in their order. Empty lines are skipped."""
-        found: list[tuple[float, ...]] = []
+        """The transitions that are known with these lines, in the order of their rows. Empty lines are skipped."""
         wrong = None
         for line in lines:
             self.line += 1
             try:
                 row = self._row(rules.text(rules.without_end(line)), line[-2:])
-                if row is not None and (entry := self._entry(row)) is not None:
-                    found += [*self._beginning(row, entry), entry]
+                if row is not None:
+                    self._take(row)
             except InputError as error:
                 wrong = InputError(f"{self.place}, line {self.line}: {error}")
                 break
+        found = self._checked(self.waiting.released())
+        if wrong is not None:
+            raise wrong
+        return found
+
+    def end(self) -> Transitions:
+        """At the end of the log: the transitions after rows that have waited in vain, which are left out."""
+        rows, self.unfinished, stopped = self.waiting.closed()
+        stopped = 0 if "last" in self.skip else stopped
+        if stopped:
+            warnings.warn(stopped_early(stopped), AssumptionWarning, stacklevel=2)
+        found = self._checked(rows)
+        return Transitions(found.s, found.a, found.x, stopped > 0, self.other_rewards)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reading rests on, in sentences."""
+        cells = () if self.bins is None else (CELLS.format(names=", ".join(self.bins.names)),)
+        return (*cells, *((NEXT_ROW,) if self.visits else ()))
+
+    def _checked(self, rows: list[Arrived]) -> Transitions:
+        """These rows as transitions, which must agree with the task."""
+        found = [(row.s, row.a, row.x, row.copies, row.line, row.reward, row.ignored) for row in rows]
         table = np.array(found, dtype=np.float64).reshape(-1, 7)
         s, a, x, copies, at = table[:, :5].T.astype(np.int64)
         self._check(s * self.task.n_actions + a, x, copies, at, table[:, 5], table[:, 6])
-        if wrong is not None:
-            raise wrong
         s, a, x = (np.repeat(column, copies) for column in (s, a, x))
         return Transitions(s, a, x, other_rewards=self.other_rewards)
 
@@ -201,8 +247,9 @@ class Parser:
 
     def _resolved(self, there: list[str]) -> dict[str, str]:
         parts = resolve(self.columns, there, "it")
-        if "s_next" not in parts:
-            raise InputError("it has no column s_next, which a growing log needs; assess takes one row for each visit")
+        if self.bins is not None:
+            check_bins(parts, self.bins.names, self.bins.following)
+        self.visits = "s_next" not in parts and not (self.bins is not None and self.bins.following)
         return parts
 
     def _cells(self, text: str) -> dict[str, Any]:
@@ -221,43 +268,102 @@ class Parser:
         self._keys.check(row)
         return row
 
-    def _entry(self, row: dict[str, Any]) -> tuple[float, ...] | None:
-        """s, a, x, how often, the line, the reward and the ignored one (nan: none); None where the row is dropped."""
-        copies = self._copies(row.get("count", 1))
-        self._check_order(row)
+    def _take(self, row: dict[str, Any]) -> None:
+        """Add a row to those that wait, unless it is dropped; it is what followed the row before in its episode."""
+        copies, moment = self._copies(row.get("count", 1)), self._moment(row)
         reward = rules.number(row["reward"]) if "reward" in row else np.nan
-        if reward is None:
+        s, a = self._state("s", row), self._index("a", row["a"])
+        episode = _written(row.get("episode", ""))
+        if self.visits:
+            self._follow(episode, moment, s, row)
+        self._start(row, episode, s)
+        x = None if self.visits else self._state("s_next", row)
+        if reward is None and x not in (None, MISSING):
             raise InputError(f"the reward is {_shown(row['reward'])}; it must be a finite number")
-        index = {part: self._index(part, row[part]) for part in LABELS}
+        if self._ended(s, a, x, episode) or self._dropped({"s": s, "a": a, "s_next": x}, row):
+            return
+        taken = Arrived(s, a, x, copies, self.line, reward, self._ignored(row.get(IGNORED)), moment)
+        self.waiting.add(taken, episode)
+
+    def _state(self, part: str, row: dict[str, Any]) -> int:
+        """The index of a state: of its label, or of the cell of its numbers where it has none."""
+        found = self._index(part, row[part]) if part in row else MISSING
+        names = () if self.bins is None else self.bins.names if part == "s" else self.bins.following
+        if found != MISSING or not names or self.bins is None:
+            return found
+        numbers = [rules.number(row[(BINNED if part == "s" else NEXT_BINNED) + name]) for name in names]
+        return MISSING if None in numbers else int(self.bins([numbers])[0])
+
+    def _follow(self, episode: str, moment: float, s: int, row: dict[str, Any]) -> None:
+        """The state of this row is the outcome of the row before in its episode."""
+        before = self.waiting.previous(episode, moment)
+        over = self._over.get(episode, s)
+        if over != s:
+            names = self._lookups["s"]
+            raise InputError(
+                f"the terminal state {names.label(over)} is followed by {names.label(s) if s >= 0 else 'no state'}; "
+                "correct terminal in the task, or the data"
+            )
+        if before is None:
+            return
+        if s < 0:
+            raise InputError(f"{self._unknown('s', s, row)}, which is what followed line {before.line}; fix the data")
+        if before.reward is None:
+            raise InputError(
+                f"the reward of line {before.line}, which this row follows, is not a finite number; fix it"
+            )
+        before.x = s
+
+    def _ended(self, s: int, a: int, x: int | None, episode: str) -> bool:
+        """Whether the row only says that its episode has ended: nothing follows a terminal state."""
+        if s not in self._ends or not (self.visits or MISSING in (a, x)):
+            return False
+        if self.visits:
+            self._over[episode] = s
+        elif x not in (s, MISSING):
+            raise InputError(
+                f"the terminal state {self._lookups['s'].label(s)} has a next state and no action; correct terminal in "
+                "the task, or the data"
+            )
+        return True
+
+    def _dropped(self, index: dict[str, int | None], row: dict[str, Any]) -> bool:
+        """Whether the row is dropped for its labels; refused, if they are wrong and nobody said so."""
         for part, found in index.items():
-            if found < 0:
+            if found is not None and found < 0:
                 if part in self.skip:
                     self.left_out += 1
-                    return None
-                kind = self._lookups[part].kind
-                what = f"no {kind}" if found == MISSING else f"unknown {kind} {_shown(row[part])}"
+                    return True
                 drop = f", or drop such rows with --skip {part}" if part != "s_next" else ""
-                raise InputError(f"{what} in column {part}; fix the data or add the {kind} to the task{drop}")
+                add = f"fix the data or add the {self._lookups[part].kind} to the task"
+                raise InputError(f"{self._unknown(part, found, row)}; {add}{drop}")
         if self.task.available is not None and not self.task.available[index["s"], index["a"]]:
-            if "a" in self.skip:
-                self.left_out += 1
-                return None
-            raise InputError(
-                f"action {_shown(row['a'])} is not available in state {_shown(row['s'])}; fix the data or available in "
-                "the task, or drop such rows with --skip a"
-            )
-        return *index.values(), copies, self.line, reward, self._ignored(row.get(IGNORED))
+            if "a" not in self.skip:
+                raise InputError(
+                    f"action {_shown(row['a'])} is not available in state {self._lookups['s'].label(index['s'] or 0)}; "
+                    "fix the data or available in the task, or drop such rows with --skip a"
+                )
+            self.left_out += 1
+            return True
+        return False
 
-    def _beginning(self, row: dict[str, Any], entry: tuple[float, ...]) -> list[tuple[float, ...]]:
+    def _unknown(self, part: str, found: int, row: dict[str, Any]) -> str:
+        """What is wrong with a label."""
+        kind = self._lookups[part].kind
+        if found != MISSING:
+            return f"unknown {kind} {_shown(row[part])} in column {part}"
+        names = "" if self.bins is None or part == "a" else ", ".join(self.bins.names)
+        return f"no number in column {names}" if names else f"no {kind} in column {part}"
+
+    def _start(self, row: dict[str, Any], episode: str, s: int) -> None:
         """Where the log is to tell how episodes start: a transition from the start to the first state of a new one."""
-        if self.task.start is None:
-            return []
+        if self.task.start is None or s < 0:
+            return
         if "episode" not in row:
             raise InputError("the log is to tell where episodes start, and it has no column episode; add it")
-        episode = _written(row["episode"])
-        new = episode not in self._begun
+        if episode not in self._begun:
+            self.waiting.add(Arrived(self.task.start, 0, s, 1, self.line, np.nan, np.nan))
         self._begun.add(episode)
-        return [(self.task.start, 0, entry[0], 1, self.line, np.nan, np.nan)] * new
 
     def _ignored(self, reward: object) -> float:
         """A reward that is only compared; nan where there is none, inf where it is not a number."""
@@ -286,12 +392,12 @@ class Parser:
             )
         return int(copies)
 
-    def _check_order(self, row: dict[str, Any]) -> None:
-        """The order rises from row to row, in each episode."""
+    def _moment(self, row: dict[str, Any]) -> float:
+        """When the row was observed (0: it does not say); refused unless later than the row before in its episode."""
         if "episode" in row and row["episode"] in (None, ""):
             raise InputError(f"episode is missing; give it to all rows, or {ignoring('episode')}")
         if "order" not in row:
-            return
+            return 0.0
         now, episode = _moment(row["order"]), _written(row.get("episode", ""))
         last = self._last.get(episode, now[:1])
         if not (last[:1] == now[:1] and last < now):
@@ -300,6 +406,7 @@ class Parser:
                 f"the order in which it was observed; sort the log, or {ignoring('order')}"
             )
         self._last[episode] = now
+        return float(now[1].timestamp() if now[0] == "time" else now[1])
 
 
 def _ends(rewards: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -29,6 +29,7 @@ from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError, naming, unreadable
 from policytest._base.files import write_file
 from policytest.mdp.task import Task
+from policytest.sources.environments.bins import Bins
 from policytest.sources.tasks import json, npz, policy_files, toml
 from policytest.sources.tasks.by_name import Offer
 from policytest.sources.tasks.keys import (
@@ -109,7 +110,13 @@ def companions(path: Path) -> list[Path]:
     return [path, *sides, *(prism.companions(path) if suffix == ".tra" else ())]
 
 
-def save_model(path: PathLike, task: Task, kernel: Kernel | None = None, threshold: float | None = None) -> None:
+def save_model(
+    path: PathLike,
+    task: Task,
+    kernel: Kernel | None = None,
+    threshold: float | None = None,
+    bins: Bins | None = None,
+) -> None:
     """Write a task file that `load_model` reads back exactly: ``.json``, ``.toml``, ``.npz``, or ``.drn``.
 
     Each file is replaced in one step, so that no reader ever finds half of it. A ``.drn`` file needs a kernel and
@@ -118,7 +125,7 @@ def save_model(path: PathLike, task: Task, kernel: Kernel | None = None, thresho
     path = Path(path)
     suffix = _suffix(path, (*TABULAR, ".drn"), "written")
     arrays.instance("task", task, Task)
-    content = storable(task, kernel, threshold)
+    content = storable(Model(task, kernel, threshold, bins))
     if suffix == ".drn":
         body = drn.drn_bytes(task, kernel)
         kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards")}

@@ -114,7 +114,7 @@ def _of_cells(content: dict[str, Any], bins: Bins) -> dict[str, Any]:
     states = content.get("states")
     if states is None:
         states = list(bins.states)
-    elif not isinstance(states, list) or len(states) < bins.n_states:
+    elif not isinstance(states, list | tuple) or len(states) < bins.n_states:
         raise InputError(f"states must name each of the {bins.n_states} cells of bins, in their order; leave it out")
     rests_on = [*content.get("assumptions", ()), *bins.assumptions]
     return {**content, "states": states, "assumptions": list(dict.fromkeys(rests_on))}
@@ -130,15 +130,29 @@ def _from_log(content: dict[str, Any], offer: Offer | None) -> bool:
     return True
 
 
-def storable(task: Task, kernel: Kernel | None, threshold: float | None) -> dict[str, Any]:
-    """A task as keys and values that any format can hold."""
+def storable(model: Model) -> dict[str, Any]:
+    """A model as keys and values that any format can hold."""
+    task, bins = model.task, model.bins
     content = {name: getattr(task, name) for name in (*REQUIRED, "support", "available")}
     content |= {name: storable_names(name, getattr(task, name)) for name in LABELS}
     content["start"] = task.start
-    content["assumptions"] = list(task.assumptions) or None
-    content["kernel"] = None if kernel is None else consistent(task, kernel)
-    content["threshold"] = None if threshold is None else arrays.real_number("threshold", threshold)
+    content["assumptions"] = (
+        list(dict.fromkeys((*task.assumptions, *(() if bins is None else bins.assumptions)))) or None
+    )
+    content["kernel"] = None if model.kernel is None else consistent(task, model.kernel)
+    content["threshold"] = None if model.threshold is None else arrays.real_number("threshold", model.threshold)
+    content["bins"] = None if bins is None else _storable_bins(task, bins)
     return {key: value for key, value in content.items() if value is not None}
+
+
+def _storable_bins(task: Task, bins: Bins) -> dict[str, Any]:
+    """Bins as a file holds them; the first states of the task are their cells."""
+    if task.states is None or task.n_states < bins.n_states:
+        raise InputError(f"bins have {bins.n_states} cells; pass a task that names them first: states=bins.states")
+    return {
+        column: cut | ({"names": storable_names(f"bins.{column}.names", cut["names"])} if "names" in cut else {})
+        for column, cut in bins.cuts.items()
+    }
 
 
 # ---------------------------------------------------------------- keys and values

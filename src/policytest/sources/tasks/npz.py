@@ -16,6 +16,9 @@ from policytest._base.errors import InputError
 from policytest._base.files import ARCHIVE_LIMIT, FREE, npz_bytes, opened, read_arrays
 from policytest.sources.tasks.keys import LISTS, PARTS, REQUIRED, TABLES, check_keys, csr
 
+TEXTS = (*LISTS, "bins")
+"""Keys whose values are kept as JSON text."""
+
 NAMES_LIMIT = 2**28
 """The most bytes that the names of the states may take."""
 
@@ -39,7 +42,7 @@ def _check_headers(headers: dict[str, Any], required: tuple[str, ...]) -> None:
     """Keys that are known, and shapes that fit the policy's."""
     whole = [key.partition(".")[0] if key.partition(".")[0] in TABLES else key for key in headers]
     check_keys(dict.fromkeys(whole), required)
-    for name in LISTS:
+    for name in TEXTS:
         if name in headers and headers[name][1].itemsize * int(np.prod(headers[name][0])) > NAMES_LIMIT:
             raise InputError(f"{name} takes more than {NAMES_LIMIT // 2**20} MiB; give shorter names, or none")
     shape: tuple[int, ...] = headers["policy"][0] if "policy" in headers else ()
@@ -63,19 +66,24 @@ def _assembled(arrays: dict[str, Any]) -> dict[str, Any]:
         elif key in content:
             raise InputError(f"{key} is there twice, as a dense and as a sparse table; keep one")
         else:
-            content[key] = _names_from_text(key, array) if key in LISTS else array
-    return {name: csr(name, value) if isinstance(value, dict) else value for name, value in content.items()}
+            content[key] = _from_text(key, array) if key in TEXTS else array
+    return {
+        name: csr(name, value) if name in TABLES and isinstance(value, dict) else value
+        for name, value in content.items()
+    }
 
 
-def _names_from_text(name: str, array: Any) -> Any:
-    """Names from JSON text; a plain array of strings or numbers does as well."""
+def _from_text(name: str, array: Any) -> Any:
+    """Names, or bins, from JSON text; for names a plain array of strings or numbers does as well."""
     if array.ndim:
         return array.tolist()
     try:
         names = json.loads(str(array))
     except (ValueError, RecursionError):
         names = None
-    if not isinstance(names, list):
+    if name == "bins" and not isinstance(names, dict):
+        raise InputError("bins is not a JSON object; write it with save_model")
+    if name != "bins" and not isinstance(names, list):
         raise InputError(f"{name} is not a JSON list of names; write it with save_model, or as an array of strings")
     return names
 
@@ -87,6 +95,6 @@ def as_bytes(content: dict[str, Any]) -> memoryview:
         if arrays_module.is_sparse(value):
             arrays |= {f"{key}.{part}": np.asarray(getattr(value, part)) for part in PARTS}
         else:
-            arrays[key] = np.array(json.dumps(value)) if key in LISTS else np.asarray(value)
+            arrays[key] = np.array(json.dumps(value)) if key in TEXTS else np.asarray(value)
     small = sum(array.nbytes for array in arrays.values()) <= FREE  # larger ones are read back only unpacked
     return npz_bytes(arrays, packed=small)

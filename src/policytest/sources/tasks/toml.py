@@ -15,6 +15,7 @@ DEPTH = 100
 _DEEP = re.compile(
     r"""(?<![^\s\[{,])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % DEPTH  # noqa: UP031
 )
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -46,7 +47,9 @@ def _value(key: str, value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_value(key, item) for item in value)}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {_value(key, item)}" for name, item in value.items()) + "}"
+        names = (name if _BARE.fullmatch(name) else _value(key, name) for name in value)
+        items = zip(names, value.values(), strict=True)
+        return "{" + ", ".join(f"{name} = {_value(key, item)}" for name, item in items) + "}"
     raise InputError(f"{key} holds {value!r}, which TOML cannot write; save the file as .json or .npz")
 
 
