@@ -38,8 +38,8 @@ from betting_builders import (
 from builders import each
 from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting import run as run_module
-from policytest.methods.betting.bets import INTERVAL_FRACTIONS, Refuter
-from policytest.methods.betting.plan import ONE_POLICY, TWO_POLICIES
+from policytest.methods.betting.bets import Refuter
+from policytest.methods.betting.plan import LOG_NEAR, ONE_POLICY, TWO_POLICIES
 from policytest.methods.boundaries import level_of
 from policytest.methods.combined import one_action
 from policytest.methods.known_range import known_difference, known_value
@@ -386,12 +386,12 @@ def test_intervals_end_where_the_capital_is_two_over_delta():
     state = run.state()
     parts = np.split(state["sums"], np.cumsum(state["lengths"])[:-1])
     for sign, end in zip((1.0, -1.0), run.interval(level), strict=True):
-        log_capital = np.zeros(len(INTERVAL_FRACTIONS))
-        for sums, (L, start, side) in zip(parts, state["stretches"], strict=True):
+        log_capital = np.zeros(3)
+        for sums, (L, start, side), wide in zip(parts, state["stretches"], state["wide"], strict=True):
             if side == sign:
                 lead = sign * (start - (end - value))
-                log_capital += np.log1p(np.outer((lead + sums) / (L - lead), INTERVAL_FRACTIONS)).sum(axis=0)
-        assert np.log(np.mean(np.exp(log_capital))) == pytest.approx(level + math.log(2), abs=1e-6)
+                log_capital += np.log1p(np.outer((lead + sums) / (L - lead), wide)).sum(axis=0)
+        assert np.log(np.exp(log_capital + LOG_NEAR).sum()) == pytest.approx(level + math.log(2), abs=1e-6)
 
 
 def test_intervals_shrink_to_the_value():

@@ -69,7 +69,7 @@ def visited(kernel, rng, length):
 
 def started(task, threshold, rows, level=LEVEL, **settings):
     """A run that was given these rows."""
-    run = pt.LogBetting(**settings).stacks(task, threshold, Recorded.of(task, pt.Transitions(*rows)))
+    run = pt.LogBetting(**settings).replay(task, threshold, Recorded.of(task, pt.Transitions(*rows)))
     run.begin(level)
     run.step(level, len(rows[0]))
     return run
@@ -82,7 +82,7 @@ def test_half_of_the_sets_by_weight():
     rng, (task, _) = np.random.default_rng(0), clinic()
     for sets in (1, 2, 3, 4, 16, 17, 64):
         side = stacks.OneSide(
-            pt.LogBetting().stacks(task, 0.0, Recorded.of(task, pt.Transitions([], [], []))).runs[:sets], 0
+            pt.LogBetting().replay(task, 0.0, Recorded.of(task, pt.Transitions([], [], []))).runs[:sets], 0
         )
         assert side.weights.sum() == pytest.approx(1.0)
         assert side.weights[: stacks.LONG_SETS].sum() > 0.5
@@ -194,7 +194,7 @@ def test_long_logs_are_gone_through_by_some_sets(monkeypatch):
     at_once = started(task, pt.value(task, kernel) - 0.3, rows, coins=1)
     for side in at_once.sides:
         assert [run.source.size for run in side.runs] == [2000, 2000, 500, 500]
-    in_parts = pt.LogBetting(coins=1).stacks(task, at_once.threshold, Recorded.of(task, pt.Transitions(*rows[:, :300])))
+    in_parts = pt.LogBetting(coins=1).replay(task, at_once.threshold, Recorded.of(task, pt.Transitions(*rows[:, :300])))
     in_parts.step(LEVEL, 0)
     for first, last in ((300, 700), (700, 2000)):
         part = Recorded.of(task, pt.Transitions(*rows[:, first:last]))

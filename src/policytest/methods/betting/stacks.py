@@ -41,7 +41,7 @@ FIRST_CHECK, CHECK = 32, 1.2  # rows after which it is looked whether they have 
 OFTEN, RARELY = 2.0, 0.25  # draws of a pair for each visit in a rollout; visits up to which a pair may be missing
 REFIT = 2.0  # V0 is fitted again when the draws have grown by this factor; more often takes longer and gains nothing
 LOOK = 1.01  # growth of the log between two looks
-SETS = 64  # of coins, for each side
+SETS = 32  # of coins, for each side, in comparisons
 LONG_LOG, LONG_SETS, LONG_WEIGHT = 200_000, 16, 0.55  # rows after which only this many sets go on; their weight
 SIDES = ("above", "below")
 
@@ -276,6 +276,5 @@ class StacksRun:
         """Which pair most sets wait for."""
         if not self.learnt:
             return "not enough data: some pairs that the policy needs are missing in the log, or nearly"
-        wanted = [run.wanted for run in self.runs if run.exhausted]
-        most = max(set(wanted), key=wanted.count) if wanted else -1
-        return f"not enough data: all transitions of {self.task.place(most)} are used" if most >= 0 else ""
+        reasons = [run.why_undecided() for run in self.runs]
+        return max(set(reasons), key=reasons.count)
