@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from builders import assert_refused, each
 from scipy import sparse
 
 import policytest as pt
+from builders import assert_refused, each
 
 
 def chain(p=0.3, **settings):
@@ -183,7 +183,7 @@ def test_observed_rewards():
     ends = pt.Task(pt.Observed(-1.0, 2.0), np.ones((2, 1)), [1.0, 0.0], 1.0, terminal=[1], horizon=3)
     assert ends.ends == [1]
     assert pt.value_range(ends) == pytest.approx((-3.0, 6.0))
-    assert not ends.known_rows[0, 0] and ends.known_rows[1, 0]
+    assert ends.known_rows.tolist() == [[False], [True]]
 
 
 POLICY, START = np.ones((2, 1)), [1.0, 0.0]

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import IntArray
+from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import WHILE_DRAWING, InputError
 from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
 from policytest.data.simulators import SimulatorLike, checked_draw, draw_function
@@ -199,13 +199,15 @@ class Recorded:
     drawing = False
     between_blocks, extra = True, 0
 
-    def __init__(self, k: IntArray, x: IntArray) -> None:
-        self.k, self.x = k, x
+    def __init__(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
+        self.k, self.x, self.r = k, x, r
 
     @classmethod
     def of(cls, task: Task, data: Transitions) -> Recorded:
         """The rows of the task to which transitions belong, -1 for pairs that its policy never takes."""
-        return cls(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x)
+        data.check_rewards(task)
+        rewards = data.r if task.observes_rewards else None
+        return cls(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x, rewards)
 
     def ahead(
         self, tally: WitnessedCounts, required: float, most: int, due: int = UNLIMITED

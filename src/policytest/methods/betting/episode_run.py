@@ -1,0 +1,171 @@
+"""Betting at work on tasks beyond the discounted table; the mathematics is in `episode_bet`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics, Limits, Transcript
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.mdp.episodes import REMEDIES, evaluated
+from policytest.mdp.task import Task
+from policytest.methods.betting.draws import Supply
+from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
+from policytest.methods.betting.plan import LARGE, BettingPlan
+from policytest.methods.betting.policy_bet import cumulative
+from policytest.methods.betting.run import BettingRun
+from policytest.methods.boundaries import MixtureBoundary
+from policytest.methods.interface import Outcome
+from policytest.methods.witness import WitnessedCounts, is_open
+
+
+class EpisodeRun(BettingRun):
+    """Rollouts at work on episodes. ``sides`` are those that can be refuted: both, unless totals have no bound."""
+
+    WALKER = (*BettingRun.WALKER, "total")
+    pool: EpisodePool
+
+    def __init__(self, method: Any, task: Task, threshold: float, policy: EpisodeBet, *rest: Any) -> None:
+        self.policy = policy
+        self.sides = _sides(policy)
+        super().__init__(method, task, threshold, (policy,), *rest)
+
+    def _made_dynamics(self) -> Dynamics:
+        """A place is (t, s) where there is a horizon: t S + s."""
+        made, task, H = super()._made_dynamics(), self.task, self.policy.layers
+        if task.horizon is not None:
+            S, policy = task.n_states, cumulative(np.tile(task.policy, (H, 1)))
+            made = made._replace(real=np.tile(np.arange(S), H), together=policy, alone_a=policy, layer=S)
+        if task.total_rewards is not None:
+            made = made._replace(total_low=task.total_rewards[0], total_high=task.total_rewards[1])
+        return made
+
+    def _roll(self, limits: Limits, seen: Transcript) -> Advance:
+        self.dynamics = self.dynamics._replace(longest=self.policy.longest)
+        done = super()._roll(limits, seen)
+        if done.ending == OUT_OF_BOUNDS:
+            place = self.task.place(done.wanted)
+            raise InputError(
+                f"total_rewards is {self.task.total_rewards}, but an episode that ended after {place} earned "
+                f"{done.at.total:g}; widen the bound"
+            )
+        return done
+
+    def _record(self, pair: IntArray, x: IntArray) -> None:
+        super()._record(pair, x)
+        if self.task.observes_rewards:
+            self.pool.record_rewards(pair, self.seen.reward[: len(pair)])
+
+    # ------------------------------------------------------------ the fit
+
+    def _start_value(self, values: Sequence[FloatArray]) -> float:
+        """rho.V0, less the threshold."""
+        return float(self.task.initial @ values[0][: self.task.n_states]) - self.threshold
+
+    def _side(self, values: Sequence[FloatArray]) -> float:
+        sign = super()._side(values)
+        return sign if sign in self.sides else -sign
+
+    def _shares(self, may_choose: bool) -> tuple[float, ...]:
+        """Without a discount advantages would open cycles that lose."""
+        return (0.0,) if self.task.is_total else super()._shares(may_choose)
+
+    def _visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
+        if len(q) * self.policy.layers > LARGE:
+            return None
+        return [self.policy.visits(q, occupancies[0])]
+
+    def _squares(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
+        """With the noise of observed rewards."""
+        squares = super()._squares(plan, visits)
+        if not self.task.observes_rewards:
+            return squares
+        rows = self.tally.rows
+        by_row = np.add.reduceat(visits[0].reshape(self.policy.layers, -1), rows.start[:-1], axis=1).sum(axis=0)
+        return squares + float(by_row @ self.pool.reward_noise()) / plan.room**2
+
+    # ------------------------------------------------------------ what it can say
+
+    def _worst_sum(self) -> float:
+        """With a bound on totals, the worst depends on what was earned."""
+        if self.task.total_rewards is None or self.between_rollouts:
+            return super()._worst_sum()
+        (low, high), at, plan = self.task.total_rewards, self.at, self.plan
+        V = min(max(plan.a.V[int(at.state)], low - at.total), high - at.total)
+        return float(at.earned + at.weight * min(low - at.total - V if plan.sign > 0 else at.total + V - high, 0.0))
+
+    def outcome(self, level: float) -> Outcome:
+        """The capital is the proof; no nearest kernel is sought."""
+        return Outcome(self.evidence(), None, math.nan)
+
+    @property
+    def estimate(self) -> float:
+        """The value of the empirical kernel, with the mean of the observed rewards."""
+        policy, starts = self.policy, self.task.initial > 0
+        reward = self.pool.observed_means() if self.task.observes_rewards else policy.known_reward
+        V = evaluated(self.task, policy.rows_with(reward), self.tally.estimate()).V
+        V = V if self.task.horizon is None else V[0]
+        return float(self.task.initial[starts] @ V[starts])
+
+    def why_undecided(self) -> str:
+        """Also, which answer no data can give."""
+        said = super().why_undecided()
+        if len(self.sides) == 2:
+            return said
+        answer, worst = ("above", "low") if self.sides == (1.0,) else ("below", "high")
+        only = f'only "{answer}" can be proved here, since the total of an episode may be infinitely {_other(worst)}'
+        return "; ".join(part for part in (said, only, REMEDIES) if part)
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Counts do not have rewards."""
+        if self.task.observes_rewards:
+            raise InputError("counts have no rewards, and the task's are observed; pass Transitions(s, a, x, r)")
+        super().weigh(counts, level, design)
+
+    # ------------------------------------------------------------ keeping
+
+    def _progress(self) -> dict[str, Any]:
+        pool = self.pool
+        rewards = np.array([pool.sums, pool.squares])
+        return {**super()._progress(), "rewards": rewards, "longest": np.array([self.policy.longest])}
+
+    def _set_progress(self, state: dict[str, Any]) -> None:
+        super()._set_progress(state)
+        pool, rewards = self.pool, np.array(state["rewards"], dtype=np.float64)
+        if rewards.shape != (2, len(pool.sums)) or not np.isfinite(rewards).all():
+            raise ValueError("the sums of rewards do not fit the task")
+        (pool.sums, pool.squares), self.policy.longest = rewards, float(state["longest"][0])
+
+
+def _other(side: str) -> str:
+    return "high" if side == "low" else "low"
+
+
+def _sides(policy: EpisodeBet) -> tuple[float, ...]:
+    """The sides on which the worst total is finite."""
+    V, task = np.zeros_like(policy.V), policy.task
+    base, starts = policy.base(V, None, 0.0), policy.task.initial > 0
+    found = tuple(
+        sign for sign in (1.0, -1.0) if np.isfinite(policy.worst(V, base, sign)[: task.n_states][starts]).all()
+    )
+    if not found:
+        raise InputError(f"the total of an episode may be infinite on both sides; {REMEDIES}")
+    return found
+
+
+def run_of_episodes(method: Any, task: Task, threshold: float, supply: Supply, *rest: Any) -> EpisodeRun:
+    """The test at work on a task beyond the discounted table."""
+    if getattr(method, "draws", None):
+        raise InputError(
+            "TDBetting(draws=...) is for a discount below 1, no horizon and known rewards; use TDBetting()"
+        )
+    counted = Task(np.zeros(task.policy.shape), task.policy, task.initial, 0.0, task.support)
+    if is_open(counted):
+        raise InputError(f"task: any of {task.n_states:,} states may follow each pair; declare `support`")
+    pool = EpisodePool(task, WitnessedCounts(counted, 0.0, MixtureBoundary()), supply)
+    return EpisodeRun(method, task, threshold, EpisodeBet(task, pool), *rest)
