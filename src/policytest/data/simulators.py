@@ -19,6 +19,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import draws
 from policytest._base.errors import InputError
+from policytest.mdp.observed import Observed
 
 
 class Simulator(Protocol):
@@ -153,10 +154,10 @@ def checked_draw(
 
 
 def rewarded_draw(
-    draw: Callable[..., Any], s: int, a: int, rng: np.random.Generator, n_states: int, low: float, high: float
-) -> tuple[int, float]:
-    """Draw one next state and its reward, which lies in [low, high]."""
-    states, actions = np.array([s]), np.array([a])
+    draw: Callable[..., Any], states: IntArray, actions: IntArray, rng: np.random.Generator, observed: Observed
+) -> tuple[IntArray, FloatArray]:
+    """Draw next states and their rewards; those outside the declared range are refused."""
+    n_states, n_actions = observed.low.shape
     answer, rewards = _parts(draw(states, actions, rng))
     x = checked_states(answer, states, actions, n_states)
     if rewards is None:
@@ -165,17 +166,20 @@ def rewarded_draw(
             "rewards)"
         )
     found = arrays.real_array("the rewards of sim.draw", rewards)
-    if found.shape != (1,):
+    if found.shape != states.shape:
         raise InputError(
-            f"sim.draw was asked for 1 reward and answered with shape {found.shape}; return one for each pair"
+            f"sim.draw was asked for {len(states)} rewards and answered with shape {found.shape}; it must return one "
+            "for each pair"
         )
-    slack = 1e-12 * max(abs(low), abs(high))
-    if not low - slack <= found[0] <= high + slack:
+    wrong = observed.outside(states * n_actions + actions, found)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        s, a = int(states[at]), int(actions[at])
         raise InputError(
-            f"sim.draw answered the reward {found[0]:g} for (s={s}, a={a}), x={x[0]}, outside the declared range "
-            f"[{low:g}, {high:g}]; fix the simulator or widen Observed(low, high)"
+            f"sim.draw answered the reward {found[at]:g} for (s={s}, a={a}, x={x[at]}), outside the declared range "
+            f"[{observed.low[s, a]:g}, {observed.high[s, a]:g}]; fix the simulator or widen Observed(low, high)"
         )
-    return int(x[0]), float(found[0])
+    return x, found
 
 
 def _parts(answer: Any) -> tuple[Any, Any]:

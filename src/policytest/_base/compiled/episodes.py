@@ -116,6 +116,6 @@ def worst_steps(rows: Rows, base: Reals, V: Reals, over: Flags, sign: float, gam
                     size = max(size, abs(D))
                     B[here + s] = min(B[here + s], D + gamma * min(B[x], 0.0))
         for s in range(S):
-            if not over[s]:
+            if B[here + s] < 0.0:
                 B[here + s] -= 1e-15 * size * (H - t)
     return B

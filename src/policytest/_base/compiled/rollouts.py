@@ -115,6 +115,8 @@ class Advance(NamedTuple):
     rollouts: int  # that ended
     wanted: int  # the pair whose draw is waited for, or -1
     at: RolloutState
+    own_steps: float = 0.0  # of the rollouts that ended before their steps were used up, where these are limited
+    cut: int = 0  # rollouts whose steps were used up
 
 
 @entry
@@ -302,6 +304,7 @@ def _bet(
     phase, state, earned, weight, left, state_b, weight_b, total = at
     at_a, at_b = int(state), int(state_b)
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
+    own_steps, cut = 0.0, 0
     while used < len(u):
         ended, extra = False, 0.0
         if phase == BETWEEN:
@@ -422,7 +425,7 @@ def _bet(
             if dynamics.longest > 0.0 and not ended and phase in (TOGETHER, A_ALONE, B_ALONE):
                 left -= 1.0
                 if left <= 0.0:  # ended at its worst
-                    ended = True
+                    ended, cut = True, cut + 1
                     if phase == TOGETHER:
                         extra = weight * least
                     else:
@@ -432,12 +435,13 @@ def _bet(
         if ended:
             seen.sums[rollouts] = earned
             rollouts += 1
+            own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
             ending = _ending(_settled(stakes, earned), samples, limits)
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total
-    return ending, used, steps, samples, rollouts, wanted, after
+    return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
 
 
 @entry
@@ -471,8 +475,8 @@ def bet(
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
     found = _bet_of_tuples(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen))
-    ending, used, steps, samples, rollouts, wanted, state = found
-    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state))
+    ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
+    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
 
 
 # ---------------------------------------------------------------- rollouts that own their draws

@@ -160,7 +160,9 @@ class Refuter:
 
     def up_to(self, worst: float, best: float, level: float) -> float:
         """The largest R, up to 2^-40 of the range, for which "V <= R" is refuted; ``worst`` where none is."""
-        low, high = worst, best
+        if not len(self.earned) or not np.isfinite(worst):
+            return worst
+        low, high = worst, min(best, max(float(self.earned.max()), worst)) if np.isinf(best) else best
         if self.log_capital(low + 1e-9 * (high - low)) < level:
             return worst
         for _ in range(40):

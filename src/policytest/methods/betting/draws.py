@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
@@ -12,6 +14,8 @@ from policytest.data.simulators import SimulatorLike, checked_draw, is_table, re
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.sampler import Drawn, Recorded
+
+MOST_AHEAD, LONGEST_STACK = 2**20, 256  # draws of all pairs, and of one, that are made ahead
 
 
 class Supply(Drawn):
@@ -28,11 +32,44 @@ class Supply(Drawn):
         self.order = np.zeros(0, dtype=np.int64)
         self.at = np.zeros(pairs, dtype=np.int64)
         self.reward = np.zeros(1 if task.observes_rewards else 0)
+        self.ahead = 1  # draws of a pair that are made at once
         if table is not None and self.is_table:
             self.start, self.successor, self.cumulative, _ = table
         else:
             self.start = np.zeros(pairs + 1, dtype=np.int64)
             self.successor, self.cumulative = np.zeros(1, dtype=np.int32), np.zeros(0)
+        if task.observes_rewards and getattr(sim, "replayable", False):
+            self._make_stacks(int(np.clip(MOST_AHEAD // pairs, 1, LONGEST_STACK)))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether draws cost nothing, so that many can be made at once."""
+        return self.is_table or self.ahead > 1
+
+    def _make_stacks(self, ahead: int) -> None:
+        """Empty stacks of this many draws for each pair: draws that are free are made ahead."""
+        pairs = len(self.at)
+        self.ahead, self.start = ahead, np.arange(pairs + 1) * ahead
+        self.successor, self.reward = np.zeros(pairs * ahead, dtype=np.int32), np.zeros(pairs * ahead)
+        self.at = self.start[1:].copy()
+
+    def stacks(self) -> dict[str, Any]:
+        """What was drawn ahead."""
+        if self.ahead == 1:
+            return {}
+        return {"stack_at": self.at.copy(), "stack_x": self.successor.copy(), "stack_r": self.reward.copy()}
+
+    def restore_stacks(self, state: dict[str, Any]) -> None:
+        """Go on with what was drawn ahead."""
+        if self.ahead == 1:
+            return
+        at, x, r = (np.array(state[name]) for name in ("stack_at", "stack_x", "stack_r"))
+        fits = at.shape == self.at.shape and x.shape == r.shape == self.reward.shape and np.isfinite(r).all()
+        if not fits or not ((self.start[:-1] <= at) & (at <= self.start[1:])).all():
+            raise ValueError("what was drawn ahead does not fit the task")
+        if not ((x >= 0) & (x < self.task.n_states)).all():
+            raise ValueError("what was drawn ahead are not states")
+        self.at, self.successor, self.reward = at.astype(np.int64), x.astype(np.int32), r.astype(np.float64)
 
     @classmethod
     def recorded(cls, task: Task, source: Recorded, rng: Seed) -> Supply:
@@ -66,30 +103,31 @@ class Supply(Drawn):
 
     def provide(self, pair: int) -> None:
         """Draw the successor that is waited for."""
-        s, a = divmod(pair, self.task.n_actions)
         before = self.rng.bit_generator.state
         self.drawing = True
         try:
-            x = self._drawn(s, a)
+            x, r = self._drawn(np.full(self.ahead, pair))
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             self.rng.bit_generator.state = before
             raise
         finally:
             self.drawing = False
-        self.successor = np.array([x], dtype=np.int32)  # a stack of one, for this pair
+        if self.ahead > 1:
+            own = slice(self.start[pair], self.start[pair + 1])
+            self.successor[own], self.reward[own], self.at[pair] = x, r, self.start[pair]
+            return
+        self.successor, self.reward = x.astype(np.int32), r  # a stack of one, for this pair
         self.start[: pair + 1], self.start[pair + 1 :] = 0, 1
         self.at[:] = self.start[1:]  # no other pair has any
         self.at[pair] = 0
 
-    def _drawn(self, s: int, a: int) -> int:
-        """What follows one pair; an observed reward is put on the stack beside it."""
-        rewards, S = self.task.rewards, self.task.n_states
-        if not isinstance(rewards, Observed):
-            return int(checked_draw(self.draw, np.array([s]), np.array([a]), self.rng, S)[0])
-        ends = float(rewards.low[s, a]), float(rewards.high[s, a])
-        x, self.reward[0] = rewarded_draw(self.draw, s, a, self.rng, S, *ends)
-        return x
+    def _drawn(self, pair: IntArray) -> tuple[IntArray, FloatArray]:
+        """What follows these pairs, with the rewards where these are observed."""
+        rewards, (states, actions) = self.task.rewards, np.divmod(pair, self.task.n_actions)
+        if isinstance(rewards, Observed):
+            return rewarded_draw(self.draw, states, actions, self.rng, rewards)
+        return checked_draw(self.draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
 
     def reach(self) -> int:
         """How many of the recorded transitions were used, counted from the first up to the last one taken."""

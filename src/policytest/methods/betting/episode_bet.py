@@ -12,9 +12,10 @@ counts and the mean rewards, which all steps share; only V0 and B depend on the 
 - *A horizon*: V0 and B by backward induction.
 - *Discount 1, no horizon*: eta = 0, so that sums of D telescope, and with C = B + sign V0
 
-      C(s) <= min(sign V0(s), sign r + C(x)):  the least total of a path.
+      C(s) <= min(sign V0(s), sign r + C(x)),   and C(s) <= 0 in states to which a path may return:
 
-  It is infinite where a path can go round a cycle that loses. Then this side cannot be refuted.
+  the least total of a path, also of one that never ends: B <= sign (V_q - V0) must hold for it, too. It is infinite
+  where a path can go round a cycle that loses. Then this side cannot be refuted.
 - *A bound (low, high) on the total of any episode*: with G earned so far, V0 is kept in [low - G, high - G], and
   B = low - G - V0 (sign 1) or G + V0 - high: then D + B after a step is B before it.
 - A rollout that does not end is ended at its worst, S + w B, after a number of steps that was fixed before it.
@@ -23,8 +24,10 @@ counts and the mean rewards, which all steps share; only V0 and B depend on the 
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import episodes as kernels
 from policytest._base.compiled.rollouts import LARGEST_WEIGHT
 from policytest._base.compiled.small import TINY
@@ -109,9 +112,10 @@ class EpisodeBet(PolicyBet):
             if task.is_total
             else None
         )
+        self.returns = may_return(self.rows_with(self.reward), self.over)
         self.V = np.zeros(task.n_states * (1 if self.H is None else self.H + 1))
         self.base_shape = (len(rows.pair) * (self.H or 1),)
-        self.longest = 1000.0 if task.is_total else 0.0  # steps after which a rollout ends at its worst
+        self.longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
 
     def _fitted(self) -> FloatArray:
         """[K] the rewards on pairs: known, or fitted."""
@@ -138,7 +142,6 @@ class EpisodeBet(PolicyBet):
         V, d = found.V, np.where(np.isfinite(found.d), found.d, 0.0)
         V = np.where(np.isfinite(V), V, 0.0)
         if self.ends_total is not None:
-            self.longest = float(np.clip(1000.0 + 100.0 * np.ceil(d.sum()), 1000.0, 1e6))
             V = np.clip(V, *(self.ends_total if task.total_rewards is None else task.total_rewards))
         V = rounded(V)
         V[..., self.over] = 0.0
@@ -208,7 +211,8 @@ class EpisodeBet(PolicyBet):
             B = low - V if sign > 0 else V - high
         elif task.discount == 1.0:
             chosen = part_of(self.rows_with(self.reward), self.k)[0]
-            C, missed = kernels.least_totals(chosen, base[self.k], sign * V, sign)
+            first = np.where(self.returns, np.minimum(sign * V, 0.0), sign * V)
+            C, missed = kernels.least_totals(chosen, base[self.k], first, sign)
             B = C - sign * V - LARGEST_WEIGHT * self.longest * missed
         else:
             B = super().worst(V, base, sign)
@@ -231,3 +235,11 @@ class EpisodeBet(PolicyBet):
         rows = self.pool.tally.rows
         by_row = d.reshape(self.layers, -1)[:, rows.state] * self.prob
         return np.asarray(q * np.repeat(by_row, np.diff(rows.start), axis=1)).ravel()
+
+
+def may_return(rows: Rows, over: BoolArray) -> BoolArray:
+    """[S] the states, not terminal, to which an allowed path leads back."""
+    S, state = len(over), rows.state[rows.of_entry()]
+    edges = sparse.csr_array((np.ones(rows.n_entries), (state, rows.successor.astype(np.int64))), shape=(S, S))
+    _, part = connected_components(edges, directed=True, connection="strong")
+    return np.asarray(((np.bincount(part)[part] > 1) | (edges.diagonal() > 0)) & ~over)

@@ -23,6 +23,8 @@ from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.interface import Outcome
 from policytest.methods.witness import WitnessedCounts, is_open
 
+LONGEST = 1000.0  # steps, without a discount, after which a rollout ends at its worst; more where rollouts are longer
+
 
 class EpisodeRun(BettingRun):
     """Rollouts at work on episodes. ``sides`` are those that can be refuted: both, unless totals have no bound."""
@@ -32,6 +34,7 @@ class EpisodeRun(BettingRun):
 
     def __init__(self, method: Any, task: Task, threshold: float, policy: EpisodeBet, *rest: Any) -> None:
         self.policy = policy
+        self.lengths = np.zeros(3)  # steps of rollouts that ended by themselves, their number, and that of the others
         self.sides = _sides(policy)
         super().__init__(method, task, threshold, (policy,), *rest)
 
@@ -48,6 +51,7 @@ class EpisodeRun(BettingRun):
     def _roll(self, limits: Limits, seen: Transcript) -> Advance:
         self.dynamics = self.dynamics._replace(longest=self.policy.longest)
         done = super()._roll(limits, seen)
+        self.lengths += done.own_steps, done.rollouts - done.cut, done.cut
         if done.ending == OUT_OF_BOUNDS:
             place = self.task.place(done.wanted)
             raise InputError(
@@ -62,6 +66,13 @@ class EpisodeRun(BettingRun):
             self.pool.record_rewards(pair, self.seen.reward[: len(pair)])
 
     # ------------------------------------------------------------ the fit
+
+    def _fit(self) -> BettingPlan:
+        """As for a discounted table; before it, the steps are fixed after which a rollout ends at its worst."""
+        if self.task.is_total:
+            steps, ended, cut = self.lengths
+            self.policy.longest = float(LONGEST + 20.0 * np.ceil(steps / max(ended, 1.0)) + 100.0 * cut)
+        return super()._fit()
 
     def _start_value(self, values: Sequence[FloatArray]) -> float:
         """rho.V0, less the threshold."""
@@ -117,8 +128,8 @@ class EpisodeRun(BettingRun):
         said = super().why_undecided()
         if len(self.sides) == 2:
             return said
-        answer, worst = ("above", "low") if self.sides == (1.0,) else ("below", "high")
-        only = f'only "{answer}" can be proved here, since the total of an episode may be infinitely {_other(worst)}'
+        answer, end = ("above", "high") if self.sides == (1.0,) else ("below", "low")
+        only = f'only "{answer}" can be proved here, since the total of an episode may be infinitely {end}'
         return "; ".join(part for part in (said, only, REMEDIES) if part)
 
     def weigh(self, counts: Counts, level: float, design: str) -> None:
@@ -132,18 +143,19 @@ class EpisodeRun(BettingRun):
     def _progress(self) -> dict[str, Any]:
         pool = self.pool
         rewards = np.array([pool.sums, pool.squares])
-        return {**super()._progress(), "rewards": rewards, "longest": np.array([self.policy.longest])}
+        kept = {**super()._progress(), "rewards": rewards, "longest": np.append(self.lengths, self.policy.longest)}
+        return {**kept, **self.source.stacks()}
 
     def _set_progress(self, state: dict[str, Any]) -> None:
         super()._set_progress(state)
         pool, rewards = self.pool, np.array(state["rewards"], dtype=np.float64)
         if rewards.shape != (2, len(pool.sums)) or not np.isfinite(rewards).all():
             raise ValueError("the sums of rewards do not fit the task")
-        (pool.sums, pool.squares), self.policy.longest = rewards, float(state["longest"][0])
-
-
-def _other(side: str) -> str:
-    return "high" if side == "low" else "low"
+        *lengths, self.policy.longest = (float(part) for part in state["longest"])
+        (pool.sums, pool.squares), self.lengths = rewards, np.array(lengths)
+        if self.lengths.shape != (3,) or not np.isfinite(state["longest"]).all():
+            raise ValueError("the lengths of rollouts are not three numbers")
+        self.source.restore_stacks(state)
 
 
 def _sides(policy: EpisodeBet) -> tuple[float, ...]:

@@ -115,7 +115,7 @@ class BettingRun:
         self.exhausted, self.wanted = False, -1
         self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
         self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
-        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_table else CALLED_BLOCK
+        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
         self.seen = self._transcript(0)
         self.orders: list[BettingRun] = []  # of counts: the runs on random orders of the draws
         self.dynamics, self.plan = self._made_dynamics(), self._fit()
@@ -155,7 +155,7 @@ class BettingRun:
             self.plan = self._fit()
         if not len(self.numbers):
             self.numbers = self.source.rng.random((self.block, 3))
-            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_table else self.block
+            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_free else self.block
         if len(self.seen.pair) < len(self.numbers):
             self.seen = self._transcript(len(self.numbers))
         seen = self.seen
