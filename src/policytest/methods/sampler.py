@@ -200,7 +200,7 @@ class Recorded:
     between_blocks, extra = True, 0
 
     def __init__(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
-        self.k, self.x, self.r = k, x, r
+        self.k, self.x, self.r = k, x, np.zeros(0) if r is None else r
 
     @classmethod
     def of(cls, task: Task, data: Transitions) -> Recorded:

@@ -51,12 +51,13 @@ class Watch:
         self._pending: list[Recorded] = []
         self.size = 0
 
-    def add(self, s: object, a: object, x: object, other_rewards: bool = False) -> Verdict | None:
+    def add(self, s: object, a: object, x: object, other_rewards: bool = False, r: object = None) -> Verdict | None:
         """Transitions that were observed next, in their order; the verdict, once there is one.
 
-        ``other_rewards``: they report other rewards than the task, so that no answer is certified.
+        ``other_rewards``: they report other rewards than the task, so that no answer is certified. ``r``: their
+        rewards, where those of the task are observed.
         """
-        part = Transitions(s, a, x, other_rewards=other_rewards)
+        part = Transitions(s, a, x, r if self.task.observes_rewards else None, other_rewards=other_rewards)
         rows = recorded(self.task, part)
         if self.found is not None or not len(part):
             return self.found
@@ -78,7 +79,10 @@ class Watch:
     def _go_on(self) -> None:
         run = self._run
         k, x = (np.concatenate([getattr(rows, name) for rows in self._pending]) for name in "kx")
-        run.source.extend(k, x)
+        if self.task.observes_rewards:
+            run.source.extend(k, x, np.concatenate([rows.r for rows in self._pending]))
+        else:
+            run.source.extend(k, x)
         self._pending = []
         run.begin(self.level)
         for _ in steps(run, self.level, self.size):
@@ -93,15 +97,16 @@ class Watch:
             self.found = verdict
 
     def _assessed(self, first: int) -> Verdict:
-        data = self.transitions()
-        part = replace(data, s=data.s[:first], a=data.a[:first], x=data.x[:first])
-        verdict = assess(self.task, part, self.threshold, self.delta, self.method)
+        verdict = assess(self.task, self.transitions().first(first), self.threshold, self.delta, self.method)
         return replace(verdict, one_look=None)  # which holds for one look that was fixed beforehand
 
     def transitions(self) -> Transitions:
         """All that were added."""
         s, a, x = (np.concatenate([NOTHING, *(getattr(part, name) for part in self._parts)]) for name in "sax")
-        self._parts = [Transitions(s, a, x, other_rewards=any(part.other_rewards for part in self._parts))]
+        r = None
+        if self.task.observes_rewards:
+            r = np.concatenate([np.zeros(0), *(part.r for part in self._parts)])
+        self._parts = [Transitions(s, a, x, r, other_rewards=any(part.other_rewards for part in self._parts))]
         return self._parts[0]
 
     def verdict(self) -> Verdict:
