@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 
 import policytest as pt
-from builders import each
+from builders import assert_refused, each
 from methods.betting_builders import chance, too_often
 from policytest._base.compiled import rollouts as kernels
 
 DELTA = 0.1
+SEED_BY_SEED = [110, 89, 229, 127, 173, 231]  # samples on the paper's 2x2, as before horizons were known
 
 # ---------------------------------------------------------------- questions
 
@@ -133,7 +135,9 @@ def ends(found, kernel, rewards, true=None, most=None):
 
 
 def started(task, kernel, R, seed=0):
-    return pt.TDBetting().start(task, simulator(task, kernel), R, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pt.AssumptionWarning)  # of sides that cannot be proved
+        return pt.TDBetting().start(task, simulator(task, kernel), R, seed)
 
 
 def simulator(task, kernel):
@@ -357,3 +361,128 @@ def test_at_the_threshold_each_side_errs_at_most_as_often_as_delta_allows(name, 
     assert not too_often(below, runs, DELTA), (above, below)
     control = crossings(task, biased, V, runs // 2, 20 * most)[0]
     assert too_often(control, runs // 2, DELTA)  # a simulator that is better must be caught
+
+
+# ---------------------------------------------------------------- answers
+
+
+def test_right_answers_on_both_sides_whatever_the_source():
+    """Simulators that are tables, that are called, and logs in their order; known and observed rewards."""
+    for seed, settings in enumerate([*HORIZONS[1:7], {"gamma": 0.8, "observed": True}, {"totals": (-40.0, 60.0)}]):
+        task, mean, kernel, _ = question(seed, **settings)
+        V, (low, high) = pt.value(mean, kernel), pt.value_range(task)
+        for R, answer in ((V - 0.3 * (V - low), "above"), (V + 0.3 * (high - V), "below")):
+            sim, rng = simulator(task, kernel), np.random.default_rng(seed)
+            verdict = pt.decide(task, sim, R, method=pt.TDBetting(), max_samples=200_000)
+            assert (verdict.answer, verdict.certified) == (answer, True), (seed, R)
+            assert verdict.interval[0] <= V <= verdict.interval[1]
+            assert pt.decide(task, sim.draw, R, max_samples=200_000).answer == answer
+            s, a = rng.integers(2, size=20_000), rng.integers(task.n_actions, size=20_000)
+            drawn = sim.draw(s, a, rng)
+            x, r = drawn if task.observes_rewards else (drawn, None)
+            assert pt.assess(task, pt.Transitions(s, a, x, r), R).answer == answer
+
+
+def test_the_default_is_betting_alone_and_says_so():
+    task, kernel = coin_task(0.4)
+    default, alone = (pt.decide(task, pt.TabularSimulator(kernel), 0.1, method=m) for m in (None, pt.TDBetting()))
+    assert default.method == alone.method == "betting on temporal differences"
+    assert default.samples == alone.samples
+
+
+def test_the_discounted_table_is_the_special_case():
+    """Its run does not depend on what is new: the same stopping times as before, seed by seed."""
+    two = pt.instances.paper(2)
+    found = [pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, rng=seed).samples for seed in range(6)]
+    assert found == SEED_BY_SEED
+    assert two.task.is_discounted_table
+    assert two.task.horizon is None
+
+
+def test_a_bound_on_the_total_makes_both_sides_provable():
+    """Rewards of 1 a step go on for ever in some kernels: without a bound only "above" can be proved."""
+    kernel = np.array([[[0.75, 0.25]], [[0.0, 1.0]]])
+    table = [[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 1.0
+    task = pt.Task(*table, terminal=[1])
+    assert pt.value(task, kernel) == pytest.approx(4.0)
+    assert pt.value_range(task) == (1.0, np.inf)
+    with pytest.warns(pt.AssumptionWarning, match='only "above" can be proved.*total_rewards'):
+        verdict = pt.decide(task, pt.TabularSimulator(kernel), 6.0, max_samples=2000)
+    assert verdict.answer is None
+    assert "infinitely high" in verdict.reason
+    with pytest.warns(pt.AssumptionWarning):
+        assert pt.decide(task, pt.TabularSimulator(kernel), 2.0).answer == "above"
+    bounded = pt.Task(*table, terminal=[1], total_rewards=(0.0, 200.0))
+    assert pt.decide(bounded, pt.TabularSimulator(kernel), 6.0).answer == "below"
+    assert pt.decide(bounded, pt.TabularSimulator(kernel), 2.0).answer == "above"
+    tight = pt.Task(*table, terminal=[1], total_rewards=(0.0, 3.0))
+    assert_refused(lambda: pt.decide(tight, pt.TabularSimulator(kernel), 2.0), "total_rewards is (0.0, 3.0)", "widen")
+
+
+def test_a_run_goes_on_where_it_was_stopped():
+    for seed, settings in enumerate([HORIZONS[1], HORIZONS[3], TOTALS[1], {"gamma": 0.8, "observed": True}]):
+        task, mean, kernel, _ = question(seed, **settings)
+        V, high = pt.value(mean, kernel), pt.value_range(task)[1]
+        R = V + 0.1 * (min(high, V + 5) - V)
+        whole = pt.decide(task, simulator(task, kernel), R, max_samples=3000)
+        part = pt.decide(task, simulator(task, kernel), R, max_samples=57)
+        resumed = pt.decide(task, simulator(task, kernel), R, max_samples=3000, resume=part)
+        assert (resumed.answer, resumed.samples, resumed.evidence) == (whole.answer, whole.samples, whole.evidence)
+        assert resumed.interval == whole.interval
+
+
+def test_rewards_outside_their_range_and_data_without_rewards_are_refused():
+    task = noisy("two-point")[0]
+    outside = pt.TabularSimulator(np.full((2, 1, 2), 0.5), rewards=lambda s, a, x, rng: 1.5 + 0.0 * s)
+    assert_refused(lambda: pt.decide(task, outside, 0.5), "reward 1.5", "(s=0, a=0", "[0, 1]", "Observed")
+    plain = pt.TabularSimulator(np.full((2, 1, 2), 0.5))
+    assert_refused(lambda: pt.decide(task, plain, 0.5), "(next states, rewards)")
+    s, r = np.array([0, 1, 0]), np.array([0.0, 1.0, 1.1])
+    assert_refused(lambda: pt.assess(task, pt.Transitions(s, 0 * s, s), 0.5), "r=rewards")
+    assert_refused(lambda: pt.assess(task, pt.Transitions(s, 0 * s, s, r), 0.5), "data.r[2] is 1.1", "[0, 1]")
+    assert_refused(lambda: pt.Transitions(s, 0 * s, s, r[:2]), "r has shape (2,)")
+    assert_refused(lambda: pt.TabularSimulator(np.full((2, 1, 2), 0.5), rewards=3), "rewards is 3", "function")
+
+
+BEYOND = [coin_task(0.4)[0], coin_task(0.4, 5)[0], noisy("uniform")[0]]
+KERNEL = np.full((3, 1, 3), 1 / 3)
+
+
+@each(
+    ("index", "method"),
+    [(i, m) for i in range(3) for m in (pt.PTST(), pt.KLBTS(), pt.RectangularKL(), pt.MonteCarlo())],
+)
+def test_methods_that_need_the_discounted_table_refuse_and_name_another(index, method):
+    task = BEYOND[index]
+    sim = noisy("uniform")[1] if index == 2 else pt.TabularSimulator(coin_task(0.4)[1])
+    assert_refused(lambda: pt.decide(task, sim, 0.3, method=method), "the task has", "TDBetting()")
+
+
+def test_questions_that_need_the_discounted_table_refuse_in_one_line():
+    task, kernel = coin_task(0.4)
+    weights, sim = np.ones((3, 1)), pt.TabularSimulator(kernel)
+    ball = pt.KLBall(kernel, weights, 1.0)
+    assert_refused(lambda: pt.extreme_value(task, ball), "discount 1", "worst case")
+    assert_refused(lambda: pt.nearest_kernel(task, kernel, weights, 0.3), "discount 1")
+    assert_refused(lambda: pt.characteristic_time(task, kernel), "discount 1")
+    assert_refused(lambda: pt.compare(task, task, sim), "discount 1")
+    assert_refused(lambda: pt.plan(task, kernel, 0.3), "discount 1")
+    counts = pt.Counts.from_array(np.rint(100 * kernel))
+    assert_refused(lambda: pt.assess(task, counts, 0.3), "discount 1", "TDBetting()")
+    assert_refused(lambda: pt.decide(task, sim, 0.3, method=pt.TDBetting(draws=2)), "draws")
+    assert pt.assess(task, counts, 0.05, method=pt.TDBetting(), design="fixed").answer in ("above", None)
+
+
+def test_estimates_and_intervals_hold_the_value():
+    for task, kernel in (coin_task(0.4), coin_task(0.4, 5)):
+        V = pt.value(task, kernel)
+        found = pt.evaluate(task, pt.TabularSimulator(kernel), 0.1, max_samples=100_000)
+        assert found.reached
+        assert found.lower <= V <= found.upper
+    task, sim, V = noisy("uniform")
+    assert pt.evaluate(task, sim, 0.3, max_samples=100_000).reached
+    s = np.arange(6000) % 2
+    x, r = sim.draw(s, 0 * s, np.random.default_rng(0))
+    interval = pt.value_interval(task, pt.Transitions(s, 0 * s, x, r))
+    assert interval.certified
+    assert interval.lower <= V <= interval.upper < interval.lower + 1.0

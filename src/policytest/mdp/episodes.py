@@ -30,6 +30,8 @@ DENSE_STATES = 600  # up to which a dense solve is used
 MOST_SWEEPS = 20_000  # of the range of values without a discount
 REMEDIES = "pass a horizon, a discount below 1, or total_rewards=(low, high), a bound on the total of any episode"
 
+SERVED = "such tasks are served by decide, assess, watch and evaluate, with TDBetting()"
+
 
 class Evaluation(NamedTuple):
     """The values and occupancies of a kernel, by steps [H,S] where there is a horizon; and a bound on their error."""
@@ -138,6 +140,6 @@ def extreme_values(task: Task, rows: Rows, sense_sign: float) -> tuple[FloatArra
         _, V, error = search.extreme_rows(rows, gamma, task.initial, sense_sign, False)
         return V, 2.0 * error + 1e-13 / (1.0 - gamma)
     worst, missed = episodes.least_totals(rows, rows.reward, np.zeros(S), sense_sign)
-    size = max(float(np.abs(worst[np.isfinite(worst)]).max(initial=0.0)), 1e-300)
-    V = episodes.extreme_steps(rows, gamma, sense_sign, sense_sign * worst, MOST_SWEEPS, 1e-13 * size)
-    return V, 4e-16 * MOST_SWEEPS + S * missed / size
+    V = episodes.extreme_steps(rows, gamma, sense_sign, sense_sign * worst, MOST_SWEEPS, missed)
+    size = float(np.abs(V[np.isfinite(V)]).max(initial=0.0))
+    return V, 4e-16 * MOST_SWEEPS + (S * missed / size if size > 0 else 0.0)

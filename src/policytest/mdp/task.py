@@ -280,14 +280,13 @@ class Task:
             rewards = self.rewards - shift
         return replace(self, rewards=rewards, terminal=None)
 
-    def check_discounted_table(self, what: str) -> None:
-        """Refuse a task with observed rewards, a horizon or discount 1, for methods that need the discounted table."""
+    def check_discounted_table(self, what: str, remedy: str = "use the default method, or TDBetting()") -> None:
+        """Refuse a task with observed rewards, a horizon or discount 1, where the discounted table is needed."""
         if self.is_discounted_table:
             return
         has = "observed rewards" if self.observes_rewards else "a horizon" if self.horizon else "discount 1"
         raise InputError(
-            f"the task has {has}, and {what} needs known rewards, a discount below 1 and no horizon; use the default "
-            "method, or TDBetting()"
+            f"the task has {has}, and {what} needs known rewards, a discount below 1 and no horizon; {remedy}"
         )
 
     def state_name(self, s: int) -> str:

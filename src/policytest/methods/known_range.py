@@ -20,7 +20,7 @@ from policytest.methods.betting.policy_bet import MOST_LISTED
 
 def check_alike(task_a: Task, task_b: Task) -> None:
     """Refuse tasks that differ in more than policy and rewards, and say in what."""
-    for name in ("n_states", "n_actions", "discount"):
+    for name in ("n_states", "n_actions", "discount", "horizon", "total_rewards"):
         first, second = getattr(task_a, name), getattr(task_b, name)
         if first != second:
             raise InputError(f"task_a.{name} is {first} and task_b.{name} is {second}; they must be the same")

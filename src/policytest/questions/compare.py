@@ -21,6 +21,7 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.mdp.episodes import SERVED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
@@ -91,6 +92,7 @@ def compare(
     _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta)
     arrays.instance("task_b", task_b, Task)
     check_alike(task_a, task_b)
+    task_a.check_discounted_table("compare", SERVED)
     rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
     check_method(method, zone := checked_zone(indifference))

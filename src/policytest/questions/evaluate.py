@@ -27,6 +27,7 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.mdp.episodes import REMEDIES
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting import TDBetting
@@ -58,7 +59,8 @@ def value_interval(
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: that at 0.1 delta,
-    intersected with the interval by betting at 0.9 delta; or one of them, if ``method`` says so. With ``looks="one"``:
+    intersected with the interval by betting at 0.9 delta; or one of them, if ``method`` says so. Beyond the discounted
+    table: betting alone, on transitions; an end is infinite where totals have no bound. With ``looks="one"``:
     the usual interval for one look at a finished log (`one_look`), approximate and not certified.
 
     >>> import policytest as pt
@@ -76,6 +78,7 @@ def value_interval(
     if arrays.one_of("looks", looks, ("any", "one")) == "one":
         if method is not None:
             raise InputError('method is for looks="any"; leave it out')
+        task.check_discounted_table('looks="one"')
         return one_look(task, data if isinstance(data, Counts) else data.counts(task, len(data)), delta)
     low, high = value_range(task)
     if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
@@ -85,6 +88,8 @@ def value_interval(
             raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
         return _from_ball(task, data, level, method or PTST())
     source = recorded_data(task, data)
+    if method is None and not task.is_discounted_table:
+        method = TDBetting()
     if isinstance(method, TDBetting | LogBetting):
         return replace(_from_bets(task, source, level, method), certified=not data.flaws)
     counts = data.counts(task, len(data))
@@ -127,8 +132,9 @@ def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting | L
 
 
 def _middle(task: Task) -> float:
-    low, high = value_range(task)
-    return 0.5 * (low + high)
+    """Between the ends of the range; one end where the other is infinite."""
+    ends = [end for end in value_range(task) if math.isfinite(end)]
+    return math.fsum(ends) / max(len(ends), 1)
 
 
 def evaluate(
@@ -169,6 +175,10 @@ def evaluate(
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
     low, high = value_range(task)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InputError(
+            f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
+        )
     error = 4 * value_range_error(task)
     best = Interval(low - error, high + error, certified=True)
     found, counts = best, Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics, Limits, Transcript
-from policytest._base.errors import InputError
+from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.mdp.episodes import REMEDIES, evaluated
 from policytest.mdp.task import Task
@@ -126,11 +127,7 @@ class EpisodeRun(BettingRun):
     def why_undecided(self) -> str:
         """Also, which answer no data can give."""
         said = super().why_undecided()
-        if len(self.sides) == 2:
-            return said
-        answer, end = ("above", "high") if self.sides == (1.0,) else ("below", "low")
-        only = f'only "{answer}" can be proved here, since the total of an episode may be infinitely {end}'
-        return "; ".join(part for part in (said, only, REMEDIES) if part)
+        return said if len(self.sides) == 2 else "; ".join(part for part in (said, one_sided(self.sides)) if part)
 
     def weigh(self, counts: Counts, level: float, design: str) -> None:
         """Counts do not have rewards."""
@@ -180,4 +177,15 @@ def run_of_episodes(method: Any, task: Task, threshold: float, supply: Supply, *
     if is_open(counted):
         raise InputError(f"task: any of {task.n_states:,} states may follow each pair; declare `support`")
     pool = EpisodePool(task, WitnessedCounts(counted, 0.0, MixtureBoundary()), supply)
-    return EpisodeRun(method, task, threshold, EpisodeBet(task, pool), *rest)
+    run = EpisodeRun(method, task, threshold, EpisodeBet(task, pool), *rest)
+    if len(run.sides) == 1:
+        warnings.warn(one_sided(run.sides), AssumptionWarning, stacklevel=5)
+        if run.indifference:
+            raise InputError(f"indifference: {one_sided(run.sides)}")
+    return run
+
+
+def one_sided(sides: tuple[float, ...]) -> str:
+    """Which answer can be proved, where totals have a bound on one side only; and what would help."""
+    answer, end = ("above", "high") if sides == (1.0,) else ("below", "low")
+    return f'only "{answer}" can be proved here, since the total of an episode may be infinitely {end}; {REMEDIES}'

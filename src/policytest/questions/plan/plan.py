@@ -28,6 +28,7 @@ from policytest._base.errors import InputError
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed, generator
+from policytest.mdp.episodes import SERVED
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
 from policytest.methods.betting import TDBetting
@@ -102,6 +103,7 @@ def plan(
     True
     """
     arrays.instance("task", task, Task)
+    task.check_discounted_table("a plan", SERVED)
     question = Question(task, arrays.real_number("threshold", threshold), check_delta(delta), generator(rng))
     runs, limit = _runs(task, runs), count_from("max_samples", max_samples, 1)
     guesses = guesses_from(question, guess)

@@ -73,6 +73,7 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
         return Needed(
             task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
         )
+    task.check_discounted_table("a forecast", "continue with decide(..., resume=verdict), or with more data")
     a_log = _is_log(verdict) and verdict.counts.total
     if not a_log and (isinstance(verdict.settings, PTST) or not verdict.snapshot):
         return _by_distance(verdict, chance)
