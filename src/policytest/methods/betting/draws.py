@@ -106,7 +106,7 @@ class Supply(Drawn):
         before = self.rng.bit_generator.state
         self.drawing = True
         try:
-            x, r = self._drawn(np.full(self.ahead, pair))
+            x, r = self._drawn(*divmod(pair, self.task.n_actions))
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             self.rng.bit_generator.state = before
@@ -122,9 +122,9 @@ class Supply(Drawn):
         self.at[:] = self.start[1:]  # no other pair has any
         self.at[pair] = 0
 
-    def _drawn(self, pair: IntArray) -> tuple[IntArray, FloatArray]:
-        """What follows these pairs, with the rewards where these are observed."""
-        rewards, (states, actions) = self.task.rewards, np.divmod(pair, self.task.n_actions)
+    def _drawn(self, s: int, a: int) -> tuple[IntArray, FloatArray]:
+        """What follows a pair, with the rewards where these are observed; one draw, or as many as a stack has."""
+        rewards, states, actions = self.task.rewards, np.array([s] * self.ahead), np.array([a] * self.ahead)
         if isinstance(rewards, Observed):
             return rewarded_draw(self.draw, states, actions, self.rng, rewards)
         return checked_draw(self.draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
