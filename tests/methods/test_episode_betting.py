@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import policytest as pt
 from builders import assert_refused, each
 from methods.betting_builders import chance, too_often
 from policytest._base.compiled import rollouts as kernels
+from policytest.methods.betting.coupled_episodes import coupled_episodes
 
 DELTA = 0.1
 SEED_BY_SEED = [110, 89, 229, 127, 173, 231]  # samples on the paper's 2x2, as before horizons were known
@@ -41,8 +43,14 @@ def question(seed, H=None, gamma=1.0, observed=False, on_successor=False, totals
 
 
 def arbitrary_plan(run, rng, sign):
-    """Any V0, any centred advantages where these are allowed; and V0 by steps."""
-    policy, task = run.policy, run.task
+    """A bet with an arbitrary part."""
+    plan = run.joined([arbitrary_part(run.bet, rng, sign)], sign)
+    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.4, 0.8]]))
+
+
+def arbitrary_part(policy, rng, sign):
+    """Any V0, any centred advantages where these are allowed."""
+    task = policy.task
     V = rng.normal(scale=rng.choice([0.0, 1.0, 3.0]), size=policy.V.shape)
     table = V.reshape(-1, task.n_states)
     table[:, policy.over] = 0.0
@@ -54,9 +62,8 @@ def arbitrary_plan(run, rng, sign):
     if not task.is_total:
         eta = rng.normal(size=(policy.layers, *task.policy.shape))
         eta -= (task.policy * eta).sum(axis=2, keepdims=True)
-        base = base - eta.reshape(policy.layers, -1)[:, run.tally.rows.pair].ravel()
-    plan = run.joined([policy.bet(V, base, sign)], sign)
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.4, 0.8]]))
+        base = base - eta.reshape(policy.layers, -1)[:, policy.pool.tally.rows.pair].ravel()
+    return policy.bet(V, base, sign)
 
 
 class Definition:
@@ -164,7 +171,7 @@ def test_without_a_discount_worst_paths_are_below_every_value_of_kernels_that_ne
     task = pt.Task.reaching([2], policy=policy, initial=[0.5, 0.5, 0.0], support=None)
     run = started(task, np.full((3, 2, 3), 1 / 3), 0.3)
     V = np.append(scale * rng.normal(size=2) + 0.5, 0.0)
-    B = run.policy.bet(V, run.policy.base(V, None, 0.0), sign).B
+    B = run.bet.bet(V, run.bet.base(V, None, 0.0), sign).B
     for kernel in deterministic_kernels(task):
         assert (B[:2] <= sign * (pt.state_values(task, kernel) - V)[:2] + 1e-12).all()
 
@@ -292,6 +299,67 @@ def replayed(found, kernel, stack, u, longest):
             sums.append(S)
     except StopIteration:
         return np.array(sums)
+
+
+# ---------------------------------------------------------------- two policies
+
+
+def two_policies(seed, **settings):
+    """Two policies that agree in one state, with the same rewards; the tasks with mean rewards; a kernel."""
+    task, mean, kernel, rewards = question(seed, **settings)
+    policy = np.random.default_rng(seed + 100).dirichlet(np.ones(2), size=3)
+    policy[0] = task.policy[0] if seed % 2 else policy[0]
+    return [task, replace(task, policy=policy)], [mean, replace(mean, policy=policy)], kernel, rewards
+
+
+COUPLED = [
+    *(
+        {"H": H, "gamma": gamma, "observed": observed, "on_successor": on}
+        for H, gamma in ((1, 1.0), (3, 1.0), (3, 0.8))
+        for observed, on in ((False, True), (True, False))
+    ),
+    {"gamma": 0.8, "observed": True},
+]
+
+
+@each(("seed", "sign", "settings"), [(i, sign, COUPLED[i]) for i in range(len(COUPLED)) for sign in (1.0, -1.0)])
+def test_the_mean_and_the_range_of_coupled_rollouts(seed, sign, settings):
+    """With arbitrary values and advantages; the mean within five standard errors, a wrong one is not."""
+    tasks, means, kernel, _ = two_policies(seed, **settings)
+    run, rng = coupled_episodes(*tasks, 0.1, simulator(tasks[0], kernel), 0, 0.0, False), np.random.default_rng(seed)
+    parts = [arbitrary_part(policy, rng, side) for policy, side in ((run.bet, sign), (run.other, -sign))]
+    plan = run.joined(parts, sign)._replace(fractions=np.full(7, 0.5))
+    sums = []
+    while sum(map(len, sums)) < 20_000:
+        run.plan, run.refit_at = plan, np.inf
+        before = len(run.bets.stretches[-1].sums) if run.bets.stretches else 0
+        run.step(np.inf, 10_000)
+        sums = [run.bets.stretches[-1].sums]
+        assert len(sums[0]) >= before
+    S = sums[0]
+    assert S.min() >= -plan.L - 1e-9
+    start = tasks[0].initial @ (plan.a.V - plan.b.V)[:3]
+    expected = sign * (pt.value(means[0], kernel) - pt.value(means[1], kernel) - start)
+    error = S.std() / np.sqrt(len(S)) + 1e-12
+    assert abs(S.mean() - expected) <= 5 * error
+    assert plan.lead == pytest.approx(sign * (start - 0.1))
+
+
+def test_comparisons_are_right_on_both_sides_and_calibrated():
+    task, kernel = coin_task(0.3)
+    kernel = np.repeat(kernel, 2, axis=1)
+    kernel[0, 1] = [0.5, 0.2, 0.3]  # the second action is better
+    a, b = (pt.Task.reaching([2], [1], policy=[[1 - p, p]] * 3, initial=task.initial) for p in (0.8, 0.2))
+    V = pt.value(a, kernel) - pt.value(b, kernel)
+    sim = pt.TabularSimulator(kernel)
+    assert pt.compare(a, b, sim, margin=V - 0.1).answer == "above"
+    assert pt.compare(a, b, sim, margin=V + 0.1).answer == "below"
+    answers = [pt.compare(a, b, sim, DELTA, V, rng=seed, max_samples=500).answer for seed in range(60)]
+    for answer in ("above", "below"):
+        assert not too_often(answers.count(answer), 60, DELTA)
+    control = [pt.compare(a, b, sim, DELTA, V - 0.1, rng=seed, max_samples=5000).answer for seed in range(30)]
+    assert too_often(control.count("above"), 30, DELTA)
+    assert_refused(lambda: pt.compare(a, b, sim, method=pt.PTST()), "discount 1", "TDBetting()")
 
 
 # ---------------------------------------------------------------- calibration
@@ -465,7 +533,6 @@ def test_questions_that_need_the_discounted_table_refuse_in_one_line():
     assert_refused(lambda: pt.extreme_value(task, ball), "discount 1", "worst case")
     assert_refused(lambda: pt.nearest_kernel(task, kernel, weights, 0.3), "discount 1")
     assert_refused(lambda: pt.characteristic_time(task, kernel), "discount 1")
-    assert_refused(lambda: pt.compare(task, task, sim), "discount 1")
     assert_refused(lambda: pt.plan(task, kernel, 0.3), "discount 1")
     counts = pt.Counts.from_array(np.rint(100 * kernel))
     assert_refused(lambda: pt.assess(task, counts, 0.3), "discount 1", "TDBetting()")

@@ -21,11 +21,11 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
-from policytest.mdp.episodes import SERVED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.coupled import CoupledRun
+from policytest.methods.betting.coupled_episodes import coupled_episodes
 from policytest.methods.betting.coupling import shared_pool
 from policytest.methods.known_range import check_alike, known_difference
 from policytest.methods.ptst import PTST
@@ -92,7 +92,8 @@ def compare(
     _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta)
     arrays.instance("task_b", task_b, Task)
     check_alike(task_a, task_b)
-    task_a.check_discounted_table("compare", SERVED)
+    if isinstance(method, PTST):
+        task_a.check_discounted_table("the KL rule")
     rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
     check_method(method, zone := checked_zone(indifference))
@@ -108,6 +109,8 @@ def compare(
         check_indices(task_a, sim)
     if isinstance(method, PTST) and not isinstance(sim, Transitions):
         run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
+    elif not task_a.is_discounted_table:
+        run = coupled_episodes(task_a, task_b, margin, sim, rng, zone, zone > 0)
     else:
         run = CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
     if isinstance(sim, Transitions):

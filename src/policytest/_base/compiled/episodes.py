@@ -95,10 +95,10 @@ def least_totals(rows: Rows, base: Reals, first: Reals, sign: float) -> Any:
 
 
 @entry
-def worst_steps(rows: Rows, base: Reals, V: Reals, over: Flags, sign: float, gamma: float, H: int) -> Any:
-    """[(H+1) S] B(t,s) <= min(0, D + gamma B(t+1,x)), D = sign (base + gain + gamma V0(t+1,x) - V0(t,s)).
+def worst_steps(rows: Rows, base: Reals, V: Reals, floor: Reals, over: Flags, sign: float, gamma: float, H: int) -> Any:
+    """[(H+1) S] B(t,s) <= min(0, floor, D + gamma B(t+1,x)), D = sign (base + gain + gamma V0(t+1,x) - V0(t,s)).
 
-    ``base`` [H K] and ``V`` [(H+1) S] are by steps; ``over`` [S] are the terminal states.
+    ``base`` [H K], ``V`` [(H+1) S] and ``floor`` [H S], or empty, are by steps; ``over`` [S] are the terminal states.
     """
     S, K = len(over), len(rows.state)
     B = np.full((H + 1) * S, TINY)
@@ -107,6 +107,8 @@ def worst_steps(rows: Rows, base: Reals, V: Reals, over: Flags, sign: float, gam
         here, next = t * S, (t + 1) * S
         for s in range(S):
             B[here + s] = TINY if over[s] else 0.0
+            if len(floor) > 0 and not over[s]:
+                B[here + s] = min(0.0, floor[here + s])
         for k in range(K):
             s = rows.state[k]
             if not over[s]:

@@ -101,18 +101,8 @@ class EpisodeBet(PolicyBet):
         elif self.observed:
             self.known_reward = np.where(pool.only >= 0, pool.low, 0.0)
         self.reward = self._fitted()
-        self.ends_total = (
-            [
-                sign
-                * kernels.least_totals(
-                    self._worst_rows(sign), self._worst_rows(sign).reward, np.zeros(task.n_states), sign
-                )[0]
-                for sign in (1.0, -1.0)
-            ]
-            if task.is_total
-            else None
-        )
-        self.returns = may_return(self.rows_with(self.reward), self.over)
+        self.ends_total = [self._total_end(sign) for sign in (1.0, -1.0)] if task.is_total else None
+        self.returns = may_return(part_of(self.rows_with(self.reward), self.k)[0], self.over)
         self.V = np.zeros(task.n_states * (1 if self.H is None else self.H + 1))
         self.base_shape = (len(rows.pair) * (self.H or 1),)
         self.longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
@@ -121,9 +111,10 @@ class EpisodeBet(PolicyBet):
         """[K] the rewards on pairs: known, or fitted."""
         return self.pool.mean_rewards() if self.observed else self.known_reward
 
-    def _worst_rows(self, sign: float) -> Rows:
-        """The rows with the rewards that are worst for this side."""
-        return self.rows_with(self._worst_rewards(sign))
+    def _total_end(self, sign: float) -> FloatArray:
+        """[S] the least total of any path (sign 1), at most 0; or the largest."""
+        rows = part_of(self.rows_with(self._worst_rewards(sign)), self.k)[0]
+        return np.asarray(sign * kernels.least_totals(rows, rows.reward, np.zeros(self.task.n_states), sign)[0])
 
     def _worst_rewards(self, sign: float) -> FloatArray:
         if not self.observed:
@@ -200,12 +191,13 @@ class EpisodeBet(PolicyBet):
     def worst(self, V: FloatArray, base: FloatArray, sign: float) -> FloatArray:
         """B at every place, positive where an episode is over; infinite where totals have no bound on this side."""
         task = self.task
-        if self.observed:
-            base = base + np.tile(np.where(self.pool.only >= 0, 0.0, self._worst_rewards(sign)), self.layers)
+        base = self._at_worst(base, sign)
         if self.H is not None:
             chosen = part_of(self.rows_with(self.reward), self.k)[0]
             taken = base.reshape(self.H, -1)[:, self.k].ravel()
-            return np.asarray(kernels.worst_steps(chosen, taken, V, self.over, sign, task.discount, self.H))
+            return np.asarray(
+                kernels.worst_steps(chosen, taken, V, np.zeros(0), self.over, sign, task.discount, self.H)
+            )
         if task.total_rewards is not None:
             low, high = task.total_rewards
             B = low - V if sign > 0 else V - high
@@ -219,6 +211,21 @@ class EpisodeBet(PolicyBet):
         B = np.minimum(B, 0.0)
         B[self.over] = TINY
         return B
+
+    def _at_worst(self, base: FloatArray, sign: float) -> FloatArray:
+        """[H K] with the worst of the rewards that are observed."""
+        if not self.observed:
+            return base
+        return np.asarray(base + np.tile(np.where(self.pool.only >= 0, 0.0, self._worst_rewards(sign)), self.layers))
+
+    def lowest_steps(self, V: FloatArray, base: FloatArray, B: FloatArray, sign: float) -> FloatArray:
+        """[H,K] the least of D(t,s,a,x) + gamma B(t+1,x) over x and rewards."""
+        rows, (here, after) = self.pool.tally.rows, self._by_steps(V)
+        known = self._at_worst(base, sign).reshape(self.layers, -1) - here[:, rows.state]
+        gain, worst = self.gain if self.on_successor else 0.0, np.minimum(self._by_steps(B)[1], 0.0)
+        onward = sign * (self.task.discount * after[:, rows.successor] + gain)
+        onward = onward + self.task.discount * worst[:, rows.successor]
+        return np.asarray(sign * known + np.minimum.reduceat(onward, rows.start[:-1], axis=1))
 
     def residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
         """[H E] r - eta + gamma V0(t+1,x) - V0(t,s), with fitted rewards where these are observed."""
