@@ -533,11 +533,32 @@ def test_questions_that_need_the_discounted_table_refuse_in_one_line():
     assert_refused(lambda: pt.extreme_value(task, ball), "discount 1", "worst case")
     assert_refused(lambda: pt.nearest_kernel(task, kernel, weights, 0.3), "discount 1")
     assert_refused(lambda: pt.characteristic_time(task, kernel), "discount 1")
-    assert_refused(lambda: pt.plan(task, kernel, 0.3), "discount 1")
     counts = pt.Counts.from_array(np.rint(100 * kernel))
     assert_refused(lambda: pt.assess(task, counts, 0.3), "discount 1", "TDBetting()")
     assert_refused(lambda: pt.decide(task, sim, 0.3, method=pt.TDBetting(draws=2)), "draws")
     assert pt.assess(task, counts, 0.05, method=pt.TDBetting(), design="fixed").answer in ("above", None)
+
+
+def test_plans_and_forecasts_come_close():
+    """A plan is the mean of simulated runs; a forecast is of a run that goes on, or of another log."""
+    for task, kernel in (coin_task(0.4), coin_task(0.4, 5)):
+        R, sim = pt.value(task, kernel) - 0.15, pt.TabularSimulator(kernel)
+        plan = pt.plan(task, kernel, R)
+        assert list(plan.samples) == ["TDBetting"]
+        _, low, high = plan.samples["TDBetting"]
+        real = [pt.decide(task, sim, R, rng=1000 + seed).samples for seed in range(60)]
+        assert low - 4 * np.std(real) / np.sqrt(60) <= np.mean(real) <= high + 4 * np.std(real) / np.sqrt(60)
+        assert "No lower bound" in plan.notes[-1]
+        undecided = pt.decide(task, sim, R, rng=5, max_samples=20)
+        assert undecided.answer is None
+        assert undecided.still_needed().samples > 0
+        s = np.zeros(15, dtype=int)
+        log = pt.assess(task, pt.Transitions(s, s, sim.draw(s, s, np.random.default_rng(0))), R)
+        assert log.answer is None
+        assert "more rows" in log.still_needed().words
+    task, sim, _ = noisy("uniform")
+    assert_refused(lambda: pt.plan(task, np.full((2, 1, 2), 0.5), 0.3), "observed rewards", "mean rewards")
+    assert_refused(lambda: pt.decide(task, sim, 1.5, max_samples=3).still_needed(), "observed rewards", "resume")
 
 
 def test_estimates_and_intervals_hold_the_value():

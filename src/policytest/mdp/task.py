@@ -348,6 +348,11 @@ class Names(NamedTuple):
         return f"({', '.join(words)})"
 
 
+def counting_task(task: Task) -> Task:
+    """The discounted table with the same rows, start and policy, and nothing to earn: for counting transitions."""
+    return Task(np.zeros(task.policy.shape), task.policy, task.initial, 0.0, task.support)
+
+
 def about_task(task: Task | Names) -> dict[str, Any]:
     """What the JSON of a result says of its task; `Names` is made of it."""
     labels = {"states": task.states, "actions": task.actions}

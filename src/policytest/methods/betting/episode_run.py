@@ -14,7 +14,7 @@ from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics,
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.mdp.episodes import REMEDIES, evaluated
-from policytest.mdp.task import Task
+from policytest.mdp.task import Task, counting_task
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
 from policytest.methods.betting.plan import LARGE, BettingPlan
@@ -199,7 +199,7 @@ def run_of_episodes(method: Any, task: Task, threshold: float, supply: Supply, *
 
 def episode_pool(task: Task, supply: Supply) -> EpisodePool:
     """The counts and draws of a task: the rows that its policy takes, all successors listed."""
-    counted = Task(np.zeros(task.policy.shape), task.policy, task.initial, 0.0, task.support)
+    counted = counting_task(task)
     if is_open(counted):
         raise InputError(f"task: any of {task.n_states:,} states may follow each pair; declare `support`")
     return EpisodePool(task, WitnessedCounts(counted, 0.0, MixtureBoundary()), supply)
