@@ -204,6 +204,10 @@ REFUSED = {
         lambda: pt.Task.reaching([1], [0, 1], policy=POLICY, initial=START),
         ["goal and avoid both have the state 1"],
     ),
+    "too large to be dense": (
+        lambda: pt.Task.reaching([1], policy=np.ones((9000, 1)), initial=np.eye(9000)[0]),
+        ["support", "CSR"],
+    ),
     "no goal": (lambda: pt.Task.reaching([], policy=POLICY, initial=START), ["goal is empty"]),
     "unknown goal": (
         lambda: pt.Task.reaching(["wel"], policy=POLICY, initial=START, states=["ill", "well"]),

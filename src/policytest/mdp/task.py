@@ -165,6 +165,8 @@ class Task:
             )
             rewards.eliminate_zeros()
         else:
+            if S * A * S > DENSE_REWARD_LIMIT:
+                raise InputError(f"support: with {S:,} states declare it as a SciPy CSR array of shape (S*A, S)")
             rewards = np.zeros((S, A, S))
             rewards.reshape(-1, S)[pairs[:, None], goals] = 1.0
         terminal = [*(_terminal("goal", goal) or ()), *(_terminal("avoid", avoid) or ())]
