@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policytest.data.simulators import TabularSimulator as TabularSimulator
     from policytest.data.transitions import Transitions as Transitions
     from policytest.mdp import instances as instances
+    from policytest.mdp.observed import Observed as Observed
     from policytest.mdp.task import Task as Task
     from policytest.mdp.values import occupancy as occupancy
     from policytest.mdp.values import state_values as state_values
@@ -94,6 +95,7 @@ _HOME = {
     "MonteCarlo": "methods.baselines.monte_carlo",
     "Needed": "results.needed",
     "NestedPGD": "worst_case.nested_pgd",
+    "Observed": "mdp.observed",
     "Optimal": "methods.sampling",
     "PTST": "methods.ptst",
     "PaperBoundary": "methods.boundaries",

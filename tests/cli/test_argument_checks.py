@@ -84,8 +84,8 @@ TASKS = [
     ({"initial": "start"}, f"initial {NUMBERS}"),
     # discount
     ({"discount": 1}, "discount is 1", "may be infinite", "below 1"),
-    ({"discount": 1.0000001}, "discount is 1.0000001", "[0, 1)"),
-    ({"discount": -0.1}, "discount is -0.1", "[0, 1)"),
+    ({"discount": 1.0000001}, "discount is 1.0000001", "[0, 1]"),
+    ({"discount": -0.1}, "discount is -0.1", "[0, 1]"),
     ({"discount": NAN}, "discount is nan"),
     ({"discount": None}, "discount is"),
     ({"discount": [0.9]}, "discount has shape (1,), expected ()"),

@@ -750,7 +750,7 @@ def test_a_gym_address_is_a_model(capsys, tmp_path):
     [
         (["gym:FrozenLake-v1", "--policy", "uniform"], "pass --discount"),
         (["gym:FrozenLake-v1", "--discount", "0.9"], "pass --policy FILE"),
-        (["gym:FrozenLake-v1", "--discount", "1", "--policy", "uniform"], "discount is 1"),
+        (["gym:FrozenLake-v1", "--discount", "1.5", "--policy", "uniform"], "discount is 1.5"),
         (["gym:FrozenLake-v1?discount=0.9&policy=missing.json"], "missing.json"),
         (["gym:", "--discount", "0.9", "--policy", "uniform"], "names no environment"),
         (["gym:FrozenLake-v1?map_name", "--discount", "0.9", "--policy", "uniform"], "?name=value&other=value"),

@@ -2,6 +2,9 @@
 
 The generative model of section 3.2: any pair may be sampled at will. A simulator is any object with such a `draw`, or
 such a function itself. It is called with as many pairs at once as can be drawn without drawing one too many.
+
+Where the rewards of a task are observed, `draw` returns (next states, rewards). In other tasks these rewards are not
+used: the task says what they are.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import draws
 from policytest._base.errors import InputError
+from policytest.mdp.observed import Observed
 
 
 class Simulator(Protocol):
@@ -48,7 +52,8 @@ class DrawTable(NamedTuple):
 class TabularSimulator:
     """Draws from a kernel [S,A,S], or a CSR array of shape (S*A, S); one uniform number for each draw.
 
-    Rows without any mass are allowed: they cannot be drawn from.
+    Rows without any mass are allowed: they cannot be drawn from. With ``rewards``, a function (s, a, x, rng) -> r that
+    is called with integer arrays and returns as many rewards, `draw` returns (next states, rewards).
 
     >>> sim = TabularSimulator([[[0.0, 1.0]], [[1.0, 0.0]]])
     >>> sim.draw([0, 1, 0], [0, 0, 0], np.random.default_rng(0))
@@ -57,7 +62,10 @@ class TabularSimulator:
 
     replayable = True
 
-    def __init__(self, kernel: object) -> None:
+    def __init__(self, kernel: object, rewards: Callable[..., Any] | None = None) -> None:
+        if rewards is not None and not callable(rewards):
+            raise InputError(f"rewards is {arrays.shown(rewards)}; pass a function (s, a, x, rng) -> r of arrays")
+        self.rewards = rewards
         S, A = _shape(kernel)
         self.n_states, self.n_actions = S, A
         table = arrays.kernel("kernel", kernel, S, A)
@@ -76,11 +84,12 @@ class TabularSimulator:
         """What compiled code draws from."""
         return self._table
 
-    def draw(self, states: object, actions: object, rng: np.random.Generator) -> IntArray:
-        """The next state of each pair; the first k of m draws are the k draws."""
+    def draw(self, states: object, actions: object, rng: np.random.Generator) -> Any:
+        """The next state of each pair; the first k of m draws are the k draws. With ``rewards``, and the rewards."""
         pair = self._pairs(states, actions)
         u = rng.random(len(pair))
-        return np.asarray(draws.draw(*self._table[:3], pair, u))
+        x = np.asarray(draws.draw(*self._table[:3], pair, u))
+        return x if self.rewards is None else (x, self.rewards(*np.divmod(pair, self.n_actions), x, rng))
 
     def walk(
         self, actions: FloatArray, initial: FloatArray, restart: float, state: int, u: FloatArray
@@ -140,8 +149,48 @@ def takes_three(draw: Callable[..., Any]) -> bool:
 def checked_draw(
     draw: Callable[..., Any], states: IntArray, actions: IntArray, rng: np.random.Generator, n_states: int
 ) -> IntArray:
-    """Draw, and refuse an answer that is not one allowed state index for each pair."""
-    answer = arrays.numbers("the answer of sim.draw", draw(states, actions, rng))
+    """Draw, and refuse an answer that is not one allowed state index for each pair; rewards are left out."""
+    return checked_states(_parts(draw(states, actions, rng))[0], states, actions, n_states)
+
+
+def rewarded_draw(
+    draw: Callable[..., Any], states: IntArray, actions: IntArray, rng: np.random.Generator, observed: Observed
+) -> tuple[IntArray, FloatArray]:
+    """Draw next states and their rewards; those outside the declared range are refused."""
+    n_states, n_actions = observed.low.shape
+    answer, rewards = _parts(draw(states, actions, rng))
+    x = checked_states(answer, states, actions, n_states)
+    if rewards is None:
+        raise InputError(
+            "sim.draw answered with next states alone, and the task's rewards are observed; return (next states, "
+            "rewards)"
+        )
+    found = arrays.real_array("the rewards of sim.draw", rewards)
+    if found.shape != states.shape:
+        raise InputError(
+            f"sim.draw was asked for {len(states)} rewards and answered with shape {found.shape}; it must return one "
+            "for each pair"
+        )
+    wrong = observed.outside(states * n_actions + actions, found)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        s, a = int(states[at]), int(actions[at])
+        raise InputError(
+            f"sim.draw answered the reward {found[at]:g} for (s={s}, a={a}, x={x[at]}), outside the declared range "
+            f"[{observed.low[s, a]:g}, {observed.high[s, a]:g}]; fix the simulator or widen Observed(low, high)"
+        )
+    return x, found
+
+
+def _parts(answer: Any) -> tuple[Any, Any]:
+    """Next states, and rewards if they come with them."""
+    is_pair = isinstance(answer, tuple) and len(answer) == 2 and np.ndim(answer[0]) == 1
+    return (answer[0], answer[1]) if is_pair else (answer, None)
+
+
+def checked_states(given: Any, states: IntArray, actions: IntArray, n_states: int) -> IntArray:
+    """The answer of a simulator, if it is one allowed state index for each pair."""
+    answer = arrays.numbers("the answer of sim.draw", given)
     if answer.shape != states.shape:
         raise InputError(
             f"sim.draw was asked for {len(states)} next states and answered with shape {answer.shape}; "

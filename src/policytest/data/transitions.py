@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts, flaws
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 
 
@@ -15,13 +18,15 @@ from policytest.mdp.task import Task
 class Transitions:
     """Observed transitions (s, a, x), in the order in which they were observed; three integer arrays of one length.
 
-    ``selected``: some were left out because of their outcome x; ``other_rewards``: the data report other rewards than
-    the task. With either, no answer is certified.
+    ``r`` are the rewards that were observed with them, for tasks whose rewards are `Observed`. ``selected``: some were
+    left out because of their outcome x; ``other_rewards``: the data report other rewards than the task. With either, no
+    answer is certified.
     """
 
     s: Any
     a: Any
     x: Any
+    r: Any = None
     selected: bool = False
     other_rewards: bool = False
 
@@ -30,9 +35,32 @@ class Transitions:
             object.__setattr__(self, name, arrays.index_list(name, getattr(self, name)))
         if not len(self.s) == len(self.a) == len(self.x):
             raise InputError(f"s, a and x have {len(self.s)}, {len(self.a)} and {len(self.x)} entries; they must agree")
+        if self.r is not None:
+            object.__setattr__(self, "r", arrays.real_array("r", self.r, (len(self.s),)))
 
     def __len__(self) -> int:
         return len(self.s)
+
+    def first(self, size: int) -> Transitions:
+        """The first ``size`` of them."""
+        r = None if self.r is None else self.r[:size]
+        return replace(self, s=self.s[:size], a=self.a[:size], x=self.x[:size], r=r)
+
+    def check_rewards(self, task: Task) -> None:
+        """Refuse rewards that are missing where the task's are observed, or outside their range; name the row."""
+        if not isinstance(task.rewards, Observed):
+            return
+        if self.r is None:
+            raise InputError("data has no rewards, and the task's are observed; pass Transitions(s, a, x, r=rewards)")
+        pair = self.s * task.n_actions + self.a
+        wrong = task.rewards.outside(pair, self.r) & (task.policy.ravel()[pair] > 0)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            low, high = (float(end.ravel()[pair[at]]) for end in (task.rewards.low, task.rewards.high))
+            raise InputError(
+                f"data.r[{at}] is {self.r[at]:g} at {task.place(int(pair[at]), int(self.x[at]))}, outside the declared "
+                f"range [{low:g}, {high:g}]; fix the row or widen Observed(low, high)"
+            )
 
     @property
     def flaws(self) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import search
 from policytest._base.errors import InputError, check_precision
 from policytest._base.rows import Rows
+from policytest.mdp import episodes
+from policytest.mdp.observed import Observed
 
 if TYPE_CHECKING:
     from policytest.mdp.task import Task
@@ -28,7 +30,7 @@ class Layout:
         """The pairs with pi > 0, with no successor listed."""
         task = self._task
         pair = np.flatnonzero(task.policy.ravel() > 0)
-        reward = np.zeros(len(pair)) if task.rewards_on_successor else task.rewards.ravel()[pair]
+        reward = np.zeros(len(pair)) if task.rewards_on_successor else task.reward_table.ravel()[pair]
         return Rows(
             pair=pair.astype(np.int64),
             state=(pair // task.n_actions).astype(np.int64),
@@ -86,19 +88,32 @@ class Layout:
         The error is that of the solve, and of improvements too small to be made.
         """
         task, sign = self._task, arrays.sense_sign(sense)
+        if not task.is_discounted_table:
+            return episodes.extreme_values(task, self.rewarded(sign), sign)
         rows = self.pairs if task.any_successor else self.rows
         _, values, error = search.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
         check_precision(error)
         return np.asarray(values), 2.0 * error + 1e-13 / (1.0 - task.discount)
 
+    def rewarded(self, sign: float) -> Rows:
+        """The rows with the least rewards (sign 1) or the largest, where these are observed; else with the rewards."""
+        rewards = self._task.rewards
+        if not isinstance(rewards, Observed):
+            return self.rows
+        return self.rows._replace(reward=(rewards.low if sign > 0 else rewards.high).ravel()[self.pairs.pair])
+
     @cached_property
     def value_ends(self) -> tuple[float, float, float]:
-        """The ends of the value range, and a bound on their error."""
-        task = self._task
+        """The ends of the value range, and a bound on their error; infinite where totals have no bound."""
+        task, steps = self._task, self._task.expected_steps
         low, high = (self.extreme_values(sense) for sense in ("min", "max"))
-        off = max(np.abs(task.policy.sum(axis=1) - 1.0).max() / (1.0 - task.discount), abs(task.initial.sum() - 1.0))
-        error = max((end[1] + 2.0 * off) * np.abs(end[0]).max() for end in (low, high))
-        return float(task.initial @ low[0]), float(task.initial @ high[0]), float(error)
+        off = max(np.abs(task.policy.sum(axis=1) - 1.0).max() * steps, abs(task.initial.sum() - 1.0))
+        starts = task.initial > 0
+        error = max((end[1] + 2.0 * off) * np.abs(end[0][np.isfinite(end[0])]).max(initial=0.0) for end in (low, high))
+        lowest, highest = (float(task.initial[starts] @ end[0][starts]) for end in (low, high))
+        if task.total_rewards is not None:
+            lowest, highest = max(lowest, task.total_rewards[0]), min(highest, task.total_rewards[1])
+        return lowest, highest, float(error)
 
 
 def support_sizes(support: Any) -> Any:

@@ -136,6 +136,7 @@ def reverse(task: Task) -> ReversedMDP:
     >>> round(mdp.value(mdp.policy(two.kernel)), 8)  # the value of the policy itself
     0.20923298
     """
+    task.check_discounted_table("the reversed MDP")
     S, A = task.n_states, task.n_actions
     _check_size(f"the reversed MDP's transitions [{S * A}, {S}, {S * A}]", S * A * S * S * A, REVERSED_LIMIT)
     arrivals = np.einsum("xy,xa->xya", np.eye(S), task.policy).reshape(S, S * A)
@@ -245,6 +246,7 @@ def smoothness_constant(task: Task) -> float:
     >>> smoothness_constant(task)
     32.0
     """
+    task.check_discounted_table("this constant")
     rewards = task.rewards.data if arrays.is_sparse(task.rewards) else task.rewards
     r_max = float(np.abs(rewards).max(initial=0.0))
     return 2.0 * task.discount * task.n_states * r_max / (1.0 - task.discount) ** 3
@@ -271,6 +273,7 @@ def _reward_table(task: Task) -> FloatArray:
 def _dense_kernel(task: Task, name: str, kernel: Kernel, every_row: bool = False) -> FloatArray:
     """A checked dense kernel; with ``every_row`` also the rows that the policy never takes are checked."""
     _refuse_sparse(name, kernel, f"{name}.toarray().reshape(S, A, S)")
+    task.check_discounted_table("the reversed MDP")
     S, A = task.n_states, task.n_actions
     _check_size(f"an array [{S}, {A}, {S}]", S * A * S, DENSE_LIMIT)
     q: FloatArray = task.check_kernel(name, kernel)

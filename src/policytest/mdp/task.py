@@ -25,7 +25,9 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows, stored_at
+from policytest.mdp import episodes
 from policytest.mdp.layout import Layout, support_sizes
+from policytest.mdp.observed import Observed
 
 DENSE_REWARD_LIMIT = 50_000_000
 _ARRAYS = ("policy", "initial", "support", "rewards", "available")
@@ -40,13 +42,14 @@ class Task:
     Parameters
     ----------
     rewards
-        r[s,a], or r[s,a,x] as an array [S,A,S] or a CSR array of shape (S*A, S). Any finite scale and sign.
+        r[s,a], or r[s,a,x] as an array [S,A,S] or a CSR array of shape (S*A, S). Any finite scale and sign. Or
+        `Observed(low, high)`: rewards come with the data.
     policy
         pi[s,a], rows sum to 1.
     initial
         rho[s], sums to 1.
     discount
-        gamma in [0, 1).
+        gamma in [0, 1]. With 1 an episode must end: in a terminal state, or at the horizon.
     support
         Which successors a row may have: booleans [S,A,S], or a CSR array of shape (S*A, S); None: all.
         A row with a single allowed successor is a *known* row: it need not be sampled.
@@ -65,6 +68,10 @@ class Task:
     start
         The index of a state that only stands for the start of episodes: logs tell what follows it. See
         `policytest.sources.start_from_log`, which adds it.
+    horizon
+        The number of steps of an episode, if it is limited: V = E sum_{t < H} gamma^t r_t. None: no limit.
+    total_rewards
+        (low, high), with discount 1 and no horizon: the total reward of any episode lies between them.
 
     >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
     >>> task.layout.value_ends[:2]
@@ -83,6 +90,8 @@ class Task:
     assumptions: Sequence[str] = ()
     available: Any = None
     start: int | None = None
+    horizon: int | None = None
+    total_rewards: tuple[float, float] | None = None
 
     def __post_init__(self, normalise: bool) -> None:
         def put(name: str, value: object) -> None:
@@ -98,21 +107,70 @@ class Task:
         put("policy", policy)
         put("initial", arrays.probability_rows("initial", initial, normalise))
         put("discount", _discount(self.discount))
+        put("horizon", _horizon(self.horizon))
+        put("total_rewards", _total_rewards(self.total_rewards, self))
         put("states", arrays.names("states", self.states, S))
         put("actions", arrays.names("actions", self.actions, A))
         put("assumptions", _assumptions(self.assumptions))
         put("available", _available(self.available, self))
         put("support", _support(self.support, self))
-        put("terminal", _terminal(self.terminal))
-        ends = _indices_of_ends(self)
+        put("terminal", _terminal("terminal", self.terminal))
+        ends = _indices("terminal", self.terminal, self.states, S)
         if len(ends):
             put("support", _with_ends(self.support, ends, self))
         put("rewards", _rewards(self.rewards, self))
+        if isinstance(self.rewards, Observed):
+            put("rewards", self.rewards.without(ends))
         _check_ends(ends, self)
         if self.start is not None and not 0 <= arrays.whole_number("start", self.start) < S:
             raise InputError(f"start is {self.start}; it is the index of a state, from 0 to {S - 1}")
         for name in _ARRAYS:
             arrays.freeze(getattr(self, name))
+        if self.is_total:
+            _check_totals(self)
+
+    @classmethod
+    def reaching(
+        cls,
+        goal: Sequence[Hashable],
+        avoid: Sequence[Hashable] = (),
+        *,
+        policy: Any,
+        initial: Any,
+        within: int | None = None,
+        support: Any = None,
+        states: Sequence[Hashable] | None = None,
+        **rest: Any,
+    ) -> Task:
+        """The task whose value is the probability of reaching a goal, before any state to avoid, within some steps.
+
+        Reward 1 on entering a goal; goals and states to avoid are terminal; discount 1. ``rest`` are further arguments
+        of `Task`: actions, normalise, assumptions, available.
+
+        >>> task = Task.reaching([2], [1], policy=[[1.0]] * 3, initial=[1.0, 0.0, 0.0])
+        >>> task.terminal, task.discount, task.layout.value_ends[:2]
+        ((2, 1), 1.0, (0.0, 1.0))
+        """
+        S, A = arrays.real_array("policy", policy, (None, None)).shape
+        names = arrays.names("states", states, S)
+        goals, avoided = (_indices(name, _terminal(name, given), names, S) for name, given in _named(goal, avoid))
+        _check_goals(goals, avoided, arrays.real_array("initial", initial, (S,)), names)
+        onward = np.setdiff1d(np.arange(S), np.concatenate([goals, avoided]))
+        pairs = (onward[:, None] * A + np.arange(A)).ravel()
+        if arrays.is_sparse(support):
+            at_goal = np.isin(np.arange(S), goals).astype(np.float64)
+            kept = np.isin(np.arange(S * A), pairs).astype(np.float64)
+            rewards = sparse.csr_array(
+                sparse.diags_array(kept) @ support.astype(np.float64) @ sparse.diags_array(at_goal)
+            )
+            rewards.eliminate_zeros()
+        else:
+            if S * A * S > DENSE_REWARD_LIMIT:
+                raise InputError(f"support: with {S:,} states declare it as a SciPy CSR array of shape (S*A, S)")
+            rewards = np.zeros((S, A, S))
+            rewards.reshape(-1, S)[pairs[:, None], goals] = 1.0
+        terminal = [*(_terminal("goal", goal) or ()), *(_terminal("avoid", avoid) or ())]
+        return cls(rewards, policy, initial, 1.0, support, states, terminal=terminal, horizon=within, **rest)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "layout"}
@@ -133,9 +191,36 @@ class Task:
         return int(self.policy.shape[1])
 
     @property
+    def is_discounted_table(self) -> bool:
+        """Whether all is as in the paper: a discount below 1, no horizon, known rewards."""
+        return self.discount < 1.0 and self.horizon is None and not self.observes_rewards
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the value is the total of an episode that only terminal states end: discount 1, no horizon."""
+        return self.discount == 1.0 and self.horizon is None
+
+    @property
+    def observes_rewards(self) -> bool:
+        """Whether rewards come with the data."""
+        return isinstance(self.rewards, Observed)
+
+    @property
+    def expected_steps(self) -> float:
+        """A bound on sum_t gamma^t, for errors; infinite for totals, where nothing bounds it."""
+        if self.horizon is not None:
+            return float(self.horizon)
+        return 1.0 / (1.0 - self.discount) if self.discount < 1.0 else float(self.n_states)
+
+    @property
+    def reward_table(self) -> Any:
+        """The rewards; not numbers on [S,A] where they are observed, so that nothing can be computed from them."""
+        return np.full(self.policy.shape, np.nan) if self.observes_rewards else self.rewards
+
+    @property
     def rewards_on_successor(self) -> bool:
-        """Whether the reward depends on the next state, r[s,a,x]."""
-        return arrays.is_sparse(self.rewards) or self.rewards.ndim == 3
+        """Whether the reward is a table on the next state too, r[s,a,x]."""
+        return arrays.is_sparse(self.rewards) or (not self.observes_rewards and self.rewards.ndim == 3)
 
     @property
     def any_successor(self) -> bool:
@@ -149,10 +234,11 @@ class Task:
 
     @property
     def known_rows(self) -> arrays.BoolArray:
-        """[S,A] rows with a single allowed successor: nothing about them is unknown."""
-        if self.support is None:
-            return np.full((self.n_states, self.n_actions), self.n_states == 1)
-        return np.asarray(support_sizes(self.support) == 1).reshape(self.n_states, self.n_actions)
+        """[S,A] rows with a single allowed successor, and a known reward: nothing about them is unknown."""
+        known: arrays.BoolArray = np.full((self.n_states, self.n_actions), self.n_states == 1)
+        if self.support is not None:
+            known = np.asarray(support_sizes(self.support) == 1).reshape(self.n_states, self.n_actions)
+        return known & (self.rewards.low == self.rewards.high) if self.observes_rewards else known
 
     @property
     def ends(self) -> list[int]:
@@ -161,11 +247,17 @@ class Task:
             return []
         closed = np.flatnonzero(self.known_rows.all(axis=1))
         stays = _at_loops(self.support, closed, self).all(axis=1)
-        return [int(s) for s in closed[stays & ~_at_loops(self.rewards, closed, self).any(axis=1)]]
+        tables = [self.rewards.low, self.rewards.high] if self.observes_rewards else [self.rewards]
+        return [
+            int(s) for s in closed[stays & ~np.any([_at_loops(t, closed, self).any(axis=1) for t in tables], axis=0)]
+        ]
 
     @property
     def reward_bounds(self) -> tuple[float, float]:
         """The smallest and the largest reward of pairs with pi > 0 and allowed successors."""
+        if isinstance(self.rewards, Observed):
+            taken = self.policy > 0
+            return float(self.rewards.low[taken].min()), float(self.rewards.high[taken].max())
         listed = self.layout.rows.gain if self.rewards_on_successor else self.layout.pairs.reward
         return float(listed.min()), float(listed.max())
 
@@ -181,6 +273,7 @@ class Task:
 
         Paper: footnote 1 of section 3.2.
         """
+        self.check_discounted_table("this method")
         shift = (1.0 - self.discount) * threshold
         if arrays.is_sparse(self.rewards):  # successors without a stored reward earn 0
             allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
@@ -188,6 +281,19 @@ class Task:
         else:
             rewards = self.rewards - shift
         return replace(self, rewards=rewards, terminal=None)
+
+    def check_discounted_table(self, what: str, remedy: str = "use the default method, or TDBetting()") -> None:
+        """Refuse a task with observed rewards, a horizon or discount 1, where the discounted table is needed."""
+        if self.is_discounted_table:
+            return
+        has = "observed rewards" if self.observes_rewards else "a horizon" if self.horizon else "discount 1"
+        raise InputError(
+            f"the task has {has}, and {what} needs known rewards, a discount below 1 and no horizon; {remedy}"
+        )
+
+    def state_name(self, s: int) -> str:
+        """A state in words, with its name where the task has one."""
+        return _label(s, self.states)
 
     def _flat_support(self) -> Any:
         return self.support.reshape(-1, self.n_states)
@@ -244,6 +350,11 @@ class Names(NamedTuple):
         return f"({', '.join(words)})"
 
 
+def counting_task(task: Task) -> Task:
+    """The discounted table with the same rows, start and policy, and nothing to earn: for counting transitions."""
+    return Task(np.zeros(task.policy.shape), task.policy, task.initial, 0.0, task.support)
+
+
 def about_task(task: Task | Names) -> dict[str, Any]:
     """What the JSON of a result says of its task; `Names` is made of it."""
     labels = {"states": task.states, "actions": task.actions}
@@ -260,26 +371,30 @@ def given(assumptions: Sequence[str]) -> str:
     return f", if {' and '.join(assumptions)}" if assumptions else ""
 
 
-def _terminal(given: object) -> tuple[Hashable, ...] | None:
+def _named(goal: Any, avoid: Any) -> tuple[tuple[str, Any], ...]:
+    return ("goal", goal), ("avoid", avoid)
+
+
+def _terminal(name: str, given: object) -> tuple[Hashable, ...] | None:
     """The states at which episodes end, as declared."""
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
-        raise InputError(f"terminal is {arrays.shown(given)}; pass a list of states, by name or by index")
+        raise InputError(f"{name} is {arrays.shown(given)}; pass a list of states, by name or by index")
     return tuple(label.item() if isinstance(label, np.generic) else label for label in given)
 
 
-def _indices_of_ends(task: Task) -> IntArray:
-    """The indices of the terminal states, in increasing order."""
-    places: dict[Any, int] = {label: index for index, label in enumerate(task.states or ())}
+def _indices(name: str, given: Sequence[Hashable] | None, states: Sequence[Hashable] | None, S: int) -> IntArray:
+    """The indices of these states, given by name or index, in increasing order."""
+    places: dict[Any, int] = {label: index for index, label in enumerate(states or ())}
     found = []
-    for place, label in enumerate(task.terminal or ()):
+    for place, label in enumerate(given or ()):
         index: Any = places.get(label, label) if isinstance(label, Hashable) else label
         is_index = isinstance(index, int) and not isinstance(index, bool)
-        if not is_index or not 0 <= index < task.n_states:
-            known = f"the states are {', '.join(map(repr, task.states[:5]))}, ..." if task.states else "use an index"
+        if not is_index or not 0 <= index < S:
+            known = f"the states are {', '.join(map(repr, states[:5]))}, ..." if states else "use an index"
             raise InputError(
-                f"terminal[{place}] is {arrays.shown(label)}, which is not a state; {arrays.shown(known, str)}"
+                f"{name}[{place}] is {arrays.shown(label)}, which is not a state; {arrays.shown(known, str)}"
             )
         found.append(index)
     return np.unique(np.array(found, dtype=np.int64))
@@ -317,6 +432,8 @@ def _at_loops(table: Any, states: IntArray, task: Task) -> Any:
 
 def _check_ends(ends: IntArray, task: Task) -> None:
     """Nothing is earned once an episode has ended."""
+    if task.observes_rewards:
+        return
     earned = _at_loops(task.rewards, ends, task)
     wrong = (earned != 0) & (task.policy[ends] > 0)
     if wrong.any():
@@ -335,14 +452,57 @@ def _assumptions(given: object) -> tuple[str, ...]:
 
 def _discount(discount: object) -> float:
     gamma = arrays.real_number("discount", discount)
-    if gamma == 1.0:
-        raise InputError(
-            "discount is 1: without discounting the value of a policy may be infinite and every guarantee here "
-            "divides by 1 - discount; pass a discount below 1"
-        )
-    if not 0.0 <= gamma < 1.0:
-        raise InputError(f"discount is {gamma}; it must lie in [0, 1)")
+    if not 0.0 <= gamma <= 1.0:
+        raise InputError(f"discount is {gamma}; it must lie in [0, 1]")
     return gamma
+
+
+def _horizon(horizon: object) -> int | None:
+    if horizon is None:
+        return None
+    if isinstance(horizon, bool) or (steps := arrays.whole_number("horizon", horizon)) < 1:
+        raise InputError(f"horizon is {horizon}; it is the number of steps of an episode, at least 1, or None")
+    return steps
+
+
+def _total_rewards(given: Any, task: Task) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    low, high = (float(end) for end in arrays.real_array("total_rewards", given, (2,)))
+    if not low < high:
+        raise InputError(f"total_rewards is ({low:g}, {high:g}); pass (low, high) with low < high")
+    if not task.is_total:
+        raise InputError("total_rewards is for discount 1 without a horizon; leave it out")
+    return low, high
+
+
+def _check_goals(goals: IntArray, avoided: IntArray, initial: FloatArray, states: Sequence[Hashable] | None) -> None:
+    """Goals there are, none of them is avoided, and no episode starts in one."""
+    if not len(goals):
+        raise InputError("goal is empty; pass the states to reach, by name or by index")
+    both = np.intersect1d(goals, avoided)
+    if len(both):
+        raise InputError(
+            f"goal and avoid both have the state {_label(int(both[0]), states)}; a state is one or the other"
+        )
+    inside = goals[initial[goals] > 0]
+    if len(inside):
+        place = _label(int(inside[0]), states)
+        raise InputError(f"initial has mass on the goal {place}, where the question is answered; start elsewhere")
+
+
+def _check_totals(task: Task) -> None:
+    """Without a discount and a horizon episodes end in terminal states, and their total has a bound on some side."""
+    if not task.ends:
+        raise InputError(
+            "discount is 1 and no state is terminal, so that episodes never end and values may be infinite; pass a "
+            "discount below 1, a horizon, or the terminal states"
+        )
+    if task.total_rewards is None and not any(np.isfinite(task.layout.value_ends[:2])):
+        raise InputError(
+            "discount is 1 and the total of an episode may be infinite on both sides: rewards and costs can go on for "
+            f"ever; {episodes.REMEDIES}"
+        )
 
 
 def _available(available: object, task: Task) -> Any:
@@ -395,6 +555,8 @@ def _support(support: object, task: Task) -> Any:
 
 def _rewards(rewards: object, task: Task) -> Any:
     S, A = task.n_states, task.n_actions
+    if isinstance(rewards, Observed):
+        return rewards.filled((S, A))
     if arrays.is_sparse(rewards):
         table = arrays.csr("rewards", rewards, (S * A, S))
         if task.support is not None:

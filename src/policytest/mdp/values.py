@@ -5,7 +5,8 @@ from __future__ import annotations
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.compiled import search
-from policytest._base.errors import check_precision
+from policytest._base.errors import InputError, check_precision
+from policytest.mdp import episodes
 from policytest.mdp.task import Task
 
 
@@ -18,17 +19,26 @@ def value(task: Task, q: Kernel) -> float:
     >>> value(task, [[[0.0, 1.0]], [[0.0, 1.0]]])
     1.0
     """
-    values = state_values(task, q)
-    return float(task.initial @ values)
+    values, starts = state_values(task, q), task.initial > 0
+    return float(task.initial[starts] @ (values if task.horizon is None else values[0])[starts])
 
 
 def state_values(task: Task, q: Kernel) -> FloatArray:
-    """[S] the values V_q(s) of the policy from each state. Paper: section 3.1."""
+    """[S] the values V_q(s) of the policy from each state; with a horizon H, [H,S] from each step and state.
+
+    With discount 1 and no horizon: the mean total of an episode, which ends in a terminal state. A kernel under which
+    the policy may be paid for ever is refused; not a number in states from which that holds but no episode starts.
+
+    Paper: section 3.1.
+    """
     return _evaluate(task, q)[0]
 
 
 def occupancy(task: Task, q: Kernel) -> FloatArray:
     """[S] the unnormalised discounted occupancy d_q(s) = sum_t gamma^t P(s_t = s); sums to 1/(1-gamma).
+
+    With a horizon, or discount 1: the mean (discounted) number of visits in an episode, 0 in terminal states, infinite
+    in states that may never be left.
 
     Paper: section 3.1, where d is (1-gamma) times this.
     """
@@ -41,6 +51,9 @@ def value_range(task: Task) -> tuple[float, float]:
     For free supports and r[s,a] these are eqs. (1)-(2) of the paper,
     r^pi(rho) + gamma/(1-gamma) min_s r^pi(s) and the same with max; in general the fixed points
     V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] over allowed x, and with max.
+
+    With a horizon, or discount 1, every value lies in this range, which may be wider: kernels that change from step to
+    step are allowed in it. An end is infinite where the total of an episode has no bound on that side.
 
     Paper: eq:maxmin V.
     """
@@ -62,6 +75,15 @@ def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:
     arrays.instance("task", task, Task)
     kernel = task.check_kernel("q", q)
     rows, entries, _ = task.rows_of("q", kernel)
+    if not task.is_discounted_table:
+        if task.observes_rewards:
+            raise InputError(
+                "rewards: these are observed, so that a kernel alone has no value; pass a task with the mean rewards"
+            )
+        found = episodes.evaluated(task, rows, entries)
+        episodes.refuse_improper(task, found)
+        check_precision(found.error)
+        return found.V, found.d if task.horizon is None else found.d.sum(axis=0)
     values, occupancies, error = search.values_and_occupancy(rows, entries, task.discount, task.initial)
     check_precision(error)
     return values, occupancies

@@ -49,6 +49,8 @@ def fingerprint(task: Task, threshold: float, method: object) -> str:
     """A digest of what defines a run apart from its randomness; delta and limits may change on the way."""
     hasher = hashlib.sha256()
     _feed(hasher, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])
+    if not task.is_discounted_table:
+        _feed(hasher, [task.horizon, task.total_rewards])
     if task.assumptions:
         _feed(hasher, task.assumptions)
     return hasher.hexdigest()

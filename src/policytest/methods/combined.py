@@ -24,8 +24,10 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
+from policytest.methods.betting import TDBetting
 from policytest.methods.betting.bets import surely
-from policytest.methods.betting.run import BettingRun, Bettor
+from policytest.methods.betting.bettor import Bettor
+from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import widths
 from policytest.methods.interface import Outcome, is_certified
 from policytest.methods.ptst import PTST, PTSTRun
@@ -188,6 +190,10 @@ class Combined(Bettor):
                 "rule has zeta, the stopping rule as printed: it has no evidence that could be averaged with bets; "
                 "pass a rule without zeta, such as PTST()"
             )
+
+    def alone(self) -> Bettor:
+        """Beyond the discounted table the KL rule does not apply: the method is betting alone, and says so."""
+        return TDBetting(seed=self.seed)
 
     def describe(self) -> str:
         """The method in a few words."""

@@ -12,6 +12,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting.coupling import SAME, reached
@@ -20,10 +21,11 @@ from policytest.methods.betting.policy_bet import MOST_LISTED
 
 def check_alike(task_a: Task, task_b: Task) -> None:
     """Refuse tasks that differ in more than policy and rewards, and say in what."""
-    for name in ("n_states", "n_actions", "discount"):
+    for name in ("n_states", "n_actions", "discount", "horizon", "total_rewards"):
         first, second = getattr(task_a, name), getattr(task_b, name)
         if first != second:
             raise InputError(f"task_a.{name} is {first} and task_b.{name} is {second}; they must be the same")
+    _check_observed(task_a, task_b)
     if not np.array_equal(task_a.initial, task_b.initial):
         at = int(np.argmax(task_a.initial != task_b.initial))
         raise InputError(
@@ -32,6 +34,17 @@ def check_alike(task_a: Task, task_b: Task) -> None:
         )
     if not _same_table(task_a.support, task_b.support, task_a.n_states):
         raise InputError("task_a.support and task_b.support differ; both policies meet the same kernel: pass the same")
+
+
+def _check_observed(task_a: Task, task_b: Task) -> None:
+    """Both rewards are observed, in the same range, or none are."""
+    first, second = task_a.rewards, task_b.rewards
+    if isinstance(first, Observed) != isinstance(second, Observed):
+        raise InputError("the rewards of one of task_a and task_b are observed; both must be, or none")
+    if isinstance(first, Observed) and not (
+        np.array_equal(first.low, second.low) and np.array_equal(first.high, second.high)
+    ):
+        raise InputError("task_a.rewards and task_b.rewards are observed in different ranges; pass the same range")
 
 
 def _same_table(first: Any, second: Any, S: int) -> bool:
@@ -104,13 +117,17 @@ def never_differ(task_a: Task, task_b: Task) -> bool:
 
 
 def _rewards_on(task: Task, rows: Rows) -> FloatArray:
-    """[E] the rewards of a task on the entries of any rows."""
+    """[E] the rewards of a task on the entries of any rows; observed ones are the same for both policies."""
+    if task.observes_rewards:
+        return np.zeros(rows.n_entries)
     if task.rewards_on_successor:
         return rows.pick(task.rewards, task.n_states)
     return rows.per_entry(task.rewards.ravel()[rows.pair])
 
 
 def _same_rewards(task_a: Task, task_b: Task) -> bool:
+    if task_a.observes_rewards:
+        return True
     if task_a.rewards_on_successor != task_b.rewards_on_successor:
         return False
     return task_a.rewards is task_b.rewards or _same_table(task_a.rewards, task_b.rewards, task_a.n_states)

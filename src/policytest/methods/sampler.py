@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import IntArray
+from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import WHILE_DRAWING, InputError
 from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
 from policytest.data.simulators import SimulatorLike, checked_draw, draw_function
@@ -199,13 +199,15 @@ class Recorded:
     drawing = False
     between_blocks, extra = True, 0
 
-    def __init__(self, k: IntArray, x: IntArray) -> None:
-        self.k, self.x = k, x
+    def __init__(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
+        self.k, self.x, self.r = k, x, np.zeros(0) if r is None else r
 
     @classmethod
     def of(cls, task: Task, data: Transitions) -> Recorded:
         """The rows of the task to which transitions belong, -1 for pairs that its policy never takes."""
-        return cls(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x)
+        data.check_rewards(task)
+        rewards = data.r if task.observes_rewards else None
+        return cls(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x, rewards)
 
     def ahead(
         self, tally: WitnessedCounts, required: float, most: int, due: int = UNLIMITED
@@ -216,11 +218,16 @@ class Recorded:
 
     def take(self, used: int) -> None:
         """These were looked at."""
-        self.k, self.x = self.k[used:], self.x[used:]
+        self.k, self.x, self.r = self.k[used:], self.x[used:], self.r[used:]
 
-    def extend(self, k: IntArray, x: IntArray) -> None:
+    def extend(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
         """More of them were observed."""
         self.k, self.x = np.concatenate([self.k, k]), np.concatenate([self.x, x])
+        self.r = self.r if r is None else np.concatenate([self.r, r])
+
+    def part(self, first: int, last: int | None = None) -> Recorded:
+        """Some of them."""
+        return Recorded(self.k[first:last], self.x[first:last], self.r[first:last])
 
     def state(self) -> dict[str, Any]:
         """Nothing is drawn here, so there is nothing to keep."""

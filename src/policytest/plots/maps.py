@@ -54,7 +54,9 @@ def allocation(
 def occupancy(task: Task, kernel: object, ax: Axes | None = None, shape: tuple[int, int] | None = None) -> Axes:
     """Where the policy spends its (discounted) time if the kernel is true: (1-gamma) d(s) pi(a|s), as a heat map."""
     instance("task", task, Task)
-    table = (1.0 - task.discount) * occupancy_of(task, kernel)[:, None] * task.policy
+    visits = occupancy_of(task, kernel)
+    scale = 1.0 - task.discount if task.is_discounted_table else 1.0 / visits.sum()
+    table = scale * visits[:, None] * task.policy
     hidden = np.zeros(table.shape, dtype=bool)
     cells = _largest(table, hidden, task) if shape is None else _grid(table, hidden, shape)
     return _draw(cells, ax, "share of time", False)

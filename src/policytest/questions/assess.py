@@ -70,7 +70,7 @@ def judged(run: Run, data: Transitions, delta: float, required: float) -> Verdic
 
 def _beside(verdict: Verdict, counts: Counts) -> Verdict:
     """With the usual interval for one look at all of the data; not in tasks so large that it would take long."""
-    if verdict.task.layout.n_entries > MOST_ENTRIES:
+    if verdict.task.layout.n_entries > MOST_ENTRIES or not verdict.task.is_discounted_table:
         return verdict
     found = one_look(verdict.task, counts, verdict.delta)
     return replace(verdict, one_look=(found.lower, found.upper))

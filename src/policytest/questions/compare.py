@@ -25,6 +25,7 @@ from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.coupled import CoupledBetting, CoupledRun
+from policytest.methods.betting.coupled_episodes import coupled_episodes
 from policytest.methods.betting.coupling import joint_task, shared_pool
 from policytest.methods.betting.stacks import StacksRun, sets_of_coins
 from policytest.methods.known_range import check_alike, known_difference
@@ -96,6 +97,8 @@ def compare(
     _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta)
     task_b = _policy_b(task_a, task_b, sim)
     check_alike(task_a, task_b)
+    if isinstance(method, PTST):
+        task_a.check_discounted_table("the KL rule")
     rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
     check_method(method, zone := checked_zone(indifference))
@@ -118,18 +121,27 @@ def compare(
         if isinstance(method, PTST):
             run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
         else:
-            run = CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
+            run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
         verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
     return replace(verdict, about="difference")
 
 
+def _coupled(
+    task_a: Task, task_b: Task, margin: float, sim: SimulatorLike | Transitions, rng: Seed, zone: float
+) -> CoupledRun:
+    """Betting on coupled rollouts."""
+    if not task_a.is_discounted_table:
+        return coupled_episodes(task_a, task_b, margin, sim, rng, zone, zone > 0)
+    return CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
+
+
 def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, rng: Seed, zone: float) -> StacksRun:
     """The comparison on recorded transitions, by many sets of coins."""
-    nothing = Transitions(NOTHING, NOTHING, NOTHING)
+    nothing = data.first(0)
 
     def start(seed: int) -> CoupledRun:
-        return CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], nothing, seed))
+        return _coupled(task_a, task_b, margin, nothing, seed, 0.0)
 
     rows = Recorded.of(joint_task([task_a, task_b]), data)
     return StacksRun(CoupledBetting(), start, sets_of_coins(rng), rows, zone)

@@ -27,6 +27,7 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.mdp.episodes import REMEDIES
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting import TDBetting
@@ -57,8 +58,9 @@ def value_interval(
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: the thresholds that
-    betting does not refute, by `LogBetting()` unless ``method`` says otherwise. With ``looks="one"``: the usual
-    interval for one look at a finished log (`one_look`), approximate and not certified.
+    betting does not refute, by `LogBetting()` unless ``method`` says otherwise; an end is infinite where totals have no
+    bound. With ``looks="one"``: the usual interval for one look at a finished log (`one_look`), approximate and not
+    certified.
 
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
@@ -75,6 +77,7 @@ def value_interval(
     if arrays.one_of("looks", looks, ("any", "one")) == "one":
         if method is not None:
             raise InputError('method is for looks="any"; leave it out')
+        task.check_discounted_table('looks="one"')
         return one_look(task, data if isinstance(data, Counts) else data.counts(task, len(data)), delta)
     low, high = value_range(task)
     if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
@@ -121,8 +124,9 @@ def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting | L
 
 
 def _middle(task: Task) -> float:
-    low, high = value_range(task)
-    return 0.5 * (low + high)
+    """Between the ends of the range; one end where the other is infinite."""
+    ends = [end for end in value_range(task) if math.isfinite(end)]
+    return math.fsum(ends) / max(len(ends), 1)
 
 
 def evaluate(
@@ -163,6 +167,10 @@ def evaluate(
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
     low, high = value_range(task)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InputError(
+            f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
+        )
     error = 4 * value_range_error(task)
     best = Interval(low - error, high + error, certified=True)
     found, counts = best, Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))

@@ -53,14 +53,20 @@ class Watch:
         self.size = 0
 
     def add(
-        self, s: object, a: object, x: object, other_rewards: bool = False, selected: bool = False
+        self,
+        s: object,
+        a: object,
+        x: object,
+        other_rewards: bool = False,
+        selected: bool = False,
+        r: object = None,
     ) -> Verdict | None:
         """Transitions that were observed next, in their order; the verdict, once there is one.
 
         ``other_rewards``: they report other rewards than the task; ``selected``: some were left out because of their
-        outcome. With either, no answer is certified.
+        outcome. With either, no answer is certified. ``r``: their rewards, where those of the task are observed.
         """
-        part = Transitions(s, a, x, selected, other_rewards)
+        part = Transitions(s, a, x, r if self.task.observes_rewards else None, selected, other_rewards)
         rows = recorded(self.task, part)
         if self.found is not None or not (len(part) or part.flaws):
             return self.found
@@ -82,7 +88,10 @@ class Watch:
     def _go_on(self) -> None:
         run = self._run
         k, x = (np.concatenate([getattr(rows, name) for rows in self._pending]) for name in "kx")
-        run.source.extend(k, x)
+        if self.task.observes_rewards:
+            run.source.extend(k, x, np.concatenate([rows.r for rows in self._pending]))
+        else:
+            run.source.extend(k, x)
         self._pending = []
         run.begin(self.level)
         for _ in steps(run, self.level, self.size):
@@ -97,16 +106,17 @@ class Watch:
             self.found = verdict
 
     def _assessed(self, first: int) -> Verdict:
-        data = self.transitions()
-        part = replace(data, s=data.s[:first], a=data.a[:first], x=data.x[:first])
-        verdict = assess(self.task, part, self.threshold, self.delta, self.method)
+        verdict = assess(self.task, self.transitions().first(first), self.threshold, self.delta, self.method)
         return replace(verdict, one_look=None)  # which holds for one look that was fixed beforehand
 
     def transitions(self) -> Transitions:
         """All that were added."""
         s, a, x = (np.concatenate([NOTHING, *(getattr(part, name) for part in self._parts)]) for name in "sax")
+        r = None
+        if self.task.observes_rewards:
+            r = np.concatenate([np.zeros(0), *(part.r for part in self._parts)])
         selected, other = (any(getattr(part, name) for part in self._parts) for name in ("selected", "other_rewards"))
-        self._parts = [Transitions(s, a, x, selected, other)]
+        self._parts = [Transitions(s, a, x, r, selected, other)]
         return self._parts[0]
 
     def verdict(self) -> Verdict:

@@ -243,10 +243,12 @@ def asked(v: Verdict) -> list[str]:
     if v.about != "value" or not isinstance(task, Task):
         return []
     low, high = task.reward_bounds
+    steps = "all rewards" if task.horizon is None else f"the rewards of the first {plural(task.horizon, 'step')}"
+    counting = f", a reward one step later counting {number(task.discount)} times as much" if task.discount < 1 else ""
+    observed = ", and is observed with the transition" if task.observes_rewards else ""
     found = [
-        f"Is the value of this policy above {number(v.threshold)}? Its value is the expected sum of all rewards from "
-        f"the start on, a reward one step later counting {number(task.discount)} times as much. A reward is between "
-        f"{number(low)} and {number(high)}."
+        f"Is the value of this policy above {number(v.threshold)}? Its value is the expected sum of {steps} from "
+        f"the start on{counting}. A reward is between {number(low)} and {number(high)}{observed}."
     ]
     names = [str(name) for name in task.states] if task.states is not None else [str(s) for s in range(task.n_states)]
     acts = [str(name) for name in task.actions] if task.actions is not None else [str(a) for a in range(task.n_actions)]

@@ -20,6 +20,7 @@ from scipy.optimize import linprog, minimize
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
+from policytest.mdp.episodes import SERVED
 from policytest.mdp.task import Task
 from policytest.worst_case import Bracket, Solver, Status, nearest_kernel
 from policytest.worst_case.ball import kl_rows
@@ -224,6 +225,7 @@ class _Model:
 
 def _checked_kernel(task: Task, kernel: Kernel) -> Kernel:
     """The kernel, checked under its own name."""
+    task.check_discounted_table("the lower bound", SERVED)
     checked = task.check_kernel("kernel", kernel)
     task.rows_of("kernel", checked)
     return checked

@@ -23,6 +23,7 @@ from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.compiled import search
 from policytest._base.errors import InputError, check_precision
 from policytest._base.rows import Rows
+from policytest.mdp.episodes import SERVED
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.worst_case.ball import check_weights
@@ -163,6 +164,7 @@ class Solver(Protocol):
 
 def lay_out(task: Task, centre: object, weights: object) -> InverseProblem:
     """Check a centre and weights and lay them out row by row (sign +1)."""
+    task.check_discounted_table("the worst case over kernels", SERVED)
     kernel = task.check_kernel("centre", centre)
     table = check_weights(weights, (task.n_states, task.n_actions))
     rows, p, is_open = task.rows_of("centre", kernel)

@@ -15,7 +15,7 @@ from policytest._base.rows import Rows
 # One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
 # policies stay together for as long as they agree. The proofs: `policytest.methods.betting.run`, and `.coupled`.
 
-BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT = 0, 1, 2, 3  # why a call ended
+BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT, OUT_OF_BOUNDS = 0, 1, 2, 3, 4  # why a call ended
 BETWEEN, TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT, A_IN_TURN, B_IN_TURN = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
 DRAWING = 2.0  # of the plain process, whose policy is never A_ALONE
 LARGEST_WEIGHT, SMALLEST_WEIGHT, SMALLEST_CHANCE = 50.0, 1e-3, 0.1
@@ -27,7 +27,7 @@ class Residuals(NamedTuple):
     V: FloatArray  # [S] V0
     base: FloatArray  # [K] r^pi(s) - eta(s,a); without the reward where that is on the successor
     gain: FloatArray  # [E] that reward, or empty
-    B: FloatArray  # [S] the worst sum along any path of this policy
+    B: FloatArray  # [S] the worst sum along any path of this policy; positive (TINY) where nothing follows
 
 
 class Stakes(NamedTuple):
@@ -57,6 +57,10 @@ class Dynamics(NamedTuple):
     discount: float
     meets: bool  # both follow one policy once they have parted
     draws: int  # at the last state, of the plain process; 0: every transition is bet on
+    layer: int = 0  # with a horizon: the states of a step; the place of (t, s) is t * layer + s, that of a row t K + k
+    longest: float = 0.0  # steps after which a rollout ends at its worst; 0: coins end it surely
+    total_low: float = 0.0  # bounds on the total of an episode; equal: there are none
+    total_high: float = 0.0
 
 
 class Draws(NamedTuple):
@@ -67,6 +71,7 @@ class Draws(NamedTuple):
     successor: npt.NDArray[np.int32]
     cumulative: FloatArray
     at: IntArray  # the next one of each stack; changed in place
+    reward: FloatArray = np.zeros(0)  # observed with each of a stack, or empty
 
 
 class Limits(NamedTuple):
@@ -84,6 +89,7 @@ class Transcript(NamedTuple):
     pair: IntArray
     x: IntArray
     sums: FloatArray
+    reward: FloatArray = np.zeros(0)  # where rewards are observed
 
 
 class RolloutState(NamedTuple):
@@ -93,9 +99,10 @@ class RolloutState(NamedTuple):
     state: float = 0.0  # of A, or of both
     earned: float = 0.0  # S
     weight: float = 0.0
-    draws_left: float = 0.0  # of the plain process
+    draws_left: float = 0.0  # of the plain process; or the steps left, where they are limited
     state_b: float = -1.0
     weight_b: float = 0.0
+    total: float = 0.0  # earned in the episode, where its total has bounds
 
 
 class Advance(NamedTuple):
@@ -108,6 +115,8 @@ class Advance(NamedTuple):
     rollouts: int  # that ended
     wanted: int  # the pair whose draw is waited for, or -1
     at: RolloutState
+    own_steps: float = 0.0  # of the rollouts that ended before their steps were used up, where these are limited
+    cut: int = 0  # rollouts whose steps were used up
 
 
 @entry
@@ -271,12 +280,18 @@ def _chance(weight: float, budget: float, least: float) -> float:
 def _coin(weight: float, budget: float, least: float, u: float) -> tuple[bool, float, float]:
     """(whether it ends here, its weight, what is added to S): going on the weight grows; tiny weights end at worst."""
     chance = _chance(weight, budget, least)
-    if u >= chance:
+    if u >= chance or least > 0.0:
         return True, weight, 0.0
     weight /= chance
     if weight < SMALLEST_WEIGHT:
         return True, weight, weight * least
     return False, weight, 0.0
+
+
+@compiled
+def _within(value: float, low: float, high: float) -> float:
+    """The value, or the end of the interval that it is beyond."""
+    return min(max(value, low), high)
 
 
 @compiled
@@ -302,17 +317,21 @@ def _bet(
     B; B_ALONE. Where they may meet again both move in turn once they have parted, with one weight and one coin,
     A_IN_TURN and B_IN_TURN, until they meet. Of the plain process: DRAWING at the last state.
     """
-    gamma, plain, L, sign = dynamics.discount, dynamics.draws, stakes.L, stakes.sign
+    gamma, plain, L, sign, layer = dynamics.discount, dynamics.draws, stakes.L, stakes.sign, dynamics.layer
+    low, high, observed = dynamics.total_low, dynamics.total_high, len(draws.reward) > 0
     B_a, B_b, A = side_a.B, side_b.B, dynamics.alone_a.shape[1]
     are_two, on_entries = len(side_b.V) > 0, len(side_a.gain) > 0 or len(side_b.gain) > 0
-    phase, state, earned, weight, left, state_b, weight_b = at
+    phase, state, earned, weight, left, state_b, weight_b, total = at
     at_a, at_b = int(state), int(state_b)
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
+    own_steps, cut = 0.0, 0
     while used < len(u):
         ended, extra = False, 0.0
         if phase == BETWEEN:
             at_a, at_b = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0]), -1
-            phase, earned, weight, weight_b, left = TOGETHER, 0.0, 1.0, 0.0, float(plain)
+            phase, earned, weight, weight_b, left, total = TOGETHER, 0.0, 1.0, 0.0, float(plain), 0.0
+            if dynamics.longest > 0.0:
+                left = dynamics.longest
             if plain == 0:
                 ended, weight, extra = _coin(weight, L, B[at_a], u[used, 1])
             elif u[used, 2] >= gamma:
@@ -335,6 +354,7 @@ def _bet(
             p = dynamics.real[s] * A + a
             k = dynamics.row_of_pair[p]
             y = dynamics.only[k]
+            r = 0.0  # observed
             if y < 0:
                 if samples >= limits.most:
                     break
@@ -342,23 +362,47 @@ def _bet(
                     y = draws.successor[first_above(draws.cumulative, draws.start[p], draws.start[p + 1], u[used, 1])]
                 elif draws.at[p] < draws.start[p + 1]:
                     y = draws.successor[draws.at[p]]
+                    if observed:
+                        r = draws.reward[draws.at[p]]
                     draws.at[p] += 1
                 else:
                     ending, wanted = WAITING, p
                     break
                 samples += 1
             seen.pair[steps], seen.x[steps] = p, y
+            if observed:
+                seen.reward[steps] = r
             steps += 1
-            of_a, of_b = 0.0, 0.0  # r - eta + gamma V0(y) - V0(s) of each
             e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
-            if not b_moves:
-                of_a = side_a.base[k] + gamma * side_a.V[y] - side_a.V[s]
+            if layer > 0:
+                k += s // layer * (len(dynamics.start) - 1)
+                y += (s // layer + 1) * layer
+            of_a, of_b = r, r  # r - eta + gamma V0(y) - V0(s) of each
+            if b_moves:
+                of_a = 0.0
+            else:
+                of_a += side_a.base[k] + gamma * side_a.V[y] - side_a.V[s]
                 if len(side_a.gain) > 0:
                     of_a += side_a.gain[e]
             if b_moves or (are_two and phase == TOGETHER and not apart):
-                of_b = side_b.base[k] + gamma * side_b.V[y] - side_b.V[s]
+                of_b += side_b.base[k] + gamma * side_b.V[y] - side_b.V[s]
                 if len(side_b.gain) > 0:
                     of_b += side_b.gain[e]
+            else:
+                of_b = 0.0
+            least = B[y] if phase == TOGETHER else 0.0
+            if low < high:  # V0 is kept between the bounds on what is still to come
+                reward = r + side_a.base[k] + (side_a.gain[e] if len(side_a.gain) > 0 else 0.0)
+                before, total = total, total + reward
+                now, then = _within(side_a.V[s], low - before, high - before), 0.0
+                if least > 0.0:
+                    if not low - 1e-9 * (high - low) <= total <= high + 1e-9 * (high - low):
+                        ending, wanted = OUT_OF_BOUNDS, p
+                        break
+                else:
+                    then = _within(side_a.V[y], low - total, high - total)
+                    least = min(low - total - then if sign > 0 else total + then - high, 0.0)
+                of_a = reward + then - now
             if b_moves:
                 earned -= sign * weight_b * of_b
                 at_b = y
@@ -383,7 +427,7 @@ def _bet(
             elif apart:
                 phase = B_PARTS
             elif phase == TOGETHER:
-                ended, weight, extra = _coin(weight, earned + L, B[y], u[used, 2])
+                ended, weight, extra = _coin(weight, earned + L, least, u[used, 2])
             elif phase == B_ALONE:
                 ended, weight_b, extra = _coin(weight_b, earned + L, B_b[y], u[used, 2])
             elif phase == A_IN_TURN:
@@ -398,17 +442,26 @@ def _bet(
                 reserve = weight_b * B_b[at_b]
                 over, weight, extra = _coin(weight, earned + L + reserve, B_a[at_a], u[used, 2])
                 phase = B_NEXT if over else A_ALONE
+            if dynamics.longest > 0.0 and not ended and phase in (TOGETHER, A_ALONE, B_ALONE):
+                left -= 1.0
+                if left <= 0.0:  # ended at its worst
+                    ended, cut = True, cut + 1
+                    if phase == TOGETHER:
+                        extra = weight * least
+                    else:
+                        extra = weight_b * B_b[at_b] + (weight * B_a[at_a] if phase == A_ALONE else 0.0)
         earned += extra
         used += 1
         if ended:
             seen.sums[rollouts] = earned
             rollouts += 1
+            own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
             ending = _ending(_settled(stakes, earned), samples, limits)
             if ending != BLOCK_ENDS:
                 break
-    after = phase, float(at_a), earned, weight, left, float(at_b), weight_b
-    return ending, used, steps, samples, rollouts, wanted, after
+    after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total
+    return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
 
 
 @entry
@@ -442,8 +495,8 @@ def bet(
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
     found = _bet_of_tuples(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen))
-    ending, used, steps, samples, rollouts, wanted, state = found
-    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state))
+    ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
+    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
 
 
 # ---------------------------------------------------------------- rollouts that own their draws

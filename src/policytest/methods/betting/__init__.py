@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policytest._base import arrays
-from policytest.methods.betting.run import Bettor
+from policytest.methods.betting.bettor import Bettor
 
 
 @dataclass(frozen=True)

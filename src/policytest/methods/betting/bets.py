@@ -159,9 +159,15 @@ class Refuter:
         total = log_capitals(self.earned, self.room, self.lengths, self.fractions, R, LEAST_FACTOR)
         return float(np.logaddexp.reduce(total + self.log_weights))
 
+    def largest(self) -> float:
+        """The largest rho.V0 + S: beyond it no threshold is refuted."""
+        return float(self.earned.max(initial=-np.inf))
+
     def up_to(self, worst: float, best: float, level: float) -> float:
         """The largest R, up to 2^-40 of the range, for which "V <= R" is refuted; ``worst`` where none is."""
-        low, high = worst, best
+        if np.isinf(worst):
+            return worst
+        low, high = worst, max(self.largest(), worst) if np.isinf(best) else best
         if self.log_capital(low + 1e-9 * (high - low)) < level:
             return worst
         for _ in range(40):
@@ -175,6 +181,10 @@ class AveragedRefuter(Refuter):
 
     def __init__(self, parts: Sequence[Refuter]) -> None:
         self.parts = parts
+
+    def largest(self) -> float:
+        """The largest of all."""
+        return max((part.largest() for part in self.parts), default=-np.inf)
 
     def log_capital(self, R: float) -> float:
         """The logarithm of their average capital."""

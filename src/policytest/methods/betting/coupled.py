@@ -47,7 +47,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class CoupledRollouts(BettingRun):
     """Rollouts of two policies at work: how they move, what they earn, and when they give up."""
 
     ladder = TWO_POLICIES
-    WALKER = ("phase", "state", "earned", "weight", "state_b", "weight_b")
+    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "state_b", "weight_b")
     PLAN, PARTS = "plan", ("plan_a_", "plan_b_")
 
     def __init__(
@@ -139,7 +139,7 @@ class CoupledRollouts(BettingRun):
             raise ValueError("recent rollouts are not a number and a sum")
 
     def _is_possible(self, at: RolloutState) -> bool:
-        S, weights = self.task.n_states, (at.weight, at.weight_b)
+        S, weights = len(self.plan.B), (at.weight, at.weight_b)
         in_phase = 0 <= at.phase == int(at.phase) <= rollouts.B_NEXT
         somewhere = all(place == int(place) for place in (at.state, at.state_b)) and 0 <= at.state < S
         least_b = -1 if at.phase == rollouts.TOGETHER else 0
@@ -185,7 +185,7 @@ class CoupledRun(CoupledRollouts):
         U, base, floor = a.V - b.V, a.base - b.base, self._parting(parts, sign)
         if not (self.a.task.any_successor and self.b.task.any_successor):
             chosen, entries = part_of(rows._replace(gain=np.zeros(0)), shared)
-            chosen = chosen._replace(gain=_difference(a.gain, b.gain, entries))
+            chosen = chosen._replace(gain=difference(a.gain, b.gain, entries))
             return np.asarray(rollouts.worst_paths(chosen, base[shared], U, floor, sign, gamma))
         least, ends = least_by_state(sign * base, rows.state, shared, S), np.minimum(floor, 0.0)
         finite = np.abs(ends).max() + np.abs(base[shared]).max(initial=0.0) / (1.0 - gamma)
@@ -230,7 +230,7 @@ class CoupledRun(CoupledRollouts):
         return float(task.initial @ (first - second)) + self.threshold
 
 
-def _difference(first: FloatArray, second: FloatArray, entries: IntArray) -> FloatArray:
+def difference(first: FloatArray, second: FloatArray, entries: IntArray) -> FloatArray:
     """The difference of rewards on successors; empty where there are none."""
     if not len(first) and not len(second):
         return np.zeros(0)

@@ -31,10 +31,11 @@ def joint_task(tasks: Sequence[Task]) -> Task:
     first = tasks[0]
     with_successor = next((task for task in tasks if task.rewards_on_successor), None)
     policy = np.mean([task.policy for task in tasks], axis=0)
+    rewards = np.zeros(first.policy.shape) if with_successor is None else with_successor.rewards
     return replace(
         first,
         policy=policy / policy.sum(axis=1, keepdims=True),
-        rewards=np.zeros(first.policy.shape) if with_successor is None else with_successor.rewards,
+        rewards=first.rewards if first.observes_rewards else rewards,
     )
 
 

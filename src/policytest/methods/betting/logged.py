@@ -94,7 +94,7 @@ MANNERS = (
 def suits(task: Task) -> bool:
     """Whether rollouts on a log of this task own their draws: it has terminal states, and few unknown rows."""
     few = 0 < int(task.layout.unknown_pairs.sum()) <= MOST_PAIRS and len(task.layout.pairs.pair) <= MOST_ROWS
-    return few and bool(task.ends)
+    return few and bool(task.ends) and task.is_discounted_table
 
 
 class Follower:
@@ -348,7 +348,7 @@ class LogSource(Supply):
         """How many there are."""
         return len(self.rows.k)
 
-    def extend(self, k: IntArray, x: IntArray) -> None:
+    def extend(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
         """More were recorded."""
         self.rows.extend(k, x)
 

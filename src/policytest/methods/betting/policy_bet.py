@@ -26,6 +26,7 @@ class Pool:
 
     def __init__(self, tally: WitnessedCounts, source: Supply) -> None:
         self.tally, self.source, self.samples = tally, source, 0
+        self.only = tally.only_successor  # [K] of rows that are known, and need no draw; -1 for the others
         self._fitted: tuple[int, FloatArray] | None = None
 
     @property
@@ -46,7 +47,7 @@ class Pool:
     def record(self, pair: IntArray, x: IntArray) -> None:
         """Count the transitions of unknown rows; those of known rows are not draws."""
         k = self.tally.task.layout.row_of_pair[pair]
-        drawn = self.tally.only_successor[k] < 0
+        drawn = self.only[k] < 0
         if drawn.any():
             self.tally.observe(k[drawn], x[drawn], np.inf)
 
@@ -68,6 +69,7 @@ class PolicyBet:
         self.gain = rows.pick(task.rewards, S) if self.on_successor else np.zeros(0)
         self.policy_reward = np.bincount(rows.state, self.prob * self.reward, minlength=S).astype(np.float64)
         self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
+        self.base_shape = self.reward.shape
 
     def rows(self) -> Rows:
         """The rows of the pool, with this policy and these rewards."""
@@ -105,6 +107,10 @@ class PolicyBet:
             if moved <= CLOSE_ENOUGH * np.abs(V).max():
                 break
         return V
+
+    def row_visits(self, d: FloatArray) -> FloatArray:
+        """[K] the discounted visits of each pair, by those of states."""
+        return np.asarray(d[self.pool.tally.rows.state] * self.prob)
 
     @property
     def centre(self) -> FloatArray:

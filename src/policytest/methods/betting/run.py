@@ -51,12 +51,10 @@ from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import Advance, Dynamics, Limits, Residuals, RolloutState, Transcript
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
-from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
-from policytest.data.simulators import SimulatorLike
+from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, surely
-from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.plan import (
     LARGE,
     NO_POLICY,
@@ -70,12 +68,10 @@ from policytest.methods.betting.plan import (
     most_promising,
     wide_fractions,
 )
-from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool, cumulative
-from policytest.methods.boundaries import MixtureBoundary
+from policytest.methods.betting.policy_bet import PolicyBet, cumulative
 from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
-from policytest.methods.witness import WitnessedCounts
 from policytest.worst_case.projection_free import ProjectionFree
 
 LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
@@ -105,6 +101,7 @@ class BettingRun:
 
     ladder: ClassVar[Ladder] = ONE_POLICY
     refit = REFIT
+    sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
     betting_on = 0.0  # the only side to bet on, 1 or -1; 0: that of the estimate
     WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "draws_left")  # names in a snapshot
     PLAN: ClassVar[str] = "plan_numbers"
@@ -122,8 +119,8 @@ class BettingRun:
         self.exhausted, self.wanted = False, -1
         self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
         self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
-        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.at_hand else CALLED_BLOCK
-        self.seen = Transcript(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
+        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
+        self.seen = self._transcript(0)
         self.orders: list[BettingRun] = []  # of counts: the runs on random orders of the draws
         self.dynamics, self.plan = self._made_dynamics(), self._fit()
 
@@ -162,10 +159,9 @@ class BettingRun:
             self.plan = self._fit()
         if not len(self.numbers):
             self.numbers = self.source.rng.random((self.block, 3))
-            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.at_hand else self.block
+            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_free else self.block
         if len(self.seen.pair) < len(self.numbers):
-            size = len(self.numbers)
-            self.seen = Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
+            self.seen = self._transcript(len(self.numbers))
         seen = self.seen
         done = self._roll(Limits(surely(level), most, self._until_due(), self._one_by_one()), seen)
         self.at, self.numbers = done.at, self.numbers[done.used :]
@@ -180,6 +176,11 @@ class BettingRun:
             self._look_within(level)
         return done.wanted
 
+    def _transcript(self, size: int) -> Transcript:
+        """Room for what a call finds."""
+        rewards = np.empty(size if self.task.observes_rewards else 0)
+        return Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size), rewards)
+
     def _roll(self, limits: Limits, seen: Transcript) -> Advance:
         """The call of the compiled code. Rows that list only what was seen may have grown."""
         plan, rows, stakes, draws = self.plan, self.tally.rows, self.bets.stakes(self.plan), self.source.draws()
@@ -191,7 +192,7 @@ class BettingRun:
     def _made_dynamics(self) -> Dynamics:
         """Where rollouts go; one policy alone never parts."""
         task, rows, policy = self.policies[0].task, self.tally.rows, cumulative(self.policies[0].task.policy)
-        places = rows.start, rows.successor, self.tally.task.layout.row_of_pair, self.tally.only_successor
+        places = rows.start, rows.successor, self.tally.task.layout.row_of_pair, self.pool.only
         starts = np.arange(task.n_states), cumulative(task.initial[None, :])[0]
         return Dynamics(*places, *starts, policy, policy, policy, policy, task.discount, False, self.draws)
 
@@ -272,10 +273,10 @@ class BettingRun:
 
     # ------------------------------------------------------------ the fit
 
-    def learn(self, k: IntArray, x: IntArray) -> None:
+    def learn(self, rows: Recorded) -> None:
         """Transitions that only teach: they are counted, and never bet on."""
-        drawn = k >= 0
-        self.tally.observe(k[drawn], x[drawn], np.inf)
+        drawn = rows.k >= 0
+        self.tally.observe(rows.k[drawn], rows.x[drawn], np.inf)  # refuses what the support excludes
         self.pool.samples += int(drawn.sum())
         self.refit_at = 0.0
         for policy in self.policies:
@@ -283,11 +284,10 @@ class BettingRun:
 
     def visits_in_a_rollout(self) -> FloatArray:
         """[K] the discounted visits of each pair in a rollout by the fitted kernel; of two policies, the larger."""
-        q, rows, found = self.pool.model(), self.tally.rows, np.zeros(len(self.tally.rows.pair))
+        q, found = self.pool.model(), np.zeros(len(self.tally.rows.pair))
         for policy in self.policies:
             _, d = policy.values(q)
-            if d is not None:
-                found = np.maximum(found, d[rows.state] * policy.prob)
+            found = found if d is None else np.maximum(found, policy.row_visits(d))
         return found
 
     def _fit(self) -> BettingPlan:
@@ -297,10 +297,13 @@ class BettingRun:
         values, occupancies = zip(*(policy.values(q) for policy in self.policies), strict=True)
         sign, visits = self._side(values), self._visits(q, occupancies) if q is not None and not self.draws else None
         chosen = visits if q is not None and len(q) <= LARGE else None
-        shares = SHARES if chosen else (1.0,) if self.draws else (0.0,)
-        plans = [self._plan(values, q, sign, share) for share in shares]
+        plans = [self._plan(values, q, sign, share) for share in self._shares(chosen is not None)]
         plan = plans[most_promising([self._growth(plan, chosen) for plan in plans] if chosen else [0.0])]
         return self.staked(plan, self._noise(plan, visits) if 0 < plan.room < np.inf else None)
+
+    def _shares(self, may_choose: bool) -> tuple[float, ...]:
+        """Of the fitted advantages, to choose from."""
+        return SHARES if may_choose else (1.0,) if self.draws else (0.0,)
 
     def _side(self, values: Sequence[FloatArray]) -> float:
         """On which side to bet: that of the estimate; the other one in turn, where both are asked for."""
@@ -343,7 +346,7 @@ class BettingRun:
             worst = policy.lowest_steps(V, base, B, sign).min() / (1.0 - policy.task.discount) * (1.0 + 1e-9)
         else:
             B = self._worst(parts, sign)
-            worst = B[policy.task.initial > 0].min()
+            worst = B[: policy.task.n_states][policy.task.initial > 0].min()
         L = max(-float(worst), self._least_range(parts, lead))
         return BettingPlan(parts[0], parts[1] if len(parts) > 1 else NO_POLICY, B, L, sign, lead)
 
@@ -526,7 +529,7 @@ class BettingRun:
         self.numbers = np.array(state["numbers"], dtype=np.float64)
         self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
         self.bets.restore(state)
-        if self.samples != self.tally.n[self.tally.unknown].sum() or not 0 < self.block <= LARGEST_BLOCK:
+        if self.samples != self.tally.n[self.pool.only < 0].sum() or not 0 < self.block <= LARGEST_BLOCK:
             raise ValueError("the number of samples is not that of the counts")
         if self.rollouts != self.bets.rollouts or not np.isfinite(self.refit_at):
             raise ValueError("the number of rollouts is not that of the sums")
@@ -548,22 +551,23 @@ class BettingRun:
         fractions, wide = (np.array(state[name], dtype=np.float64) for name in ("plan_bets", "plan_wide"))
         sizes = []
         for policy, V, base in zip(self.policies, values, bases, strict=True):
-            if V.shape != (self.task.n_states,) or base.shape != policy.reward.shape or sign not in (1.0, -1.0):
+            if V.shape != policy.V.shape or base.shape != policy.base_shape or sign not in (1.0, -1.0):
                 raise ValueError("the plan does not fit the task")
             sizes.append(1e-9 * float(np.abs(V).max() + np.abs(base).max()))
             if not policy.is_centred(base, sizes[-1]):
                 raise ValueError("the advantages are not centred")
             policy.V = V
-        again, scale = self._planned(values, bases, sign), 1.0 - self.task.discount
+        again, scale = self._planned(values, bases, sign), 1.0 - self.task.discount or 1.0
         B = np.array(state["plan_B"]) if len(self.PARTS) == 1 else again.B  # that of two policies is not kept
-        off = scale * np.abs(np.append(B - again.B, again.L - L)).max()
+        mine, its = np.append(again.B, again.L), np.append(B, L)
+        off = scale * np.abs(mine[mine != its] - its[mine != its]).max(initial=0.0)
         if not max(abs(again.lead - lead), off) <= sum(sizes) or not self.bets.are_fractions(fractions, wide):
             raise ValueError("the plan is not sound")
         return again._replace(fractions=fractions, wide=wide, L=L, lead=lead)
 
     def _is_possible(self, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
-        somewhere = at.state == int(at.state) and 0 <= at.state < self.task.n_states
+        somewhere = at.state == int(at.state) and 0 <= at.state < len(self.plan.B)
         if not somewhere or not 0 < at.weight <= 1.0 / rollouts.SMALLEST_CHANCE**2:
             return False
         in_phase, least = at.phase == rollouts.TOGETHER, at.earned
@@ -573,40 +577,3 @@ class BettingRun:
         else:
             least = self._worst_sum()
         return in_phase and least >= -self.plan.L * (1.0 + 1e-9)
-
-
-class Bettor:
-    """Settings that start runs on rollouts of one policy."""
-
-    kind: ClassVar[type[BettingRun]] = BettingRun
-    seed: int
-
-    def start(
-        self,
-        task: Task,
-        sim: SimulatorLike,
-        threshold: float,
-        rng: Seed,
-        indifference: float = 0.0,
-        both_sides: bool = False,
-    ) -> BettingRun:
-        """The test at work on a simulator; see `BettingRun` for the last two arguments."""
-        return self._run(task, threshold, Supply(task, sim, rng), indifference, both_sides)
-
-    def replay(
-        self,
-        task: Task,
-        threshold: float,
-        source: Recorded,
-        rng: Seed = None,
-        indifference: float = 0.0,
-        both_sides: bool = False,
-    ) -> BettingRun:
-        """The test at work on recorded transitions."""
-        supply = Supply.recorded(task, source, self.seed if rng is None else rng)
-        return self._run(task, threshold, supply, indifference, both_sides)
-
-    def _run(self, task: Task, threshold: float, supply: Supply, indifference: float, both_sides: bool) -> BettingRun:
-        tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
-        policy = PolicyBet(tally.task, Pool(tally, supply), tally.rounding, alone=True)
-        return self.kind(self, task, threshold, (policy,), indifference, both_sides)

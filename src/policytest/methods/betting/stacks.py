@@ -21,6 +21,7 @@ each pair are as fresh as before: until each pair was seen twice as often as a r
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.errors import InputError
+from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed, generator
 from policytest.methods.betting.run import BettingRun
@@ -71,6 +72,8 @@ class OneSide:
 
     def go_on(self, level: float, zone: float) -> None:
         """As far as the rows take each run: up to the level, and then to the end, for the interval."""
+        if self.sign not in self.runs[0].sides:
+            return
         for i, run in enumerate(self.runs):
             for required in (level, math.inf) if i not in self.crossed else (math.inf,):
                 run.begin(required)
@@ -124,14 +127,16 @@ class StacksRun:
     ) -> None:
         self.method, self.source, self.indifference = method, rows, indifference
         self.whole = start(0)  # is never stepped: it counts all rows
-        self.runs = [start(int(seed)) for seed in seeds]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AssumptionWarning)  # it was said once
+            self.runs = [start(int(seed)) for seed in seeds]
         half = len(self.runs) // 2
         self.sides = OneSide(self.runs[:half], 0), OneSide(self.runs[half:], 1)
         self.task, self.threshold = self.whole.task, self.whole.threshold
         self.samples, self.solves, self.answered_at = 0, 0, 0
         self.answer: str | None = None
         self.exhausted = False
-        many = int(self.whole.tally.unknown.sum()) >= LEARN_FIRST and not self.whole.tally.is_open
+        many = int((self.whole.pool.only < 0).sum()) >= LEARN_FIRST and not self.whole.tally.is_open
         self.learnt, self.taught, self.next_check = not many, 0, FIRST_CHECK
         self.early = Recorded(NOTHING, NOTHING)  # the first rows, until enough is learnt from them
 
@@ -153,13 +158,12 @@ class StacksRun:
 
     def step(self, level: float, most: int) -> None:
         """All rows that are there; the row at which half of the sets agree is that of the answer."""
-        k, x = self.source.k, self.source.x
-        self.source.take(len(k))
-        drawn = k >= 0
-        self.whole.tally.observe(k[drawn], x[drawn], np.inf)  # refuses what the support excludes
-        self.samples += len(k)
+        rows = self.source.part(0)
+        self.source.take(len(rows.k))
+        self.whole.learn(rows)
+        self.samples += len(rows.k)
         self.exhausted = True
-        self._hand_out(k, x)
+        self._hand_out(rows)
         for side in self.sides:
             side.go_on(level + HALF, self.indifference)
         if self.answer is None:
@@ -169,38 +173,39 @@ class StacksRun:
             elif self.indifference and min(self.ends_refuted()) >= level:
                 self.answer, self.answered_at = "within", self.samples
 
-    def _hand_out(self, k: IntArray, x: IntArray) -> None:
+    def _hand_out(self, rows: Recorded) -> None:
         """Rows go to the stacks; the first ones may only teach."""
-        handed_out = self.samples - len(k)
+        handed_out = self.samples - len(rows.k)
         if not self.learnt:
-            self.early.extend(k, x)
+            self.early.extend(rows.k, rows.x, rows.r)
             self._learn()
             if not self.learnt:
                 return
             handed_out = self.runs[0].source.size = self.taught
-            k, x = self.early.k[self.taught :], self.early.x[self.taught :]
+            rows = self.early.part(self.taught)
         short = max(LONG_LOG - handed_out, 0)
-        self._give(k[:short], x[:short], self.runs)
-        self._give(k[short:], x[short:], [run for side in self.sides for run in side.runs[:LONG_SETS]])
+        self._give(rows.part(0, short), self.runs)
+        self._give(rows.part(short), [run for side in self.sides for run in side.runs[:LONG_SETS]])
 
-    def _give(self, k: IntArray, x: IntArray, runs: list[BettingRun]) -> None:
+    def _give(self, rows: Recorded, runs: list[BettingRun]) -> None:
         """More draws on the stacks that these runs share."""
-        if len(k):
-            runs[0].source.extend(k, x)
+        if len(rows.k):
+            runs[0].source.extend(rows.k, rows.x, rows.r)
             for run in runs[1:]:
                 run.source.share(runs[0].source)
 
     def _learn(self) -> None:
         """Look at the first rows, as far as is needed."""
-        teacher, rows = self.runs[0], self.early
-        while not self.learnt and self.next_check <= len(rows.k):
-            teacher.learn(rows.k[self.taught : self.next_check], rows.x[self.taught : self.next_check])
-            need, self.taught = np.where(teacher.tally.unknown, teacher.visits_in_a_rollout(), 0.0), self.next_check
+        teacher = self.runs[0]
+        unknown = teacher.pool.only < 0
+        while not self.learnt and self.next_check <= len(self.early.k):
+            teacher.learn(self.early.part(self.taught, self.next_check))
+            need, self.taught = np.where(unknown, teacher.visits_in_a_rollout(), 0.0), self.next_check
             self.learnt = bool((teacher.tally.n >= OFTEN * need)[need > RARELY].all())
             self.next_check = math.ceil(CHECK * self.next_check)
         if self.learnt:
             for run in self.runs[1:]:
-                run.learn(rows.k[: self.taught], rows.x[: self.taught])
+                run.learn(self.early.part(0, self.taught))
 
     def end(self, level: float) -> None:
         """Unfinished rollouts may go on later."""

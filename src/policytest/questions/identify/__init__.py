@@ -16,6 +16,7 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.mdp.episodes import SERVED
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
@@ -93,6 +94,7 @@ def identify(
             policies = [logged.policy if here else one for here, one in zip(is_logged, policies, strict=True)]
         tasks = tasks_of(rewards, policies, initial, discount, support, names)
         task = tasks[0]
+    task.check_discounted_table("identify", SERVED)
     if isinstance(sim, Transitions):
         if policies is None:
             raise InputError("a log can tell the best of policies that are given; pass policies=[...]")

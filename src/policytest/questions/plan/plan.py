@@ -102,10 +102,13 @@ def plan(
     True
     """
     arrays.instance("task", task, Task)
+    if task.observes_rewards:
+        raise InputError("the task has observed rewards, which a plan cannot simulate; pass a task with mean rewards")
     question = Question(task, arrays.real_number("threshold", threshold), check_delta(delta), generator(rng))
     runs, limit = _runs(task, runs), count_from("max_samples", max_samples, 1)
     guesses = guesses_from(question, guess)
-    best = best_allocation(task, guesses.kernel, question.threshold) if any_unknown(task) else None
+    may_allocate = any_unknown(task) and task.is_discounted_table
+    best = best_allocation(task, guesses.kernel, question.threshold) if may_allocate else None
     named = _named(task, methods, best)
     found: dict[str, Prediction] = {}
     for name, method in named.items():
@@ -126,11 +129,15 @@ def _assemble(
     task, R = question.task, question.threshold
     known = 0.0 if guesses.middle else math.inf  # where no row is unknown
     time = _bracket(task, guesses.kernel, best, R) if best is not None else (known, known)
+    if not task.is_discounted_table and any_unknown(task):
+        time = known, math.inf
     uniform = characteristic_time(task, guesses.kernel, None, R, fast_solver(task)).time if best is not None else known
     bound = time[0] * information(-math.log(question.delta)) if time[0] < math.inf else math.inf
     notes = list(guesses.notes)
-    if best is None:
+    if best is None and not any_unknown(task):
         notes.append("Every row that the policy takes is known: there is nothing to sample.")
+    elif best is None:
+        notes.append("No lower bound and no best allocation is known beyond the discounted table.")
     at_threshold = time[0] == math.inf
     if at_threshold:
         notes.append(f"Beware: {ON_IT}.")
@@ -181,6 +188,8 @@ def _ratio(time: float, best: float) -> float:
 def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, Any]:
     """The methods by name: the default ones, those of a mapping, or a list under their own descriptions."""
     if methods is None:
+        if not task.is_discounted_table:
+            return {"TDBetting": TDBetting()}
         solver = ProjectionFree()
         named: dict[str, Any] = {"Combined": Combined(), "TDBetting": TDBetting(), "PTST, uniform": PTST(solver=solver)}
         if best is not None:
@@ -230,7 +239,7 @@ def _sensitivity(question: Question, guesses: Guesses, uniform: float) -> Sensit
         words += f"{probability(guesses.other_side)} of them are beyond the threshold. "
     if math.isfinite(nearer):
         words += f"If the threshold were a fifth nearer to the value, T* would be {nearer:.2f} times as long."
-    else:
+    elif task.is_discounted_table:
         words += "No allocation of samples matters at this guess."
     return Sensitivity(words, (low, high), guesses.other_side, nearer, guesses.gap_error)
 

@@ -14,7 +14,8 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest.data.counts import Counts
-from policytest.mdp.task import Task
+from policytest.mdp.episodes import evaluated
+from policytest.mdp.task import Task, counting_task
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.witness import WitnessedCounts
 
@@ -26,7 +27,9 @@ class Posterior:
     """Kernels drawn around counts: ``mean`` is the middle one, ``gaps`` [M] are V_q - R of all that are drawn."""
 
     def __init__(self, task: Task, threshold: float, counts: Counts, rng: np.random.Generator, most: int = DRAWS):
-        self.tally = tally = WitnessedCounts(task, threshold, MixtureBoundary(PRIORS))
+        self.task, self.threshold = task, threshold
+        counted = task if task.is_discounted_table else counting_task(task)
+        self.tally = tally = WitnessedCounts(counted, threshold, MixtureBoundary(PRIORS))
         tally.load(counts)
         by_prior = tally.terms.dimensions(tally.rows.start, tally.N, tally.n)
         self.prior = PRIORS[int(np.argmin(by_prior))]
@@ -34,8 +37,16 @@ class Posterior:
         self.mean = self._scatter(middle)
         many = int(np.clip(MOST_DRAWN // max(tally.rows.n_entries, 1), 20, most))
         self.seeds = rng.integers(2**62, size=many)
-        self.gaps = np.array([tally.value_of(self._draw(seed))[0] for seed in self.seeds])
-        self.middle = float(tally.value_of(middle)[0])
+        self.gaps = np.array([self._gap(self._draw(seed)) for seed in self.seeds])
+        self.middle = self._gap(middle)
+
+    def _gap(self, entries: FloatArray) -> float:
+        """V_q - R of a kernel given by its entries."""
+        if self.task.is_discounted_table:
+            return float(self.tally.value_of(entries)[0])
+        V = evaluated(self.task, self.task.layout.rows, entries).V
+        V = V if self.task.horizon is None else V[0]
+        return float(np.nan_to_num(self.task.initial * V).sum()) - self.threshold
 
     @property
     def is_open(self) -> bool:

@@ -73,6 +73,10 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
         return Needed(
             task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
         )
+    if task.observes_rewards:
+        raise InputError(
+            "the task has observed rewards, which a forecast cannot simulate; continue with decide(..., resume=verdict)"
+        )
     a_log = _is_log(verdict) and verdict.counts.total
     if not a_log and (isinstance(verdict.settings, PTST) or not verdict.snapshot):
         return _by_distance(verdict, chance)
@@ -80,8 +84,8 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
 
 
 def _is_log(verdict: Any) -> bool:
-    """Whether a log was judged in its order, by the method that cannot sample."""
-    return isinstance(verdict.settings, LogBetting)
+    """Whether a log was judged in its order, and is simulated from its start."""
+    return isinstance(verdict.settings, LogBetting) or not (verdict.task.is_discounted_table or verdict.snapshot)
 
 
 def count_from(name: str, given: object, least: int) -> int:
@@ -231,14 +235,20 @@ def _another_log(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, 
     """A log from its start, whose pairs come as often as those of the verdict's log did."""
     task, visits = verdict.task, verdict.counts.visits
     shares = visits.ravel() / verdict.counts.total
-    settings = replace(verdict.settings, coins=1, seed=int(rng.integers(2**31)))
+    owns = isinstance(verdict.settings, LogBetting)  # its draws; other methods take them from stacks
+    settings = replace(verdict.settings, **({"coins": 1} if owns else {}), seed=int(rng.integers(2**31)))
     run, rows = settings.replay(task, verdict.threshold, Recorded(NOTHING, NOTHING)), task.layout.row_of_pair
-    while run.answer is None and run.samples < verdict.samples + limit:
-        pair = rng.choice(len(shares), size=max(verdict.samples, run.samples // 2), p=shares)
+    while run.answer is None and (seen := run.samples if owns else run.source.size) < verdict.samples + limit:
+        pair = rng.choice(len(shares), size=max(verdict.samples, seen // 2), p=shares)
         x, known = np.zeros(len(pair), dtype=np.int64), rows[pair] >= 0
         x[known] = sim.draw(pair[known] // task.n_actions, pair[known] % task.n_actions, rng)
         run.source.extend(rows[pair], x)
-        run.step(verdict.required, len(pair))
+        if owns:
+            run.step(verdict.required, len(pair))
+            continue
+        run.begin(verdict.required)
+        for _ in steps(run, verdict.required, run.source.size):
+            pass
     more = run.used() - verdict.samples
     return Future(more if run.answer is None else max(more, -1), run.answer is not None, shares.reshape(visits.shape))
 

@@ -280,7 +280,7 @@ def _log(
         episode = np.insert(episode, at, episode[at])
         s, a = np.insert(s, at, layout.start), np.insert(a, at, 0)
     selected = _is_selection(source, name)
-    recorded = Transitions(s, a, x, selected, other_rewards)
+    recorded = Transitions(s, a, x, None, selected, other_rewards)
     counts = new_counts(task, selected, other_rewards)
     counts.record(s, a, x)
     taken = taken_pairs(task)

@@ -177,7 +177,7 @@ class Log(Shown):
         columns = columns.by_episode() if by_episode else columns
         kept = columns.known if columns.times is None else columns.known & (columns.times > 0)
         s, a, x = (column if kept.all() else column[kept] for column in columns[:3])
-        return Transitions(s, a, x, self.selected, self.other_rewards)
+        return Transitions(s, a, x, None, self.selected, self.other_rewards)
 
     def in_order(self, by_episode: bool = False) -> bool:
         """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""

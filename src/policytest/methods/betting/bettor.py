@@ -1,0 +1,59 @@
+"""Settings that start the betting process: on a simulator or on recorded transitions, whatever the task."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
+from policytest.mdp.task import Task
+from policytest.methods.betting.draws import Supply
+from policytest.methods.betting.episode_run import run_of_episodes
+from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool
+from policytest.methods.betting.run import BettingRun
+from policytest.methods.boundaries import MixtureBoundary
+from policytest.methods.sampler import Recorded
+from policytest.methods.witness import WitnessedCounts
+
+
+class Bettor:
+    """Settings that start runs on rollouts of one policy."""
+
+    kind: ClassVar[type[BettingRun]] = BettingRun
+    seed: int
+
+    def alone(self) -> Bettor:
+        """The method of tasks beyond the discounted table, where there are bets alone."""
+        return self
+
+    def start(
+        self,
+        task: Task,
+        sim: SimulatorLike,
+        threshold: float,
+        rng: Seed,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+    ) -> BettingRun:
+        """The test at work on a simulator; see `BettingRun` for the last two arguments."""
+        return self._run(task, threshold, Supply(task, sim, rng), indifference, both_sides)
+
+    def replay(
+        self,
+        task: Task,
+        threshold: float,
+        source: Recorded,
+        rng: Seed = None,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+    ) -> BettingRun:
+        """The test at work on recorded transitions."""
+        supply = Supply.recorded(task, source, self.seed if rng is None else rng)
+        return self._run(task, threshold, supply, indifference, both_sides)
+
+    def _run(self, task: Task, threshold: float, supply: Supply, indifference: float, both_sides: bool) -> BettingRun:
+        if not task.is_discounted_table:
+            return run_of_episodes(self.alone(), task, threshold, supply, indifference, both_sides)
+        tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
+        policy = PolicyBet(tally.task, Pool(tally, supply), tally.rounding, alone=True)
+        return self.kind(self, task, threshold, (policy,), indifference, both_sides)

@@ -1,0 +1,576 @@
+"""Betting beyond the discounted table: exact means and ranges by enumeration, calibration, refusals."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from builders import assert_refused, each
+from methods.betting_builders import chance, too_often
+from policytest._base.compiled import rollouts as kernels
+from policytest.methods.betting.coupled_episodes import coupled_episodes
+
+DELTA = 0.1
+SEED_BY_SEED = [110, 89, 229, 127, 173, 231]  # samples on the paper's 2x2, as before horizons were known
+
+# ---------------------------------------------------------------- questions
+
+
+def question(seed, H=None, gamma=1.0, observed=False, on_successor=False, totals=None, A=2, positive=None):
+    """A task of two states and a terminal one, the same with mean rewards, a kernel, and the two rewards of a pair."""
+    rng = np.random.default_rng(seed)
+    S = 3
+    positive = gamma == 1.0 and H is None and totals is None if positive is None else positive
+    policy, initial = rng.dirichlet(np.ones(A), size=S), np.array([0.7, 0.3, 0.0])
+    kernel = rng.dirichlet(np.ones(S), size=(S, A))
+    kernel[2] = np.eye(3)[2]
+    low = rng.random((S, A)) if positive else rng.normal(size=(S, A))
+    high = low + rng.random((S, A))
+    low[2] = high[2] = 0.0
+    settings = {"horizon": H, "terminal": [2], "total_rewards": totals}
+    if observed:
+        task = pt.Task(pt.Observed(low, high), policy, initial, gamma, **settings)
+        return task, pt.Task(0.5 * (low + high), policy, initial, gamma, **settings), kernel, (low, high)
+    rewards = np.repeat(low[:, :, None], S, axis=2) + 0.3 * np.arange(S) if on_successor else low
+    rewards = np.where(np.arange(S)[:, None, None] == 2, 0.0, rewards) if on_successor else rewards
+    task = pt.Task(rewards, policy, initial, gamma, **settings)
+    return task, task, kernel, (low, low)
+
+
+def arbitrary_plan(run, rng, sign):
+    """A bet with an arbitrary part."""
+    plan = run.joined([arbitrary_part(run.bet, rng, sign)], sign)
+    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.4, 0.8]]))
+
+
+def arbitrary_part(policy, rng, sign):
+    """Any V0, any centred advantages where these are allowed."""
+    task = policy.task
+    V = rng.normal(scale=rng.choice([0.0, 1.0, 3.0]), size=policy.V.shape)
+    table = V.reshape(-1, task.n_states)
+    table[:, policy.over] = 0.0
+    if task.horizon is not None:
+        table[-1] = 0.0
+    if task.total_rewards is not None:
+        np.clip(V, *task.total_rewards, out=V)
+    base = policy.base(V, None, 0.0)
+    if not task.is_total:
+        eta = rng.normal(size=(policy.layers, *task.policy.shape))
+        eta -= (task.policy * eta).sum(axis=2, keepdims=True)
+        base = base - eta.reshape(policy.layers, -1)[:, policy.pool.tally.rows.pair].ravel()
+    return policy.bet(V, base, sign)
+
+
+class Definition:
+    """A rollout as the docstrings define it, with V0 and B of a plan."""
+
+    def __init__(self, run, plan):
+        self.run, self.plan, self.task = run, plan, run.task
+        self.K, self.S, self.H = len(run.tally.rows.pair), run.task.n_states, run.task.horizon
+
+    def place(self, t, s):
+        return s if self.H is None else t * self.S + s
+
+    def is_over(self, t, s):
+        return s in self.task.ends or t == self.H
+
+    def fitted(self, t, s, G):
+        V = self.plan.a.V[self.place(t, s)]
+        if self.task.total_rewards is None:
+            return V
+        low, high = self.task.total_rewards
+        return 0.0 if self.is_over(t, s) else min(max(V, low - G), high - G)
+
+    def worst(self, t, s, G):
+        if self.task.total_rewards is None:
+            return self.plan.B[self.place(t, s)]
+        low, high = self.task.total_rewards
+        return low - G - self.fitted(t, s, G) if self.plan.sign > 0 else G + self.fitted(t, s, G) - high
+
+    def reward(self, t, s, a, x, r):
+        """r - eta; where rewards are observed r is the observed one."""
+        k = self.run.tally.task.layout.row_of_pair[s * self.task.n_actions + a]
+        base = self.plan.a.base[k if self.H is None else t * self.K + k]
+        gain = self.task.rewards[s, a, x] if self.task.rewards_on_successor else 0.0
+        return base + gain + (r if self.task.observes_rewards else 0.0)
+
+    def step(self, t, s, a, x, r, G):
+        """The residual D, and what was earned."""
+        earned = self.reward(t, s, a, x, r)
+        after = self.task.discount * self.fitted(t + 1, x, G + earned) if not self.is_over(t + 1, x) else 0.0
+        return self.plan.sign * (earned + after - self.fitted(t, s, G)), G + earned
+
+
+def ends(found, kernel, rewards, true=None, most=None):
+    """(probability, S) of all ways in which a rollout can end; after ``most`` steps at worst, or at the true values."""
+    task, plan, low_high = found.task, found.plan, rewards
+    outcomes = []
+
+    def coin(t, s, p, w, S, G):
+        B = found.worst(t, s, G)
+        g = chance(w, S + plan.L, B)
+        if g < 1:
+            outcomes.append((p * (1 - g), S))
+        if w / g < kernels.SMALLEST_WEIGHT:
+            outcomes.append((p * g, S + w / g * B))
+        else:
+            go(t, s, p * g, w / g, S, G)
+
+    def go(t, s, p, w, S, G):
+        if most is not None and t == most:
+            rest = found.worst(t, s, G) if true is None else plan.sign * (true[s] - found.fitted(t, s, G))
+            outcomes.append((p, S + w * rest))
+            return
+        for a, x, j in itertools.product(range(task.n_actions), range(task.n_states), range(2)):
+            q = 0.5 * task.policy[s, a] * kernel[s, a, x]
+            if q > 0 and (j == 0 or task.observes_rewards):
+                q *= 1 if task.observes_rewards else 2
+                D, total = found.step(t, s, a, x, low_high[j][s, a], G)
+                if found.is_over(t + 1, x):
+                    outcomes.append((p * q, S + w * D))
+                else:
+                    coin(t + 1, x, p * q, task.discount * w, S + w * D, total)
+
+    for s in np.flatnonzero(task.initial):
+        coin(0, int(s), task.initial[s], 1.0, 0.0, 0.0)
+    return np.array(outcomes)
+
+
+def started(task, kernel, R, seed=0):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pt.AssumptionWarning)  # of sides that cannot be proved
+        return pt.TDBetting().start(task, simulator(task, kernel), R, seed)
+
+
+def simulator(task, kernel):
+    if not task.observes_rewards:
+        return pt.TabularSimulator(kernel)
+    low, high = task.rewards.low, task.rewards.high
+    return pt.TabularSimulator(
+        kernel, rewards=lambda s, a, x, rng: np.where(rng.random(len(s)) < 0.5, low[s, a], high[s, a])
+    )
+
+
+def deterministic_kernels(task):
+    """All kernels without randomness, those under which an episode never ends too."""
+    support = np.ones((3, task.n_actions, 3), dtype=bool) if task.support is None else task.support
+    choices = [np.flatnonzero(row) for row in support.reshape(-1, 3)]
+    for x in itertools.product(*choices):
+        yield np.eye(3)[np.array(x).reshape(3, -1)]
+
+
+@each(("seed", "sign", "scale"), [(seed, sign, scale) for seed in range(8) for sign in (1.0, -1.0) for scale in (0, 1)])
+def test_without_a_discount_worst_paths_are_below_every_value_of_kernels_that_never_end(seed, sign, scale):
+    rng = np.random.default_rng(seed)
+    policy = rng.dirichlet(np.ones(2), size=3)
+    task = pt.Task.reaching([2], policy=policy, initial=[0.5, 0.5, 0.0], support=None)
+    run = started(task, np.full((3, 2, 3), 1 / 3), 0.3)
+    V = np.append(scale * rng.normal(size=2) + 0.5, 0.0)
+    B = run.bet.bet(V, run.bet.base(V, None, 0.0), sign).B
+    for kernel in deterministic_kernels(task):
+        assert (B[:2] <= sign * (pt.state_values(task, kernel) - V)[:2] + 1e-12).all()
+
+
+HORIZONS = [
+    {"H": H, "gamma": gamma, "observed": observed, "on_successor": on, "A": 1 if H == 4 else 2}
+    for H, gamma in ((1, 1.0), (2, 1.0), (4, 1.0), (2, 0.6), (4, 0.9))
+    for observed, on in ((False, False), (True, False), (False, True))
+]
+
+
+@each(("seed", "sign", "settings"), [(i, sign, HORIZONS[i]) for i in range(len(HORIZONS)) for sign in (1.0, -1.0)])
+def test_the_mean_and_the_range_of_a_rollout_with_a_horizon_exactly(seed, sign, settings):
+    task, mean, kernel, rewards = question(seed, **settings)
+    run = started(task, kernel, 0.3)
+    plan = arbitrary_plan(run, np.random.default_rng(seed), sign)
+    p, S = ends(Definition(run, plan), kernel, rewards).T
+    assert p.sum() == pytest.approx(1.0)
+    assert S.min() >= -plan.L - 1e-9
+    assert p @ S == pytest.approx(sign * (pt.value(mean, kernel) - task.initial @ plan.a.V[:3]), abs=1e-10)
+    factors = 1 + plan.fractions * (plan.lead + S.min()) / plan.room
+    assert (factors > 0).all()
+    assert plan.lead == pytest.approx(sign * (task.initial @ plan.a.V[:3] - 0.3))
+
+
+TOTALS = [
+    {"observed": observed, "on_successor": on, "totals": totals, "A": 1}
+    for observed, on in ((False, False), (True, False), (False, True))
+    for totals in (None, (-40.0, 60.0))
+]
+
+
+@each(("seed", "sign", "settings"), [(i, sign, TOTALS[i]) for i in range(len(TOTALS)) for sign in (1.0, -1.0)])
+def test_the_mean_and_the_range_of_a_rollout_without_a_discount_exactly(seed, sign, settings):
+    """Cut after four steps: at worst the mean is below, with the true value of the rest it is exact."""
+    task, mean, kernel, rewards = question(seed, **settings)
+    run = started(task, kernel, 0.3)
+    if sign not in run.sides:
+        assert settings["totals"] is None
+        assert run.sides == (1.0,)
+        return
+    plan = arbitrary_plan(run, np.random.default_rng(seed), sign)
+    found, true = Definition(run, plan), pt.state_values(mean, kernel)
+    expected = sign * (pt.value(mean, kernel) - task.initial @ plan.a.V)
+    p, S = ends(found, kernel, rewards, most=4).T
+    assert S.min() >= -plan.L - 1e-9
+    assert p @ S <= expected + 1e-10
+    p, S = ends(found, kernel, rewards, true, most=4).T
+    assert p @ S == pytest.approx(expected, abs=1e-10)
+
+
+@each(("seed", "sign", "settings"), [(i, sign, HORIZONS[i]) for i in range(len(HORIZONS)) for sign in (1.0, -1.0)])
+def test_worst_paths_are_below_every_path_with_a_horizon_and_not_lower_than_they_must_be(seed, sign, settings):
+    task, _, kernel, rewards = question(seed, **settings)
+    run = started(task, kernel, 0.3)
+    plan = arbitrary_plan(run, np.random.default_rng(seed), sign)
+    found, lowest = Definition(run, plan), {}
+
+    def least(t, s):
+        """The least sum of D along a path from here, which may end anywhere."""
+        if found.is_over(t, s):
+            return 0.0
+        if (t, s) not in lowest:
+            steps = itertools.product(range(task.n_actions), range(3), rewards)
+            onward = [found.step(t, s, a, x, r[s, a], 0.0)[0] + task.discount * least(t + 1, x) for a, x, r in steps]
+            lowest[t, s] = min(0.0, *onward)
+        return lowest[t, s]
+
+    for t, s in itertools.product(range(task.horizon), range(2)):
+        assert plan.B[t * 3 + s] == pytest.approx(least(t, s), abs=1e-9)
+        assert plan.B[t * 3 + s] <= least(t, s) + 1e-12
+
+
+@each(("seed", "settings"), [*enumerate(HORIZONS), *enumerate(TOTALS), (7, {"gamma": 0.8, "observed": True})])
+def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
+    task, _, kernel, _ = question(seed, **settings)
+    run, rng = started(task, kernel, 0.3), np.random.default_rng(seed)
+    sign = 1.0 if len(run.sides) == 1 else rng.choice([1.0, -1.0])
+    plan, n = arbitrary_plan(run, rng, sign), 4000
+    plan = plan._replace(L=plan.L + 0.05)  # at the very end of the range rounding decides
+    u, stack = rng.random((n, 3)), {}
+    draws = run.source.draws()
+    if task.observes_rewards:
+        pairs = np.arange(6 if task.n_actions == 2 else 3)
+        x, r = run.source.sim.draw(np.repeat(pairs // task.n_actions, n), np.repeat(pairs % task.n_actions, n), rng)
+        stack = {int(p): iter(zip(x[p * n : (p + 1) * n], r[p * n : (p + 1) * n], strict=True)) for p in pairs}
+        start = np.arange(len(pairs) + 1) * n
+        draws = draws._replace(start=start, successor=x.astype(np.int32), reward=r, at=start[:-1].copy())
+    seen = kernels.Transcript(*(np.empty(n, dtype=kind) for kind in (np.int64, np.int64, float, float)))
+    stakes = kernels.Stakes(plan.fractions, run.ladder.log_weights, np.zeros(11), plan.L, sign, plan.lead)
+    longest = 6.0 if task.is_total else 0.0
+    start = kernels.RolloutState(), u, kernels.Limits(np.inf, 2**62, np.inf, False), seen
+    done = kernels.bet(run.dynamics._replace(longest=longest), (plan.a, plan.b), plan.B, stakes, draws, *start)
+    expected = replayed(Definition(run, plan), kernel, stack, u, longest)
+    assert done.rollouts >= 100
+    assert np.allclose(seen.sums[: done.rollouts], expected[: done.rollouts], atol=1e-9)
+    assert abs(len(expected) - done.rollouts) <= 1
+
+
+def replayed(found, kernel, stack, u, longest):
+    """The sums of the rollouts that the definition makes of these random numbers."""
+    task, plan, sums, numbers = found.task, found.plan, [], iter(u)
+    choose = lambda law, v: int(np.argmax(np.cumsum(law) > v))  # noqa: E731
+    try:
+        while True:
+            v = next(numbers)
+            t, s, S, w, G = 0, choose(task.initial, v[0]), 0.0, 1.0, 0.0
+            B, toss, left = found.worst(0, s, 0.0), v[1], longest
+            while True:
+                g = chance(w, S + plan.L, B)
+                if toss >= g:
+                    break
+                w /= g
+                if w < kernels.SMALLEST_WEIGHT or (t > 0 and longest and left <= 0):
+                    S += w * B
+                    break
+                v = next(numbers)
+                a = choose(task.policy[s], v[0])
+                x, r = next(stack[s * task.n_actions + a]) if stack else (choose(kernel[s, a], v[1]), 0.0)
+                D, G = found.step(t, s, a, x, r, G)
+                S, w, t, s, left = S + w * D, w * task.discount, t + 1, int(x), left - 1
+                if found.is_over(t, s):
+                    break
+                B, toss = found.worst(t, s, G), v[2]
+            sums.append(S)
+    except StopIteration:
+        return np.array(sums)
+
+
+# ---------------------------------------------------------------- two policies
+
+
+def two_policies(seed, **settings):
+    """Two policies that agree in one state, with the same rewards; the tasks with mean rewards; a kernel."""
+    task, mean, kernel, rewards = question(seed, **settings)
+    policy = np.random.default_rng(seed + 100).dirichlet(np.ones(2), size=3)
+    policy[0] = task.policy[0] if seed % 2 else policy[0]
+    return [task, replace(task, policy=policy)], [mean, replace(mean, policy=policy)], kernel, rewards
+
+
+COUPLED = [
+    *(
+        {"H": H, "gamma": gamma, "observed": observed, "on_successor": on}
+        for H, gamma in ((1, 1.0), (3, 1.0), (3, 0.8))
+        for observed, on in ((False, True), (True, False))
+    ),
+    {"gamma": 0.8, "observed": True},
+]
+
+
+@each(("seed", "sign", "settings"), [(i, sign, COUPLED[i]) for i in range(len(COUPLED)) for sign in (1.0, -1.0)])
+def test_the_mean_and_the_range_of_coupled_rollouts(seed, sign, settings):
+    """With arbitrary values and advantages; the mean within five standard errors, a wrong one is not."""
+    tasks, means, kernel, _ = two_policies(seed, **settings)
+    run, rng = coupled_episodes(*tasks, 0.1, simulator(tasks[0], kernel), 0, 0.0, False), np.random.default_rng(seed)
+    parts = [arbitrary_part(policy, rng, side) for policy, side in ((run.bet, sign), (run.other, -sign))]
+    plan = run.joined(parts, sign)._replace(fractions=np.full(7, 0.5))
+    sums = []
+    while sum(map(len, sums)) < 20_000:
+        run.plan, run.refit_at = plan, np.inf
+        before = len(run.bets.stretches[-1].sums) if run.bets.stretches else 0
+        run.step(np.inf, 10_000)
+        sums = [run.bets.stretches[-1].sums]
+        assert len(sums[0]) >= before
+    S = sums[0]
+    assert S.min() >= -plan.L - 1e-9
+    start = tasks[0].initial @ (plan.a.V - plan.b.V)[:3]
+    expected = sign * (pt.value(means[0], kernel) - pt.value(means[1], kernel) - start)
+    error = S.std() / np.sqrt(len(S)) + 1e-12
+    assert abs(S.mean() - expected) <= 5 * error
+    assert plan.lead == pytest.approx(sign * (start - 0.1))
+
+
+def test_comparisons_are_right_on_both_sides_and_calibrated():
+    task, kernel = coin_task(0.3)
+    kernel = np.repeat(kernel, 2, axis=1)
+    kernel[0, 1] = [0.5, 0.2, 0.3]  # the second action is better
+    a, b = (pt.Task.reaching([2], [1], policy=[[1 - p, p]] * 3, initial=task.initial) for p in (0.8, 0.2))
+    V = pt.value(a, kernel) - pt.value(b, kernel)
+    sim = pt.TabularSimulator(kernel)
+    assert pt.compare(a, b, sim, margin=V - 0.1).answer == "above"
+    assert pt.compare(a, b, sim, margin=V + 0.1).answer == "below"
+    answers = [pt.compare(a, b, sim, DELTA, V, rng=seed, max_samples=500).answer for seed in range(60)]
+    for answer in ("above", "below"):
+        assert not too_often(answers.count(answer), 60, DELTA)
+    control = [pt.compare(a, b, sim, DELTA, V - 0.1, rng=seed, max_samples=5000).answer for seed in range(30)]
+    assert too_often(control.count("above"), 30, DELTA)
+    assert_refused(lambda: pt.compare(a, b, sim, method=pt.PTST()), "discount 1", "TDBetting()")
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def coin_task(p, H=None, **settings):
+    """From 0 to the goal with probability p a step, to the pit with 1 - p, after some idle steps."""
+    kernel = np.zeros((3, 1, 3))
+    kernel[0, 0] = [0.5, 0.5 * (1 - p), 0.5 * p]
+    kernel[1, 0, 1] = kernel[2, 0, 2] = 1.0
+    return pt.Task.reaching([2], [1], policy=np.ones((3, 1)), initial=[1.0, 0.0, 0.0], within=H, **settings), kernel
+
+
+def loop_task():
+    """An episode may never end: with probability 0.6 it is caught in a loop without a reward."""
+    kernel = np.zeros((3, 1, 3))
+    kernel[0, 0], kernel[1, 0, 1], kernel[2, 0, 2] = [0.0, 0.6, 0.4], 1.0, 1.0
+    return pt.Task.reaching([2], policy=np.ones((3, 1)), initial=[1.0, 0.0, 0.0]), kernel
+
+
+def noisy(law, shift=0.0, H=3):
+    """Observed rewards of mean 1/2 (+ shift) in [0, 1], or of mean 0.05 and heavily skewed; two states."""
+    kernel = np.array([[[0.3, 0.7]], [[0.6, 0.4]]])
+    task = pt.Task(pt.Observed(0.0, 1.0), np.ones((2, 1)), [1.0, 0.0], 1.0, horizon=H)
+    laws = {
+        "two-point": lambda rng, n: (rng.random(n) < 0.5 + shift).astype(float),
+        "uniform": lambda rng, n: np.clip(rng.random(n) + shift, 0, 1),
+        "skewed": lambda rng, n: (rng.random(n) < 0.05 + shift).astype(float),
+    }
+    sim = pt.TabularSimulator(kernel, rewards=lambda s, a, x, rng: laws[law](rng, len(s)))
+    return task, sim, H * (0.05 if law == "skewed" else 0.5)
+
+
+def better(kernel, shift, instead=1):
+    """The kernel with more mass on state 2, from state 0, and less on another."""
+    changed = kernel.copy()
+    changed[0, 0, instead] -= shift
+    changed[0, 0, 2] += shift
+    return changed
+
+
+def calibrated():
+    for p, H, shift in ((0.02, None, 0.08), (0.02, 20, 0.08), (0.98, None, 0.0095), (0.98, 1, 0.2)):
+        task, kernel = coin_task(p, H)
+        sims = pt.TabularSimulator(kernel), pt.TabularSimulator(better(kernel, shift, 0 if H == 1 else 1))
+        yield f"success {p} {H}", task, *sims, pt.value(task, kernel)
+    task, kernel = loop_task()
+    yield "loop", task, pt.TabularSimulator(kernel), pt.TabularSimulator(better(kernel, 0.2)), pt.value(task, kernel)
+    for law, H, shift in (("two-point", 1, 0.12), ("uniform", 20, 0.15), ("skewed", 1, 0.1), ("skewed", 20, 0.1)):
+        task, sim, V = noisy(law, H=H)
+        yield f"{law} {H}", task, sim, noisy(law, shift, H)[1], V
+
+
+def crossings(task, sim, R, runs, most):
+    """How often each answer was given."""
+    answers = [pt.stopping_times(task, sim, R, [DELTA], pt.TDBetting(), seed, most).answers[0] for seed in range(runs)]
+    return answers.count("above"), answers.count("below")
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "sim", "biased", "V"), list(calibrated()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_at_the_threshold_each_side_errs_at_most_as_often_as_delta_allows(name, task, sim, biased, V):
+    runs, most = 80, 10_000 if name == "loop" else 400
+    above, below = crossings(task, sim, V, runs, most)
+    assert not too_often(above, runs, DELTA), (above, below)
+    assert not too_often(below, runs, DELTA), (above, below)
+    control = crossings(task, biased, V, runs // 2, 20 * most)[0]
+    assert too_often(control, runs // 2, DELTA)  # a simulator that is better must be caught
+
+
+# ---------------------------------------------------------------- answers
+
+
+def test_right_answers_on_both_sides_whatever_the_source():
+    """Simulators that are tables, that are called, and logs in their order; known and observed rewards."""
+    for seed, settings in enumerate([*HORIZONS[1:7], {"gamma": 0.8, "observed": True}, {"totals": (-40.0, 60.0)}]):
+        task, mean, kernel, _ = question(seed, **settings)
+        V, (low, high) = pt.value(mean, kernel), pt.value_range(task)
+        for R, answer in ((V - 0.3 * (V - low), "above"), (V + 0.3 * (high - V), "below")):
+            sim, rng = simulator(task, kernel), np.random.default_rng(seed)
+            verdict = pt.decide(task, sim, R, method=pt.TDBetting(), max_samples=200_000)
+            assert (verdict.answer, verdict.certified) == (answer, True), (seed, R)
+            assert verdict.interval[0] <= V <= verdict.interval[1]
+            assert pt.decide(task, sim.draw, R, max_samples=200_000).answer == answer
+            s, a = rng.integers(2, size=20_000), rng.integers(task.n_actions, size=20_000)
+            drawn = sim.draw(s, a, rng)
+            x, r = drawn if task.observes_rewards else (drawn, None)
+            assert pt.assess(task, pt.Transitions(s, a, x, r), R).answer == answer
+
+
+def test_the_default_is_betting_alone_and_says_so():
+    task, kernel = coin_task(0.4)
+    default, alone = (pt.decide(task, pt.TabularSimulator(kernel), 0.1, method=m) for m in (None, pt.TDBetting()))
+    assert default.method == alone.method == "betting on temporal differences"
+    assert default.samples == alone.samples
+
+
+def test_the_discounted_table_is_the_special_case():
+    """Its run does not depend on what is new: the same stopping times as before, seed by seed."""
+    two = pt.instances.paper(2)
+    found = [pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, rng=seed).samples for seed in range(6)]
+    assert found == SEED_BY_SEED
+    assert two.task.is_discounted_table
+    assert two.task.horizon is None
+
+
+def test_a_bound_on_the_total_makes_both_sides_provable():
+    """Rewards of 1 a step go on for ever in some kernels: without a bound only "above" can be proved."""
+    kernel = np.array([[[0.75, 0.25]], [[0.0, 1.0]]])
+    table = [[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 1.0
+    task = pt.Task(*table, terminal=[1])
+    assert pt.value(task, kernel) == pytest.approx(4.0)
+    assert pt.value_range(task) == (1.0, np.inf)
+    with pytest.warns(pt.AssumptionWarning, match='only "above" can be proved.*total_rewards'):
+        verdict = pt.decide(task, pt.TabularSimulator(kernel), 6.0, max_samples=2000)
+    assert verdict.answer is None
+    assert "infinitely high" in verdict.reason
+    with pytest.warns(pt.AssumptionWarning):
+        assert pt.decide(task, pt.TabularSimulator(kernel), 2.0).answer == "above"
+    bounded = pt.Task(*table, terminal=[1], total_rewards=(0.0, 200.0))
+    assert pt.decide(bounded, pt.TabularSimulator(kernel), 6.0).answer == "below"
+    assert pt.decide(bounded, pt.TabularSimulator(kernel), 2.0).answer == "above"
+    tight = pt.Task(*table, terminal=[1], total_rewards=(0.0, 3.0))
+    assert_refused(lambda: pt.decide(tight, pt.TabularSimulator(kernel), 2.0), "total_rewards is (0.0, 3.0)", "widen")
+
+
+def test_a_run_goes_on_where_it_was_stopped():
+    for seed, settings in enumerate([HORIZONS[1], HORIZONS[3], TOTALS[1], {"gamma": 0.8, "observed": True}]):
+        task, mean, kernel, _ = question(seed, **settings)
+        V, high = pt.value(mean, kernel), pt.value_range(task)[1]
+        R = V + 0.1 * (min(high, V + 5) - V)
+        whole = pt.decide(task, simulator(task, kernel), R, max_samples=3000)
+        part = pt.decide(task, simulator(task, kernel), R, max_samples=57)
+        resumed = pt.decide(task, simulator(task, kernel), R, max_samples=3000, resume=part)
+        assert (resumed.answer, resumed.samples, resumed.evidence) == (whole.answer, whole.samples, whole.evidence)
+        assert resumed.interval == whole.interval
+
+
+def test_rewards_outside_their_range_and_data_without_rewards_are_refused():
+    task = noisy("two-point")[0]
+    outside = pt.TabularSimulator(np.full((2, 1, 2), 0.5), rewards=lambda s, a, x, rng: 1.5 + 0.0 * s)
+    assert_refused(lambda: pt.decide(task, outside, 0.5), "reward 1.5", "(s=0, a=0", "[0, 1]", "Observed")
+    plain = pt.TabularSimulator(np.full((2, 1, 2), 0.5))
+    assert_refused(lambda: pt.decide(task, plain, 0.5), "(next states, rewards)")
+    s, r = np.array([0, 1, 0]), np.array([0.0, 1.0, 1.1])
+    assert_refused(lambda: pt.assess(task, pt.Transitions(s, 0 * s, s), 0.5), "r=rewards")
+    assert_refused(lambda: pt.assess(task, pt.Transitions(s, 0 * s, s, r), 0.5), "data.r[2] is 1.1", "[0, 1]")
+    assert_refused(lambda: pt.Transitions(s, 0 * s, s, r[:2]), "r has shape (2,)")
+    assert_refused(lambda: pt.TabularSimulator(np.full((2, 1, 2), 0.5), rewards=3), "rewards is 3", "function")
+
+
+BEYOND = [coin_task(0.4)[0], coin_task(0.4, 5)[0], noisy("uniform")[0]]
+KERNEL = np.full((3, 1, 3), 1 / 3)
+
+
+@each(
+    ("index", "method"),
+    [(i, m) for i in range(3) for m in (pt.PTST(), pt.KLBTS(), pt.RectangularKL(), pt.MonteCarlo())],
+)
+def test_methods_that_need_the_discounted_table_refuse_and_name_another(index, method):
+    task = BEYOND[index]
+    sim = noisy("uniform")[1] if index == 2 else pt.TabularSimulator(coin_task(0.4)[1])
+    assert_refused(lambda: pt.decide(task, sim, 0.3, method=method), "the task has", "TDBetting()")
+
+
+def test_questions_that_need_the_discounted_table_refuse_in_one_line():
+    task, kernel = coin_task(0.4)
+    weights, sim = np.ones((3, 1)), pt.TabularSimulator(kernel)
+    ball = pt.KLBall(kernel, weights, 1.0)
+    assert_refused(lambda: pt.extreme_value(task, ball), "discount 1", "worst case")
+    assert_refused(lambda: pt.nearest_kernel(task, kernel, weights, 0.3), "discount 1")
+    assert_refused(lambda: pt.characteristic_time(task, kernel), "discount 1")
+    counts = pt.Counts.from_array(np.rint(100 * kernel))
+    assert_refused(lambda: pt.assess(task, counts, 0.3), "discount 1", "TDBetting()")
+    assert_refused(lambda: pt.decide(task, sim, 0.3, method=pt.TDBetting(draws=2)), "draws")
+    assert pt.assess(task, counts, 0.05, method=pt.TDBetting(), design="fixed").answer in ("above", None)
+
+
+def test_plans_and_forecasts_come_close():
+    """A plan is the mean of simulated runs; a forecast is of a run that goes on, or of another log."""
+    for task, kernel in (coin_task(0.4), coin_task(0.4, 5)):
+        R, sim = pt.value(task, kernel) - 0.15, pt.TabularSimulator(kernel)
+        plan = pt.plan(task, kernel, R)
+        assert list(plan.samples) == ["TDBetting"]
+        _, low, high = plan.samples["TDBetting"]
+        real = [pt.decide(task, sim, R, rng=1000 + seed).samples for seed in range(60)]
+        assert low - 4 * np.std(real) / np.sqrt(60) <= np.mean(real) <= high + 4 * np.std(real) / np.sqrt(60)
+        assert "No lower bound" in plan.notes[-1]
+        undecided = pt.decide(task, sim, R, rng=5, max_samples=20)
+        assert undecided.answer is None
+        assert undecided.still_needed().samples > 0
+        s = np.zeros(15, dtype=int)
+        log = pt.assess(task, pt.Transitions(s, s, sim.draw(s, s, np.random.default_rng(0))), R)
+        assert log.answer is None
+        assert "more rows" in log.still_needed().words
+    task, sim, _ = noisy("uniform")
+    assert_refused(lambda: pt.plan(task, np.full((2, 1, 2), 0.5), 0.3), "observed rewards", "mean rewards")
+    assert_refused(lambda: pt.decide(task, sim, 1.5, max_samples=3).still_needed(), "observed rewards", "resume")
+
+
+def test_estimates_and_intervals_hold_the_value():
+    for task, kernel in (coin_task(0.4), coin_task(0.4, 5)):
+        V = pt.value(task, kernel)
+        found = pt.evaluate(task, pt.TabularSimulator(kernel), 0.1, max_samples=100_000)
+        assert found.reached
+        assert found.lower <= V <= found.upper
+    task, sim, V = noisy("uniform")
+    assert pt.evaluate(task, sim, 0.3, max_samples=100_000).reached
+    s = np.arange(6000) % 2
+    x, r = sim.draw(s, 0 * s, np.random.default_rng(0))
+    interval = pt.value_interval(task, pt.Transitions(s, 0 * s, x, r))
+    assert interval.certified
+    assert interval.lower <= V <= interval.upper < interval.lower + 1.0
