@@ -609,3 +609,20 @@ def test_too_few_rows_say_nothing():
         assert verdict.answer is None
         assert verdict.samples == length
         assert "not enough data" in verdict.reason
+
+
+def test_in_a_long_log_some_sets_go_on(monkeypatch):
+    monkeypatch.setattr(logged, "LONG_LOG", 300)
+    task, kernel = shop()
+    log, value = some_log(task, kernel, np.random.default_rng(1), 1500), pt.value(task, kernel)
+    run = started(task, value, *log, coins=4)
+    for follower in followers(run):
+        settled = [sum(len(plan) for plan, _ in kept) for kept in follower.settled]
+        assert settled[0] > 1.5 * max(settled[1:])
+        is_consistent(run, follower)
+    again = started(task, value, *(column[:200] for column in log), coins=4)
+    for first, last in ((200, 330), (330, 1500)):
+        s, a, x = (np.asarray(column[first:last], dtype=np.int64) for column in log)
+        again.source.extend(task.layout.row_of_pair[s * task.n_actions + a], x)
+        again.step(math.inf, 0)
+    assert again.evidence() == pytest.approx(run.evidence(), abs=1e-9)

@@ -25,7 +25,8 @@ share of the present visit's residual still to come: the mean of left D + gamma 
 B(s) - (1 - left) max D). By Ville's inequality the reported average ever reaches 1/delta with probability at most
 delta: at any moment, on any prefix, for logs whose rule looked at everything before, learnt from it, or stopped
 because of it. V0, B, L, fractions and splits of a rollout are fixed when it is launched, from the rows before, all of
-which are used.
+which are used. In a long log a quarter of the sets goes on after the first 200,000 rows, a fixed number: what the
+others have made of their rows stays as it is.
 
 *Beside it* rollouts from pooled stacks (`TDBetting`) go on, each at delta/2: stacks keep what comes early, such as the
 first visits of all customers in the first week, until the rest of a rollout is there.
@@ -57,7 +58,7 @@ from policytest.methods.betting.draws import Supply, nothing_to_draw
 from policytest.methods.betting.plan import LOG_NEAR, NEAR, BettingPlan, fractions_near, hidden_gap, wide_fractions
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
-from policytest.methods.betting.stacks import StacksRun, sets_of_coins
+from policytest.methods.betting.stacks import LONG_LOG, LONG_SHARE, StacksRun, sets_of_coins
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.witness import WitnessedCounts
@@ -176,14 +177,17 @@ class Follower:
         self.fits += 1
         self.stacked = LogPlans(*(np.array(self.plans[name]) for name in LogPlans._fields))
 
-    def follow(self, k: IntArray, x: IntArray, looks: IntArray) -> FloatArray:
-        """Go on by these rows; the logarithm of the sum of the capitals at each look."""
-        found, plans, sums = rollouts.follow_log(self.where, self.stacked, self.fits - 1, self.at, k, x, looks)
-        for kept, plan, earned in zip(self.settled, plans, sums, strict=True):
+    def follow(self, k: IntArray, x: IntArray, looks: IntArray, sets: int) -> FloatArray:
+        """Go on by these rows with some of the sets; the logarithm of the sum of all capitals at each look."""
+        at = OpenRollouts._make(part[:sets] for part in self.at)  # changed in place
+        found, plans, sums = rollouts.follow_log(self.where, self.stacked, self.fits - 1, at, k, x, looks)
+        for kept, plan, earned in zip(self.settled, plans, sums, strict=False):
             if len(plan):
                 kept.append((plan, earned))
                 self.n_settled += len(plan)
-        return np.asarray(np.logaddexp.reduce(np.logaddexp.reduce(found + LOG_NEAR, axis=2), axis=0))
+        others = np.broadcast_to(self.at.capital[sets:, None, :], (len(self.at.capital) - sets, *found.shape[1:]))
+        found = np.concatenate([found, others]) + LOG_NEAR
+        return np.asarray(np.logaddexp.reduce(np.logaddexp.reduce(found, axis=2), axis=0))
 
     def refuters(self, as_staked: bool) -> list[Refuter]:
         """The rollouts of each set of coins, unfinished ones at their worst, to be settled against any threshold."""
@@ -232,7 +236,10 @@ class LogRun(BettingRun):
         level += HALF_EACH
         self._stack(level)
         while self.source.left:
-            k, x = self.source.take(min(self.next_fit - self.samples, MOST_AT_ONCE))
+            most = min(self.next_fit - self.samples, MOST_AT_ONCE)
+            if self.samples < LONG_LOG:
+                most = min(most, LONG_LOG - self.samples)
+            k, x = self.source.take(most)
             drawn = k >= 0
             self.tally.observe(k[drawn], x[drawn], np.inf)  # refuses what the support excludes
             if self.samples >= FIRST_FIT:
@@ -270,9 +277,10 @@ class LogRun(BettingRun):
 
     def _follow(self, k: IntArray, x: IntArray, level: float) -> None:
         """Rows up to the next fit at most, and what they make of the capital."""
-        looks = np.arange(self.rows_to_next_look, len(k) + 1, self.spacing)
+        looks, sets = np.arange(self.rows_to_next_look, len(k) + 1, self.spacing), self.method.coins
+        sets = sets if self.samples < LONG_LOG else max(sets // LONG_SHARE, 1)
         for side, name in enumerate(("above", "below")):
-            found = [follower.follow(k, x, looks) for follower in self.followers[side]]
+            found = [follower.follow(k, x, looks, sets) for follower in self.followers[side]]
             if not len(looks):
                 continue
             evidence = np.logaddexp.reduce(found, axis=0) - math.log(len(MANNERS) * self.method.coins)

@@ -9,8 +9,8 @@ delta/2 (Ville), whatever rule wrote the log. So the mean share of sets that eve
 share is ever as large as 1/2 with probability at most delta (Markov). The ends of an interval are medians for the same
 reason: with probability at least 1 - delta, at least half of the lower ends at the level 2/delta are below V. An
 average of the capitals would not be valid: how far each set has come depends on draws that lie in the log and that it
-has not used yet. Sets may have weights: here 16 sets, with a little more than half of the weight, go through all of a
-long log, and the others through its first 200,000 rows, which saves time.
+has not used yet. Sets may have weights: here a quarter of them, with a little more than half of the weight, go through
+all of a long log, and the others through its first 200,000 rows, which saves time.
 
 *Learning first.* Where many rows are unknown, a rollout meets few of them, and most draws of a log are never used,
 since rollouts end with the scarcest pair. There the first rows of the log only teach: V0 is fitted to them before the
@@ -43,7 +43,7 @@ OFTEN, RARELY = 2.0, 0.25  # draws of a pair for each visit in a rollout; visits
 REFIT = 2.0  # V0 is fitted again when the draws have grown by this factor; more often takes longer and gains nothing
 LOOK = 1.01  # growth of the log between two looks
 SETS = 32  # of coins, for each side, in comparisons
-LONG_LOG, LONG_SETS, LONG_WEIGHT = 200_000, 16, 0.55  # rows after which only this many sets go on; their weight
+LONG_LOG, LONG_SHARE, LONG_WEIGHT = 200_000, 4, 0.55  # rows after which every fourth set goes on; the weight of these
 SIDES = ("above", "below")
 
 
@@ -63,10 +63,10 @@ class OneSide:
         self.runs, self.side, self.sign = runs, side, (1.0, -1.0)[side]
         self.crossed: dict[int, int] = {}
         self.best, self.beyond = np.zeros(len(runs)), np.zeros(len(runs))
-        self.weights = np.full(len(runs), 1.0 / len(runs))
-        if len(runs) > LONG_SETS:
-            self.weights[:LONG_SETS] = LONG_WEIGHT / LONG_SETS
-            self.weights[LONG_SETS:] = (1.0 - LONG_WEIGHT) / (len(runs) - LONG_SETS)
+        self.long, self.weights = max(len(runs) // LONG_SHARE, 1), np.full(len(runs), 1.0)
+        if len(runs) > self.long:
+            self.weights[: self.long] = LONG_WEIGHT / self.long
+            self.weights[self.long :] = (1.0 - LONG_WEIGHT) / (len(runs) - self.long)
         for run in runs:
             run.betting_on, run.refit, run.refit_at = self.sign, REFIT, 0.0
 
@@ -185,7 +185,7 @@ class StacksRun:
             rows = self.early.part(self.taught)
         short = max(LONG_LOG - handed_out, 0)
         self._give(rows.part(0, short), self.runs)
-        self._give(rows.part(short), [run for side in self.sides for run in side.runs[:LONG_SETS]])
+        self._give(rows.part(short), [run for side in self.sides for run in side.runs[: side.long]])
 
     def _give(self, rows: Recorded, runs: list[BettingRun]) -> None:
         """More draws on the stacks that these runs share."""
