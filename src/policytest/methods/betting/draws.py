@@ -126,7 +126,7 @@ class Supply(Drawn):
         """What follows a pair, with the rewards where these are observed; one draw, or as many as a stack has."""
         rewards, states, actions = self.task.rewards, np.array([s] * self.ahead), np.array([a] * self.ahead)
         if isinstance(rewards, Observed):
-            return rewarded_draw(self.draw, states, actions, self.rng, rewards)
+            return rewarded_draw(self.draw, states, actions, self.rng, rewards, self.task.reward_scale)
         return checked_draw(self.draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
 
     def reach(self) -> int:

@@ -20,6 +20,7 @@ from scipy import sparse
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import DENSE_REWARD_LIMIT, Task
 
 START = "start"
@@ -50,7 +51,7 @@ def start_from_log(task: Task) -> Task:
     policy[:S], policy[S, 0] = task.policy, 1.0
     return replace(
         task,
-        rewards=_padded(task.rewards, S, A) / gamma,
+        rewards=_rewards(task.rewards, S, A, gamma),
         policy=policy,
         initial=np.eye(S + 1)[S],
         support=_support(task.support, S, A),
@@ -58,6 +59,13 @@ def start_from_log(task: Task) -> Task:
         available=None if available is None else np.vstack([available, np.ones((1, A), dtype=bool)]),
         start=S,
     )
+
+
+def _rewards(rewards: Any, S: int, A: int, gamma: float) -> Any:
+    """In units one step later: those of the task, and 0 at the start."""
+    if isinstance(rewards, Observed):
+        return Observed(_padded(rewards.low, S, A) / gamma, _padded(rewards.high, S, A) / gamma)
+    return _padded(rewards, S, A) / gamma
 
 
 def _padded(table: Any, S: int, A: int) -> Any:
