@@ -15,7 +15,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.sampler import Drawn, Recorded
 
-MOST_AHEAD, LONGEST_STACK = 2**20, 256  # draws of all pairs, and of one, that are made ahead
+MOST_AHEAD, LONGEST_STACK = 2**17, 256  # draws of all pairs, and of one, that are made ahead
 
 
 class Supply(Drawn):
