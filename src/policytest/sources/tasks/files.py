@@ -30,8 +30,9 @@ from policytest._base.errors import InputError, naming, unreadable
 from policytest._base.files import write_file
 from policytest.mdp.task import Task
 from policytest.sources.tasks import json, npz, policy_files, toml
-from policytest.sources.tasks.by_name import Offer
+from policytest.sources.tasks.by_name import Offer, states_of
 from policytest.sources.tasks.keys import (
+    ENDS,
     NAMES,
     REQUIRED,
     Model,
@@ -121,7 +122,7 @@ def save_model(path: PathLike, task: Task, kernel: Kernel | None = None, thresho
     content = storable(task, kernel, threshold)
     if suffix == ".drn":
         body = drn.drn_bytes(task, kernel)
-        kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards")}
+        kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards", "available")}
         if path.with_name(path.stem + SIDES[0]).exists():
             raise InputError(f"{path}: there is a side file {path.stem}{SIDES[0]} already; remove it first")
         write_file(path.with_name(path.stem + SIDES[1]), json.as_bytes(kept))
@@ -207,17 +208,30 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
     which = wanted if isinstance(wanted, str) else None
     listing = drn.read(path, which) if suffix == ".drn" else prism.read(path, which)
     normalise = given.get("normalise", side.get("normalise", False)) is True
-    content, offer = listing_module.content(listing, side.get("actions"), _width(side.get("policy")), normalise)
+    tables, offer = listing_module.content(listing, side.get("actions"), _width(side.get("policy")), normalise)
+    ends = _ends(side | given, tables | {name: side[name] for name in NAMES if name in side}, offer)
+    tables = listing_module.ended(tables, sorted({s for states in ends.values() for s in states}))
     side, given = (
         {k: v for k, v in part.items() if not (k == "rewards" and which is not None)} for part in (side, given)
     )
-    content |= side
-    content |= _passed(given, content, offer)
+    content = tables | side | {key: _named(states, tables | side) for key, states in ends.items()}
+    content |= _passed({key: value for key, value in given.items() if key not in ends}, content, offer)
     if "initial" not in content:
         content["initial"] = _one_state(offer)
     if "policy" not in content and (offer.available.sum(axis=1) == 1).all():
         content["policy"] = "uniform"  # there is nothing to choose
     return content, offer
+
+
+def _ends(asked: dict[str, Any], named: dict[str, Any], offer: Offer) -> dict[str, list[int]]:
+    """The states that lists of names, numbers and labels stand for."""
+    at = places_named(named, "terminal", offer)
+    return {key: states_of(key, names_of(key, asked[key]), at, offer) for key in ENDS if asked.get(key) is not None}
+
+
+def _named(states: list[int], content: dict[str, Any]) -> tuple[Any, ...]:
+    names = content.get("states")
+    return tuple(s if names is None else names[s] for s in states)
 
 
 def _width(policy: object) -> int:

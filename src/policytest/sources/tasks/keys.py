@@ -59,6 +59,7 @@ OPTIONAL = (
     "assumptions",
 )
 NAMES = ("states", "actions")
+ENDS = ("terminal",)  # lists of states in which episodes end
 LABELS = (*NAMES, "terminal")  # lists of names
 LISTS = (*LABELS, "assumptions")
 TABLES = ("rewards", "support", "kernel")
@@ -67,12 +68,16 @@ PARTS = ("data", "indices", "indptr", "shape")
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, and bins for its logs."""
+    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, and bins for its logs.
+
+    ``offer`` is what a model checker's file says beside: how it numbers choices, and its labels.
+    """
 
     task: Task
     kernel: Kernel | None = None
     threshold: float | None = None
     bins: Bins | None = None
+    offer: Offer | None = None
 
 
 def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
@@ -86,6 +91,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     content = {key: _array(key, value) for key, value in content.items()}
     if "available" in content:
         offer = _offer(content["available"], content, offer)
+    if offer is not None and ("available" in content or not offer.available.all()):
         content = {**content, "available": offer.available}
     if "start" in content:
         content = {**content, "start": arrays.whole_number("start", _scalar(content["start"]))}
@@ -106,7 +112,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
             threshold = arrays.real_number("threshold", threshold)
     except OverflowError as error:
         raise InputError(f"a number is out of range ({error}); use numbers below 1e308") from None
-    return Model(task, kernel, threshold, bins)
+    return Model(task, kernel, threshold, bins, offer)
 
 
 def _of_cells(content: dict[str, Any], bins: Bins) -> dict[str, Any]:
@@ -253,7 +259,7 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
         "support": lambda value: by_name.support(value, at, content.get("kernel")),
         "rewards": lambda value: by_name.rewards(value, at),
         "policy": lambda value: policy(value, at, offer, normalise),
-        "initial": lambda value: by_name.initial(value, at, {} if offer is None else offer.groups),
+        "initial": lambda value: by_name.initial(value, at, offer),
     }
     for key, read in readers.items():
         if key in by_names:

@@ -25,7 +25,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from policytest._base.errors import InputError, naming
-from policytest.sources.tasks.model_checkers.listing import Listing, check_states, index, number, text_lines
+from policytest.sources.tasks.model_checkers.listing import (
+    Listing,
+    check_states,
+    index,
+    number,
+    text_lines,
+    valuations,
+)
 
 OF_STATES, OF_TRANSITIONS = (".srew", ".rews", ".state.rew"), (".trew", ".rewt", ".trans.rew")
 _DECLARED = re.compile(r'(\d{1,15})="([^"]*)"', re.ASCII)
@@ -148,6 +155,14 @@ def _states(path: Path, listing: Listing) -> None:
     if sorted(names) != list(range(listing.n_states)):
         raise InputError(f"it names {len(names)} states, but the model has {listing.n_states}, numbered from 0")
     listing.states = [names[s] for s in range(listing.n_states)]
+    variables = "".join(rows[0][1]).strip("()").split(",")
+    listing.valuations = valuations({s: _values(variables, name) for s, name in names.items()}, listing.n_states)
+
+
+def _values(variables: list[str], name: str) -> list[str]:
+    """What holds in the state (2,false): x=2, and !done."""
+    said = zip(variables, name.strip("()").split(","), strict=False)
+    return [{"true": x, "false": f"!{x}"}.get(value, f"{x}={value}") for x, value in said]
 
 
 def _labels(path: Path, listing: Listing) -> None:
@@ -159,12 +174,13 @@ def _labels(path: Path, listing: Listing) -> None:
     declared = dict(_DECLARED.findall(" ".join(rows[0][1]))) if rows else {}
     if not declared:
         raise InputError('the first line must declare the labels, such as 0="init" 1="goal"')
+    listing.groups |= {label: [] for label in declared.values()}
     for place, words in rows[1:]:
         state = index(place, words[0].removesuffix(":"), "state")
         for word in words[1:]:
             if word not in declared:
                 raise InputError(f"{place}: label {word[:40]!r} is not declared in the first line")
-            listing.groups.setdefault(declared[word], []).append(state)
+            listing.groups[declared[word]].append(state)
 
 
 def _storm_labels(lines: list[str], listing: Listing) -> None:
@@ -172,12 +188,13 @@ def _storm_labels(lines: list[str], listing: Listing) -> None:
     if not ends:
         raise InputError("there is #DECLARATION but no #END")
     declared = {word for line in lines[: ends[0]] if not line.startswith("#") for word in line.split()}
+    listing.groups |= {label: [] for label in sorted(declared)}
     for at in range(ends[0] + 1, len(lines)):
         words = lines[at].split()
         for word in words[1:]:
             if word not in declared:
                 raise InputError(f"line {at + 1}: label {word[:40]!r} is not declared")
-            listing.groups.setdefault(word, []).append(index(f"line {at + 1}", words[0], "state"))
+            listing.groups[word].append(index(f"line {at + 1}", words[0], "state"))
 
 
 def _state_rewards(path: Path, listing: Listing) -> None:
