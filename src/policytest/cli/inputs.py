@@ -40,9 +40,9 @@ def find_model(
     initial: str | None = None,
 ) -> Model:
     """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
-    from policytest.sources.tasks.files import LISTED, Model, load_model
+    from policytest.sources.tasks.files import CHECKED, LISTED, Model, load_model
 
-    if rewards is not None and Path(name).suffix.lower() not in LISTED:
+    if rewards is not None and Path(name).suffix.lower() not in CHECKED:
         raise InputError(f"--rewards names a reward model of a {' or '.join(LISTED)} file, and {name} is not one")
     if initial is not None and (name.startswith("gym:") or name in BUILT_IN):
         raise InputError(f"--initial is for task files, and {name} is not one")

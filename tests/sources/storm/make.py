@@ -63,7 +63,6 @@ def goals(goal: str, avoid: str) -> Iterator[tuple[dict, str]]:
     asked = {"goal": [goal], "avoid": [avoid]}
     yield asked, f'P=? [!"{avoid}" U "{goal}"]'
     yield {**asked, "horizon": 6}, f'P=? [!"{avoid}" U<=6 "{goal}"]'
-    yield {"goal": [goal, "init"]}, f'P=? [F "{goal}" | "init"]'
 
 
 def totals(name: str, goal: str, avoid: str) -> Iterator[tuple[dict, str]]:

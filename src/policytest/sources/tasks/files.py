@@ -7,8 +7,9 @@ r"""Task files: a task, and optionally the kernel that plays the truth and a thr
 | ``.npz`` | yes | yes | size |
 | ``.drn`` | yes | yes | Storm |
 | ``.tra`` | yes | no | PRISM, and Storm's dialect, with companions (``.sta``, ``.lab``, ``.srew``, ``.trew``) |
+| ``.prism`` | yes | no | programs in PRISM's language (also ``.nm``, ``.pm``); Storm builds them |
 
-The first three have the same keys; see `policytest.sources.tasks.keys`. The last two list transitions and rewards but
+The first three have the same keys; see `policytest.sources.tasks.keys`. The others list transitions and rewards but
 carry no discount, policy or threshold: pass them, or write them into a *side file* ``model.task.toml`` or
 ``model.task.json`` beside ``model.drn``, with the same keys. What is passed counts before what a file says.
 
@@ -44,7 +45,7 @@ from policytest.sources.tasks.keys import (
     storable,
 )
 from policytest.sources.tasks.keys import policy as as_policy
-from policytest.sources.tasks.model_checkers import drn, prism
+from policytest.sources.tasks.model_checkers import drn, prism, prism_program
 from policytest.sources.tasks.model_checkers import listing as listing_module
 
 __all__ = ["Model", "load_model", "save_model"]
@@ -52,6 +53,7 @@ __all__ = ["Model", "load_model", "save_model"]
 PathLike: TypeAlias = str | os.PathLike[str]
 TABULAR = (".json", ".toml", ".npz")
 LISTED = (".drn", ".tra")
+CHECKED = (*LISTED, *prism_program.ENDINGS)  # models of model checkers
 FORMATS = (*TABULAR, *LISTED)
 SIDES = (".task.toml", ".task.json")
 
@@ -89,7 +91,8 @@ def load_model(
     Anything wrong with the file is an `InputError` that names the file, the place and the remedy.
     """
     path = Path(path)
-    suffix = _suffix(path, FORMATS, "read")
+    suffix = path.suffix.lower()
+    suffix = suffix if suffix in prism_program.ENDINGS else _suffix(path, FORMATS, "read")
     given = {"discount": discount, "initial": initial, "threshold": threshold, "rewards": rewards, "policy": policy}
     given |= {"support": "kernel" if known_support else None, "normalise": normalise or None}
     given = {key: value for key, value in given.items() if value is not None}
@@ -106,7 +109,7 @@ def load_model(
 def companions(path: Path) -> list[Path]:
     """The file and all that are read with it, where they are there."""
     suffix = path.suffix.lower()
-    sides = [path.with_name(path.stem + ending) for ending in SIDES] if suffix in LISTED else []
+    sides = [path.with_name(path.stem + ending) for ending in SIDES] if suffix in CHECKED else []
     return [path, *sides, *(prism.companions(path) if suffix == ".tra" else ())]
 
 
@@ -141,7 +144,7 @@ def _suffix(path: Path, known: tuple[str, ...], verb: str) -> str:
 
 
 def _in_words_of_the_file(message: str, suffix: str, path: Path) -> str:
-    side = f"{path.stem}{SIDES[0]}" if suffix in LISTED else "the file"
+    side = f"{path.stem}{SIDES[0]}" if suffix in CHECKED else "the file"
     remedy = f'set "normalise" to true in {side}'
     for words in ("pass normalise=True", "divide each row by its sum, in double precision,"):
         message = message.replace(words, remedy)
@@ -206,7 +209,7 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
     side = _side(path)
     wanted = given.get("rewards", side.get("rewards"))
     which = wanted if isinstance(wanted, str) else None
-    listing = drn.read(path, which) if suffix == ".drn" else prism.read(path, which)
+    listing = {".drn": drn, ".tra": prism}.get(suffix, prism_program).read(path, which)
     normalise = given.get("normalise", side.get("normalise", False)) is True
     tables, offer = listing_module.content(listing, side.get("actions"), _width(side.get("policy")), normalise)
     ends = _ends(side | given, tables | {name: side[name] for name in NAMES if name in side}, offer)
