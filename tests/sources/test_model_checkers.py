@@ -204,3 +204,36 @@ def test_actions_that_are_not_there(tmp_path):
         save_model(copy, model.task, model.kernel)
         assert load_model(copy).task.available.tolist() == model.task.available.tolist()
     assert load_model(STORM / "die.drn", discount=0.9).task.available is None
+
+
+# ---------------------------------------------------------------- questions that model checkers are asked
+
+
+QUESTIONS = json.loads((STORM / "questions.json").read_text())
+CASES = [(model, policy) for model, asked in QUESTIONS.items() for policy in asked]
+
+
+def assert_storms_values(path, policy, questions, digits):
+    """Probabilities of reaching labels, with and without states to avoid and a bound on the steps; and totals."""
+    chosen = policy if policy == "uniform" else STORM / policy
+    for asked in questions:
+        question = {key: value for key, value in asked.items() if key != "value"}
+        model = load_model(path, policy=chosen, **question)
+        assert pt.value(model.task, model.kernel) == pytest.approx(asked["value"], rel=digits, abs=digits), question
+
+
+@pytest.mark.parametrize(("model", "policy"), CASES)
+def test_values_of_labels_are_those_of_storm(model, policy):
+    """P=? [F goal], P=? [F<=k goal], P=? [!avoid U goal], R=? [F done] and R=? [C<=k], of ten models."""
+    assert_storms_values(STORM / f"{model}.exact.drn", policy, QUESTIONS[model][policy], 1e-9)
+    assert_storms_values(STORM / f"{model}.drn", policy, QUESTIONS[model][policy], 1e-6)  # ten digits are printed
+
+
+def test_all_kinds_of_questions_are_among_them():
+    assert len(QUESTIONS) == 10
+    asked = [frozenset(question) - {"value", "discount"} for model, by in CASES for question in QUESTIONS[model][by]]
+    kinds = [{"goal"}, {"goal", "horizon"}, {"goal", "avoid"}, {"goal", "avoid", "horizon"}]
+    kinds += [{"rewards", "terminal"}, {"rewards", "horizon"}]
+    assert set(asked) == set(map(frozenset, kinds))
+    values = [question["value"] for model, by in CASES for question in QUESTIONS[model][by] if "goal" in question]
+    assert sum(0.01 < value < 0.99 for value in values) > 30  # they tell right answers from wrong ones

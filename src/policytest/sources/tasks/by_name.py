@@ -20,7 +20,7 @@ states but the terminal ones, in which nothing is earned: ``{s_next: "cured", r:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,20 +98,13 @@ def initial(value: Any, at: Places, offer: Offer | None = None) -> FloatArray:
     """[S] from a state, the label of some states (equally likely), or probabilities by state."""
     rho = np.zeros(at.n_states)
     if isinstance(value, str):
-        begin = states_of("initial", [value], at, offer)
+        begin = [at.states.find("initial", value)] if offer is None else offer.states("initial", value, at)
         rho[begin] = 1.0 / len(begin)
         return rho
     _need_dict("initial", value, "{state: probability}")
     for name, number in value.items():
         rho[at.states.find("initial", name, or_number=offer is not None)] = _number(f"initial.{name}", number)
     return rho
-
-
-def states_of(place: str, listed: Iterable[Any], at: Places, offer: Offer | None = None) -> list[int]:
-    """The states of a list of names or numbers, and of labels where a model checker's file has them."""
-    if offer is None:
-        return [at.states.find(place, key, or_number=place != "initial") for key in listed]
-    return [s for key in listed for s in offer.states(place, key, at)]
 
 
 # ---------------------------------------------------------------- transitions

@@ -31,17 +31,21 @@ from policytest._base.errors import InputError, naming, unreadable
 from policytest._base.files import write_file
 from policytest.mdp.task import Task
 from policytest.sources.tasks import json, npz, policy_files, toml
-from policytest.sources.tasks.by_name import Offer, states_of
+from policytest.sources.tasks.by_name import Offer
 from policytest.sources.tasks.keys import (
     ENDS,
     NAMES,
     REQUIRED,
     Model,
     check_keys,
+    check_question,
     from_parts,
+    looping,
     model,
     names_of,
+    overridden,
     places_named,
+    required_keys,
     storable,
 )
 from policytest.sources.tasks.keys import policy as as_policy
@@ -66,6 +70,10 @@ def load_model(
     initial: object = None,
     rewards: object = None,
     threshold: object = None,
+    horizon: object = None,
+    goal: object = None,
+    avoid: object = None,
+    terminal: object = None,
     known_support: bool = False,
     normalise: bool = False,
 ) -> Model:
@@ -83,6 +91,15 @@ def load_model(
         An array, ``{state: action}``, ``{state: {action: probability}}``, "uniform", or the path of a policy file.
     rewards
         For ``.drn`` and ``.tra``: which of several reward models, "" for the unnamed one. Or an array.
+    horizon
+        The number of steps of an episode, instead of what the file says.
+    goal, avoid
+        States to reach, and states that must not come before: the value is then the probability of that, within the
+        horizon if there is one. Rewards, discount and threshold of the file belong to another question, and are not
+        used. Lists of states; for ``.drn`` and ``.tra`` also of labels, and of conditions such as ``x=2 & !done``.
+    terminal
+        States in which an episode ends, in the same way, for ``.drn`` and ``.tra``: with discount 1 and no horizon
+        the value is the mean reward until then.
     known_support
         The kernel's zeros are known to the test: only successors to which the kernel gives mass are possible.
     normalise
@@ -94,9 +111,12 @@ def load_model(
     suffix = path.suffix.lower()
     suffix = suffix if suffix in prism_program.ENDINGS else _suffix(path, FORMATS, "read")
     given = {"discount": discount, "initial": initial, "threshold": threshold, "rewards": rewards, "policy": policy}
+    given |= {"horizon": horizon, "goal": goal, "avoid": avoid, "terminal": terminal}
     given |= {"support": "kernel" if known_support else None, "normalise": normalise or None}
     given = {key: value for key, value in given.items() if value is not None}
     try:
+        if terminal is not None and suffix in TABULAR:
+            raise InputError("terminal is passed for models of model checkers; write it into this file")
         read = _tabular if suffix in TABULAR else _listed
         content, offer = read(path, suffix, given)
         return _completed(content, offer, suffix)
@@ -156,13 +176,13 @@ def _in_words_of_the_file(message: str, suffix: str, path: Path) -> str:
 
 def _tabular(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer | None]:
     """The content of a file that holds a whole task, with what was passed in its place."""
-    needed = tuple(key for key in REQUIRED if key not in given)
     if suffix == ".npz":
-        content = npz.read(path, needed)
+        content = npz.read(path, ())
     else:
         content = _object(json.read(path) if suffix == ".json" else toml.read(path))
-    check_keys([key for key, value in content.items() if value is not None], needed)
-    return content | _passed(given, content, None), None
+    content = {key: value for key, value in content.items() if value is not None}
+    check_keys(content, [key for key in required_keys({*content, *given}) if key not in given])
+    return overridden(content, _passed(given, content, None)), None
 
 
 def _object(content: object) -> dict[str, Any]:
@@ -207,18 +227,21 @@ def _shown_sizes(content: dict[str, Any]) -> dict[str, Any]:
 def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer]:
     """The content of a model checker's file, of its side file, and what was passed."""
     side = _side(path)
-    wanted = given.get("rewards", side.get("rewards"))
-    which = wanted if isinstance(wanted, str) else None
-    listing = {".drn": drn, ".tra": prism}.get(suffix, prism_program).read(path, which)
-    normalise = given.get("normalise", side.get("normalise", False)) is True
-    tables, offer = listing_module.content(listing, side.get("actions"), _width(side.get("policy")), normalise)
-    ends = _ends(side | given, tables | {name: side[name] for name in NAMES if name in side}, offer)
-    tables = listing_module.ended(tables, sorted({s for states in ends.values() for s in states}))
-    side, given = (
-        {k: v for k, v in part.items() if not (k == "rewards" and which is not None)} for part in (side, given)
-    )
-    content = tables | side | {key: _named(states, tables | side) for key, states in ends.items()}
-    content |= _passed({key: value for key, value in given.items() if key not in ends}, content, offer)
+    asked = overridden(side, given)
+    check_question(asked)
+    which = asked.pop("rewards") if isinstance(asked.get("rewards"), str) else None
+    rewarded = "goal" not in asked and "reward_range" not in asked
+    listing = {".drn": drn, ".tra": prism}.get(suffix, prism_program).read(path, which, rewarded)
+    normalise = asked.get("normalise", False) is True
+    tables, offer = listing_module.content(listing, asked.get("actions"), _width(side.get("policy")), normalise)
+    named = tables | {name: asked[name] for name in NAMES if name in asked}
+    ends = _ends(asked, named, offer)
+    over = {s for states in ends.values() for s in states}
+    tables["kernel"] = looping(tables["kernel"], over)  # what follows the end is not asked
+    if "rewards" in tables:
+        tables["rewards"] = looping(tables["rewards"], over, 0.0)
+    content = tables | asked | {key: _named(states, named) for key, states in ends.items()}
+    content |= _passed({key: given[key] for key in ("policy", "normalise") if key in given}, content, offer)
     if "initial" not in content:
         content["initial"] = _one_state(offer)
     if "policy" not in content and (offer.available.sum(axis=1) == 1).all():
@@ -229,7 +252,11 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
 def _ends(asked: dict[str, Any], named: dict[str, Any], offer: Offer) -> dict[str, list[int]]:
     """The states that lists of names, numbers and labels stand for."""
     at = places_named(named, "terminal", offer)
-    return {key: states_of(key, names_of(key, asked[key]), at, offer) for key in ENDS if asked.get(key) is not None}
+    return {
+        key: [s for name in names_of(key, asked[key]) for s in offer.states(key, name, at)]
+        for key in ENDS
+        if asked.get(key) is not None
+    }
 
 
 def _named(states: list[int], content: dict[str, Any]) -> tuple[Any, ...]:
@@ -274,7 +301,8 @@ def _side(path: Path) -> dict[str, Any]:
 
 
 def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Model:
-    missing = [key for key in REQUIRED if content.get(key) is None]
+    content = {key: value for key, value in content.items() if value is not None}
+    missing = [key for key in required_keys(content) if key not in content]
     if missing and offer is not None:
         option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "
         raise InputError(

@@ -47,12 +47,12 @@ _LABEL = re.compile(r'"([^"]+)"|([^\s"]+)')
 _SECTIONS = ("@parameters", "@placeholders", "@reward_models", "@nr_states", "@nr_choices", "@model")
 
 
-def read(path: Path, reward_model: str | None = None) -> Listing:
-    """The model in a DRN file; of several reward models the named one."""
+def read(path: Path, reward_model: str | None = None, rewarded: bool = True) -> Listing:
+    """The model in a DRN file; of several reward models the named one, of none if rewards are not asked for."""
     lines = text_lines(path)
     header, start = _header(lines)
     listing = Listing()
-    rewards = _Rewards(header.get("@reward_models", []) or _one_unnamed(lines[start:]), reward_model)
+    rewards = _Rewards(header.get("@reward_models", []) or _one_unnamed(lines[start:]), reward_model, rewarded)
     listing.has_rewards = rewards.wanted is not None
     _body(lines, start, listing, rewards, header["@type"] == ["DTMC"])
     for name, found in (("@nr_states", listing.n_states), ("@nr_choices", len(listing.choice_name))):
@@ -107,17 +107,17 @@ def _check_header(header: dict[str, list[str]]) -> None:
 class _Rewards:
     """The reward models of a file, and the place of the wanted one among them; None if there are none."""
 
-    def __init__(self, names: list[str], wanted: str | None) -> None:
+    def __init__(self, names: list[str], wanted: str | None, rewarded: bool) -> None:
         self.names, self.listed = names, ", ".join(repr(name) for name in names) or "none"
         if len(set(names)) < len(names):
             raise InputError(f"@reward_models has a name twice: {self.listed}; write one blank between two names")
-        if wanted is None and len(names) > 1:
+        if rewarded and wanted is None and len(names) > 1:
             raise InputError(
                 f"it has the reward models {self.listed}; say which with rewards={next(filter(None, names))!r}"
             )
         if wanted is not None and wanted not in names:
             raise InputError(f"rewards is {wanted!r}; the reward models of the file are {self.listed}")
-        self.wanted = names.index(wanted) if wanted is not None else 0 if names else None
+        self.wanted = names.index(wanted) if wanted is not None else 0 if names and rewarded else None
 
     def reward(self, text: str | None, place: str) -> float:
         """The wanted one of the numbers in brackets, of which there is one for each reward model."""
@@ -203,6 +203,7 @@ def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
     names = _choice_names(task)
     rows = _rows(kernel, S, A)
     there = np.ones((S, A), dtype=bool) if task.available is None else task.available
+    rewards = np.zeros((S, A)) if task.observes_rewards else task.rewards
     lines, choices = [], 0
     initial = np.flatnonzero(task.initial > 0)
     for s in range(S):
@@ -212,7 +213,7 @@ def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
             targets, entries = rows(s * A + a)
             if len(targets):
                 choices += 1
-                lines.append(f"\taction {names[a]} [{float(task.rewards[s, a])!r}]")
+                lines.append(f"\taction {names[a]} [{float(rewards[s, a])!r}]")
                 lines += [f"\t\t{x} : {float(p)!r}" for x, p in zip(targets.tolist(), entries.tolist(), strict=True)]
         if choices == before:
             raise InputError(f"kernel has no row with mass in state {s}; a .drn file needs a choice in every state")

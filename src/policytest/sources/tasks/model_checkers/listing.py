@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
@@ -136,33 +135,6 @@ def content(
     if names is not None:
         tables["actions"] = tuple(names)
     return tables, Offer(available.reshape(S, A), listing.groups, pair, listing.valuations)
-
-
-def ended(tables: dict[str, Any], ends: list[int]) -> dict[str, Any]:
-    """The tables in which these states are followed by themselves, at reward 0: what comes later is not asked."""
-    if not ends:
-        return tables
-    S = tables["kernel"].shape[-1]
-    A = tables["kernel"].shape[0] // S if arrays.is_sparse(tables["kernel"]) else tables["kernel"].shape[1]
-    pairs = (np.array(ends)[:, None] * A + np.arange(A)).ravel()
-    loops = sparse.csr_array((np.ones(len(pairs)), (pairs, np.repeat(ends, A))), shape=(S * A, S))
-    tables = {**tables, "kernel": _without(tables["kernel"], pairs, S, A, loops)}
-    if "rewards" in tables:
-        tables["rewards"] = _without(tables["rewards"], pairs, S, A, None)
-    return tables
-
-
-def _without(table: Any, pairs: IntArray, S: int, A: int, instead: Any) -> Any:
-    """A table whose rows of these pairs are 0, plus what is there ``instead``."""
-    if not arrays.is_sparse(table):
-        rows = table.reshape(S * A, -1).copy()
-        rows[pairs] = 0.0 if instead is None else instead[pairs].toarray()
-        return rows.reshape(table.shape)
-    kept = np.ones(S * A)
-    kept[pairs] = 0.0
-    rest = sparse.csr_array(sparse.diags_array(kept) @ table)
-    rest.eliminate_zeros()
-    return rest if instead is None else sparse.csr_array(rest + instead)
 
 
 def valuations(written: dict[int, list[str]], n_states: int) -> list[str] | None:

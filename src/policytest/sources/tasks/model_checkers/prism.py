@@ -40,12 +40,14 @@ _STATE_NAME = re.compile(r"(\d{1,15}):(\(.*\))", re.ASCII)
 _ROW_FORM = "this is the row form; export the plain one (PRISM: without -exportrows)"
 
 
-def read(path: Path, reward_structure: str | None = None) -> Listing:
-    """The model in a .tra file and its companions; of several reward structures the numbered one."""
+def read(path: Path, reward_structure: str | None = None, rewarded: bool = True) -> Listing:
+    """The model in a .tra file and its companions; of several reward structures the numbered one, if one is asked."""
     listing = Listing()
     choices, chain = _transitions(path, listing)
     _companion(path, "", (".sta",), lambda file: _states(file, listing))
     _companion(path, "", (".lab",), lambda file: _labels(file, listing))
+    if not rewarded:
+        return listing
     which = reward_structure or ""
     found = [
         _companion(path, which, OF_STATES, lambda file: _state_rewards(file, listing)),

@@ -18,7 +18,7 @@ from policytest.sources.tasks.model_checkers.listing import Listing
 ENDINGS = (".prism", ".nm", ".pm")
 
 
-def read(path: Path, reward_model: str | None = None) -> Listing:
+def read(path: Path, reward_model: str | None = None, rewarded: bool = True) -> Listing:
     """The model that a program describes; of several reward models the named one."""
     read_text(path)  # what is wrong with the file itself is said as of other files
     try:
@@ -30,7 +30,7 @@ def read(path: Path, reward_model: str | None = None) -> Listing:
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, "model.drn")
         _build(storm, path, built)
-        return drn.read(built, reward_model)
+        return drn.read(built, reward_model, rewarded)
 
 
 def _build(storm: Any, path: Path, to: Path) -> None:
