@@ -11,7 +11,7 @@ import typer
 from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import Asked, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -47,6 +47,10 @@ def compare(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
@@ -59,11 +63,10 @@ def compare(
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.compare import compare as compare_policies
 
-        problem = find_model(model, policy, discount, rewards, initial)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem = find_model(model, policy, asked)
         is_policy = Path(other).suffix.lower() == ".csv" and not other.startswith("gym:")
-        rival = (
-            find_policy(other, problem.task) if is_policy else find_model(other, None, discount, rewards, initial).task
-        )
+        rival = find_policy(other, problem) if is_policy else find_model(other, None, asked).task
         chosen = method_of_pairs(method, boundary, prior, allocation)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")

@@ -10,7 +10,7 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import Asked, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -41,6 +41,10 @@ def identify(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -51,9 +55,10 @@ def identify(
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.identify import identify as find_best
 
-        problem = find_model(model, policy, discount, rewards, initial)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem = find_model(model, policy, asked)
         task = problem.task
-        given = [find_policy(file, task).policy for file in candidates] if candidates else None
+        given = [find_policy(file, problem).policy for file in candidates] if candidates else None
         found = find_best(
             task.rewards,
             task.initial,

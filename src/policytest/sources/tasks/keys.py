@@ -240,8 +240,12 @@ def overridden(content: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
 
 def changed(found: Model, given: dict[str, Any]) -> Model:
     """A model with what was passed in the place of its own."""
+    if not given:
+        return found
     content = storable(found.task, found.kernel, found.threshold)
-    return model(overridden(content, given)) if given else found
+    if "horizon" in given and found.task.start is not None:
+        given = {**given, "horizon": given["horizon"] + 1}  # the start takes a step
+    return model(overridden(content, given))
 
 
 # ---------------------------------------------------------------- keys and values
