@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -237,3 +238,56 @@ def test_all_kinds_of_questions_are_among_them():
     assert set(asked) == set(map(frozenset, kinds))
     values = [question["value"] for model, by in CASES for question in QUESTIONS[model][by] if "goal" in question]
     assert sum(0.01 < value < 0.99 for value in values) > 30  # they tell right answers from wrong ones
+
+
+# ---------------------------------------------------------------- the best of all policies
+
+
+VALUES = json.loads((STORM / "values.json").read_text())
+BEST = {"inventory": "", "network": "sent", "robot": "fuel", "treatment": "price"}
+
+
+@pytest.mark.parametrize("method", [None, pt.PTST(), pt.KLBTS()], ids=["betting", "ptst", "klb-ts"])
+@pytest.mark.parametrize("name", BEST)
+def test_the_best_policy_takes_actions_that_are_there(name, method):
+    """Its value is the largest one that Storm found; KLB-TS is slow, and asked for its estimate only."""
+    model = load_model(
+        STORM / f"{name}.exact.drn", rewards=BEST[name], policy="uniform", discount=0.95, known_support=True
+    )
+    task, most = model.task, VALUES[name][BEST[name]][1]
+    found = pt.identify(
+        task.rewards,
+        task.initial,
+        task.discount,
+        pt.TabularSimulator(model.kernel),
+        support=task.support,
+        available=task.available,
+        method=method,
+        max_samples=20_000,
+    )
+    assert not task.available.all()
+    assert (found.policy[~task.available] == 0).all()
+    assert pt.value(replace(task, policy=found.policy), model.kernel) == pytest.approx(most, rel=1e-9)
+    choices = int(task.available.sum()) - task.n_states
+    assert found.questions == choices
+    assert (found.answered, found.certified) == {None: (True, True)}.get(method, (isinstance(method, pt.PTST), False))
+
+
+def test_the_best_policy_on_the_command_line(capsys):
+    ask = ["identify", str(STORM / "treatment.drn"), "--policy", "uniform", "--rewards", "price", "--discount", "0.95"]
+    assert main([*ask, "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["policy"] == [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    candidate = ["--candidate", str(STORM / "treatment.scheduler.json")]
+    assert main([*ask, *candidate, "--quiet"]) == 0  # the only one
+    capsys.readouterr()
+
+
+def test_what_is_not_there_for_candidates_and_in_states(tmp_path):
+    task = load_model(switch(tmp_path), **SETTINGS).task
+    sim = pt.TabularSimulator(load_model(switch(tmp_path), **SETTINGS).kernel)
+    some = {"available": task.available, "policies": [np.eye(2)[[0, 0, 0, 1]]]}
+    with pytest.raises(InputError, match=r"policies\[0\]: policy takes .*not available there"):
+        pt.identify(task.rewards, task.initial, 0.9, sim, **some)
+    with pytest.raises(InputError, match="available names no action in state 2"):
+        pt.identify(task.rewards, task.initial, 0.9, sim, available=task.available & [[1, 1], [1, 1], [0, 0], [1, 1]])

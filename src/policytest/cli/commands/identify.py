@@ -73,6 +73,7 @@ def identify(
             states=task.states,
             actions=task.actions,
             assumptions=task.assumptions,
+            available=task.available,
             progress=shown,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
