@@ -82,43 +82,53 @@ def answered(program, chain, source: str) -> Iterator[dict]:
             yield {**asked, "value": float(value)}
 
 
-values, questions = {}, {}
-for path in sorted(HERE.glob("*.prism")):
+def questions_of(path: Path, folder: Path) -> dict[str, list[dict]]:
+    """Questions about a program with Storm's answers, by policy; a scheduler that it makes is put into the folder."""
+    source = re.sub(r"^rewards *$", 'rewards "unnamed"', path.read_text(), flags=re.MULTILINE)
+    found = {"uniform": list(answered(*built(source.replace("mdp", "dtmc", 1), stormpy.Rational), source))}
+    if not source.startswith("mdp"):
+        return found
+    program, model = built(source, stormpy.Rational)
+    goal = re.findall(r'^label "(\w+)"', source, flags=re.MULTILINE)[0]
+    formula = stormpy.parse_properties(f'Pmax=? [F "{goal}"]', program)[0]
+    scheduler = stormpy.model_checking(model, formula, extract_scheduler=True).get_scheduler()
+    name = path.with_suffix(".scheduler.json").name
+    (folder / name).write_text(scheduler.to_json_str(model, skip_unique_choices=path.stem == "robot") + "\n")
+    return {**found, name: list(answered(program, model.apply_scheduler(scheduler), source))}
+
+
+def values_of(path: Path) -> dict[str, list[float]]:
+    """The least and the largest discounted value of a program, by reward model."""
     source = path.read_text()
-    for numbers, ending_of_name in ((float, ".drn"), (stormpy.Rational, ".exact.drn")):
-        program, model = built(source, numbers)
-        stormpy.io.export_to_drn(model, path.with_suffix(ending_of_name))
     double, exact = built(source, float), built(ending(source), stormpy.Rational)
     least, largest = ("min", "max") if source.startswith("mdp") else ("", "")
-    values[path.stem] = {}
+    values = {}
     for name in re.findall(r'^rewards *(?:"(\w+)")? *$', source, flags=re.MULTILINE):
         of_name = f'R{{"{name or "unnamed"}"}}'
         ends = [float(checked(*exact, f'{of_name}{end}=? [F "over"]')) for end in (least, largest)]
-        values[path.stem][name] = ends
+        values[name] = ends
         if name:
             found = [checked(*double, f"{of_name}{end}=? [Cdiscount=0.95]") for end in (least, largest)]
-            assert all(abs(a - b) < 1e-5 * max(1.0, b) for a, b in zip(found, ends, strict=True)), (
-                path,
-                name,
-                found,
-                ends,
-            )
-    named = re.sub(r"^rewards *$", 'rewards "unnamed"', source, flags=re.MULTILINE)
-    questions[path.stem] = {"uniform": list(answered(*built(named.replace("mdp", "dtmc", 1), stormpy.Rational), named))}
-    if source.startswith("mdp"):
-        program, model = built(named, stormpy.Rational)
-        goal = re.findall(r'^label "(\w+)"', source, flags=re.MULTILINE)[0]
-        found = stormpy.model_checking(
-            model, stormpy.parse_properties(f'Pmax=? [F "{goal}"]', program)[0], extract_scheduler=True
-        ).get_scheduler()
-        name = path.with_suffix(".scheduler.json").name
-        (HERE / name).write_text(found.to_json_str(model, skip_unique_choices=path.stem == "robot") + "\n")
-        questions[path.stem][name] = list(answered(program, model.apply_scheduler(found), named))
-lines = re.sub(r"\n {4,}|\n {3}(?=[\]}])", " ", json.dumps(questions, indent=1))
-(HERE / "questions.json").write_text(lines + "\n")
-files = {"state_rewards": HERE / "coin.state.rew", "transition_rewards": HERE / "coin.trans.rew"}
-coin = stormpy.build_model_from_explicit(HERE / "coin.tra", HERE / "coin.lab", **files)
-values["coin"] = {
-    "": [stormpy.model_checking(coin, stormpy.parse_properties("R=? [Cdiscount=0.95]")[0]).get_value(0)] * 2
-}
-(HERE / "values.json").write_text(json.dumps(values, indent=1) + "\n")
+            assert all(abs(a - b) < 1e-5 * max(1.0, b) for a, b in zip(found, ends, strict=True)), (path, name)
+    return values
+
+
+def main() -> None:
+    """Write all files."""
+    values, questions = {}, {}
+    for path in sorted(HERE.glob("*.prism")):
+        for numbers, ending_of_name in ((float, ".drn"), (stormpy.Rational, ".exact.drn")):
+            _, model = built(path.read_text(), numbers)
+            stormpy.io.export_to_drn(model, path.with_suffix(ending_of_name))
+        values[path.stem], questions[path.stem] = values_of(path), questions_of(path, HERE)
+    lines = re.sub(r"\n {4,}|\n {3}(?=[\]}])", " ", json.dumps(questions, indent=1))
+    (HERE / "questions.json").write_text(lines + "\n")
+    files = {"state_rewards": HERE / "coin.state.rew", "transition_rewards": HERE / "coin.trans.rew"}
+    coin = stormpy.build_model_from_explicit(HERE / "coin.tra", HERE / "coin.lab", **files)
+    value = stormpy.model_checking(coin, stormpy.parse_properties("R=? [Cdiscount=0.95]")[0]).get_value(0)
+    values["coin"] = {"": [value] * 2}
+    (HERE / "values.json").write_text(json.dumps(values, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
