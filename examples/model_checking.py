@@ -7,6 +7,7 @@ probabilities only play the truth: the test draws from them, and does not see th
 """
 
 from pathlib import Path
+from typing import Any
 
 import policytest as pt
 from policytest.sources import load_model
@@ -16,11 +17,11 @@ MODEL = Path(__file__).parent / "models" / "delivery.drn"
 
 def always(action: str) -> dict[str, str]:
     """The policy that takes this action until the robot has arrived, or is broken."""
-    states = load_model(MODEL, policy="uniform", discount=0.9).task.states
+    states = map(str, load_model(MODEL, policy="uniform", discount=0.9).task.states or ())
     return {state: "wait" if "!broken" not in state or "x=3" in state else action for state in states}
 
 
-def asked(formula: str, policy: str, threshold: float, **question: object) -> None:
+def asked(formula: str, policy: str, threshold: float, **question: Any) -> None:
     """Decide a question, and say what a model checker would compute."""
     model = load_model(MODEL, policy=always(policy), known_support=True, **question)
     verdict = pt.decide(model.task, pt.TabularSimulator(model.kernel), threshold, delta=0.01, rng=0)
@@ -30,8 +31,8 @@ def asked(formula: str, policy: str, threshold: float, **question: object) -> No
 
 
 for policy in ("slow", "fast"):
-    goal = {"goal": ["goal"], "avoid": ["broken"]}
+    goal: dict[str, Any] = {"goal": ["goal"], "avoid": ["broken"]}
     asked('P>=0.9 [F "goal"]', policy, 0.9, **goal)
     asked('P>=0.9 [F<=6 "goal"]', policy, 0.9, horizon=6, **goal)
-    ends = {"rewards": "energy", "terminal": ["goal", "broken"], "discount": 1}
+    ends: dict[str, Any] = {"rewards": "energy", "terminal": ["goal", "broken"], "discount": 1}
     asked('R{"energy"}>=6 [C<=12]', policy, 6.0, **ends, horizon=12)

@@ -116,6 +116,30 @@ def test_values_of_variables_in_prisms_files(tmp_path):
     assert_model_refused(path, "no state has the label 'deadlock'", initial="deadlock", **SETTINGS)
 
 
+@pytest.mark.parametrize("ending", ["srew", "trew"])
+def test_what_messages_about_numbered_rewards_and_starts_promise(tmp_path, capsys, ending):
+    """Every option that a message names does what it says."""
+    first = "2 1\n0 1\n" if ending == "srew" else "2 2 1\n0 0 1 1\n"
+    for name, text in {
+        "model.tra": "2 2 3\n0 0 0 0.5\n0 0 1 0.5\n1 0 1 1\n",
+        "model.lab": '0="init" 1="end"\n0: 0\n1: 0 1\n',
+        f"model1.{ending}": first,
+        f"model2.{ending}": first.replace(" 1\n", " 9\n").replace("2 9", "2 1", 1),
+    }.items():
+        (tmp_path / name).write_text(text)
+    ask = ["decide", str(tmp_path / "model.tra"), "--threshold", "0.3", "--quiet"]
+    for words, option in (
+        (f"several reward structures (model1.{ending}, ...); say which with --rewards 1", ["--rewards", "1"]),
+        ("2 states are labelled init; pass --initial init to begin in each of them", ["--initial", "init"]),
+        ("missing: discount, which this .tra file does not hold; pass --discount, or", ["--discount", "0.5"]),
+    ):
+        assert main(ask) == 2
+        assert words in capsys.readouterr().err
+        ask += option
+    assert main(ask) == 0
+    assert main([*ask, "--initial", "end"]) == 1
+
+
 def test_a_label_names_the_states_where_episodes_end(tmp_path):
     path = switch(tmp_path)
     task = load_model(path, **SETTINGS).task
@@ -281,6 +305,13 @@ def test_the_best_policy_on_the_command_line(capsys):
     candidate = ["--candidate", str(STORM / "treatment.scheduler.json")]
     assert main([*ask, *candidate, "--quiet"]) == 0  # the only one
     capsys.readouterr()
+
+
+def test_a_scheduler_is_compared_with_the_policy_of_a_model(capsys):
+    ask = ["compare", str(STORM / "treatment.drn"), str(STORM / "treatment.scheduler.json"), "--policy", "uniform"]
+    assert main([*ask, "--rewards", "price", "--discount", "0.95", "--quiet", "--margin", "-1"]) == 1
+    assert main([*ask[:2], str(STORM / "values.json"), *ask[3:], "--rewards", "price", "--discount", "0.95"]) == 2
+    assert "values.json is not one" in capsys.readouterr().err  # an object is a task
 
 
 def test_what_is_not_there_for_candidates_and_in_states(tmp_path):

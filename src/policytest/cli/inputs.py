@@ -100,6 +100,17 @@ def find_policy(file: str, model: Model) -> Task:
     return replace(model.task, policy=read_policy(Path(file), places_in(model.task), model.offer))
 
 
+def is_policy(name: str) -> bool:
+    """Whether a file holds a policy and nothing else: CSV, or JSON that is a list, such as a scheduler of Storm."""
+    if name.startswith("gym:") or Path(name).suffix.lower() != ".json":
+        return Path(name).suffix.lower() == ".csv" and not name.startswith("gym:")
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read(100).lstrip().startswith("[")
+    except (OSError, ValueError):  # said where it is read
+        return False
+
+
 def find_simulator(place: str | None, model: Model, name: str) -> Any:
     """What ``--simulator`` names, or the model's own kernel."""
     from policytest.data.simulators import TabularSimulator

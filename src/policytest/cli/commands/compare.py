@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import Asked, find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import Asked, find_model, find_policy, find_source, is_policy, method_of_pairs
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -20,7 +19,9 @@ def compare(
     model: o.ModelName,
     other: Annotated[
         str,
-        typer.Argument(help="The other policy: a .csv file; or a model that differs in its policy or its rewards."),
+        typer.Argument(
+            help="The other policy: a .csv file, or a scheduler; or a model that differs in its policy or its rewards."
+        ),
     ],
     margin: Annotated[float, typer.Option(help="By how much the first must be better.")] = 0.0,
     delta: o.Delta = 0.05,
@@ -65,8 +66,7 @@ def compare(
 
         asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
         problem = find_model(model, policy, asked)
-        is_policy = Path(other).suffix.lower() == ".csv" and not other.startswith("gym:")
-        rival = find_policy(other, problem) if is_policy else find_model(other, None, asked).task
+        rival = find_policy(other, problem) if is_policy(other) else find_model(other, None, asked).task
         chosen = method_of_pairs(method, boundary, prior, allocation)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")

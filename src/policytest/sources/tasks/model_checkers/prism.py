@@ -56,8 +56,10 @@ def read(path: Path, reward_structure: str | None = None, rewarded: bool = True)
     listing.has_rewards = any(found)
     if reward_structure is not None and not listing.has_rewards:
         raise InputError(f"rewards is {reward_structure!r}, but there is no {path.stem}{which}.srew and no .trew")
-    if not listing.has_rewards and (path.with_name(f"{path.stem}1.srew").exists()):
-        raise InputError(f'there are several reward structures ({path.stem}1.srew, ...); say which with rewards="1"')
+    several = [f"{path.stem}1{ending}" for ending in (*OF_STATES, *OF_TRANSITIONS)]
+    numbered = next((name for name in several if path.with_name(name).exists()), None)
+    if not listing.has_rewards and numbered:
+        raise InputError(f'there are several reward structures ({numbered}, ...); say which with rewards="1"')
     return listing
 
 
