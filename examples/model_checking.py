@@ -1,9 +1,9 @@
 """Questions of model checkers about a model whose probabilities are not known: `P>=0.9 [F "goal"]`, and more.
 
-`models/delivery.prism` is a program in PRISM's language, and `models/delivery.drn` what Storm exports of it. Here its
+`delivery.prism` is a program in PRISM's language, and `delivery.drn` what Storm exports of it. Here its
 probabilities only play the truth: the test draws from them, and does not see them. What it knows is the graph.
 
-    policytest decide examples/models/delivery.drn --policy uniform --goal goal --avoid broken --threshold 0.8
+    policytest decide examples/delivery.drn --policy uniform --goal goal --avoid broken --threshold 0.8
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import policytest as pt
 from policytest.sources import load_model
 
-MODEL = Path(__file__).parent / "models" / "delivery.drn"
+MODEL = Path(__file__).parent / "delivery.drn"
 
 
 def always(action: str) -> dict[str, str]:
