@@ -256,6 +256,37 @@ def test_every_command_that_reads_a_model_has_the_options(command, tmp_path, cap
     assert "horizon is 0" in capsys.readouterr().err
 
 
+def test_no_answer_is_undecided(tmp_path, capsys):
+    """Nothing is forecast in such a task yet; that must not cost the verdict."""
+    path = str(written(tmp_path, GOAL + "threshold = 0.57\n"))
+    assert main(["decide", path, "--max-samples", "20"]) == 3
+    assert "undecided after 20 samples" in capsys.readouterr().err
+    log = tmp_path / "log.csv"
+    log.write_text("order,s,a,s_next\n0,ill,treat,ill\n1,ill,treat,cured\n")
+    for command in ("assess", "watch"):
+        assert main([command, path, str(log), *(["--no-follow"] if command == "watch" else [])]) == 3
+
+
+def test_the_best_policy_is_not_sought_for_another_question(tmp_path, capsys):
+    path = str(written(tmp_path, PAID))
+    assert main(["identify", path, "--discount", "0.9", "--quiet"]) == 0
+    assert main(["identify", path, "--discount", "0.9", "--horizon", "3"]) == 2
+    assert "the task has a horizon, and identify needs" in capsys.readouterr().err
+
+
+def test_the_goal_of_an_environment(capsys):
+    pytest.importorskip("gymnasium")
+    ask = ["decide", "gym:FrozenLake-v1?is_slippery=false", "--policy", "uniform", "--threshold", "0.005", "--quiet"]
+    assert main([*ask, "--goal", "15", "--horizon", "100"]) == 0
+    assert "exact value: 0.01" in capsys.readouterr().out
+    for options, words in (
+        (["--goal", "15", "--discount", "0.9"], "goal asks for a probability, and discount is 0.9"),
+        (["--goal", "16"], "unknown state '16' in goal"),
+    ):
+        assert main([*ask, *options]) == 2
+        assert words in capsys.readouterr().err
+
+
 def test_options_for_models_that_are_not_files(capsys):
     model = find_model("paper-2", None, Asked(horizon=3, discount=1.0))
     assert (model.task.horizon, model.task.discount) == (3, 1.0)

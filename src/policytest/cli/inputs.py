@@ -32,6 +32,10 @@ BUILT_IN: dict[str, Callable[[Any], Any]] = {
 """Models that need no file; each takes the module `instances`."""
 
 
+ANY_DISCOUNT = 0.5
+"""Of an environment that is asked for a probability, which has none."""
+
+
 class Asked(NamedTuple):
     """What the options say about the question, in the place of what the model says; None where they say nothing."""
 
@@ -47,7 +51,7 @@ class Asked(NamedTuple):
 def find_model(name: str, policy: str | None = None, asked: Asked | None = None) -> Model:
     """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
     from policytest.sources.tasks.files import CHECKED, LISTED, Model, load_model
-    from policytest.sources.tasks.keys import changed
+    from policytest.sources.tasks.keys import changed, check_question
 
     given: dict[str, Any] = {key: value for key, value in (asked or Asked())._asdict().items() if value is not None}
     if "rewards" in given and Path(name).suffix.lower() not in CHECKED:
@@ -59,7 +63,9 @@ def find_model(name: str, policy: str | None = None, asked: Asked | None = None)
     if name.startswith("gym:"):
         from policytest.sources.environments.gymnasium import from_address
 
-        found = from_address(name, policy, given.pop("discount", None))
+        if "goal" in given:
+            check_question(given)
+        found = from_address(name, policy, ANY_DISCOUNT if "goal" in given else given.pop("discount", None))
         return changed(Model(found.task, found.kernel), given)
     if name in BUILT_IN:
         instance = BUILT_IN[name](importlib.import_module("policytest.mdp.instances"))

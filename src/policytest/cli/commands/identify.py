@@ -53,11 +53,13 @@ def identify(
     """
     check_files((*files_of_model(model), policy, *(candidates or ()), *files_of_log(log)), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
+        from policytest.mdp.episodes import SERVED
         from policytest.questions.identify import identify as find_best
 
         asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
         problem = find_model(model, policy, asked)
         task = problem.task
+        task.check_discounted_table("identify", SERVED)
         given = [find_policy(file, problem).policy for file in candidates] if candidates else None
         found = find_best(
             task.rewards,
