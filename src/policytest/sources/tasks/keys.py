@@ -140,7 +140,7 @@ def check_question(content: dict[str, Any]) -> None:
         if "avoid" in content:
             raise InputError("avoid belongs to goal, the states to reach; add goal, or name the states in terminal")
         return
-    if not len(content["goal"]):
+    if not names_of("goal", content["goal"]):
         raise InputError("goal is empty; list the states to reach, by name or by index")
     for key in ("rewards", "reward_range", "total_rewards"):
         if key in content:
