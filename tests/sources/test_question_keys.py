@@ -257,8 +257,8 @@ def test_every_command_that_reads_a_model_has_the_options(command, tmp_path, cap
 
 
 def test_no_answer_is_undecided(tmp_path, capsys):
-    """Nothing is forecast in such a task yet; that must not cost the verdict."""
-    path = str(written(tmp_path, GOAL + "threshold = 0.57\n"))
+    """The forecast, where there is one, does not cost the verdict."""
+    path = str(written(tmp_path, GOAL + "threshold = 0.5\nhorizon = 20\n"))
     assert main(["decide", path, "--max-samples", "20"]) == 3
     assert "undecided after 20 samples" in capsys.readouterr().err
     log = tmp_path / "log.csv"

@@ -127,7 +127,7 @@ def with_forecast(verdict: Verdict, quiet: bool) -> Verdict:
     from dataclasses import replace
 
     task = verdict.task
-    if not verdict.may_be_forecast or not task.is_discounted_table or task.layout.n_entries > FORECAST_ENTRIES:
+    if not verdict.may_be_forecast or task.observes_rewards or task.layout.n_entries > FORECAST_ENTRIES:
         return verdict
     with progress(sys.stderr, quiet) as shown:
         shown.notice("undecided: simulating how many more samples it takes")
