@@ -178,12 +178,12 @@ def test_refused(tmp_path, name, capsys):
 
 
 def test_a_goal_from_a_log(tmp_path):
-    """Where episodes start is told by the log; one that starts in the goal has reached it. The start takes a step."""
+    """Where episodes start is told by the log; one that starts in the goal has reached it."""
     rho = np.array([0.5, 0.25, 0.25, 0.0])
     model = load_model(written(tmp_path, GOAL + "horizon = 2\n"))
     text = CURE.replace('initial = "ill"', 'initial = "log"').partition("[kernel]")[0]
     task = load_model(written(tmp_path, GOAL + "horizon = 2\n", text)).task
-    assert (task.start, task.horizon, task.states[-1]) == (4, 3, "start")
+    assert (task.start, task.horizon, task.states[-1]) == (4, 2, "start")
     kernel = np.zeros((5, 2, 5))
     kernel[:4, :, :4], kernel[4, :, :4] = model.kernel, rho
     values = pt.state_values(model.task, model.kernel)[0]
@@ -193,7 +193,7 @@ def test_a_goal_from_a_log(tmp_path):
 def test_a_start_from_the_log_with_observed_rewards():
     task = pt.Task(pt.Observed(-1.0, 2.0), [[1.0], [1.0]], [1.0, 0.0], 0.5, terminal=[1], horizon=3)
     added = start_from_log(task)
-    assert added.horizon == 4
+    assert (added.horizon, added.steps) == (3, 4)
     assert (added.rewards.low.ravel().tolist(), added.rewards.high.ravel().tolist()) == ([-2, 0, 0], [4, 0, 0])
 
 

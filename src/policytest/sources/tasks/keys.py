@@ -245,8 +245,6 @@ def changed(found: Model, given: dict[str, Any]) -> Model:
     if not given:
         return found
     content = storable(found.task, found.kernel, found.threshold)
-    if "horizon" in given and found.task.start is not None:
-        given = {**given, "horizon": given["horizon"] + 1}  # the start takes a step
     return model(overridden(content, given))
 
 
