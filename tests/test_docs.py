@@ -7,6 +7,7 @@ import functools
 import html.parser
 import http.server
 import inspect
+import json
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ import browser
 import policytest as pt
 from builders import each
 from policytest import cli
+from policytest.sources import load_model
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -387,6 +389,25 @@ def test_the_readmes_five_commands_answer_about_a_csv(tmp_path, monkeypatch, cap
     assert shown.count("The value is above the threshold (certified)") == 2
     assert "Warning" not in shown
     assert (tmp_path / "report.html").is_file()
+
+
+def test_the_questions_of_model_checkers_are_answered(monkeypatch, capsys):
+    """The commands on the page about files, in the folder of its models; and its numbers are those of the tests."""
+    monkeypatch.chdir(ROOT / "examples" / "models")
+    (body,) = [body for body in blocks(TEXTS["formats.md"], "console") if "customer.drn" in body]
+    assert [cli.main(shlex.split(line)[1:]) for line in body.strip().splitlines()] == [0, 0, 0, 0]
+    assert capsys.readouterr().out.count("(certified)") == 4
+    kept = json.loads((ROOT / "tests" / "sources" / "storm" / "questions.json").read_text(encoding="utf-8"))
+    (table,) = [body for body in blocks(TEXTS["formats.md"], "text") if "weather.prism" in body]
+    shown = {name: int(number) for name, number in re.findall(r"^(\w+)\.prism +(\d+)", table, re.MULTILINE)}
+    assert shown == {name: sum(map(len, by_policy.values())) for name, by_policy in kept.items()}
+
+
+def test_the_file_with_a_goal_is_a_task(tmp_path):
+    (text,) = [body for body in blocks(TEXTS["formats.md"], "toml") if 'goal = ["cured"]' in body]
+    (tmp_path / "task.toml").write_text(text, encoding="utf-8")
+    task = load_model(tmp_path / "task.toml").task
+    assert (task.horizon, task.discount, task.terminal) == (30, 1.0, ("cured", "dead"))
 
 
 # ---------------------------------------------------------------- pictures

@@ -26,6 +26,11 @@ SHOWS = {
     "gate_deployment": [r"bar 1\.0: exit code 0 .*: deploy", r"bar 8\.0: exit code 1 .*: keep the old policy"],
     "hospital": [r"^6698 rows in"],
     "lower_bound": [r"62\.80", r"51\.8", r"Not certified"],
+    "model_checking": [
+        r"^slow: P>=0\.9 \[F \"goal\"\] +above \(proved.*0\.9516",
+        r"^slow: P>=0\.9 \[F<=6 .*below \(proved.*0\.7940",
+        r"^fast: P>=0\.9 \[F \"goal\"\] +below \(proved.*0\.8337",
+    ],
     "own_simulator": [r"After 100 samples", r"The value is below the threshold \(certified\)"],
     "paper_small": [r"3x3: at delta = 0\.01 the paper's rule takes [1-9]\d times", r"wrong answers: 0 of 90"],
     "recommendation_from_logs": [

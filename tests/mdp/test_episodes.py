@@ -240,3 +240,27 @@ def test_bad_input_is_refused_in_one_line(case):
 def test_a_bound_on_the_total_is_the_range():
     task = pt.Task([[1.0], [-1.0], [0.0]], np.ones((3, 1)), [1.0, 0, 0], 1.0, terminal=[2], total_rewards=(-5, 7))
     assert pt.value_range(task) == (-5.0, 7.0)
+
+
+@each(("gamma", "observed"), [(gamma, observed) for gamma in (1.0, 0.8) for observed in (False, True)])
+def test_an_added_start_costs_no_step_of_the_horizon(gamma, observed):
+    """The value is the mean over first states, with all of the horizon left; rewards are those that are paid."""
+    rewards, policy = np.array([[1.0], [0.5]]), np.ones((2, 1))
+    kernel, first = np.array([[[0.3, 0.7]], [[0.6, 0.4]]]), np.array([0.25, 0.75])
+    known = pt.Task(rewards, policy, first, gamma, horizon=3)
+    task = pt.sources.start_from_log(known)
+    added = np.zeros((3, 1, 3))
+    added[:2, :, :2], added[2, 0, :2] = kernel, first
+    assert pt.value(task, added) == pytest.approx(pt.value(known, kernel))
+    assert pt.value_range(task)[0] <= pt.value(task, added) <= pt.value_range(task)[1]
+    if observed:
+        task = pt.sources.start_from_log(pt.Task(pt.Observed(0.0, 1.0), policy, first, gamma, horizon=3))
+        paid = np.array([1.0, 0.5, 0.0])
+        rng = np.random.default_rng(0)
+        s = rng.integers(3, size=9000)
+        x = pt.TabularSimulator(added).draw(s, 0 * s, rng)
+        found = pt.value_interval(task, pt.Transitions(s, 0 * s, x, paid[s]))
+        assert found.lower <= pt.value(known, kernel) <= found.upper < found.lower + 0.5
+        assert_refused(
+            lambda: pt.assess(task, pt.Transitions(s, 0 * s, x, 2 * paid[s]), 1.0), "is 2 at", "range [0, 1]"
+        )

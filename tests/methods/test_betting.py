@@ -39,7 +39,7 @@ from builders import each
 from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting import run as run_module
 from policytest.methods.betting.bets import Refuter
-from policytest.methods.betting.plan import LOG_NEAR, ONE_POLICY, TWO_POLICIES
+from policytest.methods.betting.plan import LOG_NEAR, ON_EPISODES, ONE_POLICY, TWO_POLICIES
 from policytest.methods.boundaries import level_of
 from policytest.methods.combined import one_action
 from policytest.methods.known_range import known_difference, known_value
@@ -264,7 +264,7 @@ def test_fitted_plans_are_sound(count, seed):
         assert ((plan.fractions > 0) & (plan.fractions < 1)).all()
 
 
-@each("ladder", [ONE_POLICY, TWO_POLICIES])
+@each("ladder", [ONE_POLICY, TWO_POLICIES, ON_EPISODES])
 def test_shares_of_the_capital_are_all_of_it(ladder):
     assert np.exp(ladder.log_weights).sum() == pytest.approx(1.0)
 

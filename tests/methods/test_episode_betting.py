@@ -45,7 +45,7 @@ def question(seed, H=None, gamma=1.0, observed=False, on_successor=False, totals
 def arbitrary_plan(run, rng, sign):
     """A bet with an arbitrary part."""
     plan = run.joined([arbitrary_part(run.bet, rng, sign)], sign)
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.4, 0.8]]))
+    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.8]]))
 
 
 def arbitrary_part(policy, rng, sign):
@@ -261,7 +261,9 @@ def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
         start = np.arange(len(pairs) + 1) * n
         draws = draws._replace(start=start, successor=x.astype(np.int32), reward=r, at=start[:-1].copy())
     seen = kernels.Transcript(*(np.empty(n, dtype=kind) for kind in (np.int64, np.int64, float, float)))
-    stakes = kernels.Stakes(plan.fractions, run.ladder.log_weights, np.zeros(11), plan.L, sign, plan.lead)
+    stakes = kernels.Stakes(
+        plan.fractions, run.ladder.log_weights, np.zeros(len(run.ladder.log_weights)), plan.L, sign, plan.lead
+    )
     longest = 6.0 if task.is_total else 0.0
     start = kernels.RolloutState(), u, kernels.Limits(np.inf, 2**62, np.inf, False), seen
     done = kernels.bet(run.dynamics._replace(longest=longest), (plan.a, plan.b), plan.B, stakes, draws, *start)
@@ -360,6 +362,12 @@ def test_comparisons_are_right_on_both_sides_and_calibrated():
     control = [pt.compare(a, b, sim, DELTA, V - 0.1, rng=seed, max_samples=5000).answer for seed in range(30)]
     assert too_often(control.count("above"), 30, DELTA)
     assert_refused(lambda: pt.compare(a, b, sim, method=pt.PTST()), "discount 1", "TDBetting()")
+    paid = [pt.Task([[1.0, 1.0], [0.0, 0.0]], [[p, 1 - p]] * 2, [1.0, 0.0], 1.0, terminal=[1]) for p in (0.3, 0.6)]
+    table = pt.TabularSimulator(np.array([[[0.5, 0.5], [0.2, 0.8]], [[0, 1], [0, 1]]]))
+    assert_refused(lambda: pt.compare(*paid, table), "infinite on both sides", "horizon")
+    part = pt.compare(a, b, sim, margin=V + 0.05, max_samples=40)
+    resumed, whole = (pt.compare(a, b, sim, margin=V + 0.05, max_samples=2000, resume=r) for r in (part, None))
+    assert (resumed.answer, resumed.samples, resumed.evidence) == (whole.answer, whole.samples, whole.evidence)
 
 
 # ---------------------------------------------------------------- calibration
@@ -499,6 +507,24 @@ def test_a_run_goes_on_where_it_was_stopped():
         assert resumed.interval == whole.interval
 
 
+@each("settings", [HORIZONS[4], {"gamma": 0.8, "observed": True}])
+def test_checkpoints_on_disk_serve_one_policy_and_two(settings, tmp_path):
+    tasks, means, kernel, _ = two_policies(1, **{**settings, "A": 2})
+    sim, V = simulator(tasks[0], kernel), pt.value(means[0], kernel)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pt.AssumptionWarning)
+        for index, ask in enumerate(
+            (
+                lambda **limits: pt.decide(tasks[0], sim, 0.97 * V, **limits),
+                lambda **limits: pt.compare(*tasks, sim, margin=V - pt.value(means[1], kernel) - 0.02, **limits),
+            )
+        ):
+            path = tmp_path / f"{index}-{len(list(tmp_path.iterdir()))}.npz"
+            assert ask(max_samples=30, checkpoint=path).answer is None
+            resumed, whole = ask(max_samples=2000, resume=path), ask(max_samples=2000)
+            assert (resumed.answer, resumed.samples, resumed.evidence) == (whole.answer, whole.samples, whole.evidence)
+
+
 def test_rewards_outside_their_range_and_data_without_rewards_are_refused():
     task = noisy("two-point")[0]
     outside = pt.TabularSimulator(np.full((2, 1, 2), 0.5), rewards=lambda s, a, x, rng: 1.5 + 0.0 * s)
@@ -571,6 +597,10 @@ def test_estimates_and_intervals_hold_the_value():
     assert pt.evaluate(task, sim, 0.3, max_samples=100_000).reached
     s = np.arange(6000) % 2
     x, r = sim.draw(s, 0 * s, np.random.default_rng(0))
-    interval = pt.value_interval(task, pt.Transitions(s, 0 * s, x, r))
+    log = pt.Transitions(s, 0 * s, x, r)
+    assert pt.evaluate(task, log, 0.5).method == "betting on temporal differences"
+    one_sided = pt.Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 1.0, terminal=[1])
+    assert_refused(lambda: pt.evaluate(one_sided, sim, 0.1), "[1, inf]", "total_rewards=(low, high)")
+    interval = pt.value_interval(task, log)
     assert interval.certified
     assert interval.lower <= V <= interval.upper < interval.lower + 1.0

@@ -1,7 +1,5 @@
 """A log that grows: the verdict is the one of `assess`, however the log arrives."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -30,7 +28,7 @@ def same(first, second):
 
 @pytest.mark.parametrize("method", [None, pt.TDBetting(), pt.PTST(solver=pt.ProjectionFree())], ids=repr)
 def test_the_verdict_is_that_of_assess_on_the_prefix(method):
-    for seed, pieces in itertools.product(range(3), (0, 7, 400)):
+    for seed, pieces in ((0, 0), (1, 7), (2, 400)):
         data = uniform_log(THREE, 20_000, seed)
         cuts = np.sort(np.random.default_rng(seed + pieces).integers(0, len(data), pieces)).tolist()
         found = fed(Watch(THREE.task, 0.0, 0.05, method), data, cuts)

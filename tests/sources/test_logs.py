@@ -848,10 +848,12 @@ def test_bets_on_tied_rows_keep_their_level():
             good[a] += x.sum() - 4
             state = x
         frame = pd.DataFrame(rows, columns=["episode", "order", "s", "a", "s_next"]).sample(frac=1, random_state=seed)
-        wrong += pt.assess(task, pt.sources.logs(frame, task).transitions(), bar, delta=0.1).answer is not None
+        found = pt.assess(task, pt.sources.logs(frame, task).transitions(), bar, 0.1, pt.LogBetting(coins=1))
+        wrong += found.answer is not None
         if seed < 5:
             first = frame.sort_values("s_next", ascending=False)
-            caught += pt.assess(task, pt.Transitions(first.s, first.a, first.s_next), bar, delta=0.1).answer == "above"
+            data = pt.Transitions(first.s, first.a, first.s_next)
+            caught += pt.assess(task, data, bar, 0.1, pt.LogBetting(coins=1)).answer == "above"
     assert wrong <= 20  # two sides at 0.1 each: P(Bin(40, 0.2) > 20) < 1e-5
     assert caught == 5
 

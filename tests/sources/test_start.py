@@ -121,6 +121,9 @@ def test_the_same_starts_on_every_engine(engine, kept, monkeypatch):
     assert log.in_order() is kept
 
 
+FEW = pt.LogBetting(coins=1)
+
+
 def test_an_unknown_start_keeps_its_level_and_the_shares_of_the_log_do_not():
     """Only the start is unknown: half of the episodes begin well. At the value itself every answer is an error."""
     task = pt.Task(
@@ -130,9 +133,9 @@ def test_an_unknown_start_keeps_its_level_and_the_shares_of_the_log_do_not():
     for seed in range(20):
         first = np.random.default_rng(seed).integers(0, 2, 101)
         frame = pd.DataFrame({"s": first, "a": 0, "s_next": 2, "order": 0, "episode": range(101)})
-        wrong += pt.assess(start_from_log(task), frame, 0.5, delta=0.1).answer is not None
+        wrong += pt.assess(start_from_log(task), frame, 0.5, 0.1, FEW).answer is not None
         shares = np.bincount(first, minlength=3) / 101
-        plug_in += pt.assess(replace(task, initial=shares), frame, 0.5, delta=0.1).answer is not None
+        plug_in += pt.assess(replace(task, initial=shares), frame, 0.5, 0.1, FEW).answer is not None
     assert wrong <= 12  # two sides at 0.1 each: P(Bin(20, 0.2) > 12) < 2e-5
     assert plug_in == 20
 

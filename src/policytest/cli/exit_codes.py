@@ -118,6 +118,7 @@ OPTIONS = {
     "initial": "--initial",
     "discount": "--discount",
     "policy": "--policy",
+    "horizon": "--horizon",
     "by_episode": "--by-episode",
     "add_to": "--add-to",
 }
@@ -128,6 +129,7 @@ PHRASES = {
     " (reward_tolerance=1e-6 for single precision)": "",
     ", read one alone and pass add_to=log.counts": ", count one of them alone",
     "known_support=True": "known_support=true in the address",
+    "total_rewards=(low, high), a": "total_rewards = [low, high] in the task file, a",
     "pass initial, ": "pass --initial STATE, ",
     "use log.counts": "use --method ptst",
 }

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policytest._base.errors import InputError
 from policytest._base.text import did_you_mean
@@ -33,45 +33,58 @@ BUILT_IN: dict[str, Callable[[Any], Any]] = {
 """Models that need no file; each takes the module `instances`."""
 
 
-def find_model(
-    name: str,
-    policy: str | None = None,
-    discount: float | None = None,
-    rewards: str | None = None,
-    initial: str | None = None,
-) -> Model:
-    """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
-    from policytest.sources.tasks.files import LISTED, Model, load_model
+ANY_DISCOUNT = 0.5
+"""Of an environment that is asked for a probability, which has none."""
 
-    if rewards is not None and Path(name).suffix.lower() not in LISTED:
+
+class Asked(NamedTuple):
+    """What the options say about the question, in the place of what the model says; None where they say nothing."""
+
+    discount: float | None = None
+    rewards: str | None = None
+    initial: str | None = None
+    horizon: int | None = None
+    goal: list[str] | None = None
+    avoid: list[str] | None = None
+    terminal: list[str] | None = None
+
+
+def find_model(name: str, policy: str | None = None, asked: Asked | None = None) -> Model:
+    """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
+    from policytest.sources.tasks.files import CHECKED, LISTED, Model, load_model
+    from policytest.sources.tasks.keys import changed, check_question
+
+    given: dict[str, Any] = {key: value for key, value in (asked or Asked())._asdict().items() if value is not None}
+    if "rewards" in given and Path(name).suffix.lower() not in CHECKED:
         raise InputError(f"--rewards names a reward model of a {' or '.join(LISTED)} file, and {name} is not one")
-    if initial is not None and (name.startswith("gym:") or name in BUILT_IN):
-        raise InputError(f"--initial is for task files, and {name} is not one")
+    for key in ("initial", "terminal"):
+        if key in given and (name.startswith("gym:") or name in BUILT_IN):
+            raise InputError(f"--{key} is for task files, and {name} is not one")
 
     if name.startswith("gym:"):
         from policytest.sources.environments.gymnasium import from_address
 
-        found = from_address(name, policy, discount)
-        return Model(found.task, found.kernel)
+        if "goal" in given:
+            check_question(given)
+        found = from_address(name, policy, ANY_DISCOUNT if "goal" in given else given.pop("discount", None))
+        return changed(Model(found.task, found.kernel), given)
     if name in BUILT_IN:
         instance = BUILT_IN[name](importlib.import_module("policytest.mdp.instances"))
-        return Model(_with(instance.task, policy, discount), instance.kernel, instance.threshold)
+        return changed(Model(_with_policy(instance.task, policy), instance.kernel, instance.threshold), given)
     if not Path(name).suffix and not os.path.exists(name):
         others = f"pass a task file (.json, .toml, .npz, .drn, .tra), or one of {', '.join(BUILT_IN)}"
         raise InputError(f"there is no model {name!r}", did_you_mean(name, BUILT_IN, others))
-    given: dict[str, Any] = {"policy": policy, "discount": discount, "rewards": rewards, "initial": initial}
-    return load_model(name, **{key: value for key, value in given.items() if value is not None})
+    return load_model(name, **given, policy=policy)
 
 
-def _with(task: Task, policy: str | None, discount: float | None) -> Task:
-    """The task with another policy, "uniform" or a file, and another discount."""
+def _with_policy(task: Task, policy: str | None) -> Task:
+    """The task with another policy: "uniform", or a file."""
     from policytest.sources.tasks.policy import policy as policy_array
     from policytest.sources.tasks.policy_files import load_policy
 
-    if policy is not None:
-        table = policy_array(policy, task) if policy == "uniform" else load_policy(policy, task)
-        task = replace(task, policy=table)
-    return task if discount is None else replace(task, discount=discount)
+    if policy is None:
+        return task
+    return replace(task, policy=policy_array(policy, task) if policy == "uniform" else load_policy(policy, task))
 
 
 def the_bar(threshold: float | None, model: Model) -> float:
@@ -82,11 +95,23 @@ def the_bar(threshold: float | None, model: Model) -> float:
     return bar
 
 
-def find_policy(file: str, task: Task) -> Task:
-    """The task with the policy that a file holds."""
-    from policytest.sources.tasks.policy_files import load_policy
+def find_policy(file: str, model: Model) -> Task:
+    """The task of the model with the policy that a file holds."""
+    from policytest.sources.labels import places_in
+    from policytest.sources.tasks.policy_files import read_policy
 
-    return replace(task, policy=load_policy(file, task))
+    return replace(model.task, policy=read_policy(Path(file), places_in(model.task), model.offer))
+
+
+def is_policy(name: str) -> bool:
+    """Whether a file holds a policy and nothing else: CSV, or JSON that is a list, such as a scheduler of Storm."""
+    if name.startswith("gym:") or Path(name).suffix.lower() != ".json":
+        return Path(name).suffix.lower() == ".csv" and not name.startswith("gym:")
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read(100).lstrip().startswith("[")
+    except (OSError, ValueError):  # said where it is read
+        return False
 
 
 def find_simulator(place: str | None, model: Model, name: str) -> Any:

@@ -62,6 +62,30 @@ InitialState = Annotated[
         help="Start in this state, in the states with this label, or (log) as the log says.",
     ),
 ]
+Horizon = Annotated[
+    int | None,
+    typer.Option(parser=_whole, metavar="STEPS", help="Let an episode have this many steps, instead of the model's."),
+]
+Goal = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--goal",
+        metavar="STATE",
+        help="Ask for the probability of reaching this state, or a state with this label; may be repeated.",
+    ),
+]
+Avoid = Annotated[
+    list[str] | None,
+    typer.Option("--avoid", metavar="STATE", help="... without this state, or label, before; may be repeated."),
+]
+Terminal = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--terminal",
+        metavar="STATE",
+        help="End episodes in this state, or label, of a model checker's file; may be repeated.",
+    ),
+]
 MaxSamples = Annotated[
     int | None, typer.Option(parser=_whole, metavar="N", help="Stop undecided after N samples, for example 1e6.")
 ]

@@ -154,9 +154,14 @@ def checked_draw(
 
 
 def rewarded_draw(
-    draw: Callable[..., Any], states: IntArray, actions: IntArray, rng: np.random.Generator, observed: Observed
+    draw: Callable[..., Any],
+    states: IntArray,
+    actions: IntArray,
+    rng: np.random.Generator,
+    observed: Observed,
+    scale: float,
 ) -> tuple[IntArray, FloatArray]:
-    """Draw next states and their rewards; those outside the declared range are refused."""
+    """Draw next states and their rewards, in units of the task's; those outside the declared range are refused."""
     n_states, n_actions = observed.low.shape
     answer, rewards = _parts(draw(states, actions, rng))
     x = checked_states(answer, states, actions, n_states)
@@ -165,7 +170,7 @@ def rewarded_draw(
             "sim.draw answered with next states alone, and the task's rewards are observed; return (next states, "
             "rewards)"
         )
-    found = arrays.real_array("the rewards of sim.draw", rewards)
+    found = arrays.real_array("the rewards of sim.draw", rewards) / scale
     if found.shape != states.shape:
         raise InputError(
             f"sim.draw was asked for {len(states)} rewards and answered with shape {found.shape}; it must return one "
@@ -175,9 +180,10 @@ def rewarded_draw(
     if wrong.any():
         at = int(np.argmax(wrong))
         s, a = int(states[at]), int(actions[at])
+        low, high = observed.low[s, a] * scale, observed.high[s, a] * scale
         raise InputError(
-            f"sim.draw answered the reward {found[at]:g} for (s={s}, a={a}, x={x[at]}), outside the declared range "
-            f"[{observed.low[s, a]:g}, {observed.high[s, a]:g}]; fix the simulator or widen Observed(low, high)"
+            f"sim.draw answered the reward {found[at] * scale:g} for (s={s}, a={a}, x={x[at]}), outside the declared "
+            f"range [{low:g}, {high:g}]; fix the simulator or widen Observed(low, high)"
         )
     return x, found
 

@@ -53,10 +53,11 @@ class Transitions:
         if self.r is None:
             raise InputError("data has no rewards, and the task's are observed; pass Transitions(s, a, x, r=rewards)")
         pair = self.s * task.n_actions + self.a
-        wrong = task.rewards.outside(pair, self.r) & (task.policy.ravel()[pair] > 0)
+        wrong = task.rewards.outside(pair, self.r / task.reward_scale) & (task.policy.ravel()[pair] > 0)
         if wrong.any():
             at = int(np.argmax(wrong))
-            low, high = (float(end.ravel()[pair[at]]) for end in (task.rewards.low, task.rewards.high))
+            ends = (task.rewards.low, task.rewards.high)
+            low, high = (float(end.ravel()[pair[at]]) * task.reward_scale for end in ends)
             raise InputError(
                 f"data.r[{at}] is {self.r[at]:g} at {task.place(int(pair[at]), int(self.x[at]))}, outside the declared "
                 f"range [{low:g}, {high:g}]; fix the row or widen Observed(low, high)"

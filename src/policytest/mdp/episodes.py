@@ -45,10 +45,10 @@ class Evaluation(NamedTuple):
 def evaluated(task: Task, rows: Rows, q: FloatArray) -> Evaluation:
     """The values of a kernel with these rewards of rows, and the visits d of an episode, 0 once it is over."""
     S, over = task.n_states, over_in(task)
-    if task.horizon is not None:
-        V, d = episodes.by_steps(rows, q, task.discount, task.initial, task.horizon)
+    if task.steps is not None:
+        V, d = episodes.by_steps(rows, q, task.discount, task.initial, task.steps)
         d[:, over] = 0.0
-        return Evaluation(V[:-1], d, 4e-16 * task.horizon, np.zeros(S, dtype=bool))
+        return Evaluation(V[:-1], d, 4e-16 * task.steps, np.zeros(S, dtype=bool))
     if task.discount < 1.0:
         V, d, error = search.values_and_occupancy(rows, q, task.discount, task.initial)
         return Evaluation(V, np.where(over, 0.0, d), error, np.zeros(S, dtype=bool))
@@ -132,7 +132,7 @@ def extreme_values(task: Task, rows: Rows, sense_sign: float) -> tuple[FloatArra
     With a horizon, and without a discount, kernels that change from step to step are allowed here: the range may be
     wider than that of one kernel, never narrower. Without a discount it starts from the worst total of any path.
     """
-    S, gamma, H = task.n_states, task.discount, task.horizon
+    S, gamma, H = task.n_states, task.discount, task.steps
     if H is not None:
         V = episodes.extreme_steps(rows, gamma, sense_sign, np.zeros(S), H, -1.0)
         return V, 4e-16 * H

@@ -206,10 +206,15 @@ class Task:
         return isinstance(self.rewards, Observed)
 
     @property
+    def steps(self) -> int | None:
+        """The steps of an episode with a horizon, and the one from an added start; None without a horizon."""
+        return None if self.horizon is None else self.horizon + (self.start is not None)
+
+    @property
     def expected_steps(self) -> float:
-        """A bound on sum_t gamma^t, for errors; infinite for totals, where nothing bounds it."""
-        if self.horizon is not None:
-            return float(self.horizon)
+        """A bound on sum_t gamma^t, for errors; of totals, which have none, the number of states."""
+        if self.steps is not None:
+            return float(self.steps)
         return 1.0 / (1.0 - self.discount) if self.discount < 1.0 else float(self.n_states)
 
     @property

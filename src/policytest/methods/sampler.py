@@ -206,7 +206,7 @@ class Recorded:
     def of(cls, task: Task, data: Transitions) -> Recorded:
         """The rows of the task to which transitions belong, -1 for pairs that its policy never takes."""
         data.check_rewards(task)
-        rewards = data.r if task.observes_rewards else None
+        rewards = data.r / task.reward_scale if task.observes_rewards else None
         return cls(task.layout.row_of_pair[data.s * task.n_actions + data.a], data.x, rewards)
 
     def ahead(

@@ -158,6 +158,13 @@ def evaluate(
     arrays.instance("task", task, Task)
     arrays.positive(epsilon=arrays.real_number("epsilon", epsilon))
     level, limit = -math.log(check_delta(delta)), sampling_limit(max_samples)
+    low, high = value_range(task)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InputError(
+            f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
+        )
+    if method is None and not task.is_discounted_table:
+        method = TDBetting()
     if isinstance(sim, Transitions):
         not_on_a_log(max_samples=max_samples)
         found = value_interval(task, sim, delta, method)
@@ -166,11 +173,6 @@ def evaluate(
     method = method or TDBetting()
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
-    low, high = value_range(task)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(
-            f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
-        )
     error = 4 * value_range_error(task)
     best = Interval(low - error, high + error, certified=True)
     found, counts = best, Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))

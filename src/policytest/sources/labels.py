@@ -31,6 +31,7 @@ from policytest.mdp.task import Task
 
 UNKNOWN, MISSING = -1, -2
 """Instead of an index: a label that is not a name, and no label at all (null, NaN)."""
+_INDEX = re.compile(r"\d{1,15}", re.ASCII)
 _WHOLE = re.compile(r"\s*([+-]?\d{1,30})(?:\.0*)?\s*", re.ASCII)
 
 
@@ -99,7 +100,7 @@ class Lookup:
     def find(self, place: str, key: object, or_number: bool = False) -> int:
         """The index of a name in a file or policy; with ``or_number`` also that of a number, unless names are numbers.
 
-        Text serves for a name that is written so, since keys of files are text.
+        Text serves for a name, or a number, that is written so, since keys of files are text.
         """
         key = as_name(item(key))
         if or_number and isinstance(key, int) and not isinstance(key, bool) and self._index_of_number(key) >= 0:
@@ -111,7 +112,9 @@ class Lookup:
         if found >= 0 and isinstance(self.name(found), bool) == isinstance(key, bool):
             return found  # true is not 1 here
         written = self._texts.get(key) if isinstance(key, str) else None
-        if written is None:
+        if written is None and or_number and isinstance(key, str) and key not in self._texts and _INDEX.fullmatch(key):
+            written = self._index_of_number(int(key))
+        if written is None or written < 0:
             raise InputError(f"unknown {self.kind} {key!r} in {place}; {self._remedy(key)}")
         return written
 

@@ -15,7 +15,7 @@ from policytest._base.text import number, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import as_options, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import find_method, find_model, read_log, the_bar
+from policytest.cli.inputs import Asked, find_method, find_model, read_log, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast, write_report
 from policytest.cli.progress import progress
 
@@ -131,6 +131,10 @@ def assess(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """Do these logs already settle whether the value is above the threshold?
@@ -141,7 +145,8 @@ def assess(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
     """
     with quiet_stdout(json):
-        problem = find_model(model, policy, discount, rewards, initial)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem = find_model(model, policy, asked)
         check_files((*files_of_model(model), policy, *files_of_log(data)), {"--save": save, "--html": html})
         bar = the_bar(threshold, problem)
         log = _read(data, problem, columns, skip, add_to, quiet)

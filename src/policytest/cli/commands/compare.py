@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +11,16 @@ from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import (
+    Asked,
+    check_logged,
+    checked_for,
+    find_model,
+    find_policy,
+    find_source,
+    is_policy,
+    method_of_pairs,
+)
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -25,8 +33,8 @@ def compare(
     other: Annotated[
         str,
         typer.Argument(
-            help="The other policy: a .csv file; or a model that differs in its policy or its rewards; or logged, the "
-            "action frequencies of --log."
+            help="The other policy: a .csv file, or a scheduler; or a model that differs in its policy or its rewards; "
+            "or logged, the action frequencies of --log."
         ),
     ],
     margin: Annotated[float, typer.Option(help="By how much the first must be better.")] = 0.0,
@@ -54,6 +62,10 @@ def compare(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
@@ -68,16 +80,17 @@ def compare(
         from policytest.questions.compare import compare as compare_policies
         from policytest.results.sentences import own_assumptions
 
-        problem = find_model(model, policy, discount, rewards, initial)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem = find_model(model, policy, asked)
         read_as = problem
         if logged:
             rival: Task | str = other
             read_as = checked_for(problem)
-        elif Path(other).suffix.lower() == ".csv" and not other.startswith("gym:"):
-            rival = find_policy(other, problem.task)
+        elif is_policy(other):
+            rival = find_policy(other, problem)
             read_as = problem if log is None else checked_for(problem, rival)
         else:
-            rival = find_model(other, None, discount, rewards, initial).task
+            rival = find_model(other, None, asked).task
         chosen = method_of_pairs(method, boundary, prior, allocation)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")

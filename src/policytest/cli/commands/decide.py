@@ -10,7 +10,7 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_method, find_model, find_simulator, the_bar
+from policytest.cli.inputs import Asked, find_method, find_model, find_simulator, the_bar
 from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
@@ -40,6 +40,10 @@ def decide(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """Is the value of the policy above the threshold? Sample until it is known.
@@ -48,7 +52,8 @@ def decide(
     """
     check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json):
-        problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem, trace = find_model(model, policy, asked), course(html)
         chosen = find_method(method, boundary, prior, allocation, problem.kernel)
         verdict = run_decide(
             problem,

@@ -11,7 +11,7 @@ from policytest._base.text import number
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import check_logged, checked_for, find_method, find_model, find_source
+from policytest.cli.inputs import Asked, check_logged, checked_for, find_method, find_model, find_source
 from policytest.cli.output import course, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -35,6 +35,10 @@ def evaluate(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """How good is the policy? Sample until its value is known within epsilon, or look at a log.
@@ -50,7 +54,8 @@ def evaluate(
         from policytest.questions.evaluate import evaluate as estimate_value
         from policytest.questions.logged_policy import logged_task
 
-        problem, trace = find_model(model, policy, discount, rewards, initial), course(html)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem, trace = find_model(model, policy, asked), course(html)
         rule = find_method(method)
         with progress(sys.stderr, quiet) as shown:
             read_as = checked_for(problem) if logged else problem

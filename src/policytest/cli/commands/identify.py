@@ -10,7 +10,15 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import (
+    Asked,
+    check_logged,
+    checked_for,
+    find_model,
+    find_policy,
+    find_source,
+    method_of_pairs,
+)
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -45,6 +53,10 @@ def identify(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -55,11 +67,14 @@ def identify(
     named = [file for file in candidates or () if not (logged and file == "logged")]
     check_files((*files_of_model(model), policy, *named, *files_of_log(log)), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
+        from policytest.mdp.episodes import SERVED
         from policytest.questions.identify import identify as find_best
 
-        problem = find_model(model, policy, discount, rewards, initial)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem = find_model(model, policy, asked)
         task = problem.task
-        rivals = {file: find_policy(file, task) for file in named}
+        task.check_discounted_table("identify", SERVED)
+        rivals = {file: find_policy(file, problem) for file in named}
         given = [rivals[file].policy if file in rivals else file for file in candidates] if candidates else None
         read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and log else problem
         found = find_best(
@@ -76,6 +91,7 @@ def identify(
             states=task.states,
             actions=task.actions,
             assumptions=task.assumptions,
+            available=task.available,
             progress=shown,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]

@@ -12,7 +12,7 @@ from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_model, the_bar
+from policytest.cli.inputs import Asked, find_model, the_bar
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -40,6 +40,10 @@ def plan(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """How many samples will it take, and where should they go? By the model's kernel, or by pilot data.
@@ -51,7 +55,8 @@ def plan(
     with quiet_stdout(json):
         from policytest.questions.plan.plan import plan as make_plan
 
-        problem = find_model(model, policy, discount, rewards, initial)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem = find_model(model, policy, asked)
         bar = the_bar(threshold, problem)
         given = _guess(problem, model, pilot or [], guess or [])
         with progress(sys.stderr, quiet) as shown:

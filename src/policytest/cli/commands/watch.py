@@ -11,7 +11,7 @@ from policytest._base.text import nats, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
+from policytest.cli.inputs import Asked, find_method, find_model, named_columns, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ def watch(
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
     initial: o.InitialState = None,
+    horizon: o.Horizon = None,
+    goal: o.Goal = None,
+    avoid: o.Avoid = None,
+    terminal: o.Terminal = None,
     debug: o.Debug = False,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
@@ -62,7 +66,8 @@ def watch(
         from policytest.questions.watch import Watch
         from policytest.sources.logged.stream import Parser, lines
 
-        problem = find_model(model, policy, discount, rewards, initial)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        problem = find_model(model, policy, asked)
         sampling_limit(max_samples)
         bar = the_bar(threshold, problem)
         test = Watch(problem.task, bar, delta, find_method(method))

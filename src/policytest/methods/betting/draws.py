@@ -15,7 +15,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.sampler import Drawn, Recorded
 
-MOST_AHEAD, LONGEST_STACK = 2**20, 256  # draws of all pairs, and of one, that are made ahead
+MOST_AHEAD, LONGEST_STACK = 2**17, 256  # draws of all pairs, and of one, that are made ahead
 
 
 class Supply(Drawn):
@@ -133,7 +133,7 @@ class Supply(Drawn):
         """What follows a pair, with the rewards where these are observed; one draw, or as many as a stack has."""
         rewards, states, actions = self.task.rewards, np.array([s] * self.ahead), np.array([a] * self.ahead)
         if isinstance(rewards, Observed):
-            return rewarded_draw(self.draw, states, actions, self.rng, rewards)
+            return rewarded_draw(self.draw, states, actions, self.rng, rewards, self.task.reward_scale)
         return checked_draw(self.draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
 
     def reach(self) -> int:

@@ -90,7 +90,7 @@ class EpisodeBet(PolicyBet):
 
     def __init__(self, task: Task, pool: EpisodePool) -> None:
         self.task, self.pool, self.rounding, self.alone = task, pool, 0.0, True
-        rows, self.over, self.H = pool.tally.rows, over_in(task), task.horizon
+        rows, self.over, self.H = pool.tally.rows, over_in(task), task.steps
         self.prob = task.policy.ravel()[rows.pair]
         self.k = np.flatnonzero(self.prob > 0)
         self.on_successor, self.observed = task.rewards_on_successor, task.observes_rewards

@@ -60,6 +60,7 @@ class Ladder(NamedTuple):
 
     steady: FloatArray
     log_weights: FloatArray  # first of the steady ones, then of the multiples
+    multiples: FloatArray = MULTIPLES
 
     def fractions(self, v: float | None, lead: float, rollouts: int) -> FloatArray:
         """The steady fractions, and multiples of f = gap/(v + gap^2), the best one where gains are small.
@@ -70,7 +71,7 @@ class Ladder(NamedTuple):
         best = 1.0
         if v is not None and 0 < v + (gap := hidden_gap(v, lead, rollouts)) ** 2 < np.inf:
             best = gap / (v + gap * gap)
-        return np.concatenate([self.steady, np.clip(MULTIPLES * best, SMALLEST_FRACTION, self.steady[0])])
+        return np.concatenate([self.steady, np.clip(self.multiples * best, SMALLEST_FRACTION, self.steady[0])])
 
 
 def fractions_near(best: float) -> FloatArray:
@@ -94,6 +95,11 @@ def _steady(count: int) -> FloatArray:
 HALVING = 0.5 ** np.arange(8)
 ONE_POLICY = Ladder(_steady(8), np.log(np.concatenate([0.3 * HALVING / HALVING.sum(), np.full(3, 0.7 / 3.0)])))
 TWO_POLICIES = Ladder(_steady(4), np.log(np.array([0.63, 0.063, 0.0063, 0.0007, 0.1, 0.1, 0.1])))
+
+FALLING = 0.85 ** np.arange(12)  # a fitted fraction is as uncertain as the lead: on episodes steady ones have more
+ON_EPISODES = Ladder(
+    _steady(12), np.log(np.concatenate([0.6 * FALLING / FALLING.sum(), np.full(2, 0.2)])), np.array([0.7, 1.4])
+)
 
 
 def hidden_gap(v: float, lead: float, rollouts: int) -> float:

@@ -48,12 +48,13 @@ def identify(
     actions: Sequence[Hashable] | None = None,
     progress: Callable[[SelectionCheck], None] | None = None,
     assumptions: Sequence[str] = (),
+    available: object = None,
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
 
     Parameters
     ----------
-    rewards, initial, discount, support, states, actions, assumptions
+    rewards, initial, discount, support, states, actions, assumptions, available
         As in `Task`.
     sim
         The simulator: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in their order, for the best of
@@ -85,8 +86,9 @@ def identify(
     names: dict[str, Any] = {"states": states, "actions": actions, "assumptions": assumptions}
     check_method(method, policies)
     if policies is None:
-        task = task_of_all_pairs(rewards, initial, discount, support, **names)
+        task = task_of_all_pairs(rewards, initial, discount, support, available, **names)
     else:
+        names["available"] = available
         is_logged = [isinstance(one, str) and one == LOGGED for one in arrays.listed("policies", policies, ARRAYS)]
         if any(is_logged):
             logged = logged_task(task_of_all_pairs(rewards, initial, discount, support, **names), sim)

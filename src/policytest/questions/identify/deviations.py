@@ -46,7 +46,14 @@ from policytest.methods.betting.coupling import exact, shared_pool
 from policytest.methods.betting.plan import REFIT, BettingPlan
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.witness import FULL_ENTRIES, centring_error
-from policytest.questions.identify.policies import action_values, following, may_be_reached, never_pay, optimal_actions
+from policytest.questions.identify.policies import (
+    action_values,
+    first_actions,
+    following,
+    may_be_reached,
+    never_pay,
+    optimal_actions,
+)
 from policytest.questions.identify.tournament import METHOD, turn
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
@@ -76,7 +83,7 @@ class Candidate:
         rounding = value_range_error(self.task) + centring_error(self.task, self.centre)
         self.bet = PolicyBet(exact(self.task, self.centre), pool, rounding)
         self._fit: tuple[int, Fit] | None = None
-        self.asked = matter[:, None] & (np.arange(task.n_actions) != actions[:, None])
+        self.asked = matter[:, None] & (task.policy > 0) & (np.arange(task.n_actions) != actions[:, None])
         never = never_pay(self.bet.task, self.bet.rows(), pool.tally.only_successor, actions, 2.0 * rounding)
         self.settled = never & self.asked
         self.tests: dict[tuple[int, int], Deviation] = {}
@@ -168,7 +175,7 @@ class BettingSearch:
         self.matter = may_be_reached(task)
         self.tried: dict[bytes, Candidate] = {}
         self.refit_at = 0.0
-        self.candidate = self._propose(np.zeros(task.n_states, dtype=np.int64))
+        self.candidate = self._propose(first_actions(task))
 
     @property
     def answered(self) -> bool:

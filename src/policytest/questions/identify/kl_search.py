@@ -44,7 +44,14 @@ from policytest.methods.sampler import Source
 from policytest.methods.sampling import Adaptive, Tracking
 from policytest.methods.sampling_balanced import balancing
 from policytest.methods.witness import SMOOTHING, Target, WitnessedCounts, centring_error, check_listed, is_zero
-from policytest.questions.identify.policies import following, may_be_reached, never_pay, optimal_actions
+from policytest.questions.identify.policies import (
+    by_pair,
+    first_actions,
+    following,
+    may_be_reached,
+    never_pay,
+    optimal_actions,
+)
 from policytest.results.selection import USED_UP, Selection, SelectionCheck
 from policytest.worst_case.functional import Functional, deviation_of, difference_of, term_of, value_on
 from policytest.worst_case.functional_solver import DifferenceSolver
@@ -80,9 +87,9 @@ class Deviations:
 
     def __init__(self, task: Task) -> None:
         self.task, self.matter = task, may_be_reached(task)
-        self.sampled = self.matter[:, None] & ~task.known_rows
+        self.sampled = self.matter[:, None] & task.layout.unknown_pairs
         self.kept: dict[bytes, KLCandidate] = {}
-        self.actions = np.zeros(task.n_states, dtype=np.int64)
+        self.actions = first_actions(task)
 
     def candidate(self, rows: Rows, q: FloatArray, only: IntArray) -> KLCandidate:
         """The optimal policy of a kernel."""
@@ -99,10 +106,11 @@ class Deviations:
         centred = task.centred(centre)
         term = term_of(centred, rows)
         own = rows._replace(prob=term.prob, reward=term.reward, gain=term.gain)
-        asked = self.matter[:, None] & (np.arange(A) != actions[:, None])
+        asked = self.matter[:, None] & (self.task.policy > 0) & (np.arange(A) != actions[:, None])
         known = asked & never_pay(centred, own, only, actions, rounding)
+        row = by_pair(rows, np.arange(len(rows.pair)), task, -1)
         alternatives = [
-            deviation_of(rows, task, term, int(s * A + actions[s]), int(s * A + a))
+            deviation_of(rows, task, term, int(row[s, actions[s]]), int(row[s, a]))
             for s, a in np.argwhere(asked & ~known)
         ]
         return KLCandidate(actions, task, alternatives, int(known.sum()))

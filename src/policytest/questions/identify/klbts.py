@@ -49,7 +49,15 @@ from policytest.methods.sampling import Adaptive, Optimal
 from policytest.methods.sampling_balanced import Proportional
 from policytest.methods.witness import WitnessedCounts, centring_error, check_listed
 from policytest.questions.identify.kl_search import Shares
-from policytest.questions.identify.policies import action_values, following, may_be_reached, never_pay, optimal_actions
+from policytest.questions.identify.policies import (
+    action_values,
+    by_pair,
+    first_actions,
+    following,
+    may_be_reached,
+    never_pay,
+    optimal_actions,
+)
 from policytest.results.selection import USED_UP, Selection, SelectionCheck
 
 THETAS = np.linspace(0.0, 1.0, 257)  # the grid on which D is divided
@@ -78,15 +86,15 @@ class KLBTSSearch:
         check_listed(task)
         self.tally = WitnessedCounts(task, centre, method.boundary)
         self.matter = may_be_reached(task)
-        self.sampled = self.matter[:, None] & ~task.known_rows
+        self.sampled = self.matter[:, None] & task.layout.unknown_pairs
         self.samples, self.answered, self.proved = 0, False, False
-        self.actions = np.zeros(task.n_states, dtype=np.int64)
+        self.actions = first_actions(task)
         self.known: dict[bytes, BoolArray] = {}
         self.now = self.gaps(self.tally.estimate())
         self.source = Source(task, sim, self._allocation(), 0.0, rng)
 
     def _allocation(self) -> Any:
-        given, even = self.method.allocation, self.sampled.ravel().astype(np.float64)
+        given, even = self.method.allocation, self.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
         even /= max(even.sum(), 1.0)
         if isinstance(given, Adaptive | Optimal):
             raise InputError("method: leave allocation out, so that KLBTS tracks its own shares, or pass shares [S,A]")
@@ -130,19 +138,18 @@ class KLBTSSearch:
     def gaps(self, p: FloatArray) -> Gaps:
         """Gaps, variances and largest deviations at a kernel given by its entries."""
         task, rows = self.tally.task, self.tally.rows
-        S, A = task.n_states, task.n_actions
         actions, V = optimal_actions(task, rows, p, self.actions)
-        gap = (V[rows.state] - action_values(rows, p, V, task.discount)).reshape(S, A)
+        gap = by_pair(rows, V[rows.state] - action_values(rows, p, V, task.discount), task, np.inf)
         worth = task.discount * V[rows.successor] + (rows.gain if len(rows.gain) else 0.0)
-        known = (np.diff(rows.start) == 1).reshape(S, A)
-        variance, largest = (np.where(known, 0.0, part.reshape(S, A)) for part in spread(rows, p, worth))
+        known = np.diff(rows.start) == 1
+        variance, largest = (by_pair(rows, np.where(known, 0.0, part), task, 0.0) for part in spread(rows, p, worth))
         return Gaps(actions, V, gap, variance, largest, self._asked(actions))
 
     def _asked(self, actions: IntArray) -> BoolArray:
         key = actions.tobytes()
         if key not in self.known:
             task = following(self.tally.task, actions)
-            others = self.matter[:, None] & (np.arange(task.n_actions) != actions[:, None])
+            others = self.matter[:, None] & (self.task.policy > 0) & (np.arange(task.n_actions) != actions[:, None])
             never = never_pay(task, self.tally.rows, self.tally.only_successor, actions, self.rounding)
             self.known[key] = others & ~never
         return self.known[key]
@@ -168,7 +175,7 @@ class KLBTSSearch:
     def distance(self, now: Gaps) -> float:
         """t/U(omega): the loss of alternatives is at least this, by the authors' theorem; 0 where a row is unseen."""
         T2, T4 = self.difficulty(now)
-        n = self.tally.n.reshape(self.sampled.shape)
+        n = by_pair(self.tally.rows, self.tally.n, self.task, 0.0)
         own = np.zeros_like(self.sampled)
         own[np.arange(len(own)), now.actions] = self.matter
         needed = ((T2 > 0) | own) & self.sampled
@@ -180,7 +187,7 @@ class KLBTSSearch:
 
     def proved_distance(self, now: Gaps) -> float:
         """The bound of the module's proof on the loss of every alternative."""
-        n, gamma = self.tally.n.reshape(self.sampled.shape), self.task.discount
+        n, gamma = by_pair(self.tally.rows, self.tally.n, self.task, 0.0), self.task.discount
         gap = now.gap[now.asked] - self.rounding - 1e-12 * float(np.abs(now.V).max())
         if not (gap > 0).all():
             return 0.0
@@ -206,7 +213,7 @@ class KLBTSSearch:
         found, own = T2.copy(), (np.arange(len(T2)), now.actions)
         found[own] = np.sqrt(T4 * total / self.matter.sum()) if total > 0 else 1.0
         found = np.where(self.sampled, found, 0.0)
-        return np.asarray(found.ravel() / found.sum()) if found.any() else omega
+        return np.asarray(found.ravel()[self.tally.rows.pair] / found.sum()) if found.any() else omega
 
     # ------------------------------------------------------------ what it can say
 
@@ -222,7 +229,7 @@ class KLBTSSearch:
         """The optimal policy of the empirical kernel."""
         own = self.method.allocation is None
         words = self.method.describe().replace("one policy", "identification", 1)
-        questions = int(self.matter.sum()) * (self.task.n_actions - 1)
+        questions = int((self.task.policy[self.matter] > 0).sum() - self.matter.sum())
         return Selection(
             policy=np.eye(self.task.n_actions)[self.now.actions],
             index=None,

@@ -21,8 +21,10 @@ ARRAYS = "arrays [S,A]"
 """What policies are."""
 
 
-def task_of_all_pairs(rewards: Any, initial: Any, discount: float, support: Any, **names: Any) -> Task:
-    """The task of the policy that takes every action equally often: its rows are all pairs."""
+def task_of_all_pairs(
+    rewards: Any, initial: Any, discount: float, support: Any, available: Any = None, **names: Any
+) -> Task:
+    """The task of the policy that takes every available action equally often: its rows are all pairs."""
     S = len(arrays.real_array("initial", initial, (None,)))
     if arrays.is_sparse(rewards):
         A = rewards.shape[0] // max(S, 1)
@@ -33,7 +35,23 @@ def task_of_all_pairs(rewards: Any, initial: Any, discount: float, support: Any,
         A = array.shape[1]
     if S == 0 or A == 0:
         raise InputError(f"rewards and initial have {S} states and {A} actions; at least one of each is needed")
-    return Task(rewards, np.full((S, A), 1.0 / A), initial, discount, support, **names)
+    there = np.ones((S, A)) if available is None else arrays.real_array("available", available, (S, A))
+    if not there.any(axis=1).all():
+        raise InputError(f"available names no action in state {int(there.any(axis=1).argmin())}; each state needs one")
+    policy = there / there.sum(axis=1, keepdims=True)
+    return Task(rewards, policy, initial, discount, support, available=available, **names)
+
+
+def first_actions(task: Task) -> IntArray:
+    """[S] an action of each state."""
+    return np.asarray((task.policy > 0).argmax(axis=1), dtype=np.int64)
+
+
+def by_pair(rows: Rows, values: Any, task: Task, otherwise: float) -> Any:
+    """[S,A] from a vector [K] over the rows; ``otherwise`` for actions that are not available."""
+    table = np.full(task.n_states * task.n_actions, otherwise, dtype=np.asarray(values).dtype)
+    table[rows.pair] = values
+    return table.reshape(task.n_states, task.n_actions)
 
 
 def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support: Any, names: Any) -> list[Task]:
@@ -74,12 +92,12 @@ def action_values(rows: Rows, q: FloatArray, V: FloatArray, gamma: float) -> Flo
 def optimal_actions(task: Task, rows: Rows, q: FloatArray, actions: IntArray) -> tuple[IntArray, FloatArray]:
     """Policy iteration on a kernel, from these actions, kept where others are not better; and the values [S]."""
     S, A = task.n_states, task.n_actions
-    actions, states = actions.copy(), np.arange(S)
+    actions, states, taken = actions.copy(), np.arange(S), rows.pair % A
     V = np.zeros(S)
     for _ in range(100 * S):
-        own = rows._replace(prob=np.eye(A)[actions].ravel())
+        own = rows._replace(prob=(taken == actions[rows.state]).astype(np.float64))
         V, _, _ = search.values_and_occupancy(own, q, task.discount, task.initial)
-        Q = action_values(rows, q, V, task.discount).reshape(S, A)
+        Q = by_pair(rows, action_values(rows, q, V, task.discount), task, -np.inf)
         better = Q.max(axis=1) > Q[states, actions] + 1e-9 * np.abs(V).max()
         if not better.any():
             break
@@ -92,13 +110,12 @@ def never_pay(task: Task, rows: Rows, only: IntArray, actions: IntArray, roundin
 
     ``task`` follows the actions, ``rows`` are all pairs, with its rewards, and ``only`` has their known successors.
     """
-    A = task.n_actions
     gain = rows.rewards()
     if gain.max() == gain.min():  # then all policies are as good
-        return np.ones((task.n_states, A), dtype=bool)
+        return np.ones(task.policy.shape, dtype=bool)
     low, high = extreme_state_values(task, "min"), extreme_state_values(task, "max")
     most = np.maximum.reduceat(gain + task.discount * high[rows.successor], rows.start[:-1])
     never = low[rows.state] > most + 4.0 * rounding
-    own, at = (np.arange(task.n_states) * A + actions)[rows.state], rows.start[:-1]
+    own, at = by_pair(rows, np.arange(len(rows.pair)), task, -1)[rows.state, actions[rows.state]], rows.start[:-1]
     same = (only >= 0) & (only == only[own]) & (gain[at[own]] >= gain[at])
-    return np.asarray(never | same).reshape(-1, A)
+    return np.asarray(by_pair(rows, never | same, task, True))

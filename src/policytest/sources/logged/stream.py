@@ -189,7 +189,7 @@ class Parser:
         if stopped:
             warnings.warn(stopped_early(stopped), AssumptionWarning, stacklevel=2)
         found = self._checked(rows)
-        return Transitions(found.s, found.a, found.x, stopped > 0, self.other_rewards)
+        return Transitions(found.s, found.a, found.x, selected=stopped > 0, other_rewards=self.other_rewards)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -21,15 +21,15 @@ states but the terminal ones, in which nothing is earned: ``{s_next: "cured", r:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, FloatArray, Kernel
-from policytest._base.errors import InputError
+from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
+from policytest._base.errors import InputError, did_you_mean
 from policytest.sources.labels import Places
 
 PAIRS_LIMIT = 50_000_000
@@ -41,10 +41,37 @@ FIELDS = ("s", "a", "s_next")
 
 @dataclass(frozen=True)
 class Offer:
-    """What a model checker's file says beside its tables: which pairs exist, and groups of states by label."""
+    """What a model checker's file says beside its tables: which pairs exist, and which states a label stands for.
+
+    ``choices`` are the pairs s*A + a in the order of the file, as model checkers number them. ``valuations`` says for
+    each state what holds there, such as ``x=2 & !done``; it is None where the file does not tell.
+    """
 
     available: BoolArray
-    groups: dict[str, list[int]]
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    choices: IntArray | None = None
+    valuations: list[str] | None = None
+
+    def states(self, place: str, key: Any, at: Places) -> list[int]:
+        """The states for which a label, a condition such as ``x=2 & !done``, a name or a number stands."""
+        if isinstance(key, str) and key in self.groups:
+            if not self.groups[key]:
+                raise InputError(f"{place}: no state has the label {key!r}; choose another label")
+            return self.groups[key]
+        if found := self.where(key):
+            return found
+        try:
+            return [at.states.find(place, key, or_number=True)]
+        except InputError:
+            if not self.groups:
+                raise
+        known = did_you_mean(key, self.groups) or f"the labels are {', '.join(map(repr, sorted(self.groups)))}"
+        raise InputError(f"unknown state {key!r} in {place}; {known}")
+
+    def where(self, condition: object) -> list[int]:
+        """The states in which all parts of a condition hold."""
+        wanted = {part.strip() for part in str(condition).split("&")}
+        return [s for s, holds in enumerate(self.valuations or ()) if wanted.issubset(holds.split(" & "))]
 
 
 class Entry(NamedTuple):
@@ -67,18 +94,16 @@ def by_names(value: object) -> bool:
 # ---------------------------------------------------------------- the initial distribution
 
 
-def initial(value: Any, at: Places, groups: dict[str, list[int]] | None = None) -> FloatArray:
-    """[S] from a state, the name of a group of states (equally likely), or probabilities by state."""
-    states, rho = at.states, np.zeros(at.n_states)
+def initial(value: Any, at: Places, offer: Offer | None = None) -> FloatArray:
+    """[S] from a state, the label of some states (equally likely), or probabilities by state."""
+    rho = np.zeros(at.n_states)
     if isinstance(value, str):
-        if groups and value in groups:
-            rho[groups[value]] = 1.0 / len(groups[value])
-        else:
-            rho[states.find("initial", value)] = 1.0
+        begin = [at.states.find("initial", value)] if offer is None else offer.states("initial", value, at)
+        rho[begin] = 1.0 / len(begin)
         return rho
     _need_dict("initial", value, "{state: probability}")
     for name, number in value.items():
-        rho[states.find("initial", name)] = _number(f"initial.{name}", number)
+        rho[at.states.find("initial", name, or_number=offer is not None)] = _number(f"initial.{name}", number)
     return rho
 
 

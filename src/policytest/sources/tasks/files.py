@@ -7,8 +7,9 @@ r"""Task files: a task, and optionally the kernel that plays the truth and a thr
 | ``.npz`` | yes | yes | size |
 | ``.drn`` | yes | yes | Storm |
 | ``.tra`` | yes | no | PRISM, and Storm's dialect, with companions (``.sta``, ``.lab``, ``.srew``, ``.trew``) |
+| ``.prism`` | yes | no | programs in PRISM's language (also ``.nm``, ``.pm``); Storm builds them |
 
-The first three have the same keys; see `policytest.sources.tasks.keys`. The last two list transitions and rewards but
+The first three have the same keys; see `policytest.sources.tasks.keys`. The others list transitions and rewards but
 carry no discount, policy or threshold: pass them, or write them into a *side file* ``model.task.toml`` or
 ``model.task.json`` beside ``model.drn``, with the same keys. What is passed counts before what a file says.
 
@@ -33,18 +34,23 @@ from policytest.sources.environments.bins import Bins
 from policytest.sources.tasks import json, npz, policy_files, toml
 from policytest.sources.tasks.by_name import Offer
 from policytest.sources.tasks.keys import (
+    ENDS,
     NAMES,
     REQUIRED,
     Model,
     check_keys,
+    check_question,
     from_parts,
+    looping,
     model,
     names_of,
+    overridden,
     places_named,
+    required_keys,
     storable,
 )
 from policytest.sources.tasks.keys import policy as as_policy
-from policytest.sources.tasks.model_checkers import drn, prism
+from policytest.sources.tasks.model_checkers import drn, prism, prism_program
 from policytest.sources.tasks.model_checkers import listing as listing_module
 
 __all__ = ["Model", "load_model", "save_model"]
@@ -52,6 +58,7 @@ __all__ = ["Model", "load_model", "save_model"]
 PathLike: TypeAlias = str | os.PathLike[str]
 TABULAR = (".json", ".toml", ".npz")
 LISTED = (".drn", ".tra")
+CHECKED = (*LISTED, *prism_program.ENDINGS)  # models of model checkers
 FORMATS = (*TABULAR, *LISTED)
 SIDES = (".task.toml", ".task.json")
 
@@ -64,6 +71,10 @@ def load_model(
     initial: object = None,
     rewards: object = None,
     threshold: object = None,
+    horizon: object = None,
+    goal: object = None,
+    avoid: object = None,
+    terminal: object = None,
     known_support: bool = False,
     normalise: bool = False,
 ) -> Model:
@@ -81,6 +92,15 @@ def load_model(
         An array, ``{state: action}``, ``{state: {action: probability}}``, "uniform", or the path of a policy file.
     rewards
         For ``.drn`` and ``.tra``: which of several reward models, "" for the unnamed one. Or an array.
+    horizon
+        The number of steps of an episode, instead of what the file says.
+    goal, avoid
+        States to reach, and states that must not come before: the value is then the probability of that, within the
+        horizon if there is one. Rewards, discount and threshold of the file belong to another question, and are not
+        used. Lists of states; for ``.drn`` and ``.tra`` also of labels, and of conditions such as ``x=2 & !done``.
+    terminal
+        States in which an episode ends, in the same way, for ``.drn`` and ``.tra``: with discount 1 and no horizon
+        the value is the mean reward until then.
     known_support
         The kernel's zeros are known to the test: only successors to which the kernel gives mass are possible.
     normalise
@@ -89,11 +109,15 @@ def load_model(
     Anything wrong with the file is an `InputError` that names the file, the place and the remedy.
     """
     path = Path(path)
-    suffix = _suffix(path, FORMATS, "read")
+    suffix = path.suffix.lower()
+    suffix = suffix if suffix in prism_program.ENDINGS else _suffix(path, FORMATS, "read")
     given = {"discount": discount, "initial": initial, "threshold": threshold, "rewards": rewards, "policy": policy}
+    given |= {"horizon": horizon, "goal": goal, "avoid": avoid, "terminal": terminal}
     given |= {"support": "kernel" if known_support else None, "normalise": normalise or None}
     given = {key: value for key, value in given.items() if value is not None}
     try:
+        if terminal is not None and suffix in TABULAR:
+            raise InputError("terminal is passed for models of model checkers; write it into this file")
         read = _tabular if suffix in TABULAR else _listed
         content, offer = read(path, suffix, given)
         return _completed(content, offer, suffix)
@@ -106,7 +130,7 @@ def load_model(
 def companions(path: Path) -> list[Path]:
     """The file and all that are read with it, where they are there."""
     suffix = path.suffix.lower()
-    sides = [path.with_name(path.stem + ending) for ending in SIDES] if suffix in LISTED else []
+    sides = [path.with_name(path.stem + ending) for ending in SIDES] if suffix in CHECKED else []
     return [path, *sides, *(prism.companions(path) if suffix == ".tra" else ())]
 
 
@@ -128,7 +152,7 @@ def save_model(
     content = storable(Model(task, kernel, threshold, bins))
     if suffix == ".drn":
         body = drn.drn_bytes(task, kernel)
-        kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards")}
+        kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards", "available")}
         if path.with_name(path.stem + SIDES[0]).exists():
             raise InputError(f"{path}: there is a side file {path.stem}{SIDES[0]} already; remove it first")
         write_file(path.with_name(path.stem + SIDES[1]), json.as_bytes(kept))
@@ -147,7 +171,7 @@ def _suffix(path: Path, known: tuple[str, ...], verb: str) -> str:
 
 
 def _in_words_of_the_file(message: str, suffix: str, path: Path) -> str:
-    side = f"{path.stem}{SIDES[0]}" if suffix in LISTED else "the file"
+    side = f"{path.stem}{SIDES[0]}" if suffix in CHECKED else "the file"
     remedy = f'set "normalise" to true in {side}'
     for words in ("pass normalise=True", "divide each row by its sum, in double precision,"):
         message = message.replace(words, remedy)
@@ -159,13 +183,13 @@ def _in_words_of_the_file(message: str, suffix: str, path: Path) -> str:
 
 def _tabular(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer | None]:
     """The content of a file that holds a whole task, with what was passed in its place."""
-    needed = tuple(key for key in REQUIRED if key not in given)
     if suffix == ".npz":
-        content = npz.read(path, needed)
+        content = npz.read(path, ())
     else:
         content = _object(json.read(path) if suffix == ".json" else toml.read(path))
-    check_keys([key for key, value in content.items() if value is not None], needed)
-    return content | _passed(given, content, None), None
+    content = {key: value for key, value in content.items() if value is not None}
+    check_keys(content, [key for key in required_keys({*content, *given}) if key not in given])
+    return overridden(content, _passed(given, content, None)), None
 
 
 def _object(content: object) -> dict[str, Any]:
@@ -210,21 +234,41 @@ def _shown_sizes(content: dict[str, Any]) -> dict[str, Any]:
 def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer]:
     """The content of a model checker's file, of its side file, and what was passed."""
     side = _side(path)
-    wanted = given.get("rewards", side.get("rewards"))
-    which = wanted if isinstance(wanted, str) else None
-    listing = drn.read(path, which) if suffix == ".drn" else prism.read(path, which)
-    normalise = given.get("normalise", side.get("normalise", False)) is True
-    content, offer = listing_module.content(listing, side.get("actions"), _width(side.get("policy")), normalise)
-    side, given = (
-        {k: v for k, v in part.items() if not (k == "rewards" and which is not None)} for part in (side, given)
-    )
-    content |= side
-    content |= _passed(given, content, offer)
+    asked = overridden(side, given)
+    check_question(asked)
+    which = asked.pop("rewards") if isinstance(asked.get("rewards"), str) else None
+    rewarded = "goal" not in asked and "reward_range" not in asked
+    listing = {".drn": drn, ".tra": prism}.get(suffix, prism_program).read(path, which, rewarded)
+    normalise = asked.get("normalise", False) is True
+    tables, offer = listing_module.content(listing, asked.get("actions"), _width(side.get("policy")), normalise)
+    named = tables | {name: asked[name] for name in NAMES if name in asked}
+    ends = _ends(asked, named, offer)
+    over = {s for states in ends.values() for s in states}
+    tables["kernel"] = looping(tables["kernel"], over)  # what follows the end is not asked
+    if "rewards" in tables:
+        tables["rewards"] = looping(tables["rewards"], over, 0.0)
+    content = tables | asked | {key: _named(states, named) for key, states in ends.items()}
+    content |= _passed({key: given[key] for key in ("policy", "normalise") if key in given}, content, offer)
     if "initial" not in content:
         content["initial"] = _one_state(offer)
     if "policy" not in content and (offer.available.sum(axis=1) == 1).all():
         content["policy"] = "uniform"  # there is nothing to choose
     return content, offer
+
+
+def _ends(asked: dict[str, Any], named: dict[str, Any], offer: Offer) -> dict[str, list[int]]:
+    """The states that lists of names, numbers and labels stand for."""
+    at = places_named(named, "terminal", offer)
+    return {
+        key: [s for name in names_of(key, asked[key]) for s in offer.states(key, name, at)]
+        for key in ENDS
+        if asked.get(key) is not None
+    }
+
+
+def _named(states: list[int], content: dict[str, Any]) -> tuple[Any, ...]:
+    names = content.get("states")
+    return tuple(s if names is None else names[s] for s in states)
 
 
 def _width(policy: object) -> int:
@@ -264,7 +308,8 @@ def _side(path: Path) -> dict[str, Any]:
 
 
 def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Model:
-    missing = [key for key in REQUIRED if content.get(key) is None]
+    content = {key: value for key, value in content.items() if value is not None}
+    missing = [key for key in required_keys(content) if key not in content]
     if missing and offer is not None:
         option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "
         raise InputError(

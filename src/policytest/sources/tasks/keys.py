@@ -4,10 +4,15 @@ The keys are the same in every format:
 
 | key | what | |
 |---|---|---|
-| rewards | r[s,a], or r[s,a,x] | required |
+| rewards | r[s,a], or r[s,a,x] | required, or one of the next two |
+| reward_range | [low, high], numbers or tables [s,a]: rewards come with the data | in the place of rewards |
+| goal | states: the value is the probability of reaching one of them | in the place of rewards and discount |
+| avoid | states that must not come before the goal | optional, with goal |
 | policy | pi[s,a] | required |
 | initial | rho[s]; or "log": the first states of the log tell | required |
-| discount | gamma in [0, 1) | required |
+| discount | gamma in [0, 1] | required |
+| horizon | the number of steps of an episode, if it is limited | optional |
+| total_rewards | [low, high]: bounds on the total of any episode, for discount 1 without a horizon | optional |
 | support | allowed successors [s,a,x], true or false; or "kernel" | optional |
 | start | the state that stands for the start of episodes, where "log" has added one | optional |
 | available | which actions there are in a state: [s,a], true or false, or {state: [action, ...]} | optional |
@@ -36,7 +41,8 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, Kernel
 from policytest._base.errors import InputError, did_you_mean
-from policytest.mdp.task import Task, truth_table
+from policytest.mdp.observed import Observed
+from policytest.mdp.task import DENSE_REWARD_LIMIT, Task, truth_table
 from policytest.sources.environments.bins import Bins, from_cuts
 from policytest.sources.labels import Places, as_name, places_of
 from policytest.sources.tasks import by_name
@@ -46,6 +52,11 @@ from policytest.sources.tasks.start import FROM_LOG, start_from_log
 
 REQUIRED = ("rewards", "policy", "initial", "discount")
 OPTIONAL = (
+    "reward_range",
+    "goal",
+    "avoid",
+    "horizon",
+    "total_rewards",
     "support",
     "available",
     "start",
@@ -59,26 +70,34 @@ OPTIONAL = (
     "assumptions",
 )
 NAMES = ("states", "actions")
-LABELS = (*NAMES, "terminal")  # lists of names
+ENDS = ("terminal", "goal", "avoid")  # lists of states in which episodes end
+LABELS = (*NAMES, *ENDS)  # lists of names
 LISTS = (*LABELS, "assumptions")
+QUESTION = ("rewards", "reward_range", "total_rewards", "discount", "avoid", "threshold")
+"""What a goal that is passed does away with: these belong to another question."""
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, and bins for its logs."""
+    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, and bins for its logs.
+
+    ``offer`` is what a model checker's file says beside: how it numbers choices, and its labels.
+    """
 
     task: Task
     kernel: Kernel | None = None
     threshold: float | None = None
     bins: Bins | None = None
+    offer: Offer | None = None
 
 
 def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     """Keys and values, from any format, as a checked model."""
     content = {key: value for key, value in content.items() if value is not None}
     check_keys(content)
+    check_question(content)
     bins = from_cuts(content.pop("bins")) if "bins" in content else None
     content = content if bins is None else _of_cells(content, bins)
     normalise = arrays.flag("normalise", _scalar(content.pop("normalise", False)))
@@ -86,27 +105,89 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     content = {key: _array(key, value) for key, value in content.items()}
     if "available" in content:
         offer = _offer(content["available"], content, offer)
+    if offer is not None and ("available" in content or not offer.available.all()):
         content = {**content, "available": offer.available}
-    if "start" in content:
-        content = {**content, "start": arrays.whole_number("start", _scalar(content["start"]))}
+    content |= {key: arrays.whole_number(key, _scalar(content[key])) for key in ("start", "horizon") if key in content}
+    ends = _ends(content, places_named(content, "goal", offer)) if "goal" in content else {}
     from_log = _from_log(content, offer)
     if from_log:
-        content = {**content, "initial": {0: 1.0} if "states" not in content else {content["states"][0]: 1.0}}
+        content = {**content, "initial": _anywhere(content, ends)}
     content = resolved(content, offer, normalise)
     kernel, threshold = content.pop("kernel", None), content.pop("threshold", None)
     try:
         if offer is not None:
             _check_available(content["policy"], offer, content)
-        task = Task(**content, normalise=normalise)
-        task = start_from_log(task) if from_log else task
+        if "reward_range" in content:
+            content["rewards"] = _observed(content.pop("reward_range"))
+        task = _reaching(content, ends, normalise) if ends else Task(**content, normalise=normalise)
+        task = start_from_log(task, ends.get("goal", [])) if from_log else task
         if kernel is not None:
             kernel = arrays.kernel("kernel", kernel, task.n_states, task.n_actions)
-            kernel = consistent(task, _rescaled(kernel) if normalise else kernel)
+            kernel = _rescaled(kernel) if normalise else kernel
+            kernel = consistent(task, looping(kernel, {s for states in ends.values() for s in states}))
         if threshold is not None:
             threshold = arrays.real_number("threshold", threshold)
     except OverflowError as error:
         raise InputError(f"a number is out of range ({error}); use numbers below 1e308") from None
-    return Model(task, kernel, threshold, bins)
+    return Model(task, kernel, threshold, bins, offer)
+
+
+def check_question(content: dict[str, Any]) -> None:
+    """Refuse keys that ask two questions at once."""
+    if "rewards" in content and "reward_range" in content:
+        raise InputError("rewards and reward_range exclude each other; keep rewards, or the range of those in the data")
+    if "goal" not in content:
+        if "avoid" in content:
+            raise InputError("avoid belongs to goal, the states to reach; add goal, or name the states in terminal")
+        return
+    if not names_of("goal", content["goal"]):
+        raise InputError("goal is empty; list the states to reach, by name or by index")
+    for key in ("rewards", "reward_range", "total_rewards"):
+        if key in content:
+            raise InputError(
+                f"goal asks for the probability of reaching it, and {key} for a mean reward; remove one of them (for "
+                "the reward until some states are reached, name them in terminal instead)"
+            )
+    if _scalar(content.get("discount", 1)) != 1:
+        raise InputError(f"goal asks for a probability, and discount is {content['discount']}; leave discount out")
+
+
+def _ends(content: dict[str, Any], at: Places) -> dict[str, list[int]]:
+    """The states to reach and those that must not come before; other states in which episodes end are among these."""
+    found = {key: [at.states.find(key, name) for name in content.get(key) or ()] for key in ENDS}
+    goal, avoid = found["goal"], found["avoid"]
+    return {"goal": goal, "avoid": avoid + [s for s in found["terminal"] if s not in {*goal, *avoid}]}
+
+
+def _anywhere(content: dict[str, Any], ends: dict[str, list[int]]) -> dict[Any, float]:
+    """A state in which nothing ends, in the place of the initial distribution that the log will tell."""
+    over = {s for states in ends.values() for s in states}
+    s = next(s for s in range(len(over) + 1) if s not in over)
+    return {content["states"][s] if "states" in content else s: 1.0}
+
+
+def _observed(given: Any) -> Observed:
+    """Rewards that come with the data, from [low, high]."""
+    ends = arrays.real_array("reward_range", given)
+    if ends.shape[:1] != (2,) or ends.ndim not in (1, 3):
+        raise InputError(f"reward_range has shape {ends.shape}; write [low, high], two numbers or two tables [s][a]")
+    if (ends[0] > ends[1]).any():
+        low, high = (float(end[ends[0] > ends[1]][0]) for end in ends)
+        raise InputError(f"reward_range has the low end {low:g} above the high end {high:g}; write [low, high]")
+    return Observed(ends[0], ends[1])
+
+
+def _reaching(content: dict[str, Any], ends: dict[str, list[int]], normalise: bool) -> Task:
+    """The task whose value is the probability of reaching the goal."""
+    rest = {key: value for key, value in content.items() if key not in (*ENDS, "discount", "horizon")}
+    S, A = np.shape(rest["policy"])
+    if S * A * S > DENSE_REWARD_LIMIT and not arrays.is_sparse(rest.get("support")):
+        raise InputError(
+            f'goal: with {S:,} states the support must be sparse; write support = "kernel", or list the successors'
+        )
+    names = content.get("states") or range(S)
+    goal, avoid = ([names[s] for s in ends[key]] for key in ("goal", "avoid"))
+    return Task.reaching(goal, avoid, within=content.get("horizon"), normalise=normalise, **rest)
 
 
 def _of_cells(content: dict[str, Any], bins: Bins) -> dict[str, Any]:
@@ -130,17 +211,21 @@ def _from_log(content: dict[str, Any], offer: Offer | None) -> bool:
     return True
 
 
-def storable(model: Model) -> dict[str, Any]:
+def storable(found: Model) -> dict[str, Any]:
     """A model as keys and values that any format can hold."""
-    task, bins = model.task, model.bins
-    content = {name: getattr(task, name) for name in (*REQUIRED, "support", "available")}
-    content |= {name: storable_names(name, getattr(task, name)) for name in LABELS}
+    task, bins = found.task, found.bins
+    content = {name: getattr(task, name) for name in (*REQUIRED, "horizon", "support", "available")}
+    if task.total_rewards is not None:
+        content["total_rewards"] = list(task.total_rewards)
+    if task.observes_rewards:
+        content = {"reward_range": _reward_range(task), **content, "rewards": None}
+    content |= {name: storable_names(name, getattr(task, name)) for name in (*NAMES, "terminal")}
     content["start"] = task.start
     content["assumptions"] = (
         list(dict.fromkeys((*task.assumptions, *(() if bins is None else bins.assumptions)))) or None
     )
-    content["kernel"] = None if model.kernel is None else consistent(task, model.kernel)
-    content["threshold"] = None if model.threshold is None else arrays.real_number("threshold", model.threshold)
+    content["kernel"] = None if found.kernel is None else consistent(task, found.kernel)
+    content["threshold"] = None if found.threshold is None else arrays.real_number("threshold", found.threshold)
     content["bins"] = None if bins is None else _storable_bins(task, bins)
     return {key: value for key, value in content.items() if value is not None}
 
@@ -155,13 +240,43 @@ def _storable_bins(task: Task, bins: Bins) -> dict[str, Any]:
     }
 
 
+def _reward_range(task: Task) -> Any:
+    """[low, high] as two numbers if they hold wherever an episode goes on, otherwise as two tables."""
+    both = np.array([task.rewards.low, task.rewards.high])
+    going_on = np.delete(both, task.ends, axis=1).reshape(2, -1)
+    same = going_on.shape[1] > 0 and (going_on == going_on[:, :1]).all()
+    return going_on[:, 0].tolist() if same else both
+
+
+def overridden(content: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The content with what was passed in its place; with a goal that is passed it is another question."""
+    gone = QUESTION if "goal" in given else ("total_rewards",) if "horizon" in given else ()
+    return {key: value for key, value in content.items() if key not in gone} | given
+
+
+def changed(found: Model, given: dict[str, Any]) -> Model:
+    """A model with what was passed in the place of its own."""
+    if not given:
+        return found
+    content = storable(found)
+    return model(overridden(content, given))
+
+
 # ---------------------------------------------------------------- keys and values
 
 
-def check_keys(content: Iterable[str], required: Iterable[str] = REQUIRED) -> None:
+def required_keys(content: Iterable[str]) -> tuple[str, ...]:
+    """The keys that must be there: a range, or a goal, stands in the place of rewards; a goal says the discount too."""
+    content = set(content)
+    instead = ("rewards", "discount") if "goal" in content else ("rewards",) if "reward_range" in content else ()
+    return tuple(key for key in REQUIRED if key not in instead)
+
+
+def check_keys(content: Iterable[str], required: Iterable[str] | None = None) -> None:
     """Refuse keys that are not known, and the absence of those that must be there."""
     known = REQUIRED + OPTIONAL
     content = list(content)
+    required = required_keys(content) if required is None else required
     for key in content:
         if key not in known:
             raise InputError(f"unknown key {key!r}; {did_you_mean(key, known) or 'known are ' + ', '.join(known)}")
@@ -267,7 +382,7 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
         "support": lambda value: by_name.support(value, at, content.get("kernel")),
         "rewards": lambda value: by_name.rewards(value, at),
         "policy": lambda value: policy(value, at, offer, normalise),
-        "initial": lambda value: by_name.initial(value, at, {} if offer is None else offer.groups),
+        "initial": lambda value: by_name.initial(value, at, offer),
     }
     for key, read in readers.items():
         if key in by_names:
@@ -322,7 +437,8 @@ def places_named(content: dict[str, Any], given: str, offer: Offer | None = None
     S, A = counts
     by_name.check_size(S, A)
     at = places_of(S, A, *(content.get(key) for key in NAMES))
-    return at._replace(ends=tuple(at.states.find("terminal", label) for label in content.get("terminal") or ()))
+    ends = dict.fromkeys(at.states.find(key, name) for key in ENDS for name in content.get(key) or ())
+    return at._replace(ends=tuple(ends))
 
 
 def _sizes(content: dict[str, Any]) -> list[int | None]:
@@ -342,6 +458,26 @@ def consistent(task: Task, kernel: object) -> Kernel:
     checked = task.check_kernel("kernel", kernel)
     task.rows_of("kernel", checked)
     return checked
+
+
+def looping(table: Any, states: Iterable[int], mass: float = 1.0) -> Any:
+    """The table [s,a,x] in which these states are followed by themselves; with ``mass`` 0 their rows are 0."""
+    ends, S = np.array(sorted(states), dtype=np.int64), table.shape[-1]
+    if not len(ends):
+        return table
+    if not arrays.is_sparse(table):
+        table = table.copy()
+        table[ends] = 0.0
+        if mass:
+            table[ends, :, ends] = mass
+        return table
+    A = table.shape[0] // S
+    pairs, kept = (ends[:, None] * A + np.arange(A)).ravel(), np.ones(table.shape[0])
+    kept[pairs] = 0.0
+    loops = sparse.csr_array((np.full(len(pairs), mass), (pairs, np.repeat(ends, A))), shape=table.shape)
+    both = sparse.csr_array(sparse.diags_array(kept) @ table + loops)
+    both.eliminate_zeros()
+    return both
 
 
 def _rescaled(kernel: Kernel) -> Kernel:

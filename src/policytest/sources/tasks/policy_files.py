@@ -7,8 +7,9 @@ r"""Policy files: pi[s,a] as JSON, TOML, NPZ, NPY or CSV, with or without the na
 | ``.npy`` | the array |
 | ``.csv`` | columns state, action and perhaps probability, under a heading; pairs left out have probability 0 |
 
-In JSON the table, or the object by names, may also stand alone. The first three may have the keys states and actions
-as well: they must then be those of the task, but may be in another order; so a whole task file serves as a policy.
+In JSON the table, or the object by names, may also stand alone, and a scheduler that Storm exported is read too. The
+first three may have the keys states and actions as well: they must then be those of the task, but may be in another
+order; so a whole task file serves as a policy.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from policytest.sources.labels import Lookup, Places, as_name, places_in, places
 from policytest.sources.tasks import json, npz, toml
 from policytest.sources.tasks.by_name import Offer
 from policytest.sources.tasks.keys import NAMES, policy, storable_names
+from policytest.sources.tasks.model_checkers import scheduler
 
 _COLUMNS = ("state", "action", "probability")
 FORMATS = (".json", ".toml", ".npz", ".npy", ".csv")
@@ -119,6 +121,8 @@ def _from_content(content: object, at: Places, offer: Offer | None, normalise: b
         content = content["policy"]
     if content is None:
         raise InputError("policy is empty; write a table or {state: action}")
+    if scheduler.is_scheduler(content):
+        return scheduler.table(content, at, offer, normalise)
     states, actions = (_own_lookup(name, own.get(name), axis) for name, axis in zip(NAMES, at[:2], strict=True))
     inner = at._replace(states=states, actions=actions)
     table = policy(content, inner, offer, normalise)

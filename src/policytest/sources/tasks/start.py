@@ -12,6 +12,7 @@ episode. Environments that are stepped do the same (`policytest.sources.environm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from scipy import sparse
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import DENSE_REWARD_LIMIT, Task
 
 START = "start"
@@ -27,11 +29,11 @@ FROM_LOG = "log"
 """What a task file says in the place of the initial distribution."""
 
 
-def start_from_log(task: Task) -> Task:
+def start_from_log(task: Task, goal: Sequence[int] = ()) -> Task:
     """The task with a state "start" added, from which each episode of a log goes to its first state.
 
-    The initial distribution of the task is not used. `policytest.sources.logs` then needs the columns episode and
-    order, and first rows must be where episodes begin.
+    The initial distribution of the task is not used. An episode that begins in a state of ``goal`` has reached it.
+    `policytest.sources.logs` then needs the columns episode and order, and first rows must be where episodes begin.
 
     >>> task = Task([[1.0], [0.0]], [[1.0], [1.0]], [1.0, 0.0], 0.5, terminal=[1])
     >>> start_from_log(task).states
@@ -50,7 +52,7 @@ def start_from_log(task: Task) -> Task:
     policy[:S], policy[S, 0] = task.policy, 1.0
     return replace(
         task,
-        rewards=_padded(task.rewards, S, A) / gamma,
+        rewards=_at_once(_rewards(task.rewards, S, A, gamma), S, A, goal),
         policy=policy,
         initial=np.eye(S + 1)[S],
         support=_support(task.support, S, A),
@@ -58,6 +60,25 @@ def start_from_log(task: Task) -> Task:
         available=None if available is None else np.vstack([available, np.ones((1, A), dtype=bool)]),
         start=S,
     )
+
+
+def _rewards(rewards: Any, S: int, A: int, gamma: float) -> Any:
+    """In units one step later: those of the task, and 0 at the start."""
+    if isinstance(rewards, Observed):
+        return Observed(_padded(rewards.low, S, A) / gamma, _padded(rewards.high, S, A) / gamma)
+    return _padded(rewards, S, A) / gamma
+
+
+def _at_once(rewards: Any, S: int, A: int, goal: Sequence[int]) -> Any:
+    """The rewards r[s,a,x] with 1 for an episode that begins in the goal."""
+    if not len(goal):
+        return rewards
+    if not arrays.is_sparse(rewards):
+        rewards[S, :, list(goal)] = 1.0
+        return rewards
+    pairs = S * A + np.arange(A)
+    at = (np.repeat(pairs, len(goal)), np.tile(goal, A))
+    return sparse.csr_array(rewards + sparse.csr_array((np.ones(len(at[0])), at), shape=rewards.shape))
 
 
 def _padded(table: Any, S: int, A: int) -> Any:

@@ -19,8 +19,9 @@ r"""Storm's direct encoding, ``.drn``: a model as plain text.
 After the header, each state with its rewards (one for each reward model) and its labels, each of its choices with a
 name (or number) and rewards, each transition as ``target : probability``. Storm writes one blank after the name of
 each reward model, and the name of an unnamed one is empty. So names are split at single blanks, and ``rewards=""``
-selects the unnamed model. Types MDP and DTMC are read; parameters, intervals, observations and rates are refused. The
-file carries no discount, policy or threshold; see `policytest.sources.tasks.files`.
+selects the unnamed model. Types MDP and DTMC are read; parameters, intervals, observations and rates are refused. A
+remark ``//[x=2 & !done]`` after the line of a state has the values of its variables. The file carries no discount,
+policy or threshold; see `policytest.sources.tasks.files`.
 """
 
 from __future__ import annotations
@@ -36,21 +37,22 @@ from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.mdp.task import Task
-from policytest.sources.tasks.model_checkers.listing import Listing, index, number, text_lines
+from policytest.sources.tasks.model_checkers.listing import Listing, index, number, text_lines, valuations
 
 NO_NAME = "__NOLABEL__"
 _PLAIN = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
 _STATE = re.compile(r"(\S+)(?:\s+\[([^\]]*)\])?(.*)")
+_VALUES = re.compile(r"//\s*\[(.+)\]")
 _LABEL = re.compile(r'"([^"]+)"|([^\s"]+)')
 _SECTIONS = ("@parameters", "@placeholders", "@reward_models", "@nr_states", "@nr_choices", "@model")
 
 
-def read(path: Path, reward_model: str | None = None) -> Listing:
-    """The model in a DRN file; of several reward models the named one."""
+def read(path: Path, reward_model: str | None = None, rewarded: bool = True) -> Listing:
+    """The model in a DRN file; of several reward models the named one, of none if rewards are not asked for."""
     lines = text_lines(path)
     header, start = _header(lines)
     listing = Listing()
-    rewards = _Rewards(header.get("@reward_models", []) or _one_unnamed(lines[start:]), reward_model)
+    rewards = _Rewards(header.get("@reward_models", []) or _one_unnamed(lines[start:]), reward_model, rewarded)
     listing.has_rewards = rewards.wanted is not None
     _body(lines, start, listing, rewards, header["@type"] == ["DTMC"])
     for name, found in (("@nr_states", listing.n_states), ("@nr_choices", len(listing.choice_name))):
@@ -105,17 +107,17 @@ def _check_header(header: dict[str, list[str]]) -> None:
 class _Rewards:
     """The reward models of a file, and the place of the wanted one among them; None if there are none."""
 
-    def __init__(self, names: list[str], wanted: str | None) -> None:
+    def __init__(self, names: list[str], wanted: str | None, rewarded: bool) -> None:
         self.names, self.listed = names, ", ".join(repr(name) for name in names) or "none"
         if len(set(names)) < len(names):
             raise InputError(f"@reward_models has a name twice: {self.listed}; write one blank between two names")
-        if wanted is None and len(names) > 1:
+        if rewarded and wanted is None and len(names) > 1:
             raise InputError(
                 f"it has the reward models {self.listed}; say which with rewards={next(filter(None, names))!r}"
             )
         if wanted is not None and wanted not in names:
             raise InputError(f"rewards is {wanted!r}; the reward models of the file are {self.listed}")
-        self.wanted = names.index(wanted) if wanted is not None else 0 if names else None
+        self.wanted = names.index(wanted) if wanted is not None else 0 if names and rewarded else None
 
     def reward(self, text: str | None, place: str) -> float:
         """The wanted one of the numbers in brackets, of which there is one for each reward model."""
@@ -135,10 +137,12 @@ def _one_unnamed(body: list[str]) -> list[str]:
 
 
 def _body(lines: list[str], start: int, listing: Listing, rewards: _Rewards, chain: bool) -> None:
-    state, choice, offered = -1, None, 0
+    state, choice, offered, values = -1, None, 0, dict[int, list[str]]()
     for at in range(start, len(lines)):
         line, place = lines[at].strip(), f"line {at + 1}"
         if not line or line.startswith("//"):
+            if state >= 0 and choice is None and (found := _VALUES.fullmatch(line)):
+                values[state] = [part.strip() for part in found[1].split("&")]
             continue
         if line.startswith("state "):
             state, choice, offered = state + 1, None, 0
@@ -160,9 +164,10 @@ def _body(lines: list[str], start: int, listing: Listing, rewards: _Rewards, cha
             target, colon, value = line.partition(":")
             if not colon:
                 raise InputError(f"{place}: expected `target : probability`, found {line[:40]!r}")
-            found = number(place, value.strip())
-            listing.add_transition(choice, index(place, target.strip(), "state"), found, at + 1)
+            probability = number(place, value.strip())
+            listing.add_transition(choice, index(place, target.strip(), "state"), probability, at + 1)
     listing.n_states = state + 1
+    listing.valuations = valuations(values, listing.n_states)
 
 
 def _state(text: str, place: str, expected: int, listing: Listing, rewards: _Rewards) -> None:
@@ -189,7 +194,7 @@ def _parts(text: str, place: str) -> tuple[str, str | None, str]:
 
 
 def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
-    """The transitions, the rewards and the initial state of a task; pairs without mass are left out."""
+    """The transitions, the rewards and the initial state of a task, of pairs that are available and have mass."""
     if kernel is None:
         raise InputError("kernel is None; a .drn file is a list of transitions, so pass the kernel")
     if task.rewards_on_successor:
@@ -197,16 +202,18 @@ def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
     S, A = task.n_states, task.n_actions
     names = _choice_names(task)
     rows = _rows(kernel, S, A)
+    there = np.ones((S, A), dtype=bool) if task.available is None else task.available
+    rewards = np.zeros((S, A)) if task.observes_rewards else task.rewards
     lines, choices = [], 0
     initial = np.flatnonzero(task.initial > 0)
     for s in range(S):
         lines.append(f"state {s} [0]" + (" init" if len(initial) == 1 and initial[0] == s else ""))
         before = choices
-        for a in range(A):
+        for a in np.flatnonzero(there[s]).tolist():
             targets, entries = rows(s * A + a)
             if len(targets):
                 choices += 1
-                lines.append(f"\taction {names[a]} [{float(task.rewards[s, a])!r}]")
+                lines.append(f"\taction {names[a]} [{float(rewards[s, a])!r}]")
                 lines += [f"\t\t{x} : {float(p)!r}" for x, p in zip(targets.tolist(), entries.tolist(), strict=True)]
         if choices == before:
             raise InputError(f"kernel has no row with mass in state {s}; a .drn file needs a choice in every state")

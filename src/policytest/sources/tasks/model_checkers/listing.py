@@ -7,6 +7,9 @@ choice without a name is called ``#k``, k being its number in its state, and a n
 
 A pair that the file does not list is *not available*: its row of the kernel has no mass, and a policy that takes it is
 refused. The reward of a pair is that of the state plus that of the choice; rewards on transitions come on top.
+
+States are named after the values of their variables, where the file has them: ``x=2 & !done``, or ``(2,false)`` as
+PRISM writes it.
 """
 
 from __future__ import annotations
@@ -80,6 +83,7 @@ class Listing:
     groups: dict[str, list[int]] = field(default_factory=dict)
     n_states: int = 0
     states: list[str] | None = None
+    valuations: list[str] | None = None  # of each state: x=2 & !done
     has_rewards: bool = False
 
     def add_choice(self, state: int, number: int, name: str | None = None, reward: float = 0.0) -> int:
@@ -114,7 +118,8 @@ def content(
     action, names = _actions(listing, labels, actions)
     A = len(names) if names is not None else max(int(action.max()) + 1, at_least)
     check_size(S, A)
-    at = places_of(S, A, listing.states, names)
+    states = listing.states if listing.states is not None else _distinct(listing.valuations)
+    at = places_of(S, A, states, names)
     pair = state * A + action
     twice = repeated(pair)
     if twice is not None:
@@ -125,11 +130,33 @@ def content(
     tables: dict[str, Any] = {"kernel": assembled(pair[source], target, probability, S, A)}
     if listing.has_rewards:
         tables["rewards"] = _rewards(listing, pair, S, A)
-    if listing.states is not None:
-        tables["states"] = tuple(listing.states)
+    if states is not None:
+        tables["states"] = tuple(states)
     if names is not None:
         tables["actions"] = tuple(names)
-    return tables, Offer(available.reshape(S, A), listing.groups)
+    return tables, Offer(available.reshape(S, A), listing.groups, pair, listing.valuations)
+
+
+def valuations(written: dict[int, list[str]], n_states: int) -> list[str] | None:
+    """``x=2 & !done`` for each state, from its parts; None unless all states have values of the same variables.
+
+    Storm writes nothing for a truth value that holds: its name is taken from a state in which it does not.
+    """
+    if len(written) < n_states or len({len(parts) for parts in written.values()}) != 1:
+        return None
+    names: list[set[str]] = [set() for _ in written[0]]
+    for parts in written.values():
+        for known, part in zip(names, parts, strict=True):
+            known.add(part.partition("=")[0].removeprefix("!"))
+    if any(len(known - {""}) != 1 for known in names):
+        return None
+    only = [max(known) for known in names]
+    return [" & ".join(part or name for part, name in zip(written[s], only, strict=True)) for s in range(n_states)]
+
+
+def _distinct(names: list[str] | None) -> list[str] | None:
+    """Names that differ from each other; None otherwise."""
+    return names if names is not None and len(set(names)) == len(names) else None
 
 
 def _whole(values: Any) -> IntArray:

@@ -25,7 +25,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from policytest._base.errors import InputError, naming
-from policytest.sources.tasks.model_checkers.listing import Listing, check_states, index, number, text_lines
+from policytest.sources.tasks.model_checkers.listing import (
+    Listing,
+    check_states,
+    index,
+    number,
+    text_lines,
+    valuations,
+)
 
 OF_STATES, OF_TRANSITIONS = (".srew", ".rews", ".state.rew"), (".trew", ".rewt", ".trans.rew")
 _DECLARED = re.compile(r'(\d{1,15})="([^"]*)"', re.ASCII)
@@ -33,12 +40,14 @@ _STATE_NAME = re.compile(r"(\d{1,15}):(\(.*\))", re.ASCII)
 _ROW_FORM = "this is the row form; export the plain one (PRISM: without -exportrows)"
 
 
-def read(path: Path, reward_structure: str | None = None) -> Listing:
-    """The model in a .tra file and its companions; of several reward structures the numbered one."""
+def read(path: Path, reward_structure: str | None = None, rewarded: bool = True) -> Listing:
+    """The model in a .tra file and its companions; of several reward structures the numbered one, if one is asked."""
     listing = Listing()
     choices, chain = _transitions(path, listing)
     _companion(path, "", (".sta",), lambda file: _states(file, listing))
     _companion(path, "", (".lab",), lambda file: _labels(file, listing))
+    if not rewarded:
+        return listing
     which = reward_structure or ""
     found = [
         _companion(path, which, OF_STATES, lambda file: _state_rewards(file, listing)),
@@ -47,8 +56,10 @@ def read(path: Path, reward_structure: str | None = None) -> Listing:
     listing.has_rewards = any(found)
     if reward_structure is not None and not listing.has_rewards:
         raise InputError(f"rewards is {reward_structure!r}, but there is no {path.stem}{which}.srew and no .trew")
-    if not listing.has_rewards and (path.with_name(f"{path.stem}1.srew").exists()):
-        raise InputError(f'there are several reward structures ({path.stem}1.srew, ...); say which with rewards="1"')
+    several = [f"{path.stem}1{ending}" for ending in (*OF_STATES, *OF_TRANSITIONS)]
+    numbered = next((name for name in several if path.with_name(name).exists()), None)
+    if not listing.has_rewards and numbered:
+        raise InputError(f'there are several reward structures ({numbered}, ...); say which with rewards="1"')
     return listing
 
 
@@ -148,6 +159,14 @@ def _states(path: Path, listing: Listing) -> None:
     if sorted(names) != list(range(listing.n_states)):
         raise InputError(f"it names {len(names)} states, but the model has {listing.n_states}, numbered from 0")
     listing.states = [names[s] for s in range(listing.n_states)]
+    variables = "".join(rows[0][1]).strip("()").split(",")
+    listing.valuations = valuations({s: _values(variables, name) for s, name in names.items()}, listing.n_states)
+
+
+def _values(variables: list[str], name: str) -> list[str]:
+    """What holds in the state (2,false): x=2, and !done."""
+    said = zip(variables, name.strip("()").split(","), strict=False)
+    return [{"true": x, "false": f"!{x}"}.get(value, f"{x}={value}") for x, value in said]
 
 
 def _labels(path: Path, listing: Listing) -> None:
@@ -159,12 +178,13 @@ def _labels(path: Path, listing: Listing) -> None:
     declared = dict(_DECLARED.findall(" ".join(rows[0][1]))) if rows else {}
     if not declared:
         raise InputError('the first line must declare the labels, such as 0="init" 1="goal"')
+    listing.groups |= {label: [] for label in declared.values()}
     for place, words in rows[1:]:
         state = index(place, words[0].removesuffix(":"), "state")
         for word in words[1:]:
             if word not in declared:
                 raise InputError(f"{place}: label {word[:40]!r} is not declared in the first line")
-            listing.groups.setdefault(declared[word], []).append(state)
+            listing.groups[declared[word]].append(state)
 
 
 def _storm_labels(lines: list[str], listing: Listing) -> None:
@@ -172,12 +192,13 @@ def _storm_labels(lines: list[str], listing: Listing) -> None:
     if not ends:
         raise InputError("there is #DECLARATION but no #END")
     declared = {word for line in lines[: ends[0]] if not line.startswith("#") for word in line.split()}
+    listing.groups |= {label: [] for label in sorted(declared)}
     for at in range(ends[0] + 1, len(lines)):
         words = lines[at].split()
         for word in words[1:]:
             if word not in declared:
                 raise InputError(f"line {at + 1}: label {word[:40]!r} is not declared")
-            listing.groups.setdefault(word, []).append(index(f"line {at + 1}", words[0], "state"))
+            listing.groups[word].append(index(f"line {at + 1}", words[0], "state"))
 
 
 def _state_rewards(path: Path, listing: Listing) -> None:
