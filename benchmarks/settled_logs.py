@@ -2,14 +2,15 @@
 
     python benchmarks/settled_logs.py            # 200 logs of each kind (part of `make bench`)
     python benchmarks/settled_logs.py --small    # one of each, a tenth as long, used by the tests
+    python benchmarks/settled_logs.py --jobs 16  # on as many cores, the same numbers
     python benchmarks/settled_logs.py --json F   # also write the numbers to a file
 
 Logs are trajectories of random actions: 21,000 rows about customers who leave, 6,700 rows about patients. Bars are 4.5
 and 3.5 standard deviations of the estimate below the true value, and as far above. Answers by `assess` as it is called
 without a method, beside `TDBetting()`, one set of coins. An answer on the wrong side is counted as wrong.
 
-Then: how many rows of a log it takes on average, in random tasks of 10 states and 3 actions whose value is half a
-standard deviation of the return away from the bar, beside the lower bound for this log's shares of pairs; how wide
+Then: how many rows of a log it takes on average, in random tasks of 10 states and 3 actions whose value is a fifth
+of the return's standard deviation away from the bar, beside the lower bound for this log's shares of pairs; how wide
 the interval of 5,000 rows is, relative to the usual one for one look at them; and how often it misses the value.
 """
 
@@ -19,6 +20,9 @@ import argparse
 import json
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
@@ -50,31 +54,45 @@ def patients() -> tuple[pt.Task, FloatArray]:
     return pt.Task(rewards, policy, [0.2, 0.5, 0.25, 0.05, 0, 0], 0.98, terminal=[well, dead]), kernel
 
 
+GAP = 0.2  # of random tasks, in standard deviations of the return
+Each = Callable[[Callable[[int], Any], range], list[Any]]
 KINDS: dict[str, tuple[Callable[[], tuple[pt.Task, FloatArray]], int]] = {
     "customers": (customers, 21_000),
     "patients": (patients, 6_700),
 }
 
 
-def measured(name: str, logs: int, part: int = 1, seed: int = 11) -> list[dict[str, Any]]:
-    """One row for each distance and side."""
-    make, rows = KINDS[name][0], KINDS[name][1] // part
-    (task, kernel), rng = make(), np.random.default_rng(seed)
-    value = pt.value(task, kernel)
-    found: dict[tuple[float, str], list[int]] = {}
-    for _ in range(logs):
-        data = followed(task, kernel, rows, rng)
-        sd = pt.value_interval(task, data, looks="one").width / (2 * 1.959964)
-        for distance in (-4.5, -3.5, 3.5, 4.5):
-            right = "above" if distance < 0 else "below"
-            for method in (None, pt.TDBetting()):
-                answer = pt.assess(task, data, value + distance * sd, method=method).answer
-                entry = found.setdefault((distance, "default" if method is None else "stacks"), [0, 0])
-                entry[0] += answer == right
-                entry[1] += answer is not None and answer != right
+METHODS = {"default": None, "one set": pt.TDBetting()}
+
+
+def one_log(name: str, rows: int, seed: int) -> dict[tuple[float, str], int]:
+    """1 for a right answer, -1 for a wrong one, 0 for none; at each bar and by each method."""
+    task, kernel = KINDS[name][0]()
+    data = followed(task, kernel, rows, np.random.default_rng((11, seed)))
+    sd = pt.value_interval(task, data, looks="one").width / (2 * 1.959964)
+    found = {}
+    for distance in (-4.5, -3.5, 3.5, 4.5):
+        right = "above" if distance < 0 else "below"
+        for by, method in METHODS.items():
+            answer = pt.assess(task, data, pt.value(task, kernel) + distance * sd, method=method).answer
+            found[distance, by] = 0 if answer is None else 1 if answer == right else -1
+    return found
+
+
+def settled(name: str, logs: int, part: int, every: Each) -> list[dict[str, Any]]:
+    """One row for each distance and method."""
+    rows = KINDS[name][1] // part
+    found = every(partial(one_log, name, rows), range(logs))
     return [
-        {"log": name, "rows": rows, "bar": distance, "method": method, "settled": right / logs, "wrong": wrong}
-        for (distance, method), (right, wrong) in found.items()
+        {
+            "log": name,
+            "rows": rows,
+            "bar": distance,
+            "method": by,
+            "settled": sum(one[distance, by] > 0 for one in found) / logs,
+            "wrong": sum(one[distance, by] < 0 for one in found),
+        }
+        for distance, by in found[0]
     ]
 
 
@@ -89,41 +107,38 @@ def random_task(seed: int) -> tuple[pt.Task, FloatArray, float]:
     return task, kernel, math.sqrt(float(task.initial @ (variance + V**2) - pt.value(task, kernel) ** 2))
 
 
-def rows_needed(tasks: int, most: int = 30_000, delta: float = 0.05) -> list[dict[str, Any]]:
-    """The row at which each log is answered, ``most`` where it is not."""
-    table = []
-    for seed in range(tasks):
-        task, kernel, sd = random_task(seed)
-        data = followed(task, kernel, most, np.random.default_rng(seed + 7))
-        shares = data.counts(task, most).visits / most
-        for side in (-0.5, 0.5):
-            bar = pt.value(task, kernel) + side * sd
-            bound = pt.characteristic_time(task, kernel, shares, bar).time * information(-math.log(delta))
-            rows = [pt.assess(task, data, bar, delta, method) for method in (None, pt.TDBetting())]
-            table.append(
-                {
-                    "seed": seed,
-                    "bar": side,
-                    "bound": bound,
-                    "rows": rows[0].samples,
-                    "one set": rows[1].samples,
-                    "wrong": sum(found.answer == ("below" if side < 0 else "above") for found in rows),
-                }
-            )
+def one_task(most: int, seed: int, delta: float = 0.05) -> list[dict[str, Any]]:
+    """The row at which a log is answered on both sides, ``most`` where it is not."""
+    (task, kernel, sd), table = random_task(seed), []
+    data = followed(task, kernel, most, np.random.default_rng(seed + 7))
+    shares = data.counts(task, most).visits / most
+    for side in (-GAP, GAP):
+        bar = pt.value(task, kernel) + side * sd
+        found = [pt.assess(task, data, bar, delta, method) for method in METHODS.values()]
+        row: dict[str, Any] = {"seed": seed, "bar": side}
+        row["bound"] = pt.characteristic_time(task, kernel, shares, bar).time * information(-math.log(delta))
+        row |= {by: one.samples for by, one in zip(METHODS, found, strict=True)}
+        row["wrong"] = sum(one.answer == ("below" if side < 0 else "above") for one in found)
+        table.append(row)
     return table
 
 
-def widths(logs: int, rows: int = 5_000) -> list[dict[str, Any]]:
-    """The width of the interval that is valid at all times, relative to the usual one; how often it misses."""
+def one_width(make: Callable[[], tuple[pt.Task, FloatArray]], rows: int, seed: int) -> tuple[float, bool]:
+    """The width of the interval that is valid at all times, relative to the usual one; whether it ever misses."""
+    task, kernel = make()
+    data = followed(task, kernel, rows, np.random.default_rng((3, seed)))
+    found = [pt.value_interval(task, data.first(size)) for size in (rows // 10, rows // 3, rows)]
+    missed = any(pt.value(task, kernel) not in interval for interval in found)
+    return found[-1].width / pt.value_interval(task, data, looks="one").width, missed
+
+
+def widths(logs: int, rows: int, every: Each) -> list[dict[str, Any]]:
+    """One row for each task."""
     table = []
     for make in (episodic, continuing, customers):
-        (task, kernel), rng = make(), np.random.default_rng(3)
-        found = [followed(task, kernel, rows, rng) for _ in range(logs)]
-        intervals = [pt.value_interval(task, data) for data in found]
-        usual = [pt.value_interval(task, data, looks="one").width for data in found]
-        missed = sum(pt.value(task, kernel) not in interval for interval in intervals)
-        ratio = float(np.mean([interval.width / width for interval, width in zip(intervals, usual, strict=True)]))
-        table.append({"log": make.__name__, "rows": rows, "ratio": ratio, "missed": missed / logs})
+        found = every(partial(one_width, make, rows), range(logs))
+        ratio, missed = (float(np.mean(part)) for part in zip(*found, strict=True))
+        table.append({"log": make.__name__, "rows": rows, "ratio": ratio, "missed": missed})
     return table
 
 
@@ -133,28 +148,29 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--jobs", type=int, default=1, help="processes; they change no number")
     given = parser.parse_args()
-    logs, part, table = (1, 10, []) if given.small else (given.logs, 1, [])
-    print(f"{'log':<12}{'rows':>8}{'bar, in sd':>12}  {'method':<10}{'settled':>8}{'wrong':>7}   {logs} logs each")
-    for name in KINDS:
-        for row in measured(name, logs, part):
-            table.append(row)
+    logs, part, tasks, most = (1, 10, 1, 3000) if given.small else (given.logs, 1, 20, 40_000)
+    with Pool(given.jobs) if given.jobs > 1 else nullcontext() as pool:
+
+        def every(one: Callable[[int], Any], seeds: range) -> list[Any]:
+            return list(map(one, seeds)) if pool is None else pool.map(one, seeds, chunksize=1)
+
+        print(f"{'log':<12}{'rows':>8}{'bar, in sd':>12}  {'method':<10}{'settled':>8}{'wrong':>7}   {logs} logs each")
+        table = [row for name in KINDS for row in settled(name, logs, part, every)]
+        for row in table:
+            shown = f"{row['log']:<12}{row['rows']:>8,}{row['bar']:>12}  {row['method']:<10}"
+            print(f"{shown}{row['settled']:>8.2f}{row['wrong']:>7}", flush=True)
+        needed = [row for rows in every(partial(one_task, most), range(tasks)) for row in rows]
+        mean = {name: float(np.mean([row[name] for row in needed])) for name in ("bound", *METHODS)}
+        wrong = sum(row["wrong"] for row in needed)
+        print(f"\nrandom tasks, mean rows to the answer: {mean['default']:,.0f}; by one set {mean['one set']:,.0f};")
+        print(f"lower bound for these shares of pairs {mean['bound']:,.0f}; wrong answers {wrong} of {2 * len(needed)}")
+        wide = widths(logs, 500 if given.small else 5000, every)
+        for row in wide:
             print(
-                f"{row['log']:<12}{row['rows']:>8,}{row['bar']:>12}  {row['method']:<10}"
-                f"{row['settled']:>8.2f}{row['wrong']:>7}",
-                flush=True,
+                f"{row['log']:<12}{row['rows']:>8,} rows: {row['ratio']:.2f} times as wide, missed {row['missed']:.3f}"
             )
-    needed = rows_needed(1, 3000) if given.small else rows_needed(10)
-    names = "bound", "rows", "one set"
-    mean = {name: float(np.mean([row[name] for row in needed])) for name in names}
-    wrong = sum(row["wrong"] for row in needed)
-    print(
-        f"\nrandom tasks, mean rows to the answer: {mean['rows']:,.0f}, with one set of coins {mean['one set']:,.0f}; "
-    )
-    print(f"lower bound for these shares of pairs {mean['bound']:,.0f}; wrong answers {wrong} of {2 * len(needed)}")
-    wide = widths(1, 500) if given.small else widths(given.logs)
-    for row in wide:
-        print(f"{row['log']:<12}{row['rows']:>8,} rows: {row['ratio']:.2f} times as wide, missed {row['missed']:.3f}")
     if given.json is not None:
         given.json.write_text(json.dumps({"logs": logs, "table": table, "needed": needed, "widths": wide}))
 

@@ -194,7 +194,7 @@ def test_one_look(small):
 
 def test_settled_logs(small):
     _, numbers = small("settled_logs")
-    assert {row["method"] for row in numbers["table"]} == {"default", "stacks"}
+    assert {row["method"] for row in numbers["table"]} == {"default", "one set"}
     assert sum(row["settled"] for row in numbers["table"] if row["method"] == "default") >= 4
     assert not any(row["wrong"] for row in numbers["table"])
 
