@@ -612,7 +612,7 @@ def test_too_few_rows_say_nothing():
 
 
 def test_in_a_long_log_some_sets_go_on(monkeypatch):
-    monkeypatch.setattr(logged, "LONG_LOG", 300)
+    monkeypatch.setattr(logged, "LONG_LOGS", (300, 900))
     task, kernel = shop()
     log, value = some_log(task, kernel, np.random.default_rng(1), 1500), pt.value(task, kernel)
     run = started(task, value, *log, coins=4)

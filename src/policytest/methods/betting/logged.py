@@ -25,8 +25,8 @@ share of the present visit's residual still to come: the mean of left D + gamma 
 B(s) - (1 - left) max D). By Ville's inequality the reported average ever reaches 1/delta with probability at most
 delta: at any moment, on any prefix, for logs whose rule looked at everything before, learnt from it, or stopped
 because of it. V0, B, L, fractions and splits of a rollout are fixed when it is launched, from the rows before, all of
-which are used. In a long log a quarter of the sets goes on after the first 200,000 rows, a fixed number: what the
-others have made of their rows stays as it is.
+which are used. In a long log a quarter of the sets goes on after the first 200,000 rows, and a quarter of these after
+2,000,000, fixed numbers: what the others have made of their rows stays as it is.
 
 *Beside it* rollouts from pooled stacks (`TDBetting`) go on, each at delta/2: stacks keep what comes early, such as the
 first visits of all customers in the first week, until the rest of a rollout is there.
@@ -58,7 +58,7 @@ from policytest.methods.betting.draws import Supply, nothing_to_draw
 from policytest.methods.betting.plan import LOG_NEAR, NEAR, BettingPlan, fractions_near, hidden_gap, wide_fractions
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
-from policytest.methods.betting.stacks import LONG_LOG, LONG_SHARE, StacksRun, sets_of_coins
+from policytest.methods.betting.stacks import LONG_SHARE, StacksRun, sets_of_coins
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.witness import WitnessedCounts
@@ -67,6 +67,7 @@ MOST_PAIRS = 20  # whose rows are unknown, up to which rollouts own their draws
 MOST_ROWS = 1000  # known ones too: every rollout has a place for the draws of each
 FIRST_FIT, REFIT = 32, 1.1  # rows before the first bet; growth between two fits
 LOOKS = 16  # at the capital, between two fits
+LONG_LOGS = (200_000, 2_000_000)  # rows after which fewer sets of coins go on
 MOST_AT_ONCE = 65_536  # rows of one call
 STORAGE = 64  # draws of a pair that a rollout can store
 RARELY = 0.02  # visits of a pair in a rollout below which no draw is stored for it
@@ -237,9 +238,7 @@ class LogRun(BettingRun):
         self._stack(level)
         while self.source.left:
             most = min(self.next_fit - self.samples, MOST_AT_ONCE)
-            if self.samples < LONG_LOG:
-                most = min(most, LONG_LOG - self.samples)
-            k, x = self.source.take(most)
+            k, x = self.source.take(min([most, *(row - self.samples for row in LONG_LOGS if row > self.samples)]))
             drawn = k >= 0
             self.tally.observe(k[drawn], x[drawn], np.inf)  # refuses what the support excludes
             if self.samples >= FIRST_FIT:
@@ -278,7 +277,7 @@ class LogRun(BettingRun):
     def _follow(self, k: IntArray, x: IntArray, level: float) -> None:
         """Rows up to the next fit at most, and what they make of the capital."""
         looks, sets = np.arange(self.rows_to_next_look, len(k) + 1, self.spacing), self.method.coins
-        sets = sets if self.samples < LONG_LOG else max(sets // LONG_SHARE, 1)
+        sets = max(sets // LONG_SHARE ** sum(self.samples >= row for row in LONG_LOGS), 1)
         for side, name in enumerate(("above", "below")):
             found = [follower.follow(k, x, looks, sets) for follower in self.followers[side]]
             if not len(looks):
