@@ -180,7 +180,8 @@ class Follower:
 
     def follow(self, k: IntArray, x: IntArray, looks: IntArray, sets: int) -> FloatArray:
         """Go on by these rows with some of the sets; the logarithm of the sum of all capitals at each look."""
-        at = OpenRollouts._make(part[:sets] for part in self.at)  # changed in place
+        parts: list[Any] = [part[:sets] for part in self.at]  # changed in place
+        at = OpenRollouts(*parts)
         found, plans, sums = rollouts.follow_log(self.where, self.stacked, self.fits - 1, at, k, x, looks)
         for kept, plan, earned in zip(self.settled, plans, sums, strict=False):
             if len(plan):
