@@ -235,6 +235,7 @@ def test_logs(small):
     rows = {row["case"]: row for row in small("logs")[1]}
     assert all(row["rows"] == row["total"] == 20_000 for row in rows.values())
     assert len({row["entries"] for name, row in rows.items() if name in ("Parquet", "CSV")}) == 1
+    assert rows["Parquet, observed rewards"]["mean_reward"] == pytest.approx(0.5, abs=0.02)
 
 
 def test_scale(small):

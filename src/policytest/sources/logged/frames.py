@@ -329,7 +329,7 @@ def in_turn(frame: Frame) -> Iterator[dict[str, Any]]:
     if frame.connection is not None:
         frame.connection.execute("SET threads = 1")
         frame.connection.execute("SET preserve_insertion_order = true")
-    return batches(table.select(*frame.keys, "reward", "bad_reward", *beside), COUNT_LIMIT)
+    return batches(table.select(*frame.keys, "reward", "bad_reward", *beside), 2**32 - 2)  # what Polars can count
 
 
 def repeated(frame: Frame, keys: Sequence[str]) -> Any:
