@@ -27,7 +27,7 @@ import numpy as np
 import policytest as pt
 
 CHUNK = 2_000_000
-CASES = {  # name: (states, actions, successors of a pair, format, what else there is: episodes and an order, or rewards)
+CASES = {  # name: (states, actions, successors of a pair, format, what is beside: an order with episodes, rewards)
     "Parquet": (1000, 10, 10, "parquet", ""),
     "Parquet, observed rewards": (1000, 10, 10, "parquet", "rewards"),
     "CSV": (1000, 10, 10, "csv", ""),
