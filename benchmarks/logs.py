@@ -48,7 +48,7 @@ def write(folder: Path, rows: int, case: tuple[int, int, int, str, str]) -> None
         rng = np.random.default_rng(start)
         size = min(CHUNK, rows - start)
         s, a = rng.integers(0, S, size), rng.integers(0, A, size)
-        columns = {"s": s, "a": a, "s_next": (7 * s + 13 * a + rng.integers(0, successors, size)) % S}
+        columns: dict[str, Any] = {"s": s, "a": a, "s_next": (7 * s + 13 * a + rng.integers(0, successors, size)) % S}
         if beside == "rewards":
             columns["reward"] = rng.random(size)
         if beside == "order":
