@@ -199,6 +199,14 @@ def test_settled_logs(small):
     assert not any(row["wrong"] for row in numbers["table"])
 
 
+def test_episodes(small):
+    _, numbers = small("episodes")
+    assert [row["side"] for row in numbers["table"]] == ["above", "below"] * 2
+    for row in numbers["table"]:
+        assert row["wrong"] == row["unfinished"] == 0
+        assert row["episodes"] > 0.4 * row["forward"]  # the bound is one of small gaps
+
+
 def test_certificate(small):
     _, numbers = small("certificate")
     assert all(row["proved"] for row in numbers["papers"])

@@ -19,8 +19,8 @@ import stat
 import sys
 import time
 import warnings
-from dataclasses import replace
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
