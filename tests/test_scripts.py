@@ -22,6 +22,17 @@ from policytest.cli import main
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SHOWS = {
+    "cure_in_time": [
+        r"^the truth: 0\.953 are cured",
+        r"^30 patients: above 0\.8\? not settled",
+        r"^300 patients: above 0\.8\? above",
+    ],
+    "episode_return": [
+        r"horizon +100 +steps",
+        r"mean return above \S+ above after",
+        r"mean return above \S+ below after",
+        r"stepped, rewards as they are paid: above 0\.1\? above",
+    ],
     "frozen_lake": [r"exact value of the better policy: 0\.1236", r"above 0\.06\? above", r"above 0\.2\? below"],
     "gate_deployment": [r"bar 1\.0: exit code 0 .*: deploy", r"bar 8\.0: exit code 1 .*: keep the old policy"],
     "hospital": [r"^6698 rows in"],
@@ -30,6 +41,11 @@ SHOWS = {
         r"^slow: P>=0\.9 \[F \"goal\"\] +above \(proved.*0\.9516",
         r"^slow: P>=0\.9 \[F<=6 .*below \(proved.*0\.7940",
         r"^fast: P>=0\.9 \[F \"goal\"\] +below \(proved.*0\.8337",
+    ],
+    "noisy_revenue": [
+        r"^20 customers: above 110\? not settled",
+        r"^600 customers: above 110\? above",
+        r"^refused: row \d+, order \d+, episode '7': the reward is \d+ at .*, outside the declared range \[0, 60\]",
     ],
     "own_simulator": [r"After 100 samples", r"The value is below the threshold \(certified\)"],
     "paper_small": [r"3x3: at delta = 0\.01 the paper's rule takes [1-9]\d times", r"wrong answers: 0 of 90"],
