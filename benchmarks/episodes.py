@@ -146,7 +146,7 @@ def measure(case: Case, side: str, seeds: int, gap: float = GAP) -> dict[str, An
         "value": lake.value,
         "wrong": wrong,
         "seconds": spent,
-        "lost": whole.count(0),
+        "unfinished": whole.count(0),
     }
     row |= {"default": mean, "error": error, "episodes": other, "episodes_error": other_error}
     return row | {"forward": forward_limit(lake, gap), "seeds": seeds}

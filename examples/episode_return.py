@@ -1,8 +1,8 @@
 """A tabular agent and the time limit of its environment: is its mean episode return above a bar?
 
-The agent learns FrozenLake by Q-learning. Its return is 1 for an episode that reaches the goal within the 100 steps that
-the environment allows, without a discount. The second test only steps the environment, and is told no reward but their
-range.
+The agent learns FrozenLake by Q-learning. Its return is 1 for an episode that reaches the goal within the 100 steps
+that the environment allows, without a discount. The last test only steps the environment, and knows no rewards but
+their range.
 """
 
 import gymnasium
