@@ -27,28 +27,31 @@ import numpy as np
 import policytest as pt
 
 CHUNK = 2_000_000
-CASES = {  # name: (states, actions, successors of a pair, format, whether there are episodes and an order)
-    "Parquet": (1000, 10, 10, "parquet", False),
-    "CSV": (1000, 10, 10, "csv", False),
-    "Parquet, any successor": (1000, 10, 1000, "parquet", False),
-    "Parquet, 10,000 states": (10_000, 10, 10, "parquet", False),
-    "Parquet, with repeated keys looked for": (1000, 10, 10, "parquet", True),
+CASES = {  # name: (states, actions, successors of a pair, format, what is beside: an order with episodes, rewards)
+    "Parquet": (1000, 10, 10, "parquet", ""),
+    "Parquet, observed rewards": (1000, 10, 10, "parquet", "rewards"),
+    "CSV": (1000, 10, 10, "csv", ""),
+    "Parquet, any successor": (1000, 10, 1000, "parquet", ""),
+    "Parquet, 10,000 states": (10_000, 10, 10, "parquet", ""),
+    "Parquet, with repeated keys looked for": (1000, 10, 10, "parquet", "order"),
 }
 
 
-def write(folder: Path, rows: int, case: tuple[int, int, int, str, bool]) -> None:
+def write(folder: Path, rows: int, case: tuple[int, int, int, str, str]) -> None:
     """The rows of a case, a file for each chunk; x is one of the successors s*7 + a*13 + 0, 1, ... of a pair."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
-    S, A, successors, kind, ordered = case
+    S, A, successors, kind, beside = case
     for start in range(0, rows, CHUNK):
         rng = np.random.default_rng(start)
         size = min(CHUNK, rows - start)
         s, a = rng.integers(0, S, size), rng.integers(0, A, size)
-        columns = {"s": s, "a": a, "s_next": (7 * s + 13 * a + rng.integers(0, successors, size)) % S}
-        if ordered:
+        columns: dict[str, Any] = {"s": s, "a": a, "s_next": (7 * s + 13 * a + rng.integers(0, successors, size)) % S}
+        if beside == "rewards":
+            columns["reward"] = rng.random(size)
+        if beside == "order":
             index = np.arange(start, start + size)
             columns |= {"episode": index // 100, "order": index % 100}
         table = pa.table(columns)
@@ -59,17 +62,20 @@ def write(folder: Path, rows: int, case: tuple[int, int, int, str, bool]) -> Non
             pyarrow.parquet.write_table(table, path)
 
 
-def measure(folder: Path, case: tuple[int, int, int, str, bool]) -> dict[str, Any]:
+def measure(folder: Path, case: tuple[int, int, int, str, str]) -> dict[str, Any]:
     """One reading of the folder, in this process."""
-    S, A, *_ = case
+    S, A, *_, beside = case
     policy, initial = np.full((S, A), 1 / A), np.full(S, 1 / S)
-    task = pt.Task(rewards=np.zeros((S, A)), policy=policy, initial=initial, discount=0.9)
+    rewards = pt.Observed(0.0, 1.0) if beside == "rewards" else np.zeros((S, A))
+    task = pt.Task(rewards=rewards, policy=policy, initial=initial, discount=0.9)
     begin, work = time.perf_counter(), time.process_time()
     log = pt.sources.logs(folder, task)
     spent, work = time.perf_counter() - begin, time.process_time() - work
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     entries = np.count_nonzero(log.counts.N) if not log.counts.sparse else log.counts.N.nnz
-    size = {"rows": log.rows, "entries": int(entries), "total": log.counts.total}
+    size: dict[str, Any] = {"rows": log.rows, "entries": int(entries), "total": log.counts.total}
+    if log.rewards is not None:
+        size["mean_reward"] = float(log.rewards.sums.sum() / log.counts.total)
     return {**size, "seconds": spent, "processor": work, "megabytes": peak}
 
 

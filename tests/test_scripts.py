@@ -22,6 +22,17 @@ from policytest.cli import main
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SHOWS = {
+    "cure_in_time": [
+        r"^the truth: 0\.953 are cured",
+        r"^30 patients: above 0\.8\? not settled",
+        r"^300 patients: above 0\.8\? above",
+    ],
+    "episode_return": [
+        r"horizon +100 +steps",
+        r"mean return above \S+ above after",
+        r"mean return above \S+ below after",
+        r"stepped, rewards as they are paid: above 0\.1\? above",
+    ],
     "frozen_lake": [r"exact value of the better policy: 0\.1236", r"above 0\.06\? above", r"above 0\.2\? below"],
     "gate_deployment": [r"bar 1\.0: exit code 0 .*: deploy", r"bar 8\.0: exit code 1 .*: keep the old policy"],
     "hospital": [r"^6698 rows in"],
@@ -30,6 +41,11 @@ SHOWS = {
         r"^slow: P>=0\.9 \[F \"goal\"\] +above \(proved.*0\.9516",
         r"^slow: P>=0\.9 \[F<=6 .*below \(proved.*0\.7940",
         r"^fast: P>=0\.9 \[F \"goal\"\] +below \(proved.*0\.8337",
+    ],
+    "noisy_revenue": [
+        r"^20 customers: above 110\? not settled",
+        r"^600 customers: above 110\? above",
+        r"^refused: row \d+, order \d+, episode '7': the reward is \d+ at .*, outside the declared range \[0, 60\]",
     ],
     "own_simulator": [r"After 100 samples", r"The value is below the threshold \(certified\)"],
     "paper_small": [r"3x3: at delta = 0\.01 the paper's rule takes [1-9]\d times", r"wrong answers: 0 of 90"],
@@ -199,6 +215,14 @@ def test_settled_logs(small):
     assert not any(row["wrong"] for row in numbers["table"])
 
 
+def test_episodes(small):
+    _, numbers = small("episodes")
+    assert [row["side"] for row in numbers["table"]] == ["above", "below"] * 2
+    for row in numbers["table"]:
+        assert row["wrong"] == row["unfinished"] == 0
+        assert row["episodes"] > 0.4 * row["forward"]  # the bound is one of small gaps
+
+
 def test_certificate(small):
     _, numbers = small("certificate")
     assert all(row["proved"] for row in numbers["papers"])
@@ -235,6 +259,7 @@ def test_logs(small):
     rows = {row["case"]: row for row in small("logs")[1]}
     assert all(row["rows"] == row["total"] == 20_000 for row in rows.values())
     assert len({row["entries"] for name, row in rows.items() if name in ("Parquet", "CSV")}) == 1
+    assert rows["Parquet, observed rewards"]["mean_reward"] == pytest.approx(0.5, abs=0.02)
 
 
 def test_scale(small):

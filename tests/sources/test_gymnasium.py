@@ -805,3 +805,146 @@ def test_too_many_states_to_allow_all_successors(monkeypatch):
 def test_other_models_take_a_policy_and_a_discount_too(capsys):
     assert main(["decide", "paper-2", "--policy", "uniform", "--discount", "0.5", "--threshold", "-9", "--quiet"]) == 0
     assert main(["decide", "paper-2", "--policy", "nonsense", "--threshold", "-9", "--quiet"]) == 2
+
+
+# ---------------------------------------------------------------- horizons, goals, observed rewards
+
+
+def limited_value(law, start, pi, gamma, horizon):
+    """By the rules of episodes themselves, step by step; no task involved."""
+    S, A = pi.shape
+    V = np.zeros(S)
+    for _ in range(horizon):
+        V = np.array(
+            [
+                sum(pi[s, a] * p * (r + gamma * V[int(x)] * (not end)) for a in range(A) for p, x, r, end in law[s, a])
+                for s in range(S)
+            ]
+        )
+    return float(start @ V)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize(("given", "steps"), [("time limit", 100), (7, 7)])
+def test_the_time_limit_is_the_horizon_where_that_is_asked(discount, given, steps):
+    env = gym.make("FrozenLake-v1")
+    lake = gymnasium(env, pi := random_policy(env), discount, horizon=given)
+    assert lake.task.horizon == steps
+    expected = limited_value(law_of(env), env.unwrapped.initial_state_distrib, pi, discount, steps)
+    assert lake.value == pytest.approx(expected)
+    said = "is the horizon." if steps == 100 else "is not the horizon, which has 7."
+    assert lake.notes[0] == f"The time limit of 100 steps {said}"
+    assert "horizon" in str(lake)
+
+
+def test_the_mean_return_of_taxi_with_its_time_limit():
+    """Costs at every step have no bound without it: `value_range` is then infinite below."""
+    assert pt.value_range(gymnasium("Taxi-v4", "uniform", 1.0, known_support=True).task)[0] == -np.inf
+    taxi = gymnasium("Taxi-v4", "uniform", 1.0, horizon="time limit", known_support=True)
+    env = gym.make("Taxi-v4")
+    uniform = np.full((500, 6), 1 / 6)
+    expected = limited_value(law_of(env), env.unwrapped.initial_state_distrib, uniform, 1.0, 200)
+    assert taxi.value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("horizon", [None, 20])
+def test_goals_of_a_table(horizon):
+    """Reward 1 on arrival at the goal, and nothing after it: the rules are changed by hand."""
+    env = gym.make("FrozenLake-v1")
+    pi = random_policy(env)
+    lake = gymnasium(env, pi, goal=[10], avoid=[4], horizon=horizon)
+    law = {
+        pair: [(p, x, float(x == 10), end or x in (4, 10)) for p, x, _, end in rows]
+        for pair, rows in law_of(env).items()
+    }
+    expected = limited_value(law, env.unwrapped.initial_state_distrib, pi, 1.0, horizon or 5000)
+    assert 0.01 < lake.value == pytest.approx(expected)
+    assert pt.decide(lake.task, lake.simulator, threshold=0.9, rng=0).answer == "below"
+
+
+@pytest.mark.parametrize("initial", [None, START])
+def test_goals_of_an_environment_that_is_stepped(initial):
+    """An episode is over at the goal, though the environment goes on; one that terminates elsewhere has failed."""
+    env = gym.wrappers.TimeLimit(Small(), 4)
+    if initial is not None:
+        assert_refused(lambda: gymnasium(env, PI, goal=[1], initial=initial), "initial has mass on the goal")
+        env = gym.wrappers.TimeLimit(Small(start=(1.0, 0.0, 0.0)), 4)
+        initial = (1.0, 0.0, 0.0)
+    made = gymnasium(env, PI, goal=[1], horizon="time limit", initial=initial)
+    x = made.simulator.draw([0] * 300, [1] * 300, np.random.default_rng(0))
+    assert set(x.tolist()) == {0, 1}
+    assert made.simulator.draw([1], [0], np.random.default_rng(0)).tolist() == [1]
+    assert made.task.horizon == (5 if initial is None else 4)
+
+
+def test_reaching_the_end_of_a_stepped_environment_is_a_fair_draw():
+    """The frequency of success of draws along the policy is the probability by hand."""
+    made = gymnasium(gym.wrappers.TimeLimit(Small(), 6), PI, goal=[2], horizon="time limit")
+    task, sim, rng = made.task, made.simulator, np.random.default_rng(1)
+    assert (task.n_states, task.horizon) == (5, 7)
+    wins, runs = 0, 3000
+    for _ in range(runs):
+        s = 4
+        for _ in range(task.horizon):
+            a = rng.choice(2, p=task.policy[s])
+            s = int(sim.draw([s], [a], rng)[0])
+        wins += s == 2
+    law = {pair: [(p, x, float(x == 2), end or x == 2) for p, x, _, end in rows] for pair, rows in LAW.items()}
+    expected = limited_value(law, np.array(START), PI, 1.0, 6)
+    assert min(binom.cdf(wins, runs, expected), binom.sf(wins - 1, runs, expected)) > ALARM
+    verdict = pt.decide(task, sim, threshold=expected - 0.3, rng=0)
+    assert (verdict.answer, verdict.certified) == ("above", True)
+    assert pt.decide(task, sim, threshold=min(expected + 0.3, 0.95), rng=0).answer == "below"
+
+
+@pytest.mark.parametrize("initial", [None, START])
+@pytest.mark.parametrize("discount", [1.0, 0.8])
+def test_rewards_are_those_that_the_environment_pays(discount, initial):
+    env = gym.wrappers.TimeLimit(Small(), 6)
+    observed = pt.Observed(0.0, 5.0)
+    made = gymnasium(env, PI, discount, rewards=observed, horizon="time limit", initial=initial)
+    assert made.task.observes_rewards
+    s, a = np.ones(4000, dtype=int), np.ones(4000, dtype=int)
+    x, r = made.simulator.draw(s, a, np.random.default_rng(0))
+    scale = 1 / discount if initial is None else 1.0
+    np.testing.assert_allclose(r, scale * (x == 3))  # state 3 is "ended", where state 2 is reached
+    assert set(x.tolist()) == {0, 3}
+    expected = limited_value(LAW, np.array(START), PI, discount, 6)
+    rng = np.random.default_rng(2)
+    assert pt.decide(made.task, made.simulator, threshold=expected + 3, rng=rng).answer == "below"
+    assert pt.decide(made.task, made.simulator, threshold=0.3 * expected, rng=rng).answer == "above"
+    assert_refused(lambda: gymnasium(env, PI, 0.9, rewards=observed, table=True), "leave table out")
+    narrow = gymnasium(env, PI, discount, rewards=pt.Observed(0.0, 0.5), horizon=6, initial=initial)
+    assert_refused(
+        lambda: pt.decide(narrow.task, narrow.simulator, threshold=0.25, rng=0), "outside the declared range"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"discount": 1.0, "horizon": "time limit"}, 'horizon is "time limit", and FrozenLake-v1 has none'),
+        ({"discount": 1.0, "horizon": "limit"}, "pass a number of steps, or"),
+        ({"discount": 1.0, "horizon": 0}, "horizon is 0"),
+        ({}, "discount is missing"),
+        ({"discount": 0.9, "goal": [15]}, "leave discount out"),
+        ({"goal": [15], "rewards": np.zeros((16, 4))}, "leave rewards out"),
+        ({"discount": 0.9, "avoid": [5]}, "avoid belongs to goal"),
+        ({"goal": [15], "avoid": [15]}, "goal and avoid both have the state 15"),
+        ({"goal": []}, "goal is empty"),
+        ({"goal": [99]}, "unknown state 99 in goal"),
+    ],
+)
+def test_questions_that_cannot_be_asked(settings, said):
+    env = gym.make("FrozenLake-v1").unwrapped
+    assert_refused(lambda: gymnasium(env, "uniform", **settings), said)
+
+
+def test_the_command_line_takes_the_time_limit(capsys):
+    ask = ["decide", "gym:FrozenLake-v1?is_slippery=false", "--policy", "uniform", "--threshold", "0.005", "--quiet"]
+    assert main([*ask, "--discount", "1", "--horizon", "time limit", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "above"
+    assert main([*ask, "--goal", "15", "--horizon", "time limit"]) == 0
+    assert main(["decide", "paper-2", "--threshold", "0", "--horizon", "time limit"]) == 2
+    assert "--horizon is 'time limit', and paper-2 has none; pass a number of steps" in capsys.readouterr().err
+    assert main([*ask, "--discount", "1", "--horizon", "soon"]) == 2

@@ -33,17 +33,13 @@ BUILT_IN: dict[str, Callable[[Any], Any]] = {
 """Models that need no file; each takes the module `instances`."""
 
 
-ANY_DISCOUNT = 0.5
-"""Of an environment that is asked for a probability, which has none."""
-
-
 class Asked(NamedTuple):
     """What the options say about the question, in the place of what the model says; None where they say nothing."""
 
     discount: float | None = None
     rewards: str | None = None
     initial: str | None = None
-    horizon: int | None = None
+    horizon: int | str | None = None
     goal: list[str] | None = None
     avoid: list[str] | None = None
     terminal: list[str] | None = None
@@ -64,10 +60,11 @@ def find_model(name: str, policy: str | None = None, asked: Asked | None = None)
     if name.startswith("gym:"):
         from policytest.sources.environments.gymnasium import from_address
 
-        if "goal" in given:
-            check_question(given)
-        found = from_address(name, policy, ANY_DISCOUNT if "goal" in given else given.pop("discount", None))
-        return changed(Model(found.task, found.kernel), given)
+        check_question(given)
+        found = from_address(name, policy, given.pop("discount", None), **given)
+        return Model(found.task, found.kernel)
+    if isinstance(given.get("horizon"), str):
+        raise InputError(f"--horizon is {given['horizon']!r}, and {name} has none; pass a number of steps")
     if name in BUILT_IN:
         instance = BUILT_IN[name](importlib.import_module("policytest.mdp.instances"))
         return changed(Model(_with_policy(instance.task, policy), instance.kernel, instance.threshold), given)

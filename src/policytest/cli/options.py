@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,11 @@ def _whole(text: str) -> int:
     if not math.isfinite(number) or number != int(number):
         raise ValueError(text)
     return int(text) if text.lstrip("+-").isdigit() else int(number)
+
+
+def _steps(text: str) -> int | str:
+    """A number of steps, or the words that stand for an environment's."""
+    return text if text == "time limit" else _whole(text)
 
 
 OnePolicyMethod = StrEnum("OnePolicyMethod", ["combined", "betting", "ptst", "boxes", "monte-carlo"])
@@ -63,8 +68,12 @@ InitialState = Annotated[
     ),
 ]
 Horizon = Annotated[
-    int | None,
-    typer.Option(parser=_whole, metavar="STEPS", help="Let an episode have this many steps, instead of the model's."),
+    Any,
+    typer.Option(
+        parser=_steps,
+        metavar="STEPS",
+        help='Let an episode have this many steps, instead of the model\'s; "time limit": as the environment says.',
+    ),
 ]
 Goal = Annotated[
     list[str] | None,

@@ -19,6 +19,7 @@ from policytest.questions.driver import checked_method, checked_question, drive,
 from policytest.questions.one_look import one_look
 from policytest.results.verdict import Verdict
 
+IN_ORDER = "pass the rows in their order: a log with a column order, or Transitions(s, a, x, r)"
 MOST_ENTRIES = 2_000_000  # allowed transitions up to which the usual interval is shown beside the certified one
 
 
@@ -78,7 +79,10 @@ def _beside(verdict: Verdict, counts: Counts) -> Verdict:
 
 def method_for(task: Task, data: Counts | Transitions) -> Method:
     """The method where none is given: chosen from the kind of data, never from their content."""
-    return PTST() if isinstance(data, Counts) else LogBetting()
+    if isinstance(data, Counts):
+        task.check_discounted_table("a test on counts", IN_ORDER)
+        return PTST()
+    return LogBetting()
 
 
 def recorded(task: Task, data: Counts | Transitions) -> Recorded:

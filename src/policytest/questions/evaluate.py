@@ -37,6 +37,7 @@ from policytest.methods.boundaries import check_delta
 from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
+from policytest.questions.assess import IN_ORDER
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.driver import not_on_a_log, sampling_limit, until_interrupted
 from policytest.questions.one_look import one_look
@@ -85,6 +86,8 @@ def value_interval(
     if isinstance(data, Counts):
         if isinstance(method, TDBetting | LogBetting):
             raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
+        if method is None:
+            task.check_discounted_table("an interval from counts", IN_ORDER)
         return _from_ball(task, data, level, method or PTST())
     if isinstance(method, PTST):
         return _from_ball(task, data.counts(task, len(data)), level, method)

@@ -200,7 +200,7 @@ def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, de
     free = method is None and not kept
     in_order = log.in_order() if free else method in ORDERED
     observed = log.transitions() if in_order else log.counts
-    verdict = assess_data(task, observed, bar, delta, None if free and in_order else find_method(method or "ptst"))
+    verdict = assess_data(task, observed, bar, delta, None if method is None else find_method(method))
     if free and not in_order:
         complain(
             "no order column, so the order-free method ptst was used; with one, betting mostly needs far fewer rows"

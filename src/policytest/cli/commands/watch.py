@@ -77,7 +77,8 @@ def watch(
         try:
             for new in () if test.found else _parts(parser, lines(log, follow, idle=idle)):
                 room = len(new) if max_samples is None else max_samples - test.size
-                found = test.add(new.s[:room], new.a[:room], new.x[:room], new.other_rewards, new.selected)
+                new = new.first(room)
+                found = test.add(new.s, new.a, new.x, new.other_rewards, new.selected, new.r)
                 if found is not None or (max_samples is not None and test.size >= max_samples):
                     break
                 if not quiet and (test.size or parser.waiting) and time.monotonic() >= due:

@@ -7,7 +7,8 @@ An environment with a table ``P`` gives an exact simulator, and the exact value 
 see `policytest.sources.environments.table`. One without is stepped: see `policytest.sources.environments.stepping`.
 
 *Time limits.* The discounted value has no horizon: what a `TimeLimit` cuts off is part of it. A time limit is therefore
-never an end; around the environment it is taken off.
+never an end; around the environment it is taken off. With ``horizon="time limit"`` the value is that of the first
+steps, as many as the limit allows.
 
 *What the guarantee means.* The test knows rewards, policy, discount, which arrivals end an episode, and the start where
 that is stated; it does not know the kernel, even if the environment does. If V <= threshold, the probability of ever
@@ -33,18 +34,22 @@ from policytest._base.errors import InputError
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plural
 from policytest.data.simulators import TabularSimulator
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
 from policytest.sources.environments.bins import Bins
 from policytest.sources.environments.stepping import (
     OBSERVATIONS_ARE_MARKOV,
+    Asked,
     Stepping,
     given_initial,
     given_rewards,
+    given_states,
     stepped_task,
 )
-from policytest.sources.environments.table import ends_of, read_table, rules
+from policytest.sources.environments.table import Rules, ends_of, read_table, rules
 from policytest.sources.labels import Places, places_of
+from policytest.sources.tasks.keys import looping
 from policytest.sources.tasks.policy import discrete, policy_table
 from policytest.sources.tasks.policy_files import load_policy
 
@@ -62,6 +67,7 @@ HARMLESS = (
 STARTS = ("initial_state_distrib", "isd")
 PREFIX = "gym:"
 SWITCHES = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+TIME_LIMIT = "time limit"
 OWN_OPTIONS = ("known_support", "ambiguous", "policy", "discount")
 
 
@@ -98,20 +104,32 @@ class Environment(Shown):
             Row("actions", number(task.n_actions), key="actions", raw=task.n_actions),
             Row("discount", number(task.discount), key="discount", raw=task.discount),
             Row("ended states", number(ends), key="ended", raw=ends),
-            Row("rewards on", "(s, a, next state)" if task.rewards_on_successor else "(s, a)"),
+            Row("rewards on", _rewards_on(task)),
             Row("samples from", "its table" if self.kernel is not None else "its steps"),
         ]
+        if task.horizon is not None:
+            from_start = ", one of them from the start" if getattr(self.simulator, "starts_unknown", False) else ""
+            rows.insert(3, Row("horizon", number(task.horizon), f"steps{from_start}", "horizon", task.horizon))
         if self.value is not None:
             rows.append(Row("exact value", number(self.value), "of the policy, by its table", "value", self.value))
         title = f"{self.name}: {plural(task.n_states, 'state')}, {plural(task.n_actions, 'action')}"
         return Table(title, tuple(rows), self.notes)
 
 
+def _rewards_on(task: Task) -> str:
+    if task.observes_rewards:
+        return "every step, observed"
+    return "(s, a, next state)" if task.rewards_on_successor else "(s, a)"
+
+
 def gymnasium(
     env: object,
     policy: object,
-    discount: float,
+    discount: float | None = None,
     *,
+    horizon: int | str | None = None,
+    goal: object = None,
+    avoid: object = (),
     options: Mapping[str, Any] | None = None,
     rewards: object = None,
     initial: object = None,
@@ -131,12 +149,17 @@ def gymnasium(
     policy
         Anything that `policytest.sources.policy` takes. Functions and agents are shown observations.
     discount
-        gamma in [0, 1).
+        gamma in [0, 1]; not needed where a goal is asked for. With 1 see `Task`: episodes must end, or have a horizon.
+    horizon
+        The number of steps of an episode, if it is limited; or "time limit": that of the environment.
+    goal, avoid
+        States: the value is the probability of reaching a goal, before any state to avoid.
     options
         Of `gymnasium.make`, such as ``{"map_name": "8x8"}``, where an id or a spec is given.
     rewards
         r[s,a], r[s,a,x] or a function of (s, a, next state) as the environment numbers them. An environment without a
-        table needs them; every reward that is paid, or listed, is compared with them.
+        table needs them; every reward that is paid, or listed, is compared with them. Or `Observed(low, high)`:
+        the environment is stepped, and rewards are those that it pays, between these numbers.
     initial
         rho[s], or the state in which all episodes start. Otherwise that of the table's environment
         (``initial_state_distrib`` or ``isd``); without a table the start is part of what is unknown.
@@ -161,36 +184,99 @@ def gymnasium(
     if ambiguous not in ("refuse", "split"):
         raise InputError(f'ambiguous is {ambiguous!r}; pass "refuse" or "split"')
     limit, inner = _without_limit(env)
+    steps = _horizon(horizon, limit, env)
+    asked = _asked(steps, goal, avoid, at, {"discount": discount, "rewards": rewards, "terminal": terminal})
+    gamma = 1.0 if discount is None else discount
+    if isinstance(rewards, Observed):
+        if table:
+            raise InputError("rewards are observed by stepping the environment; leave table out")
+        table = False
     P = _table_of(env, table)
-    notes = (
-        [f"The time limit of {limit:,} steps is not an end: the discounted value goes on beyond it."] if limit else []
-    )
+    notes = _limit_notes(limit, steps, "discounted value" if gamma < 1 else "value")
     if P is None:
         if known_support:
             raise InputError("known_support is for tables; an environment that is stepped lists no successors")
-        told = {"policy": policy, "discount": discount, "rewards": rewards, "initial": initial, "terminal": terminal}
+        told = {"policy": policy, "discount": gamma, "rewards": rewards, "initial": initial, "terminal": terminal}
+        told["asked"] = asked
         return _stepped(inner, at, told, notes)
     if terminal is not None:
         raise InputError("terminal is for environments that are stepped; the table says what ends an episode")
     listed = read_table(P, at)
     rho = _initial(env, initial, at)
-    given = None if rewards is None else given_rewards(rewards, at)
+    given: Any = None if rewards is None else given_rewards(rewards, at)
     found = rules(listed, at, rho, split=ambiguous == "split", known_support=bool(known_support), rewards=given)
     pi = policy_table(policy, at, free=np.flatnonzero(found.absorbing[: at.n_states]))[found.origin]
     pi[at.n_states :][found.absorbing[at.n_states :]] = np.eye(at.n_actions)[0]
-    ends = ends_of(found.absorbing, found.states)
-    names = found.states, at.actions.own_names
-    task = Task(found.rewards, pi, found.initial, discount, found.support, *names, terminal=ends)
-    exact = value(task, found.kernel)
-    return Environment(task, TabularSimulator(found.kernel), found.kernel, exact, _name(env), (*notes, *found.notes))
+    task, kernel = _tabular(found, pi, gamma, asked, at.actions.own_names)
+    exact = value(task, kernel)
+    return Environment(task, TabularSimulator(kernel), kernel, exact, _name(env), (*notes, *found.notes))
 
 
-def from_address(address: str, policy: object, discount: float | None) -> Environment:
+def _tabular(
+    found: Rules, pi: FloatArray, discount: float, asked: Asked, actions: Sequence[Hashable] | None
+) -> tuple[Task, Kernel]:
+    """The task on the rules of a table, and its kernel; goals and states to avoid are followed by themselves."""
+    known: dict[str, Any] = {"policy": pi, "initial": found.initial, "support": found.support, "actions": actions}
+    if asked.goal is None or asked.over is None:
+        ends = ends_of(found.absorbing, found.states)
+        task = Task(
+            found.rewards, discount=discount, terminal=ends, horizon=asked.horizon, states=found.states, **known
+        )
+        return task, found.kernel
+    goal, over = asked.goal[found.origin], asked.over[found.origin] | found.absorbing
+    rest = ends_of(over & ~goal, found.states) or ()
+    goals = ends_of(goal, found.states) or ()
+    task = Task.reaching(goals, rest, within=asked.horizon, states=found.states, **known)
+    return task, looping(found.kernel, np.flatnonzero(over))
+
+
+def _horizon(horizon: int | str | None, limit: int, env: object) -> int | None:
+    """The steps of an episode, from a number or from the time limit of the environment."""
+    if not isinstance(horizon, str):
+        return horizon
+    if horizon != TIME_LIMIT:
+        raise InputError(f'horizon is {horizon!r}; pass a number of steps, or "{TIME_LIMIT}"')
+    if not limit:
+        raise InputError(f'horizon is "{TIME_LIMIT}", and {_name(env)} has none; pass the number of steps')
+    return limit
+
+
+def _asked(horizon: int | None, goal: Any, avoid: Any, at: Places, others: Mapping[str, Any]) -> Asked:
+    """The question beside discounted rewards, checked: a goal leaves no room for another."""
+    if goal is None:
+        if others["discount"] is None:
+            raise InputError("discount is missing; pass it, or the goal whose probability is asked for")
+        if len(avoid):
+            raise InputError("avoid belongs to goal, the states to reach; add goal")
+        return Asked(horizon)
+    for name, given in others.items():
+        if given is not None and not (name == "discount" and given == 1):
+            raise InputError(
+                f"goal asks for the probability of reaching it; leave {name} out"
+                + (", and name states that end an episode in avoid" if name == "terminal" else "")
+            )
+    goals, avoided = given_states("goal", goal, at), given_states("avoid", avoid, at)
+    if (both := np.flatnonzero(goals & avoided)).size:
+        raise InputError(f"goal and avoid both have the state {at.states.label(int(both[0]))}; a state is one or other")
+    return Asked(horizon, goals, avoided)
+
+
+def _limit_notes(limit: int, horizon: int | None, what: str) -> list[str]:
+    """What was made of the time limit."""
+    if not limit:
+        return []
+    if horizon is None:
+        return [f"The time limit of {limit:,} steps is not an end: the {what} goes on beyond it."]
+    same = "is the horizon" if limit == horizon else f"is not the horizon, which has {horizon:,}"
+    return [f"The time limit of {limit:,} steps {same}."]
+
+
+def from_address(address: str, policy: object, discount: float | None, **question: Any) -> Environment:
     """The environment at an address such as "gym:FrozenLake-v1?map_name=8x8&is_slippery=true", for the command line.
 
     What follows the question mark are options of `gymnasium.make`, and known_support, ambiguous, policy and discount.
     An option that is true or false is written so, or as yes, no, on, off, 1, 0; nothing else is taken for it.
-    The policy is a file, or "uniform".
+    The policy is a file, or "uniform". ``question`` are horizon, goal and avoid, as for `gymnasium`.
     """
     name, _, query = address.removeprefix(PREFIX).partition("?")
     if not name:
@@ -206,7 +292,7 @@ def from_address(address: str, policy: object, discount: float | None) -> Enviro
     own: dict[str, Any] = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
     stated = {"policy": own.pop("policy", None), "discount": own.pop("discount", None)}
     policy, discount = policy or stated["policy"], stated["discount"] if discount is None else discount
-    if discount is None:
+    if discount is None and "goal" not in question:
         raise InputError(
             f"{address} has no discount; pass --discount 0.9, or write discount=0.9 behind its question mark"
         )
@@ -217,7 +303,7 @@ def from_address(address: str, policy: object, discount: float | None) -> Enviro
         at = _places(env, None, None)
         policy = load_policy(str(policy), (at.states.own_names or at.n_states, at.actions.own_names or at.n_actions))
     try:
-        return gymnasium(env, policy, discount, table=True, **own)
+        return gymnasium(env, policy, discount, table=True, **own, **question)
     except InputError as error:
         told = str(error).replace('pass ambiguous="split"', "write &ambiguous=split behind the address")
         told = told.replace("pass known_support=True", "write &known_support=true behind the address")
@@ -343,16 +429,18 @@ def _initial(env: object, given: object, at: Places) -> FloatArray:
 
 
 def _stepped(env: object, at: Places, given: dict[str, Any], notes: list[str]) -> Environment:
-    if given["rewards"] is None:
+    if given["rewards"] is None and given["asked"].goal is None:
         raise InputError(
-            f"{_name(env)} has no table P; pass rewards: r[s,a], r[s,a,x], or a function of (s, a, next state)"
+            f"{_name(env)} has no table P; pass rewards: r[s,a], r[s,a,x], a function of (s, a, next state), or "
+            "Observed(low, high), the range of those that it pays"
         )
     cells = [layer.bins for layer in _wrappers(env) if isinstance(getattr(layer, "bins", None), Bins)]
     rests_on = tuple(one for bins in cells for one in bins.assumptions) or (OBSERVATIONS_ARE_MARKOV,)
     task, layout, pi = stepped_task(at, given, rests_on)
     if layout.start >= 0:
-        notes.append('Where episodes start is unknown: a state "start" was added, and rewards are divided by discount.')
-    if layout.endings:
+        divided = ", and rewards are divided by discount" if task.discount < 1 else ""
+        notes.append(f'Where episodes start is unknown: a state "start" was added{divided}.')
+    if layout.endings and layout.asked.goal is None:
         notes.append(
             "An episode that ends leads to an added absorbing state with reward 0. Any state may also be entered "
             "without an end: pass terminal, the states that always end an episode, for narrower ranges of the value."

@@ -150,6 +150,8 @@ def minari(
     observations = numbers(source, "observation_space", bins, "bins")
     codes = numbers(source, "action_space", action_bins, "action_bins")
     at, made, layout = _task(task, settings, observations, codes, bins)
+    if made.observes_rewards or (layout is not None and layout.asked.goal is not None):
+        raise InputError("rewards of a dataset's task are known: r[s,a], r[s,a,x] or a function of (s, a, next state)")
     rests_on = (*(bins.assumptions if bins else ()), *((SAME_EFFECT,) if action_bins else ()))
     if rests_on:
         made = replace(made, assumptions=tuple(dict.fromkeys((*made.assumptions, *rests_on))))
@@ -204,7 +206,7 @@ def _arrivals(task: Task, at: Places, layout: SteppedStates | None, steps: Steps
             _check_end(task, at, steps, int(s))
         return steps.x
     if layout.terminal is None:
-        ended = layout.S + (steps.x if layout.rewards.ndim == 3 else 0)
+        ended = layout.S + (steps.x if layout.copies else 0)
         return np.where(steps.terminated, ended, steps.x)
     wrong = steps.terminated != layout.terminal[steps.x]
     if wrong.any():

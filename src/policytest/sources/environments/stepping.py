@@ -20,21 +20,28 @@ the states that end episodes, x itself; a termination elsewhere is an error, and
 rewards on (s,a), one state "ended" for all; with rewards on (s,a,x), a copy (x, "ended") of each state. All of it is
 known. A *truncated* episode has not ended: its last transition counts as any other, and a new episode begins.
 
-*Rewards* must be known, and are compared with those that are paid at every step.
+*Rewards* that are known are compared with those that are paid at every step. With `Observed(low, high)` those that are
+paid are handed on, divided by gamma where "start" is a state.
+
+*Goals.* An episode is over for the task when it enters a goal, or a state to avoid, whether the environment ends it
+there or not; an episode that terminates elsewhere has failed. What the environment pays does not matter then.
+
+*A horizon* of H steps is one of H + 1 steps where "start" is a state.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError
 from policytest.data.simulators import cumulative_rows
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.checks import close
 from policytest.sources.environments.table import check_size, differs, ends_of, full_support, state_index
@@ -63,15 +70,22 @@ class Stepping:
         self._actions = cumulative_rows(np.arange(at.n_states + 1) * at.n_actions, policy.ravel()).reshape(policy.shape)
         self._rng: Any = None
         self._state = -1  # where the environment stands; -1: nowhere, the episode is over
+        self._paid = 0.0  # for the last step
 
-    def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> IntArray:
-        """The next state of each pair."""
+    def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> Any:
+        """The next state of each pair; and the rewards, where these are observed."""
         if rng is not self._rng:
             self._rng, self._state = None, -1
             seed = int(rng.integers(2**31 - 1))
             self._reset(seed)
             self._rng = rng
-        return np.array([self._counted(int(s), int(a)) for s, a in zip(states, actions, strict=True)], dtype=np.int64)
+        found, paid = list[int](), list[float]()
+        for s, a in zip(states, actions, strict=True):
+            self._paid = 0.0
+            found.append(self._counted(int(s), int(a)))
+            paid.append(self._paid * self.layout.scale)
+        x = np.array(found, dtype=np.int64)
+        return (x, np.array(paid)) if isinstance(self.layout.rewards, Observed) else x
 
     def _counted(self, s: int, a: int) -> int:
         """The next state; what else the environment did on the way is counted apart."""
@@ -85,8 +99,13 @@ class Stepping:
         return x
 
     @property
+    def starts_unknown(self) -> bool:
+        """Whether the start is a state of the task, whose successor `reset` draws."""
+        return self.layout.start >= 0
+
+    @property
     def _moves(self) -> int:
-        return self.steps + (self.resets if self.layout.start >= 0 else 0)
+        return self.steps + (self.resets if self.starts_unknown else 0)
 
     def _next(self, s: int, a: int) -> int:
         if s == self.layout.start:
@@ -159,38 +178,68 @@ class Stepping:
         paid = answer[1]
         if type(paid) is not float or not math.isfinite(paid):
             paid = arrays.real_number(f"the reward of env.step at {at.place(s, a)}", paid)
+        self._paid = float(paid)
         said = self.layout.reward(s, a, x)
-        if not close(said, paid):
+        if said is not None and not close(said, paid):
             raise differs(at.place(s, a, x), said, paid)
         terminated, truncated = bool(answer[2]), bool(answer[3])
         self.truncations += truncated
-        if not terminated and not truncated:
+        arrival = self.layout.arrival(s, a, x, terminated, at)
+        if not (terminated or truncated or self.layout.ended(arrival)):
             self._state = x
-        return self.layout.arrival(s, a, x, terminated, at)
+        return arrival
+
+
+class Asked(NamedTuple):
+    """The question, where it is not a discounted sum: the steps of an episode, and the states to reach and to avoid."""
+
+    horizon: int | None = None
+    goal: BoolArray | None = None
+    avoid: BoolArray | None = None
+
+    @property
+    def over(self) -> BoolArray | None:
+        """[S] goals and states to avoid; None where no goal is asked for."""
+        return self.goal if self.goal is None or self.avoid is None else self.goal | self.avoid
 
 
 class SteppedStates:
     """Which states the task has beside those of the environment, and what they are for."""
 
-    def __init__(self, at: Places, rewards: FloatArray, terminal: BoolArray | None, initial: FloatArray | None) -> None:
+    def __init__(
+        self,
+        at: Places,
+        rewards: FloatArray | Observed | None,
+        terminal: BoolArray | None,
+        initial: FloatArray | None,
+        asked: Asked = Asked(),  # noqa: B008
+    ) -> None:
         S = self.S = at.n_states
-        self.rewards, self.terminal, self.initial = rewards, terminal, initial
-        self.endings = 0 if terminal is not None else 1 if rewards.ndim == 2 else S
+        self.rewards, self.terminal, self.initial, self.asked = rewards, terminal, initial, asked
+        self.copies = isinstance(rewards, np.ndarray) and rewards.ndim == 3  # an ended copy of each state
+        self.endings = 0 if terminal is not None else S if self.copies else 1
         self.start = S + self.endings if initial is None else -1
         self.size = S + self.endings + (initial is None)
+        self.scale = 1.0  # what a reward of 1 is in the task
 
     def ended(self, s: int) -> bool:
         """Whether nothing can happen any more in this state of the task."""
-        return self.S <= s < self.S + self.endings or (s < self.S and self.terminal is not None and self.terminal[s])
+        over = self.terminal if self.terminal is not None else self.asked.over
+        return self.S <= s < self.S + self.endings or bool(s < self.S and over is not None and over[s])
 
-    def reward(self, s: int, a: int, x: int) -> float:
-        """What is said to be paid for a transition of the environment."""
+    def reward(self, s: int, a: int, x: int) -> float | None:
+        """What is said to be paid for a transition of the environment; None where nothing is said."""
+        if not isinstance(self.rewards, np.ndarray):
+            return None
         return float(self.rewards[s, a] if self.rewards.ndim == 2 else self.rewards[s, a, x])
 
     def arrival(self, s: int, a: int, x: int, terminated: bool, at: Places) -> int:
         """The state of the task that a transition leads to."""
         if self.terminal is None:
-            return x if not terminated else self.S + (x if self.endings > 1 or self.rewards.ndim == 3 else 0)
+            over = self.asked.over
+            if not terminated or (over is not None and over[x]):
+                return x
+            return self.S + (x if self.copies else 0)
         if terminated != self.terminal[x]:
             place = f"{at.place(s, a, x)}"
             what = "ended the episode, but terminal does not list" if terminated else "went on, but terminal lists"
@@ -201,14 +250,11 @@ class SteppedStates:
         """The task that is tested."""
         S, A, size = self.S, at.n_actions, self.size
         check_size(size, A, "pass terminal to save copies, or number observations more coarsely")
-        absorbing = np.zeros(size, dtype=bool)
-        absorbing[S : S + self.endings] = True
-        if self.terminal is not None:
-            absorbing[:S] = self.terminal
-        unknown_start = self.initial is None
+        absorbing = np.array([self.ended(s) for s in range(size)])
+        unknown_start, H = self.initial is None, self.asked.horizon
         if unknown_start and not discount > 0:
             raise InputError("discount is 0, and where episodes start is unknown; pass initial, rho[s]")
-        scale = 1.0 / discount if unknown_start else 1.0
+        self.scale = 1.0 / discount if unknown_start else 1.0
         pi = np.zeros((size, A))
         pi[:S], pi[S:, 0] = policy, 1.0
         rho = np.zeros(size)
@@ -216,32 +262,37 @@ class SteppedStates:
             rho[self.start] = 1.0
         else:
             rho[:S] = self.initial
-        plain = not absorbing.any() and not unknown_start
         names = self._names(at)
-        return Task(
-            rewards=self._rewards(A, absorbing) * scale,
-            policy=pi,
-            initial=rho,
-            discount=discount,
-            support=None if plain else self._support(absorbing, A),
-            states=names,
-            actions=at.actions.own_names,
-            terminal=ends_of(absorbing, names),
-            assumptions=assumptions,
-        )
+        known: dict[str, Any] = {"policy": pi, "initial": rho, "states": names, "actions": at.actions.own_names}
+        known["support"] = None if not absorbing.any() and not unknown_start else self._support(absorbing, A)
+        known["assumptions"] = assumptions
+        H = H + 1 if H is not None and unknown_start else H
+        if self.asked.goal is not None:
+            goal = np.append(self.asked.goal, np.zeros(size - S, dtype=bool))
+            goals, others = (ends_of(mask, names) or () for mask in (goal, absorbing & ~goal))
+            return Task.reaching(goals, others, within=H, **known)
+        ends = ends_of(absorbing, names)
+        return Task(self._rewards(A, absorbing), discount=discount, terminal=ends, horizon=H, **known)
 
-    def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray:
-        S = self.S
-        if self.rewards.ndim == 2:
+    def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray | Observed:
+        S, given = self.S, self.rewards
+        if isinstance(given, Observed):
+            ends = [np.zeros((self.size, A)), np.zeros((self.size, A))]
+            for table, end in zip(ends, (given.low, given.high), strict=True):
+                table[:S] = end * self.scale
+                table[absorbing] = 0.0
+            return Observed(*ends)
+        assert given is not None
+        if given.ndim == 2:
             table = np.zeros((self.size, A))
-            table[:S] = self.rewards
+            table[:S] = given
         else:
             table = np.zeros((self.size, A, self.size))
-            table[:S, :, :S] = self.rewards
+            table[:S, :, :S] = given
             if self.endings:
-                table[:S, :, S : 2 * S] = self.rewards
+                table[:S, :, S : 2 * S] = given
         table[absorbing] = 0.0
-        return table
+        return table * self.scale
 
     def _support(self, absorbing: BoolArray, A: int) -> BoolArray:
         entered = np.ones(self.size, dtype=bool)
@@ -257,7 +308,7 @@ class SteppedStates:
             return at.states.own_names
         names: list[Hashable] = [at.states.name(s) for s in range(self.S)]
         if self.endings:
-            names += ["ended"] if self.rewards.ndim == 2 else [(at.states.name(s), "ended") for s in range(self.S)]
+            names += [(at.states.name(s), "ended") for s in range(self.S)] if self.copies else ["ended"]
         return (*names, *(["start"] if self.start >= 0 else []))
 
 
@@ -267,17 +318,22 @@ def stepped_task(
     """The task that is tested, its states, and the policy [S,A], from what is given: policy, discount, rewards, ..."""
     ends, start = given_terminal(given["terminal"], at), given["initial"]
     rho = None if start is None else given_initial(start, at)
-    layout = SteppedStates(at, given_rewards(given["rewards"], at), ends, rho)
-    pi = policy_table(given["policy"], at, free=() if ends is None else np.flatnonzero(ends))
+    asked = given.get("asked", Asked())
+    rewards = None if asked.goal is not None else given_rewards(given["rewards"], at)
+    layout = SteppedStates(at, rewards, ends, rho, asked)
+    over = ends if ends is not None else asked.over
+    pi = policy_table(given["policy"], at, free=() if over is None else np.flatnonzero(over))
     return layout.task(at, pi, given["discount"], assumptions), layout, pi
 
 
 # ---------------------------------------------------------------- what must be given
 
 
-def given_rewards(rewards: object, at: Places) -> FloatArray:
+def given_rewards(rewards: object, at: Places) -> FloatArray | Observed:
     """Rewards [S,A], or [S,A,S] where they depend on the next state, from an array or a function of (s, a, x)."""
     S, A = at.n_states, at.n_actions
+    if isinstance(rewards, Observed):
+        return rewards.filled((S, A))
     if callable(rewards):
         if S * A * S > FUNCTION_LIMIT:
             raise InputError(f"rewards is a function, and there are {S * A * S:,} transitions; pass an array [S,A]")
@@ -301,15 +357,18 @@ def _tabulated(function: Callable[[Any, Any, Any], Any], at: Places) -> list[Any
 
 def given_terminal(terminal: Any, at: Places) -> BoolArray | None:
     """[S] the states that end episodes, from a list of them or from booleans; None if nothing is said."""
-    if terminal is None:
-        return None
-    array = arrays.any_array("terminal", terminal)
+    return None if terminal is None else given_states("terminal", terminal, at)
+
+
+def given_states(name: str, given: Any, at: Places) -> BoolArray:
+    """[S] these states, from a list of them or from booleans."""
+    array = arrays.any_array(name, given)
     if array.dtype.kind == "b":
-        arrays.check_shape("terminal", array.shape, (at.n_states,))
+        arrays.check_shape(name, array.shape, (at.n_states,))
         return array
     mask = np.zeros(at.n_states, dtype=bool)
-    for state in [terminal] if isinstance(terminal, str | int) else list(terminal):
-        mask[at.states.find("terminal", state, or_number=True)] = True
+    for state in [given] if isinstance(given, str | int) else list(given):
+        mask[at.states.find(name, state, or_number=True)] = True
     return mask
 
 

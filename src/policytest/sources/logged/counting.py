@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.rows import entries_at
 from policytest._base.text import number, plural
@@ -26,9 +26,11 @@ from policytest.sources.logged.log import (
     NOT_OFFERED,
     IndexColumns,
     LeftOut,
+    RewardSums,
     ranks,
     short,
 )
+from policytest.sources.logged.rewards import first_wrong, outside
 
 DENSE_LIMIT = 20_000_000  # entries of a dense table of counts; above that it is sparse
 _DISTINCT = 10_000  # unknown labels that are told apart
@@ -59,11 +61,13 @@ class Reading:
         self.task, self.frame, self.tolerance, self.keep = task, frame, tolerance, keep
         self.lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
         self.counts, self.taken = new_counts(task), task.layout.unknown_pairs.ravel()
+        self.paid = RewardSums.nothing(task) if task.observes_rewards else None
         self.rows = self.used = self.idle = self.lost = self.total = 0
         self.missing, self.unknown = dict.fromkeys(LABELS, 0), dict.fromkeys(LABELS, 0)
         self.labels: dict[str, dict[str, int]] = {role: {} for role in LABELS}
         self.bad = {role: 0 for role in OPTIONAL if role in frame.roles}
         self.selected, self.other_reward, self.lost_starts, self.stopped = False, "", 0, 0
+        self.outside = 0  # rows or groups with a reward outside its range
         self._is_end = np.append(np.isin(np.arange(at.n_states), at.ends), [False, False])  # at -1 and -2: no state
         self._over: dict[tuple[str, str], dict[str, int]] = {NOT_OFFERED: {}, IN_AN_END: {}, LAST_ROW: {}}
         self._kept: dict[str, list[Any]] = {}
@@ -79,11 +83,7 @@ class Reading:
         if any(self.bad.values()) or self.total >= frames.COUNT_LIMIT:
             return  # it will be refused
         times = high * frames.HIGH + times
-        found = {role: lookup.translated(batch[role], self.frame.form) for role, lookup in self.lookups.items()}
-        for role, cell in (("s", "cell"), ("s_next", "cell_next")):
-            if cell in batch:  # where there is no label
-                indices, values, codes = found[role]
-                found[role] = (_or_cell(indices, batch[cell]), values, codes)
+        found = self._found(batch)
         well = self._going_on(batch, rows, found)
         if "first" in batch:
             self._begin(found["s"][0], whole(batch["first"]) == 1, rows, times)
@@ -97,15 +97,36 @@ class Reading:
         if self.task.available is not None:
             there = self._available(s, a, rows, well)
             well, a = well & there, np.where(there, a, UNKNOWN)
+        rewards = numbers(batch["reward_least"]) if self.paid is not None else None
         if self.keep:
-            self._keep(batch, s, a, x, times)
+            self._keep(batch, s, a, x, times, rewards)
         if not well.all():
             s, a, x, rows, times = (column[well] for column in (s, a, x, rows, times))
         pair = s * self.task.n_actions + a
         self._check(batch, pair, x, times, well)
+        if self.paid is not None and rewards is not None:
+            self.paid.record(pair, *self._earned(batch, rewards, times, well))
         self.used += int(rows.sum())
         self.idle += int(rows[~self.taken[pair]].sum())
         self.counts.record(s, a, x, times if "rows" in batch or "high" in batch else 1)
+
+    def _found(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """For s, a and s_next: the indices of the labels, the labels, and the place of each among them."""
+        found = {role: lookup.translated(batch[role], self.frame.form) for role, lookup in self.lookups.items()}
+        for role, cell in (("s", "cell"), ("s_next", "cell_next")):
+            if cell in batch:  # where there is no label
+                indices, values, codes = found[role]
+                found[role] = (_or_cell(indices, batch[cell]), values, codes)
+        return found
+
+    def _wrong_reward(self) -> InputError:
+        """The error that names the first row whose observed reward is missing or outside its range."""
+
+        def indices(batch: dict[str, Any]) -> tuple[IntArray, IntArray, IntArray]:
+            s, a, x = (found for found, _, _ in self._found(batch).values())
+            return s, a, np.where(whole(batch["last"]) == 1, MISSING, x) if "last" in batch else x
+
+        return first_wrong(self.task, self.frame, indices)
 
     def _begin(self, s: IntArray, first: BoolArray, rows: IntArray, times: IntArray) -> None:
         """Count the first states of episodes as what follows the start; an unknown one is an outcome that is lost."""
@@ -144,10 +165,22 @@ class Reading:
             )
         return there
 
-    def _keep(self, batch: dict[str, Any], s: IntArray, a: IntArray, x: IntArray, times: IntArray) -> None:
+    def _earned(
+        self, batch: dict[str, Any], rewards: FloatArray, times: IntArray, well: BoolArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """The sums of rewards and of their squares, of each row or group that is counted."""
+        if "reward_sum" in batch:
+            return numbers(batch["reward_sum"])[well], numbers(batch["reward_square"])[well]
+        return times * rewards[well], times * rewards[well] ** 2
+
+    def _keep(
+        self, batch: dict[str, Any], s: IntArray, a: IntArray, x: IntArray, times: IntArray, rewards: FloatArray | None
+    ) -> None:
         """Keep the rows of a batch, in as few bytes as their numbers need."""
         S, A = (np.min_scalar_type(-n) for n in (self.task.n_states, self.task.n_actions))
         new = {"s": s.astype(S), "a": a.astype(A), "x": x.astype(S), "order": frames.owned(batch["order"])}
+        if rewards is not None:
+            new["r"] = rewards.copy()
         if "count" in self.frame.roles:
             new["times"] = times
         if "episode" in self.frame.roles:
@@ -195,6 +228,10 @@ class Reading:
             if f"{name}_least" not in batch:
                 continue
             least, largest = (numbers(batch[f"{name}_{end}"])[well] for end in ("least", "largest"))
+            if self.paid is not None:
+                wrong_rows = outside(self.task, pair, least) | outside(self.task, pair, largest)
+                self.outside += int(np.count_nonzero(wrong_rows))
+                continue
             expected = entries_at(self.task.rewards, pair, x) * self.task.reward_scale
             i = first_other(expected, least, largest, self.tolerance, self.taken[pair]) if name == "reward" else None
             if i is not None:
@@ -217,6 +254,8 @@ class Reading:
                 f"the files have {self.frame.n_rows:,} rows, but DuckDB read {self.rows:,}; perhaps they changed while "
                 "they were read: read them again, or convert them to Parquet"
             )
+        if self.paid is not None and self.bad["reward"] + self.outside:
+            raise self._wrong_reward()
         for role, times in self.bad.items():
             if times:
                 listed = ", ".join(short(value) for value in frames.examples(self.frame, role))
@@ -282,6 +321,7 @@ class Reading:
         none = np.zeros(0, dtype=np.int8)
         s, a, x = (np.concatenate(self._kept.pop(name, [none])) for name in ("s", "a", "x"))
         times = None if "count" not in self.frame.roles else np.concatenate(self._kept.pop("times", [none]))
+        r: Any = None if self.paid is None else np.concatenate(self._kept.pop("r", [none]))
         order, values = frames.sortable(self._kept.pop("order", []))
         order = _small(order)
         ids: list[Any] = []
@@ -292,14 +332,14 @@ class Reading:
             self.stopped = self._stopped(order, episode, np.concatenate(self._kept.pop("open", [none])))
         first = np.concatenate(self._kept.pop("first", [none]))
         if (order[1:] > order[:-1]).all():
-            return self._with_starts(IndexColumns(s, a, x, times, episode, ids, self.frame.form), first)
+            return self._with_starts(IndexColumns(s, a, x, times, episode, ids, self.frame.form, r=r), first)
         rising = np.sort(order, kind="stable")
         tied = bool((rising[1:] == rising[:-1]).any())
         by = self._untied(order, values, ids, episode) if tied else np.argsort(order, kind="stable")
         s, a, x = s[by], a[by], x[by]
-        times, episode = (None if column is None else column[by] for column in (times, episode))
+        times, episode, r = (None if column is None else column[by] for column in (times, episode, r))
         restarts = self._begins(order, values, by, episode, len(ids)) if tied else ""
-        columns = IndexColumns(s, a, x, times, episode, ids, self.frame.form, tied, restarts)
+        columns = IndexColumns(s, a, x, times, episode, ids, self.frame.form, tied, restarts, r)
         return self._with_starts(columns, first[by] if len(first) else first)
 
     def _stopped(self, order: Any, episode: IntArray, is_open: Any) -> int:
@@ -321,6 +361,7 @@ class Reading:
             x=np.insert(columns.x, at, columns.s[at]),
             times=None if columns.times is None else np.insert(columns.times, at, columns.times[at]),
             episode=None if columns.episode is None else np.insert(columns.episode, at, columns.episode[at]),
+            r=None if columns.r is None else np.insert(columns.r, at, 0.0),
         )
 
     def _untied(self, order: Any, values: Any, ids: list[Any], episode: IntArray | None) -> IntArray:

@@ -299,10 +299,17 @@ def _wanted(frame: Frame) -> tuple[Any, dict[str, str]]:
     return table, how | {f"bad_{role}": "sum" for role in OPTIONAL if role in frame.roles}
 
 
-def tallied(frame: Frame) -> Any:
-    """One group-by: for each (s, a, s_next) rows, transitions, the least and largest reward, and flags."""
+def tallied(frame: Frame, sums: bool = False) -> Any:
+    """One group-by: for each (s, a, s_next) rows, transitions, the least and largest reward, and flags.
+
+    With ``sums`` also the sums of rewards and of their squares.
+    """
     nw = errors_module.needs("narwhals", "data")
     table, how = _wanted(frame)
+    if sums:
+        paid = nw.col("reward") * nw.col("weight") if "count" in frame.roles else nw.col("reward")
+        table = table.with_columns(reward_sum=paid, reward_square=paid * nw.col("reward"))
+        how |= {"reward_sum": "sum", "reward_square": "sum"}
     summed = [getattr(nw.col(name), function)().alias(name) for name, function in how.items()]
     return table.group_by(*frame.keys).agg(nw.len().alias("rows"), *summed)
 
@@ -312,6 +319,17 @@ def scanned(frame: Frame) -> Any:
     table, how = _wanted(frame)
     kept = (role for role in ("order", "episode") if role in frame.roles)
     return table.select(*frame.keys, *how, *kept)
+
+
+def in_turn(frame: Frame) -> Iterator[dict[str, Any]]:
+    """Batches of labels and rewards, with order and episode where there are any, in the order of the table."""
+    table, _ = _wanted(frame)
+    there = table.collect_schema().names()
+    beside = (name for name in ("reward_text", "order", "episode") if name in there)
+    if frame.connection is not None:
+        frame.connection.execute("SET threads = 1")
+        frame.connection.execute("SET preserve_insertion_order = true")
+    return batches(table.select(*frame.keys, "reward", "bad_reward", *beside), 2**32 - 2)  # what Polars can count
 
 
 def repeated(frame: Frame, keys: Sequence[str]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import IntArray
+from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.files import write_arrays
 from policytest._base.table import Row, Shown, Table
@@ -64,6 +64,7 @@ class IndexColumns(NamedTuple):
     form: str  # of the ids: "text", "json" or "typed"
     tied: bool = False  # whether episodes share an order; their rows are then in the order of the ids
     restarts: str = ""  # the number with which the order begins in every episode, in words
+    r: FloatArray | None = None  # the rewards, where those of the task are observed
 
     @property
     def known(self) -> Any:
@@ -80,8 +81,34 @@ class IndexColumns(NamedTuple):
         if self.episode is None:
             return self
         order = np.argsort(ranks(self.ids, self.form)[self.episode], kind="stable")
-        s, a, x, times, episode = (None if column is None else column[order] for column in self[:5])
-        return self._replace(s=s, a=a, x=x, times=times, episode=episode, tied=False, restarts="")  # type: ignore[arg-type]
+        s, a, x, times, episode, r = (None if column is None else column[order] for column in (*self[:5], self.r))
+        return self._replace(s=s, a=a, x=x, times=times, episode=episode, r=r, tied=False, restarts="")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class RewardSums:
+    """The sums of observed rewards and of their squares, [S,A] each; ``means`` are these sums over ``visits``."""
+
+    sums: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def nothing(cls, task: Task) -> RewardSums:
+        """No rewards yet."""
+        return cls(np.zeros(task.policy.shape), np.zeros(task.policy.shape))
+
+    def record(self, pair: IntArray, sums: FloatArray, squares: FloatArray) -> None:
+        """Add what groups of rows of these pairs s*A + a have earned."""
+        for table, new in ((self.sums, sums), (self.squares, squares)):
+            table += np.bincount(pair, new, minlength=table.size).reshape(table.shape)
+
+    def plus(self, other: RewardSums) -> RewardSums:
+        """The sums of both."""
+        return RewardSums(self.sums + other.sums, self.squares + other.squares)
+
+    def means(self, visits: IntArray) -> FloatArray:
+        """[S,A] the mean rewards; not numbers where a pair was not visited."""
+        return np.where(visits > 0, self.sums / np.maximum(visits, 1), np.nan)
 
 
 def ranks(ids: Sequence[Any], form: str) -> IntArray:
@@ -127,6 +154,8 @@ class Log(Shown):
         Name, size and fingerprint of every file, so that none is counted twice.
     before
         Transitions that ``add_to`` brought along as bare counts.
+    rewards
+        The sums of the observed rewards, where those of the task come with the data; files do not keep them.
     """
 
     counts: Counts
@@ -143,6 +172,7 @@ class Log(Shown):
     suppress_below: int = 0
     told: tuple[str, ...] = field(default=(), repr=False)  # notes of the reading
     frame: Frame | None = field(default=None, repr=False)  # of rows that are too many to keep in order
+    rewards: RewardSums | None = None
 
     @property
     def selected(self) -> bool:
@@ -176,8 +206,9 @@ class Log(Shown):
             )
         columns = columns.by_episode() if by_episode else columns
         kept = columns.known if columns.times is None else columns.known & (columns.times > 0)
-        s, a, x = (column if kept.all() else column[kept] for column in columns[:3])
-        return Transitions(s, a, x, None, self.selected, self.other_rewards)
+        chosen = (*columns[:3], columns.r)
+        s, a, x, r = (column if column is None or kept.all() else column[kept] for column in chosen)
+        return Transitions(s, a, x, r, self.selected, self.other_rewards)
 
     def in_order(self, by_episode: bool = False) -> bool:
         """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""
@@ -322,6 +353,9 @@ def _summary(log: Log) -> Table:
         log._row("rows never looked at", log.idle, "of actions that the policy never takes", "idle"),
         Row("files", number(len(log.files)), "", "n_files", len(log.files)),
     ]
+    if log.rewards is not None and log.used:
+        mean = float(log.rewards.sums.sum()) / max(counts.total, 1)
+        rows.append(Row("mean reward", number(mean), "of the transitions counted", "mean_reward", mean))
     flawed = ("yes", "no guarantee holds") if log.selected else ("no", "")
     rows.append(Row("selected by outcome", *flawed, "selected", log.selected))
     if log.other_rewards:

@@ -41,11 +41,13 @@ from policytest.sources.logged.log import (
     LAST_ROW,
     LeftOut,
     Log,
+    RewardSums,
     first_rows,
     stopped_early,
     taken_pairs,
 )
 from policytest.sources.logged.paths import File, provenance
+from policytest.sources.logged.rewards import NO_REWARDS
 
 NO_ORDER = 'data has no column order; name the column that has it with columns={"order": ...}'
 
@@ -102,11 +104,14 @@ def logs(
     frame = frames.open_frame(data, columns, bins)
     frame = frames.with_first_rows(frame) if task.start is not None else frame
     _no_file_twice(frame.files, earlier.files)
+    if task.observes_rewards and "reward" not in frame.roles:
+        raise InputError(NO_REWARDS.format(place="data"))
     no_order = _no_order(frame)
     found = Reading(task, frame, at, tolerance, keep=not no_order)
     check_keys = "order" in frame.roles and bool(no_order)
     with frames.watched(frame, progress, 0.0, 0.5 if check_keys else 1.0), frames.readable():
-        for batch in frames.batches(frames.tallied(frame) if no_order else frames.scanned(frame), frames.GROUP_LIMIT):
+        asked = frames.tallied(frame, task.observes_rewards) if no_order else frames.scanned(frame)
+        for batch in frames.batches(asked, frames.GROUP_LIMIT):
             found.add(batch)
     found.check(leave, empty_too=add_to is not None)
     if check_keys:
@@ -150,6 +155,7 @@ def logs(
         COUNTS_ONLY if add_to is not None else no_order,
         told=(*first_rows(task), *((CELLS.format(names=", ".join(bins.names)),) if bins is not None else ())),
         frame=frame if check_keys and add_to is None else None,
+        rewards=_both(found.paid, earlier),
     )
 
 
@@ -191,6 +197,13 @@ def _earlier(add_to: object, task: Task, at: Places) -> Log:
     if add_to.at.mark != at.mark:
         raise InputError("add_to has other states or actions than the task; pass the task of that log")
     return add_to
+
+
+def _both(paid: RewardSums | None, earlier: Log) -> RewardSums | None:
+    """The sums of the rewards of both; None where counts came without them."""
+    if paid is None or not earlier.counts.total:
+        return paid
+    return None if earlier.rewards is None else paid.plus(earlier.rewards)
 
 
 def _no_file_twice(files: Sequence[File], earlier: Sequence[File]) -> None:

@@ -20,6 +20,7 @@ import sys
 import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from policytest.sources.logged.columns import (
     with_bins,
 )
 from policytest.sources.logged.log import CELLS, NEXT_ROW, stopped_early
+from policytest.sources.logged.rewards import NO_REWARDS, missing, outside, wrong_range
 from policytest.sources.logged.visits import Arrived, Waiting
 
 CHUNK = 1 << 16
@@ -189,7 +191,7 @@ class Parser:
         if stopped:
             warnings.warn(stopped_early(stopped), AssumptionWarning, stacklevel=2)
         found = self._checked(rows)
-        return Transitions(found.s, found.a, found.x, selected=stopped > 0, other_rewards=self.other_rewards)
+        return replace(found, selected=stopped > 0)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -203,19 +205,27 @@ class Parser:
         table = np.array(found, dtype=np.float64).reshape(-1, 7)
         s, a, x, copies, at = table[:, :5].T.astype(np.int64)
         self._check(s * self.task.n_actions + a, x, copies, at, table[:, 5], table[:, 6])
-        s, a, x = (np.repeat(column, copies) for column in (s, a, x))
-        return Transitions(s, a, x, other_rewards=self.other_rewards)
+        s, a, x, r = (np.repeat(column, copies) for column in (s, a, x, np.nan_to_num(table[:, 5])))
+        return Transitions(s, a, x, r if self.task.observes_rewards else None, other_rewards=self.other_rewards)
 
     def _check(
         self, pair: IntArray, x: IntArray, copies: IntArray, at: IntArray, reward: FloatArray, ignored: FloatArray
     ) -> None:
         """Refuse what contradicts the task, as `logs` does, naming the line; note rewards that are only compared."""
-        seen, rewards = np.flatnonzero(copies), entries_at(self.task.rewards, pair, x) * self.task.reward_scale
+        seen = np.flatnonzero(copies)
 
         def line(i: int) -> str:
             return f"{self.place}, line {at[i]}: "
 
         check_support(self.task, pair[seen], x[seen], self._taken, lambda i: f"{line(seen[i])}there is")
+        if self.task.observes_rewards:
+            off = np.flatnonzero(outside(self.task, pair, np.nan_to_num(reward)))
+            if len(off):
+                raise InputError(
+                    f"{line(off[0])}{wrong_range(self.task, int(pair[off[0]]), int(x[off[0]]), reward[off[0]])}"
+                )
+            return
+        rewards = entries_at(self.task.rewards, pair, x) * self.task.reward_scale
         i = first_other(rewards, *_ends(reward), self.tolerance, self._taken[pair])
         if i is not None:
             place = self.task.place(pair[i], x[i])
@@ -250,6 +260,8 @@ class Parser:
         if self.bins is not None:
             check_bins(parts, self.bins.names, self.bins.following)
         self.visits = "s_next" not in parts and not (self.bins is not None and self.bins.following)
+        if self.task.observes_rewards and "reward" not in parts:
+            raise InputError(NO_REWARDS.format(place="it"))
         return parts
 
     def _cells(self, text: str) -> dict[str, Any]:
@@ -279,6 +291,8 @@ class Parser:
         self._start(row, episode, s)
         x = None if self.visits else self._state("s_next", row)
         if reward is None and x not in (None, MISSING):
+            if self.task.observes_rewards:
+                raise InputError(missing(self.task, _shown(row["reward"])))
             raise InputError(f"the reward is {_shown(row['reward'])}; it must be a finite number")
         if self._ended(s, a, x, episode) or self._dropped({"s": s, "a": a, "s_next": x}, row):
             return
