@@ -58,7 +58,8 @@ def test_the_outcome_table_has_the_value_of_the_task(seed, gamma, is_sparse, ter
     assert pt.value(outcomes.table, outcomes.kernel("kernel", outcomes.law(kernel))) == pytest.approx(expected)
     assert pt.value_range(task) == pytest.approx(pt.value_range(outcomes.table), abs=1e-12)
     known = outcomes.table.known_rows
-    assert known[task.n_states :].all() and (known[: task.n_states] == task.known_rows).all()
+    assert known[task.n_states :].all()
+    assert (known[: task.n_states] == task.known_rows).all()
     assert arrays_agree(outcomes, kernel)
 
 
@@ -114,7 +115,8 @@ def test_outcomes_are_named_in_words():
 def test_low_and_high_are_the_ends_of_the_values_of_a_pair():
     observed = pt.Observed(low=[[0.2], [0.0]], high=[[3.0], [0.0]], values=[2, 1, 1, 3]).filled((2, 1))
     assert observed.values.tolist() == [1.0, 2.0, 3.0]
-    assert observed.low.tolist() == [[1.0], [0.0]] and observed.high.tolist() == [[3.0], [0.0]]
+    assert observed.low.tolist() == [[1.0], [0.0]]
+    assert observed.high.tolist() == [[3.0], [0.0]]
     assert observed.outside(np.array([0, 0, 0, 1, 1]), np.array([1.0, 1.5, 4.0, 0.0, 1.0])).tolist() == [0, 1, 1, 0, 1]
 
 

@@ -71,16 +71,19 @@ def test_the_default_uses_the_kl_rule_where_rewards_are_listed():
     assert pt.decide(TASK, SIM, V - 0.4).method == pt.Combined().describe()
     wide = pt.Task(pt.Observed(values=np.arange(20.0)), POLICY, INITIAL, 0.5)
     few = pt.decide(wide, SIM, 1.0, max_samples=50)  # too many outcomes for the KL rule to be worth its price
-    assert few.method == pt.TDBetting().describe() and few.task is wide
+    assert few.method == pt.TDBetting().describe()
+    assert few.task is wide
 
 
 def test_results_speak_of_states_and_rewards():
     found = pt.decide(TASK, SIM, V - 0.4, method=pt.PTST())
-    assert "and next state well'" in str(found) and "reward 0 and next state" in str(found)
+    assert "and next state well'" in str(found)
+    assert "reward 0 and next state" in str(found)
     assert pt.value(found.task, found.witness) == pytest.approx(V - 0.4)
     law = outcomes_of(TASK).law(found.witness)
     assert pt.value(TASK, law) == pytest.approx(V - 0.4)
-    assert found.counts.total == found.samples and not found.counts.visits[2:].any()
+    assert found.counts.total == found.samples
+    assert not found.counts.visits[2:].any()
 
 
 def test_recorded_transitions_replay_the_run():
@@ -116,19 +119,24 @@ def test_a_paused_run_goes_on():
 def test_stopping_times_are_those_of_decide():
     found = pt.stopping_times(TASK, SIM, V - 0.4, [0.2, 0.01], method=pt.PTST(), rng=2)
     each = [pt.decide(TASK, SIM, V - 0.4, delta, method=pt.PTST(), rng=2).samples for delta in (0.2, 0.01)]
-    assert found.samples.tolist() == each and each[0] < each[1]
+    assert found.samples.tolist() == each
+    assert each[0] < each[1]
 
 
 def test_intervals_from_transitions_and_from_counts():
     from_log = pt.value_interval(TASK, LOG, method=pt.PTST())
     counts = pt.assess(TASK, LOG, V, method=pt.PTST()).counts
     from_counts = pt.value_interval(TASK, counts)
-    assert counts.total == len(LOG) and from_log.certified and V in from_log
+    assert counts.total == len(LOG)
+    assert from_log.certified
+    assert V in from_log
     assert (from_counts.lower, from_counts.upper) == (from_log.lower, from_log.upper)
     assert V in pt.value_interval(TASK, LOG, looks="one")
     assert pt.assess(TASK, counts, V - 0.4).certified
     found = pt.evaluate(TASK, SIM, 0.25, method=pt.PTST())
-    assert found.reached and found.certified and abs(found.value - V) <= 0.25
+    assert found.reached
+    assert found.certified
+    assert abs(found.value - V) <= 0.25
 
 
 def test_the_lower_bound_is_that_of_the_table():
@@ -136,12 +144,16 @@ def test_the_lower_bound_is_that_of_the_table():
     kernel, R = outcomes.kernel("kernel", LAW), V - 0.3
     mine = pt.characteristic_time(TASK, LAW, SHARES, R)
     its = pt.characteristic_time(outcomes.table, kernel, outcomes.shares(SHARES), R)
-    assert mine.time == its.time and pt.value(TASK, mine.kernel) == pytest.approx(R)
+    assert mine.time == its.time
+    assert pt.value(TASK, mine.kernel) == pytest.approx(R)
     losses = [SHARES[s, a] * kl(LAW[s, a], mine.kernel[s, a]) for s, a in ((0, 0), (0, 1), (1, 0))]
     assert 1.0 / mine.time == pytest.approx(sum(losses))
     best = pt.optimal_allocation(TASK, LAW, R)
-    assert best.weights.shape == (2, 2) and best.weights.sum() == pytest.approx(1.0) and best.weights[1, 1] == 0.0
-    assert best.time <= mine.time and pt.characteristic_time(TASK, LAW, best.weights, R).time <= best.time * 1.001
+    assert best.weights.shape == (2, 2)
+    assert best.weights.sum() == pytest.approx(1.0)
+    assert best.weights[1, 1] == 0.0
+    assert best.time <= mine.time
+    assert pt.characteristic_time(TASK, LAW, best.weights, R).time <= best.time * 1.001
 
 
 def kl(p, q):
@@ -199,4 +211,5 @@ def test_listed_rewards_in_files(tmp_path, suffix):
     path = tmp_path / f"task.{suffix}"
     save_model(path, TASK)
     read = load_model(path).task
-    assert read.rewards.values.tolist() == [0.0, 1.0] and (read.rewards.high == TASK.rewards.high).all()
+    assert read.rewards.values.tolist() == [0.0, 1.0]
+    assert (read.rewards.high == TASK.rewards.high).all()
