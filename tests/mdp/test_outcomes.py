@@ -129,10 +129,9 @@ def test_refused():
     assert_refused(lambda: pt.Task(gap, [[1.0]] * 2, [1.0, 0.0], 0.5), "rewards.values has no number", "[0, 0]")
     task, law = listed_task(0)
     assert_refused(lambda: pt.value(task, law.sum(axis=3)), "observed", "q[s,a,x,j]")
-    for settings in ({"discount": 0.5, "horizon": 3}, {"discount": 1.0, "horizon": 3}):
-        other = pt.Task(pt.Observed(values=[0, 1]), [[1.0]], [1.0], **settings)
-        assert not lists_rewards(other)
-        assert_refused(lambda other=other: outcomes_of(other), "no horizon")
+    total = pt.Task(pt.Observed(values=[0, 1]), [[1.0]] * 2, [1.0, 0.0], 1.0, terminal=[1], total_rewards=(0, 9))
+    assert not lists_rewards(total)
+    assert_refused(lambda: outcomes_of(total), "a discount below 1 or a horizon")
 
 
 def test_values_with_a_horizon_come_from_the_mean_rewards():

@@ -2,7 +2,8 @@ r"""Observed rewards of finitely many values: (next state, reward) is the outcom
 
 Let rewards take the values v_1, ..., v_m. The *outcome table* has the states of the task and one more for each outcome
 (x, v_j). A row (s,a) is followed by outcomes, at reward v_j, and (x, v_j) by x, at reward 0; the row of an outcome is
-known, so that it is never sampled. With the discount sqrt(gamma) a step, two steps of the table are one of the task:
+known, so that it is never sampled. With the discount sqrt(gamma) a step, two steps of the table are one of the task
+(a horizon is twice as long):
 
     V(s) = sum_a pi(a|s) sum_{x,j} q(x,j|s,a) [ v_j + sqrt(gamma) V(x,j) ],      V(x,j) = sqrt(gamma) V(x),
 
@@ -83,16 +84,16 @@ class Outcomes:
 
 
 def lists_rewards(task: Task) -> bool:
-    """Whether an outcome table has the values of this task: listed rewards, a discount below 1, no horizon."""
+    """Whether an outcome table has the values of this task: listed rewards, a discount below 1 or a horizon."""
     listed = isinstance(task.rewards, Observed) and task.rewards.values is not None
-    return listed and task.discount < 1.0 and task.horizon is None
+    return listed and not task.is_total
 
 
 def outcomes_of(task: Task) -> Outcomes:
     """The outcome table of a task with listed rewards; see `lists_rewards`."""
     rewards = task.rewards
     if not (isinstance(rewards, Observed) and lists_rewards(task)):
-        raise InputError("task: outcomes need rewards Observed(values=[...]), a discount below 1 and no horizon")
+        raise InputError("task: outcomes need rewards Observed(values=[...]), and a discount below 1 or a horizon")
     (S, A), over, values = task.policy.shape, over_in(task), _values(task, rewards)
     size = S * (1 + len(values))
     policy, initial = np.zeros((size, A)), np.zeros(size)
@@ -112,6 +113,7 @@ def outcomes_of(task: Task) -> Outcomes:
         task.actions,
         terminal=task.terminal,
         assumptions=task.assumptions,
+        horizon=None if task.steps is None else 2 * task.steps,
     )
     return Outcomes(task, found, values)
 

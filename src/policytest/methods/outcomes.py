@@ -26,6 +26,8 @@ def outcomes_for(task: Task, method: Any) -> Outcomes | None:
     """
     if not isinstance(method, SampledMethod | Combined) or not lists_rewards(task):
         return None
+    if isinstance(method, Combined) and task.horizon is not None:  # bets alone
+        return None
     found = outcomes_of(task)
     return found if isinstance(method, SampledMethod) or worth_its_price(found.table) else None
 

@@ -46,6 +46,7 @@ from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
 
+SEARCHES = 4  # starts, where no end can be proved
 LOOK = 1.03  # the interval is computed when the samples have grown by this factor
 
 
@@ -109,6 +110,8 @@ def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
     if not problem.n.any():
         return Interval(low, high, certified=True)
     radius = max(level + run.tally.dimension(), 0.0)
+    if not run.tally.is_of_value:
+        solver = run.tally.local(SEARCHES)
     solver = solver or (run.method.solver if getattr(run.method.solver, "proves", False) else Certified())
     first = solver.extreme(problem.extreme(1.0, radius))
     second = solver.extreme(problem.extreme(-1.0, radius))
