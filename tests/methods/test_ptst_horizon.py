@@ -60,16 +60,20 @@ def test_listed_rewards_with_a_horizon():
     law[..., 0], law[:2, :, 2, 1] = KERNEL, KERNEL[:2, :, 2]
     law[:2, :, 2, 0] = 0.0
     assert pt.value(paid, law) == pytest.approx(V)
-    assert pt.characteristic_time(paid, law, threshold=V - 0.3).time <= pt.characteristic_time(
-        TASK, KERNEL, threshold=V - 0.3
-    ).time * (1 + 1e-9)  # what is paid, and where, is known there
+    for R in (V - 0.3, V + 0.2):  # where rewards are observed more kernels are possible, and no test needs fewer
+        known, listed = (
+            pt.characteristic_time(TASK, KERNEL, threshold=R),
+            pt.characteristic_time(paid, law, threshold=R),
+        )
+        assert listed.time >= known.time * (1 - 1e-9)
+    assert listed.time > 1.02 * known.time
 
 
 def test_errors_at_the_threshold_are_rare():
-    delta, runs = 0.2, 25
+    delta, runs = 0.2, 20
 
     def crossings(sim, side):
-        found = [pt.decide(TASK, sim, V, delta, pt.PTST(), rng=seed, max_samples=300).answer for seed in range(runs)]
+        found = [pt.decide(TASK, sim, V, delta, pt.PTST(), rng=seed, max_samples=200).answer for seed in range(runs)]
         return found.count(side)
 
     assert not any(too_often(crossings(SIM, side), runs, delta) for side in ("above", "below"))
