@@ -180,10 +180,9 @@ def rewarded_draw(
     if wrong.any():
         at = int(np.argmax(wrong))
         s, a = int(states[at]), int(actions[at])
-        low, high = observed.low[s, a] * scale, observed.high[s, a] * scale
         raise InputError(
-            f"sim.draw answered the reward {found[at] * scale:g} for (s={s}, a={a}, x={x[at]}), outside the declared "
-            f"range [{low:g}, {high:g}]; fix the simulator or widen Observed(low, high)"
+            f"sim.draw answered the reward {found[at] * scale:g} for (s={s}, a={a}, x={x[at]}), "
+            f"{observed.expected(s * n_actions + a, scale)}; fix the simulator or {observed.remedy}"
         )
     return x, found
 

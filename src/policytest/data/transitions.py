@@ -56,11 +56,10 @@ class Transitions:
         wrong = task.rewards.outside(pair, self.r / task.reward_scale) & (task.policy.ravel()[pair] > 0)
         if wrong.any():
             at = int(np.argmax(wrong))
-            ends = (task.rewards.low, task.rewards.high)
-            low, high = (float(end.ravel()[pair[at]]) * task.reward_scale for end in ends)
+            expected = task.rewards.expected(int(pair[at]), task.reward_scale)
             raise InputError(
-                f"data.r[{at}] is {self.r[at]:g} at {task.place(int(pair[at]), int(self.x[at]))}, outside the declared "
-                f"range [{low:g}, {high:g}]; fix the row or widen Observed(low, high)"
+                f"data.r[{at}] is {self.r[at]:g} at {task.place(int(pair[at]), int(self.x[at]))}, {expected}; "
+                f"fix the row or {task.rewards.remedy}"
             )
 
     @property

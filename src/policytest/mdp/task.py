@@ -43,7 +43,7 @@ class Task:
     ----------
     rewards
         r[s,a], or r[s,a,x] as an array [S,A,S] or a CSR array of shape (S*A, S). Any finite scale and sign. Or
-        `Observed(low, high)`: rewards come with the data.
+        `Observed(low, high)` or `Observed(values=[...])`: rewards come with the data.
     policy
         pi[s,a], rows sum to 1.
     initial
@@ -278,7 +278,7 @@ class Task:
 
         Paper: footnote 1 of section 3.2.
         """
-        self.check_discounted_table("this method")
+        self.check_discounted_table("this method", self._remedy)
         shift = (1.0 - self.discount) * threshold
         if arrays.is_sparse(self.rewards):  # successors without a stored reward earn 0
             allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
@@ -295,6 +295,11 @@ class Task:
         raise InputError(
             f"the task has {has}, and {what} needs known rewards, a discount below 1 and no horizon; {remedy}"
         )
+
+    @property
+    def _remedy(self) -> str:
+        listed = ", or list the values of rewards, Observed(values=[...])" if self.observes_rewards else ""
+        return "use the default method, or TDBetting()" + (listed if self.discount < 1 and not self.horizon else "")
 
     def state_name(self, s: int) -> str:
         """A state in words, with its name where the task has one."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.compiled import search
-from policytest._base.errors import InputError, check_precision
+from policytest._base.errors import check_precision
 from policytest.mdp import episodes
+from policytest.mdp.outcomes import with_mean_rewards
 from policytest.mdp.task import Task
 
 
@@ -73,13 +74,11 @@ def extreme_state_values(task: Task, sense: str) -> FloatArray:
 
 def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:
     arrays.instance("task", task, Task)
+    if task.observes_rewards:
+        task, q = with_mean_rewards(task, q)
     kernel = task.check_kernel("q", q)
     rows, entries, _ = task.rows_of("q", kernel)
     if not task.is_discounted_table:
-        if task.observes_rewards:
-            raise InputError(
-                "rewards: these are observed, so that a kernel alone has no value; pass a task with the mean rewards"
-            )
         found = episodes.evaluated(task, rows, entries)
         episodes.refuse_improper(task, found)
         check_precision(found.error)

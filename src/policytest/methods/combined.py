@@ -43,7 +43,7 @@ class CombinedRun(BettingRun):
 
     def __init__(self, method: Combined, task: Task, threshold: float, *rest: Any) -> None:
         self.rule: PTSTRun | None = None
-        reduced = one_action(task) if task.n_states <= MANY_STATES else task
+        reduced = _reduced(task)
         if _parameters(reduced) <= MOST_PARAMETERS:
             self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
         self.merged = reduced is not task
@@ -198,6 +198,15 @@ class Combined(Bettor):
     def describe(self) -> str:
         """The method in a few words."""
         return "betting on temporal differences, combined with the mixture-KL rule"
+
+
+def worth_its_price(task: Task) -> bool:
+    """Whether the KL rule works beside the bets in this task."""
+    return _parameters(_reduced(task)) <= MOST_PARAMETERS
+
+
+def _reduced(task: Task) -> Task:
+    return one_action(task) if task.n_states <= MANY_STATES else task
 
 
 def one_action(task: Task) -> Task:

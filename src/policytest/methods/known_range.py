@@ -41,9 +41,8 @@ def _check_observed(task_a: Task, task_b: Task) -> None:
     first, second = task_a.rewards, task_b.rewards
     if isinstance(first, Observed) != isinstance(second, Observed):
         raise InputError("the rewards of one of task_a and task_b are observed; both must be, or none")
-    if isinstance(first, Observed) and not (
-        np.array_equal(first.low, second.low) and np.array_equal(first.high, second.high)
-    ):
+    names = ("low", "high", "values") if isinstance(first, Observed) else ()
+    if not all(np.array_equal(getattr(first, name), getattr(second, name)) for name in names):
         raise InputError("task_a.rewards and task_b.rewards are observed in different ranges; pass the same range")
 
 

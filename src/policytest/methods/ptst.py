@@ -36,6 +36,7 @@ from policytest.methods.sampler import UNLIMITED, Recorded, SampledMethod, Sourc
 from policytest.methods.witness import WitnessedCounts, is_zero
 from policytest.worst_case import Bracket, Solver, Status
 from policytest.worst_case.certified import Certified
+from policytest.worst_case.horizon import has_gradient
 from policytest.worst_case.slsqp import SLSQPHeuristic
 
 FINISHED = (Status.CONVERGED, Status.PROVED, Status.IMMEDIATE, Status.UNREACHABLE, Status.HEURISTIC)
@@ -98,6 +99,8 @@ class PTST(SampledMethod["PTSTRun"]):
         return f"{rule}, {type(self.boundary).__name__}, {type(self.solver).__name__}, {self._sampling()}"
 
     def _run(self, task: Task, threshold: float, source: Source | Recorded) -> PTSTRun:
+        if has_gradient(task):
+            return _horizon_run()(self, task, threshold, source)
         kind = PTSTRun if self.zeta is None else _printed_run()
         return kind(self, task, threshold, source)
 
@@ -410,6 +413,12 @@ def _printed_run() -> type[PTSTRun]:
     from policytest.methods.ptst_printed import PrintedRun  # it is a `PTSTRun`
 
     return PrintedRun
+
+
+def _horizon_run() -> type[PTSTRun]:
+    from policytest.methods.ptst_horizon import HorizonRun  # it is a `PTSTRun`
+
+    return HorizonRun
 
 
 def found_distance(distance: Bracket) -> float:

@@ -9,10 +9,12 @@ from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.betting.logged import LogBetting, LogRun
 from policytest.methods.betting.stacks import StacksRun
 from policytest.methods.interface import Method, Run
+from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
@@ -51,8 +53,9 @@ def assess(
     if known is not None:
         nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(task, 0)
         return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
-    method = method_for(task, data) if method is None else method
-    run = checked_method(method).replay(task, threshold, recorded(task, data))
+    method = checked_method(method_for(task, data) if method is None else method)
+    task, method, data = in_outcomes(task, method, data)
+    run = method.replay(task, threshold, recorded(task, data))
     if isinstance(data, Counts):
         run.weigh(data, level, design)
         return _beside(verdict_of(run, delta, "the data do not settle it", {}, data), data)
@@ -79,10 +82,11 @@ def _beside(verdict: Verdict, counts: Counts) -> Verdict:
 
 def method_for(task: Task, data: Counts | Transitions) -> Method:
     """The method where none is given: chosen from the kind of data, never from their content."""
-    if isinstance(data, Counts):
+    if not isinstance(data, Counts):
+        return LogBetting()
+    if task.is_total or (isinstance(task.rewards, Observed) and task.rewards.values is None):
         task.check_discounted_table("a test on counts", IN_ORDER)
-        return PTST()
-    return LogBetting()
+    return PTST()
 
 
 def recorded(task: Task, data: Counts | Transitions) -> Recorded:

@@ -14,6 +14,7 @@ from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.interface import Method, is_certified
+from policytest.methods.outcomes import in_outcomes
 from policytest.questions.driver import (
     Resume,
     carry_out,
@@ -79,7 +80,7 @@ def decide(
     known = known_answer(task, threshold, delta, indifference := checked_zone(indifference))
     if known is not None:
         return known
-    method = checked_method(method)
+    task, method, sim = in_outcomes(task, checked_method(method), sim)
     run = with_zone(method, indifference)(task, sim, threshold, rng)
     if indifference:
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
@@ -109,7 +110,7 @@ def checks(
     known = known_answer(task, threshold, delta)
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    method = checked_method(method)
+    task, method, sim = in_outcomes(task, checked_method(method), sim)
     return drive(method.start(task, sim, threshold, rng), level, limit, getattr(method, "pause", None))
 
 
@@ -136,7 +137,8 @@ def stopping_times(
     if known is not None:
         answers[:], certified[:] = known.answer, known.certified
         return StoppingTimes(array, samples, answers, 0, certified)
-    run = checked_method(method).start(task, sim, float(threshold), rng)
+    task, method, sim = in_outcomes(task, checked_method(method), sim)
+    run = method.start(task, sim, float(threshold), rng)
     for index in np.argsort(levels, kind="stable"):
         run.reconsider(levels[index])
         if run.answer is None:

@@ -35,9 +35,10 @@ from policytest.methods.betting.logged import LogBetting
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import check_delta
 from policytest.methods.interface import steps
+from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
-from policytest.questions.assess import IN_ORDER
+from policytest.questions.assess import method_for
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.driver import not_on_a_log, sampling_limit, until_interrupted
 from policytest.questions.one_look import one_look
@@ -46,6 +47,7 @@ from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
 
+SEARCHES = 4  # starts, where no end can be proved
 LOOK = 1.03  # the interval is computed when the samples have grown by this factor
 
 
@@ -78,20 +80,20 @@ def value_interval(
     if arrays.one_of("looks", looks, ("any", "one")) == "one":
         if method is not None:
             raise InputError('method is for looks="any"; leave it out')
+        task, _, data = in_outcomes(task, PTST(), data)
         task.check_discounted_table('looks="one"')
         return one_look(task, data if isinstance(data, Counts) else data.counts(task, len(data)), delta)
+    task, method, data = in_outcomes(task, method or method_for(task, data), data)
     low, high = value_range(task)
     if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
         return Interval(low, high, certified=not data.other_rewards)
     if isinstance(data, Counts):
         if isinstance(method, TDBetting | LogBetting):
             raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
-        if method is None:
-            task.check_discounted_table("an interval from counts", IN_ORDER)
-        return _from_ball(task, data, level, method or PTST())
+        return _from_ball(task, data, level, method)
     if isinstance(method, PTST):
         return _from_ball(task, data.counts(task, len(data)), level, method)
-    return replace(_from_bets(task, recorded_data(task, data), level, method or LogBetting()), certified=not data.flaws)
+    return replace(_from_bets(task, recorded_data(task, data), level, method), certified=not data.flaws)
 
 
 def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:
@@ -109,6 +111,8 @@ def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
     if not problem.n.any():
         return Interval(low, high, certified=True)
     radius = max(level + run.tally.dimension(), 0.0)
+    if not run.tally.is_of_value:
+        solver = run.tally.local(SEARCHES)
     solver = solver or (run.method.solver if getattr(run.method.solver, "proves", False) else Certified())
     first = solver.extreme(problem.extreme(1.0, radius))
     second = solver.extreme(problem.extreme(-1.0, radius))
@@ -176,13 +180,14 @@ def evaluate(
     method = method or TDBetting()
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
+    task, method, source = in_outcomes(task, method, sim)
     error = 4 * value_range_error(task)
     best = Interval(low - error, high + error, certified=True)
     found, counts = best, Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
     paid = 0
     if best.width > 2 * epsilon and any_unknown(task):  # else no sample is needed, or none can help
         both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
-        run: Any = method.start(task, sim, _middle(task), rng, **both_sides)
+        run: Any = method.start(task, source, _middle(task), rng, **both_sides)
         narrowing = Narrowing(run, best, level, epsilon)
         until_interrupted(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
         found, counts, paid = narrowing.at_the_end(), run.counts(), run.paid

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import IntArray
+from policytest.data.outcomes import outcome_transitions
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting.logged import LogRun
 from policytest.methods.betting.stacks import StacksRun
 from policytest.methods.interface import Method, steps
+from policytest.methods.outcomes import on_outcomes, outcomes_for
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.assess import assess, method_for, recorded
 from policytest.questions.driver import checked_method, checked_question, known_answer
@@ -47,7 +49,11 @@ class Watch:
         nothing = Transitions(NOTHING, NOTHING, NOTHING)
         self.delta, self.method = delta, checked_method(method_for(task, nothing) if method is None else method)
         self.found = known_answer(task, self.threshold, delta)
-        self._run: Any = self.method.replay(task, self.threshold, Recorded(NOTHING, NOTHING))
+        self._outcomes = outcomes_for(task, self.method)
+        table, tests = task, self.method
+        if self._outcomes is not None:
+            table, tests = self._outcomes.table, on_outcomes(self._outcomes, self.method)
+        self._run: Any = tests.replay(table, self.threshold, Recorded(NOTHING, NOTHING))
         self._parts: list[Transitions] = []
         self._pending: list[Recorded] = []
         self.size = 0
@@ -67,7 +73,7 @@ class Watch:
         outcome. With either, no answer is certified. ``r``: their rewards, where those of the task are observed.
         """
         part = Transitions(s, a, x, r if self.task.observes_rewards else None, selected, other_rewards)
-        rows = recorded(self.task, part)
+        rows = self._recorded(part)
         if self.found is not None or not (len(part) or part.flaws):
             return self.found
         self._parts.append(part)
@@ -77,18 +83,24 @@ class Watch:
             self._go_on()
         return self.found
 
+    def _recorded(self, part: Transitions) -> Recorded:
+        """The rows of the task, or of its outcome table."""
+        if self._outcomes is None:
+            return recorded(self.task, part)
+        return recorded(self._outcomes.table, outcome_transitions(self._outcomes, part))
+
     def _may_go_on(self, k: IntArray) -> bool:
         """Betting waits for a draw of one pair, or for the next look at the log; until then nothing else matters."""
         if isinstance(self._run, LogRun | StacksRun):
             return sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look
         if not self._run.exhausted:
             return True
-        return bool((k == self.task.layout.row_of_pair[self._run.wanted]).any())
+        return bool((k == self._run.task.layout.row_of_pair[self._run.wanted]).any())
 
     def _go_on(self) -> None:
         run = self._run
         k, x = (np.concatenate([getattr(rows, name) for rows in self._pending]) for name in "kx")
-        if self.task.observes_rewards:
+        if run.task.observes_rewards:
             run.source.extend(k, x, np.concatenate([rows.r for rows in self._pending]))
         else:
             run.source.extend(k, x)

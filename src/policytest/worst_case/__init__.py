@@ -10,6 +10,7 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.worst_case.ball import KLBall
 from policytest.worst_case.bracket import Bracket, Status
+from policytest.worst_case.horizon import has_gradient, searching, value_with_horizon
 from policytest.worst_case.problem import InverseProblem, Solver, lay_out
 from policytest.worst_case.projection_free import ProjectionFree
 
@@ -29,7 +30,7 @@ def extreme_value(
     arrays.instance("ball", ball, KLBall)
     _check_solver(solver, warm)
     sign = arrays.sense_sign(sense)
-    laid = lay_out(task, ball.centre, ball.weights)
+    laid, solver = _laid_out(task, ball.centre, ball.weights, solver)
     fixed = (laid.n > 0) | ((np.diff(laid.rows.start) == 1) & (not laid.is_open))
     if ball.radius == 0 and fixed.all():
         value = laid.value(laid.p)
@@ -58,7 +59,7 @@ def nearest_kernel(
     arrays.instance("task", task, Task)
     _check_solver(solver, warm)
     threshold = arrays.real_number("threshold", threshold)
-    laid = lay_out(task, centre, weights)
+    laid, solver = _laid_out(task, centre, weights, solver)
     value = laid.value(laid.p)
     if value == threshold:
         return Bracket(0.0, 0.0, laid.centre, np.inf, Status.IMMEDIATE, certified=True)
@@ -66,6 +67,15 @@ def nearest_kernel(
     if not _reachable(laid, threshold, sign):
         return Bracket(np.inf, np.inf, None, 0.0, Status.UNREACHABLE, certified=True)
     return (solver or ProjectionFree()).nearest(laid.nearest(sign, threshold), warm)
+
+
+def _laid_out(
+    task: Task, centre: object, weights: object, solver: Solver | None
+) -> tuple[InverseProblem, Solver | None]:
+    """The problem, and its solver where the task has a horizon."""
+    if has_gradient(task):
+        return lay_out(task, centre, weights, value_with_horizon), searching(solver)
+    return lay_out(task, centre, weights), solver
 
 
 def _check_solver(solver: object, warm: object) -> None:

@@ -12,7 +12,7 @@ allocation can be, and drives the search for a better one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linprog, minimize
@@ -21,9 +21,11 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
 from policytest.mdp.episodes import SERVED
+from policytest.mdp.outcomes import lists_rewards, outcomes_of
 from policytest.mdp.task import Task
 from policytest.worst_case import Bracket, Solver, Status, nearest_kernel
 from policytest.worst_case.ball import kl_rows
+from policytest.worst_case.horizon import has_gradient
 from policytest.worst_case.projection_free import ProjectionFree
 
 
@@ -85,8 +87,14 @@ def characteristic_time(
 ) -> LowerBound:
     """T*_omega(p): any delta-correct test needs about T* log(1/delta) samples when p is the truth.
 
-    Paper: `thm:stat_lower`, `eq:Tbo`. ``allocation`` [S,A] sums to 1; None or "uniform" is uniform.
+    Paper: `thm:stat_lower`, `eq:Tbo`. ``allocation`` [S,A] sums to 1; None or "uniform" is uniform. Where rewards are
+    `Observed(values=[...])`, kernels are [S,A,S,m], the law of next state and value.
     """
+    if lists_rewards(task):
+        outcomes, weights = outcomes_of(task), check_allocation(task, allocation)
+        centre = outcomes.kernel("kernel", kernel)
+        found = characteristic_time(outcomes.table, centre, outcomes.shares(weights), threshold, solver)
+        return found if found.kernel is None else replace(found, kernel=outcomes.law(found.kernel))
     weights = check_allocation(task, allocation)
     centre = _checked_kernel(task, kernel)
     distance = nearest_kernel(task, centre, weights, threshold, solver)
@@ -114,6 +122,11 @@ def optimal_allocation(
     model shows the best to be within ``tolerance`` (relative) of the optimum, or after about ``max_solves`` solves.
     """
     arrays.positive(tolerance=tolerance, max_solves=max_solves)
+    if lists_rewards(task):
+        outcomes = outcomes_of(task)
+        centre = outcomes.kernel("kernel", kernel)
+        best = optimal_allocation(outcomes.table, centre, threshold, solver, tolerance, max_solves)
+        return replace(best, weights=best.weights[: task.n_states])
     start = uniform_allocation(task)
     centre = _checked_kernel(task, kernel)
     first = nearest_kernel(task, centre, start, threshold, solver)
@@ -225,7 +238,8 @@ class _Model:
 
 def _checked_kernel(task: Task, kernel: Kernel) -> Kernel:
     """The kernel, checked under its own name."""
-    task.check_discounted_table("the lower bound", SERVED)
+    if not has_gradient(task):
+        task.check_discounted_table("the lower bound", SERVED)
     checked = task.check_kernel("kernel", kernel)
     task.rows_of("kernel", checked)
     return checked

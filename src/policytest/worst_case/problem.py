@@ -13,6 +13,7 @@ place of the value may stand any `Functional` of the kernel.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, Self
@@ -162,10 +163,17 @@ class Solver(Protocol):
         """Bracket the distance."""
 
 
-def lay_out(task: Task, centre: object, weights: object) -> InverseProblem:
-    """Check a centre and weights and lay them out row by row (sign +1)."""
-    task.check_discounted_table("the worst case over kernels", SERVED)
+def lay_out(
+    task: Task, centre: object, weights: object, functional: Callable[[Task, Rows], Functional] | None = None
+) -> InverseProblem:
+    """Check a centre and weights and lay them out row by row (sign +1), for the value or a functional on the rows."""
+    if functional is None:
+        task.check_discounted_table("the worst case over kernels", SERVED)
     kernel = task.check_kernel("centre", centre)
     table = check_weights(weights, (task.n_states, task.n_actions))
     rows, p, is_open = task.rows_of("centre", kernel)
-    return InverseProblem(task, kernel, rows, p, table.ravel()[rows.pair], is_open)
+    laid = InverseProblem(task, kernel, rows, p, table.ravel()[rows.pair], is_open)
+    if functional is None:
+        return laid
+    laid.must_be_closed()
+    return replace(laid, functional=functional(task, rows))

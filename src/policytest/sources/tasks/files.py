@@ -36,6 +36,7 @@ from policytest.sources.tasks.by_name import Offer
 from policytest.sources.tasks.keys import (
     ENDS,
     NAMES,
+    OBSERVED,
     REQUIRED,
     Model,
     check_keys,
@@ -237,7 +238,7 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
     asked = overridden(side, given)
     check_question(asked)
     which = asked.pop("rewards") if isinstance(asked.get("rewards"), str) else None
-    rewarded = "goal" not in asked and "reward_range" not in asked
+    rewarded = asked.keys().isdisjoint({"goal", *OBSERVED})
     listing = {".drn": drn, ".tra": prism}.get(suffix, prism_program).read(path, which, rewarded)
     normalise = asked.get("normalise", False) is True
     tables, offer = listing_module.content(listing, asked.get("actions"), _width(side.get("policy")), normalise)

@@ -4,8 +4,9 @@ The keys are the same in every format:
 
 | key | what | |
 |---|---|---|
-| rewards | r[s,a], or r[s,a,x] | required, or one of the next two |
+| rewards | r[s,a], or r[s,a,x] | required, or one of the next three |
 | reward_range | [low, high], numbers or tables [s,a]: rewards come with the data | in the place of rewards |
+| reward_values | numbers: rewards come with the data, and are among these | in the place of rewards |
 | goal | states: the value is the probability of reaching one of them | in the place of rewards and discount |
 | avoid | states that must not come before the goal | optional, with goal |
 | policy | pi[s,a] | required |
@@ -51,8 +52,9 @@ from policytest.sources.tasks.policy import policy_table
 from policytest.sources.tasks.start import FROM_LOG, start_from_log
 
 REQUIRED = ("rewards", "policy", "initial", "discount")
+OBSERVED = ("reward_range", "reward_values")  # in the place of rewards
 OPTIONAL = (
-    "reward_range",
+    *OBSERVED,
     "goal",
     "avoid",
     "horizon",
@@ -73,7 +75,7 @@ NAMES = ("states", "actions")
 ENDS = ("terminal", "goal", "avoid")  # lists of states in which episodes end
 LABELS = (*NAMES, *ENDS)  # lists of names
 LISTS = (*LABELS, "assumptions")
-QUESTION = ("rewards", "reward_range", "total_rewards", "discount", "avoid", "threshold")
+QUESTION = ("rewards", *OBSERVED, "total_rewards", "discount", "avoid", "threshold")
 """What a goal that is passed does away with: these belong to another question."""
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
@@ -117,8 +119,8 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     try:
         if offer is not None:
             _check_available(content["policy"], offer, content)
-        if "reward_range" in content:
-            content["rewards"] = _observed(content.pop("reward_range"))
+        if not content.keys().isdisjoint(OBSERVED):
+            content["rewards"] = _observed(content.pop("reward_range", None), content.pop("reward_values", None))
         task = _reaching(content, ends, normalise) if ends else Task(**content, normalise=normalise)
         task = start_from_log(task, ends.get("goal", [])) if from_log else task
         if kernel is not None:
@@ -134,15 +136,18 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
 
 def check_question(content: dict[str, Any]) -> None:
     """Refuse keys that ask two questions at once."""
-    if "rewards" in content and "reward_range" in content:
-        raise InputError("rewards and reward_range exclude each other; keep rewards, or the range of those in the data")
+    for key in OBSERVED:
+        if "rewards" in content and key in content:
+            raise InputError(
+                f"rewards and {key} exclude each other; keep rewards, or the {key[7:]} of those in the data"
+            )
     if "goal" not in content:
         if "avoid" in content:
             raise InputError("avoid belongs to goal, the states to reach; add goal, or name the states in terminal")
         return
     if not names_of("goal", content["goal"]):
         raise InputError("goal is empty; list the states to reach, by name or by index")
-    for key in ("rewards", "reward_range", "total_rewards"):
+    for key in ("rewards", *OBSERVED, "total_rewards"):
         if key in content:
             raise InputError(
                 f"goal asks for the probability of reaching it, and {key} for a mean reward; remove one of them (for "
@@ -166,15 +171,19 @@ def _anywhere(content: dict[str, Any], ends: dict[str, list[int]]) -> dict[Any, 
     return {content["states"][s] if "states" in content else s: 1.0}
 
 
-def _observed(given: Any) -> Observed:
-    """Rewards that come with the data, from [low, high]."""
+def _observed(given: Any, values: Any) -> Observed:
+    """Rewards that come with the data, from [low, high] and their values; one of the two may be missing."""
+    if values is not None:
+        values = arrays.real_array("reward_values", values, (None,))
+    if given is None:
+        return Observed(values=values)
     ends = arrays.real_array("reward_range", given)
     if ends.shape[:1] != (2,) or ends.ndim not in (1, 3):
         raise InputError(f"reward_range has shape {ends.shape}; write [low, high], two numbers or two tables [s][a]")
     if (ends[0] > ends[1]).any():
         low, high = (float(end[ends[0] > ends[1]][0]) for end in ends)
         raise InputError(f"reward_range has the low end {low:g} above the high end {high:g}; write [low, high]")
-    return Observed(ends[0], ends[1])
+    return Observed(ends[0], ends[1], values)
 
 
 def _reaching(content: dict[str, Any], ends: dict[str, list[int]], normalise: bool) -> Task:
@@ -219,6 +228,7 @@ def storable(found: Model) -> dict[str, Any]:
         content["total_rewards"] = list(task.total_rewards)
     if task.observes_rewards:
         content = {"reward_range": _reward_range(task), **content, "rewards": None}
+        content["reward_values"] = task.rewards.values
     content |= {name: storable_names(name, getattr(task, name)) for name in (*NAMES, "terminal")}
     content["start"] = task.start
     content["assumptions"] = (
@@ -268,7 +278,7 @@ def changed(found: Model, given: dict[str, Any]) -> Model:
 def required_keys(content: Iterable[str]) -> tuple[str, ...]:
     """The keys that must be there: a range, or a goal, stands in the place of rewards; a goal says the discount too."""
     content = set(content)
-    instead = ("rewards", "discount") if "goal" in content else ("rewards",) if "reward_range" in content else ()
+    instead = ("rewards", "discount") if "goal" in content else ("rewards",) if content & {*OBSERVED} else ()
     return tuple(key for key in REQUIRED if key not in instead)
 
 

@@ -65,7 +65,8 @@ def start_from_log(task: Task, goal: Sequence[int] = ()) -> Task:
 def _rewards(rewards: Any, S: int, A: int, gamma: float) -> Any:
     """In units one step later: those of the task, and 0 at the start."""
     if isinstance(rewards, Observed):
-        return Observed(_padded(rewards.low, S, A) / gamma, _padded(rewards.high, S, A) / gamma)
+        values = None if rewards.values is None else rewards.values / gamma
+        return Observed(_padded(rewards.low, S, A) / gamma, _padded(rewards.high, S, A) / gamma, values)
     return _padded(rewards, S, A) / gamma
 
 
