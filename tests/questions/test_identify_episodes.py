@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -55,7 +54,7 @@ def test_the_best_of_some_from_a_simulator_and_from_a_log(name):
         found = pt.identify(rewards, START, sim=source, policies=POLICIES, max_samples=100_000, rng=3, **settings)
         assert (found.index, found.certified, found.settled) == (1, True, 2)
         assert found.counts.total == found.samples
-    s, a, rng = np.zeros(20_000, dtype=int), np.arange(20_000) % 2, np.random.default_rng(1)
+    s, a, rng = np.zeros(4000, dtype=int), np.arange(4000) % 2, np.random.default_rng(1)
     drawn = sim.draw(s, a, rng)
     log = pt.Transitions(s, a, *(drawn if isinstance(rewards, pt.Observed) else (drawn,)))
     some = [*POLICIES, "logged"]
@@ -71,20 +70,19 @@ def searched(tasks, seed, level=None):
     kernel[0] = [[0.5, 0.299, 0.201], [0.5, 0.3, 0.2]]
     search = Tournament(tasks, simulator(tasks[0].rewards, kernel, means), 0.1, seed)
     search.level = search.level if level is None else level
-    for _ in search.go(400):
+    for _ in search.go(120):
         pass
     return search.result("")
 
 
-@pytest.mark.parametrize("name", ["goal", "observed, horizon 4"])
-def test_the_best_is_thrown_out_at_most_as_often_as_delta_allows(name):
+def test_the_best_is_thrown_out_at_most_as_often_as_delta_allows():
     """The best is hardly better, so that no bet against it can be expected to lose. Without a level many win."""
-    rewards, settings = QUESTIONS[name]
+    rewards, settings = QUESTIONS["observed, horizon 4"]
     policies = [np.array([[1 - p, p]] * 3) for p in (0.0, 1.0, 0.5)]
-    tasks, runs = [pt.Task(rewards, policy, START, **settings) for policy in policies], 60
+    tasks, runs = [pt.Task(rewards, policy, START, **settings) for policy in policies], 40
     found = [searched(tasks, seed) for seed in range(runs)]
     assert not too_often(sum(one.answered and one.index != 0 for one in found), runs, 0.1)
-    wrong = [searched(tasks, seed, math.log(1.05)) for seed in range(runs)]
+    wrong = [searched(tasks, seed, 1e-3) for seed in range(runs)]
     assert too_often(sum(one.answered and one.index != 0 for one in wrong), runs, 0.1)
 
 
@@ -93,7 +91,9 @@ def test_a_search_that_needs_no_samples():
     other = POLICIES[0].copy()
     other[2] = [0.0, 1.0]
     rewards, settings = QUESTIONS["goal"]
-    found = pt.identify(rewards, START, sim=simulator(rewards), policies=[POLICIES[0], other], **settings)
+    found = pt.identify(
+        rewards, START, sim=simulator(rewards), policies=[POLICIES[0], other], max_samples=9, **settings
+    )
     assert (found.answered, found.samples) == (True, 0)
 
 
@@ -124,10 +124,10 @@ def test_candidates_on_the_command_line(tmp_path, monkeypatch, capsys):
     rewards, settings = QUESTIONS["goal within 3 steps"]
     expected = pt.identify(rewards, START, sim=simulator(rewards), policies=POLICIES[:2], **settings)
     assert (said["index"], said["samples"]) == (1, expected.samples)
-    rng, s = np.random.default_rng(2), np.zeros(9000, dtype=int)
-    a = rng.integers(2, size=9000)
+    rng, s = np.random.default_rng(2), np.zeros(3000, dtype=int)
+    a = rng.integers(2, size=3000)
     x = simulator(rewards).draw(s, a, rng)
-    rows = (f"{i},ill,{task.actions[a[i]]},{task.states[x[i]]}" for i in range(9000))
+    rows = (f"{i},ill,{task.actions[a[i]]},{task.states[x[i]]}" for i in range(3000))
     (tmp_path / "log.csv").write_text("order,s,a,s_next\n" + "\n".join(rows) + "\n", encoding="utf-8")
     assert main([*asked, *candidates, "--candidate", "logged", "--log", "log.csv"]) == 0
     assert json.loads(capsys.readouterr().out)["index"] == 1
