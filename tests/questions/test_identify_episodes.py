@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,8 +110,9 @@ def test_what_is_refused_and_what_to_do_instead():
 
 def test_candidates_on_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    task = replace(GOAL, states=["ill", "dead", "well"], actions=["wait", "act"])
-    save_model("clinic.json", replace(task, discount=0.9), KERNEL)
+    names = {"states": ["ill", "dead", "well"], "actions": ["wait", "act"]}
+    task = pt.Task(REWARDS, POLICIES[0], START, 0.9, support=KERNEL > 0, **names)
+    save_model("clinic.json", task, KERNEL)
     asked = ["identify", "clinic.json", "--goal", "well", "--avoid", "dead", "--horizon", "3", "--json", "--quiet"]
     assert main(asked) == 2
     assert "--candidate" in capsys.readouterr().err
