@@ -264,3 +264,9 @@ def test_an_added_start_costs_no_step_of_the_horizon(gamma, observed):
         assert_refused(
             lambda: pt.assess(task, pt.Transitions(s, 0 * s, x, 2 * paid[s]), 1.0), "is 2 at", "range [0, 1]"
         )
+
+
+def test_a_horizon_whose_tables_do_not_fit_is_refused():
+    settings = [[1.0], [0.0]], [[1.0], [1.0]], [1.0, 0.0], 1.0
+    assert_refused(lambda: pt.Task(*settings, horizon=10**9), "horizon is 1,000,000,000", "at most 100,000,000 steps")
+    assert pt.Task(*settings, horizon=10**6).horizon == 10**6

@@ -30,7 +30,7 @@ DENSE_STATES = 600  # up to which a dense solve is used
 MOST_SWEEPS = 20_000  # of the range of values without a discount
 REMEDIES = "pass a horizon, a discount below 1, or total_rewards=(low, high), a bound on the total of any episode"
 
-SERVED = "such tasks are served by decide, assess, watch, evaluate and compare, with TDBetting()"
+SERVED = "such tasks are served by decide, assess, watch, evaluate, compare, and identify with policies, by TDBetting()"
 
 
 class Evaluation(NamedTuple):

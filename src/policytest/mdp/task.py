@@ -30,6 +30,7 @@ from policytest.mdp.layout import Layout, support_sizes
 from policytest.mdp.observed import Observed
 
 DENSE_REWARD_LIMIT = 50_000_000
+MOST_STEPS = 200_000_000  # entries of a table over steps, states and actions
 _ARRAYS = ("policy", "initial", "support", "rewards", "available")
 
 
@@ -107,7 +108,7 @@ class Task:
         put("policy", policy)
         put("initial", arrays.probability_rows("initial", initial, normalise))
         put("discount", _discount(self.discount))
-        put("horizon", _horizon(self.horizon))
+        put("horizon", _horizon(self.horizon, S * A))
         put("total_rewards", _total_rewards(self.total_rewards, self))
         put("states", arrays.names("states", self.states, S))
         put("actions", arrays.names("actions", self.actions, A))
@@ -467,11 +468,16 @@ def _discount(discount: object) -> float:
     return gamma
 
 
-def _horizon(horizon: object) -> int | None:
+def _horizon(horizon: object, pairs: int) -> int | None:
     if horizon is None:
         return None
     if isinstance(horizon, bool) or (steps := arrays.whole_number("horizon", horizon)) < 1:
         raise InputError(f"horizon is {horizon}; it is the number of steps of an episode, at least 1, or None")
+    if steps * pairs > MOST_STEPS:
+        raise InputError(
+            f"horizon is {steps:,}: tables by step and pair would have {steps * pairs:,} entries; pass at most "
+            f"{MOST_STEPS // pairs:,} steps, or no horizon (with a discount below 1, or with terminal states)"
+        )
     return steps
 
 

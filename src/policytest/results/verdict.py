@@ -185,9 +185,9 @@ class Verdict(Shown):
 
     @property
     def may_be_forecast(self) -> bool:
-        """Whether `still_needed` has something to say: undecided, one policy, a method that can be foreseen."""
+        """Whether `still_needed` has something to say: undecided, one policy, known rewards, a method to foresee."""
         foreseen = isinstance(self.settings, PTST | TDBetting | LogBetting | Combined) and self.forecaster is not None
-        return self.answer is None and self.about == "value" and foreseen
+        return self.answer is None and self.about == "value" and foreseen and not self.task.observes_rewards
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?

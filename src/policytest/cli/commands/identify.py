@@ -67,13 +67,13 @@ def identify(
     named = [file for file in candidates or () if not (logged and file == "logged")]
     check_files((*files_of_model(model), policy, *named, *files_of_log(log)), {"--html": html})
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
-        from policytest.mdp.episodes import SERVED
         from policytest.questions.identify import identify as find_best
 
         asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
         problem = find_model(model, policy, asked)
         task = problem.task
-        task.check_discounted_table("identify", SERVED)
+        if not candidates:
+            task.check_discounted_table("identify among all policies", "name some with --candidate FILE")
         rivals = {file: find_policy(file, problem) for file in named}
         given = [rivals[file].policy if file in rivals else file for file in candidates] if candidates else None
         read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and log else problem
@@ -93,6 +93,10 @@ def identify(
             assumptions=task.assumptions,
             available=task.available,
             progress=shown,
+            horizon=task.horizon,
+            terminal=task.terminal,
+            total_rewards=task.total_rewards,
+            start=task.start,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
     show(found, json, html, "Which policy is best?", (f"Model: {model}", *listed))

@@ -20,7 +20,6 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
-from policytest.mdp.episodes import evaluated
 from policytest.mdp.task import Task
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun, difference
 from policytest.methods.betting.coupling import joint_task, maximal_coupling
@@ -39,7 +38,13 @@ class CoupledEpisodes(EpisodeRollouts, CoupledRun):
     WALKER = (*CoupledRollouts.WALKER, "draws_left")
 
     def __init__(
-        self, task_a: Task, task_b: Task, margin: float, pool: EpisodePool, indifference: float, both_sides: bool
+        self,
+        task_a: Task,
+        task_b: Task,
+        margin: float,
+        pool: EpisodePool,
+        indifference: float = 0.0,
+        both_sides: bool = False,
     ) -> None:
         self.known, self.lengths, self.pool = known_difference(task_a, task_b), np.zeros(3), pool
         first, second = (EpisodeBet(_exact(task), pool) for task in (task_a, task_b))
@@ -109,12 +114,9 @@ class CoupledEpisodes(EpisodeRollouts, CoupledRun):
     @property
     def estimate(self) -> float:
         """The difference of the values under the empirical kernel, with the mean of the observed rewards."""
-        q, task, found = self.tally.estimate(), self.task, []
-        for bet in (self.bet, self.other):
-            reward = self.pool.observed_means() if bet.observed else bet.known_reward
-            V = evaluated(bet.task, bet.rows_with(reward), q).V
-            found.append((V if bet.H is None else V[0])[task.initial > 0])
-        return float(task.initial[task.initial > 0] @ (found[0] - found[1]))
+        starts = self.task.initial > 0
+        difference = self.bet.empirical_values() - self.other.empirical_values()
+        return float(self.task.initial[starts] @ difference[starts])
 
 
 def coupled_episodes(
@@ -127,14 +129,19 @@ def coupled_episodes(
     both_sides: bool,
 ) -> CoupledEpisodes:
     """The comparison at work, on a simulator or on recorded transitions."""
-    if task_a.total_rewards is not None:
+    return CoupledEpisodes(task_a, task_b, margin, episodes_of([task_a, task_b], sim, rng), indifference, both_sides)
+
+
+def episodes_of(tasks: Sequence[Task], sim: SimulatorLike | Transitions, rng: Seed) -> EpisodePool:
+    """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
+    if tasks[0].total_rewards is not None:
         raise InputError("total_rewards is for one policy; to compare two pass a horizon or a discount below 1")
-    joint = joint_task([task_a, task_b])
+    joint = joint_task(tasks)
     if isinstance(sim, Transitions):
         supply = Supply.recorded(joint, Recorded.of(joint, sim), rng)
     else:
         supply = Supply(joint, sim, rng)
-    return CoupledEpisodes(task_a, task_b, margin, episode_pool(joint, supply), indifference, both_sides)
+    return episode_pool(joint, supply)
 
 
 def _exact(task: Task) -> Task:

@@ -37,6 +37,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.policy_bet import PAIR_MASS, STATE_MASS, PolicyBet, Pool, part_of, rounded
+from policytest.methods.sampler import Recorded
 from policytest.methods.witness import WitnessedCounts
 
 
@@ -58,6 +59,18 @@ class EpisodePool(Pool):
         drawn = self.only[k] < 0
         np.add.at(self.sums, k[drawn], rewards[drawn])
         np.add.at(self.squares, k[drawn], rewards[drawn] ** 2)
+
+    def learn(self, rows: Recorded) -> None:
+        """Transitions that are counted, and never bet on."""
+        drawn = rows.k >= 0
+        self.tally.observe(rows.k[drawn], rows.x[drawn], np.inf)
+        self.learn_rewards(rows)
+
+    def learn_rewards(self, rows: Recorded) -> None:
+        """Their rewards, where these are observed."""
+        if self.rewards is not None:
+            drawn = rows.k >= 0
+            self.record_rewards(self.tally.rows.pair[rows.k[drawn]], rows.r[drawn])
 
     def mean_rewards(self) -> FloatArray:
         """[K] fitted: a pair's mean drawn to its state's, and that to the mean of all; within the range of the pair."""
@@ -105,7 +118,6 @@ class EpisodeBet(PolicyBet):
         self.returns = may_return(part_of(self.rows_with(self.reward), self.k)[0], self.over)
         self.V = np.zeros(task.n_states * (1 if self.H is None else self.H + 1))
         self.base_shape = (len(rows.pair) * (self.H or 1),)
-        self.longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
 
     def _fitted(self) -> FloatArray:
         """[K] the rewards on pairs: known, or fitted."""
@@ -140,6 +152,12 @@ class EpisodeBet(PolicyBet):
             V, d = np.append(V.ravel(), np.zeros(task.n_states)), d.ravel()
         self.V = V
         return V, d
+
+    def empirical_values(self) -> FloatArray:
+        """[S] the values of the empirical kernel from the first step on, with the means of the observed rewards."""
+        reward = self.pool.observed_means() if self.observed else self.known_reward
+        V = evaluated(self.task, self.rows_with(reward), self.pool.tally.estimate()).V
+        return np.asarray(V if self.H is None else V[0])
 
     @property
     def layers(self) -> int:

@@ -13,7 +13,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics, Limits, Transcript
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
-from policytest.mdp.episodes import REMEDIES, evaluated
+from policytest.mdp.episodes import REMEDIES
 from policytest.mdp.task import Task, counting_task
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
@@ -67,9 +67,7 @@ class EpisodeRollouts(BettingRun):
     def learn(self, rows: Recorded) -> None:
         """With their rewards."""
         super().learn(rows)
-        if self.task.observes_rewards:
-            drawn = rows.k >= 0
-            self.pool.record_rewards(self.tally.rows.pair[rows.k[drawn]], rows.r[drawn])
+        self.pool.learn_rewards(rows)
 
     def _record(self, pair: IntArray, x: IntArray) -> None:
         super()._record(pair, x)
@@ -82,8 +80,12 @@ class EpisodeRollouts(BettingRun):
         """As for a discounted table; before it, the steps are fixed after which a rollout ends at its worst."""
         if self.task.is_total:
             steps, ended, cut = self.lengths
-            self.bet.longest = float(LONGEST + 20.0 * np.ceil(steps / max(ended, 1.0)) + 100.0 * cut)
+            self._limit_steps(float(LONGEST + 20.0 * np.ceil(steps / max(ended, 1.0)) + 100.0 * cut))
         return super()._fit()
+
+    def _limit_steps(self, longest: float) -> None:
+        for policy in self.policies:
+            policy.longest = longest
 
     def _start_value(self, values: Sequence[FloatArray]) -> float:
         """rho.V0, or the difference of two, less the threshold."""
@@ -118,7 +120,8 @@ class EpisodeRollouts(BettingRun):
         pool, rewards = self.pool, np.array(state["rewards"], dtype=np.float64)
         if rewards.shape != (2, len(pool.sums)) or not np.isfinite(rewards).all():
             raise ValueError("the sums of rewards do not fit the task")
-        *lengths, self.bet.longest = (float(part) for part in state["longest"])
+        *lengths, longest = (float(part) for part in state["longest"])
+        self._limit_steps(longest)
         (pool.sums, pool.squares), self.lengths = rewards, np.array(lengths)
         if self.lengths.shape != (3,) or not np.isfinite(state["longest"]).all():
             raise ValueError("the lengths of rollouts are not three numbers")
@@ -172,11 +175,8 @@ class EpisodeRun(EpisodeRollouts):
     @property
     def estimate(self) -> float:
         """The value of the empirical kernel, with the mean of the observed rewards."""
-        policy, starts = self.bet, self.task.initial > 0
-        reward = self.pool.observed_means() if self.task.observes_rewards else policy.known_reward
-        V = evaluated(self.task, policy.rows_with(reward), self.tally.estimate()).V
-        V = V if self.task.horizon is None else V[0]
-        return float(self.task.initial[starts] @ V[starts])
+        starts = self.task.initial > 0
+        return float(self.task.initial[starts] @ self.bet.empirical_values()[starts])
 
     def weigh(self, counts: Counts, level: float, design: str) -> None:
         """Counts do not have rewards."""

@@ -59,6 +59,8 @@ class PolicyBet:
     sum_a pi(a|s) p(x|s,a), whatever the actions were, and values are fitted to these rows.
     """
 
+    longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
+
     def __init__(self, task: Task, pool: Pool, rounding: float = 0.0, alone: bool = False) -> None:
         self.task, self.pool, self.rounding, self.alone = task, pool, rounding, alone
         rows, S = pool.tally.rows, task.n_states

@@ -16,7 +16,8 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
-from policytest.mdp.episodes import SERVED
+from policytest.mdp.observed import Observed
+from policytest.mdp.task import Task
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
@@ -31,6 +32,8 @@ from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.results.selection import Search, Selection, SelectionCheck
 
 __all__ = ["Selection", "identify"]
+
+SOME = "pass policies=[...] to find the best of some"
 
 
 def identify(
@@ -49,6 +52,10 @@ def identify(
     progress: Callable[[SelectionCheck], None] | None = None,
     assumptions: Sequence[str] = (),
     available: object = None,
+    horizon: int | None = None,
+    terminal: Sequence[Hashable] | None = None,
+    total_rewards: tuple[float, float] | None = None,
+    start: int | None = None,
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
 
@@ -56,6 +63,8 @@ def identify(
     ----------
     rewards, initial, discount, support, states, actions, assumptions, available
         As in `Task`.
+    horizon, terminal, total_rewards, start
+        As in `Task`. Observed rewards, a horizon and discount 1 are for the best of given policies.
     sim
         The simulator: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in their order, for the best of
         given policies: the one with the largest estimate is compared with each of the others, at delta/(K-1).
@@ -84,11 +93,15 @@ def identify(
     """
     delta, limit = check_delta(delta), sampling_limit(max_samples)
     names: dict[str, Any] = {"states": states, "actions": actions, "assumptions": assumptions}
+    names |= {"available": available, "horizon": horizon, "terminal": terminal, "total_rewards": total_rewards}
+    names["start"] = start
     check_method(method, policies)
     if policies is None:
-        task = task_of_all_pairs(rewards, initial, discount, support, available, **names)
+        if isinstance(rewards, Observed):
+            raise InputError(f"rewards: these are observed, and the best of all policies needs known ones; {SOME}")
+        task = task_of_all_pairs(rewards, initial, discount, support, **names)
+        task.check_discounted_table("identify among all policies", SOME)
     else:
-        names["available"] = available
         is_logged = [isinstance(one, str) and one == LOGGED for one in arrays.listed("policies", policies, ARRAYS)]
         if any(is_logged):
             logged = logged_task(task_of_all_pairs(rewards, initial, discount, support, **names), sim)
@@ -96,12 +109,13 @@ def identify(
             policies = [logged.policy if here else one for here, one in zip(is_logged, policies, strict=True)]
         tasks = tasks_of(rewards, policies, initial, discount, support, names)
         task = tasks[0]
-    task.check_discounted_table("identify", SERVED)
+        if isinstance(method, PTST):
+            task.check_discounted_table("the KL rule")
     if isinstance(sim, Transitions):
         if policies is None:
             raise InputError("a log can tell the best of policies that are given; pass policies=[...]")
         not_on_a_log(method=method if isinstance(method, PTST) else None, max_samples=max_samples)
-        return replace(best_on_a_log(tasks, sim, delta, rng), **{name: getattr(task, name) for name in names})
+        return _named(best_on_a_log(tasks, sim, delta, rng), task)
     if isinstance(method, KLBTS):
         search: Search = KLBTSSearch(task, method, sim, delta, rng)
     elif isinstance(method, PTST):
@@ -110,8 +124,12 @@ def identify(
         search = BettingSearch(task, sim, delta, rng)
     else:
         search = Tournament(tasks, sim, delta, rng)
-    found = _carried_out(search, limit, progress)
-    return replace(found, **{name: getattr(task, name) for name in names})
+    return _named(_carried_out(search, limit, progress), task)
+
+
+def _named(found: Selection, task: Task) -> Selection:
+    """With the names and the assumptions of the task."""
+    return replace(found, **{name: getattr(task, name) for name in ("states", "actions", "assumptions")})
 
 
 def check_method(method: object, policies: object) -> None:

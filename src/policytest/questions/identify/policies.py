@@ -13,6 +13,7 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import search
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values
 from policytest.methods.betting.coupling import reached
@@ -28,6 +29,8 @@ def task_of_all_pairs(
     S = len(arrays.real_array("initial", initial, (None,)))
     if arrays.is_sparse(rewards):
         A = rewards.shape[0] // max(S, 1)
+    elif isinstance(rewards, Observed):
+        A = _observed_actions(rewards, names["actions"])
     else:
         array = arrays.real_array("rewards", rewards)
         if array.ndim not in (2, 3):
@@ -40,6 +43,14 @@ def task_of_all_pairs(
         raise InputError(f"available names no action in state {int(there.any(axis=1).argmin())}; each state needs one")
     policy = there / there.sum(axis=1, keepdims=True)
     return Task(rewards, policy, initial, discount, support, available=available, **names)
+
+
+def _observed_actions(rewards: Observed, actions: Any) -> int:
+    """The number of actions, by the tables of the range or by the names."""
+    shape = np.broadcast_shapes(rewards.low.shape, rewards.high.shape)
+    if not shape and actions is None:
+        raise InputError("rewards: Observed(low, high) of numbers does not tell the actions; pass actions=[...]")
+    return shape[1] if shape else len(arrays.listed("actions", actions, "names"))
 
 
 def first_actions(task: Task) -> IntArray:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from policytest._base.arrays import FloatArray
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.mdp.values import value, value_range
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
+from policytest.methods.betting.coupled_episodes import CoupledEpisodes, episodes_of
 from policytest.methods.betting.coupling import joint_task, shared_pool
+from policytest.methods.betting.episode_bet import EpisodeBet
 from policytest.methods.betting.plan import REFIT
-from policytest.methods.betting.policy_bet import PolicyBet
+from policytest.methods.betting.policy_bet import PolicyBet, Pool
 from policytest.methods.interface import steps
 from policytest.methods.known_range import known_difference
+from policytest.methods.sampler import Recorded
 from policytest.questions.compare import compare
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
@@ -38,8 +42,8 @@ class Tournament:
     """The best of K: pairwise comparisons of the leader with those that are left."""
 
     def __init__(self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed) -> None:
-        self.tasks, self.pool = tasks, shared_pool(tasks, sim, rng)
-        self.bets = [PolicyBet(task, self.pool) for task in tasks]
+        self.tasks = tasks
+        self.pool, self.bets, self.comparison = _ground(tasks, sim, rng)
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
         self.left = list(range(len(tasks)))
         self.source, self.delta, self.stuck = self.pool.source, delta, False
@@ -60,7 +64,7 @@ class Tournament:
     def _estimate(self) -> None:
         """The values that the model gives the policies."""
         q = self.pool.model()
-        self.values = np.array([float(bet.task.initial @ bet.values(q)[0]) for bet in self.bets])
+        self.values = np.array([float(bet.task.initial @ bet.values(q)[0][: bet.task.n_states]) for bet in self.bets])
         self.refit_at = REFIT * self.pool.samples + 1.0
 
     @property
@@ -94,7 +98,7 @@ class Tournament:
 
     def _run(self, pair: tuple[int, int]) -> CoupledRun:
         if pair not in self.runs:
-            self.runs[pair] = CoupledRun(self.tasks[pair[0]], self.tasks[pair[1]], 0.0, self.pool)
+            self.runs[pair] = self.comparison(self.tasks[pair[0]], self.tasks[pair[1]])
         return self.runs[pair]
 
     def _check(self) -> SelectionCheck:
@@ -127,6 +131,17 @@ class Tournament:
         )
 
 
+def _ground(
+    tasks: list[Task], sim: SimulatorLike, rng: Seed
+) -> tuple[Pool, list[PolicyBet], Callable[[Task, Task], CoupledRun]]:
+    """The pool that all comparisons share, the policies on it, and how two of them are compared."""
+    if tasks[0].is_discounted_table:
+        pool = shared_pool(tasks, sim, rng)
+        return pool, [PolicyBet(task, pool) for task in tasks], lambda a, b: CoupledRun(a, b, 0.0, pool)
+    shared = episodes_of(tasks, sim, rng)
+    return shared, [EpisodeBet(task, shared) for task in tasks], lambda a, b: CoupledEpisodes(a, b, 0.0, shared)
+
+
 def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed) -> Selection:
     """The policy with the largest estimate, compared with each of the others at delta/(K-1), on recorded transitions.
 
@@ -134,7 +149,10 @@ def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed)
     delta/(K-1) for each of the K-1 policies that may be named, and whichever the data name: together at most delta.
     """
     counts = data.counts(joint_task(tasks), len(data))
-    values = np.array([value(task, counts.kernel(task)) for task in tasks])
+    if tasks[0].is_discounted_table:
+        values = np.array([value(task, counts.kernel(task)) for task in tasks])
+    else:
+        values = _values_on_a_log(tasks, data)
     best = int(np.argmax(values))
     rivals, settled = [j for j in range(len(tasks)) if j != best], 0
     for j in rivals:
@@ -156,3 +174,13 @@ def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed)
         reason="" if answered else "the data do not settle it",
         method=f"{METHOD} of policies in coupled rollouts",
     )
+
+
+def _values_on_a_log(tasks: list[Task], data: Transitions) -> FloatArray:
+    """The values that all rows give the policies; minus infinity where a total is not finite."""
+    pool, rows = episodes_of(tasks, data.first(0), 0), Recorded.of(joint_task(tasks), data)
+    pool.learn(rows)
+    starts = tasks[0].initial > 0
+    found = (EpisodeBet(task, pool).empirical_values()[starts] for task in tasks)
+    values = np.array([tasks[0].initial[starts] @ V for V in found])
+    return np.where(np.isfinite(values), values, -np.inf)

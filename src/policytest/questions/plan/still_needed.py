@@ -74,9 +74,8 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
             task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
         )
     if task.observes_rewards:
-        raise InputError(
-            "the task has observed rewards, which a forecast cannot simulate; continue with decide(..., resume=verdict)"
-        )
+        go_on = "assess it again with more rows" if _is_log(verdict) else "continue with decide(..., resume=verdict)"
+        raise InputError(f"the task has observed rewards, which a forecast cannot simulate; {go_on}")
     a_log = _is_log(verdict) and verdict.counts.total
     if not a_log and (isinstance(verdict.settings, PTST) or not verdict.snapshot):
         return _by_distance(verdict, chance)
