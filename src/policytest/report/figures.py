@@ -15,7 +15,7 @@ from policytest._base.text import nats, number
 from policytest.mdp.task import Names, Task
 from policytest.plots import Trace
 from policytest.plots.changes import top_changes, transition
-from policytest.plots.studies import rows_of
+from policytest.plots.studies import BOUNDS, rows_of
 from policytest.report.svg import inline
 from policytest.results import sentences
 from policytest.results.estimate import Estimate
@@ -203,10 +203,11 @@ def _of_study(study: object) -> list[Figure]:
 def _against_delta(rows: list[Any], name: object, at: int, of: int) -> Figure:
     """The samples of one instance against delta: a picture for each, so that lines and legend stay few."""
     own = [row for row in rows if row.get("instance") == name]
+    is_known = any(0 < (row.get(column) or 0.0) < math.inf for row in own for column in BOUNDS)
     return Figure(
         f"stopping-{at}",
         "Samples against delta" + (f": {name}" if of > 1 else ""),
-        "Mean over the runs, with standard errors, and the lower bound of all tests.",
+        "Mean over the runs, with standard errors" + (", and the lower bound of all tests." if is_known else "."),
         "The same numbers are in the table below.",
         lambda: plots.stopping_times(own),
     )
