@@ -104,10 +104,12 @@ def is_policy(name: str) -> bool:
     """Whether a file holds a policy and nothing else: CSV, or JSON that is a list, such as a scheduler of Storm."""
     if name.startswith("gym:") or Path(name).suffix.lower() != ".json":
         return Path(name).suffix.lower() == ".csv" and not name.startswith("gym:")
+    from policytest._base.files import opened
+
     try:
-        with open(name, encoding="utf-8") as file:
-            return file.read(100).lstrip().startswith("[")
-    except (OSError, ValueError):  # said where it is read
+        with opened(name) as file:
+            return file.read(100).lstrip().startswith(b"[")
+    except OSError:  # said where it is read
         return False
 
 
