@@ -561,7 +561,7 @@ def test_questions_that_need_the_discounted_table_refuse_in_one_line():
     assert_refused(lambda: pt.nearest_kernel(task, kernel, weights, 0.3), "discount 1")
     assert_refused(lambda: pt.characteristic_time(task, kernel), "discount 1")
     counts = pt.Counts.from_array(np.rint(100 * kernel))
-    assert_refused(lambda: pt.assess(task, counts, 0.3), "discount 1", "TDBetting()")
+    assert_refused(lambda: pt.assess(task, counts, 0.3), "discount 1", "pass the rows in their order")
     assert_refused(lambda: pt.decide(task, sim, 0.3, method=pt.TDBetting(draws=2)), "draws")
     assert pt.assess(task, counts, 0.05, method=pt.TDBetting(), design="fixed").answer in ("above", None)
 

@@ -200,7 +200,7 @@ def test_refused():
     any_law = pt.Task(pt.Observed(0.0, 1.0), POLICY, INITIAL, 0.5)
     assert_refused(lambda: pt.decide(any_law, SIM, V, method=pt.PTST()), "TDBetting()", "Observed(values=[...])")
     short = pt.Task(pt.Observed(values=[0.0, 1.0]), POLICY, INITIAL, 0.5, horizon=3)
-    assert_refused(lambda: pt.decide(short, SIM, V, method=pt.PTST()), "no horizon", "TDBetting()")
+    assert_refused(lambda: pt.decide(short, SIM, V, method=pt.RectangularKL()), "horizon", "TDBetting()")
     two = pt.KLBTS(policies=2, alternative=POLICY)
     assert_refused(lambda: pt.decide(TASK, SIM, V, method=two), "alternative", "policies=1")
     assert_refused(lambda: pt.decide(TASK, pt.TabularSimulator(np.eye(3)[:, None, :]), V), "sim.n_states is 3")
