@@ -456,7 +456,7 @@ def test_right_answers_on_both_sides_whatever_the_source():
             s, a = rng.integers(2, size=20_000), rng.integers(task.n_actions, size=20_000)
             drawn = sim.draw(s, a, rng)
             x, r = drawn if task.observes_rewards else (drawn, None)
-            assert pt.assess(task, pt.Transitions(s, a, x, r), R).answer == answer
+            assert pt.assess(task, pt.Transitions(s, a, x, r), R, method=pt.LogBetting(coins=1)).answer == answer
 
 
 def test_the_default_is_betting_alone_and_says_so():

@@ -63,15 +63,16 @@ def test_every_source_gives_the_rewards_in_order_and_the_verdict_of_the_transiti
     sorted_ = table.sort_values("t")
     s, x = (sorted_[name].map({name: i for i, name in enumerate(NAMES)}).to_numpy() for name in ("s", "s_next"))
     a, r = (sorted_["a"] == "stay").to_numpy().astype(int), sorted_["paid"].to_numpy()
-    expected = pt.assess(task(), pt.Transitions(s, a, x, r), threshold=15)
-    interval = pt.value_interval(task(), pt.Transitions(s, a, x, r))
+    few = pt.LogBetting(coins=1)
+    expected = pt.assess(task(), pt.Transitions(s, a, x, r), threshold=15, method=few)
+    interval = pt.value_interval(task(), pt.Transitions(s, a, x, r), method=few)
     assert (expected.answer, expected.certified) == ("above", True)
     for data in sources(table, tmp_path):
         log = pt.sources.logs(data, task(), columns=COLUMNS)
         np.testing.assert_allclose(log.transitions().r, r, rtol=1e-9)
-        found = pt.assess(task(), data, threshold=15, columns=COLUMNS)
+        found = pt.assess(task(), data, threshold=15, method=few, columns=COLUMNS)
         assert (found.answer, found.samples) == (expected.answer, expected.samples)
-        found = pt.value_interval(task(), data, columns=COLUMNS)
+        found = pt.value_interval(task(), data, method=few, columns=COLUMNS)
         np.testing.assert_allclose((found.lower, found.upper), (interval.lower, interval.upper), rtol=1e-6)
 
 

@@ -41,4 +41,8 @@ def test_a_study_of_a_goal_with_and_without_a_horizon(tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["study", str(tmp_path / "study.toml"), "--quiet", "--html", str(page)]) == 0
     assert "horizon: value 0.435938, threshold 0.3" in capsys.readouterr().out
-    assert "and the lower bound" not in page.read_text(encoding="utf-8")  # none is known
+    assert "and the lower bound" in page.read_text(encoding="utf-8")
+    alone = STUDY.replace('horizon = {file = "horizon.toml"}\n', "")
+    (tmp_path / "alone.toml").write_text(alone, encoding="utf-8")
+    assert main(["study", str(tmp_path / "alone.toml"), "--quiet", "--html", str(page)]) == 0
+    assert "and the lower bound" not in page.read_text(encoding="utf-8")  # none is known without a horizon
