@@ -118,6 +118,18 @@ def test_seeds_of_the_coins_hardly_matter():
     assert of_half < 0.4 * of_one
 
 
+def test_large_tasks_have_fewer_sets_and_one_decides_alone(monkeypatch):
+    (task, kernel), entries = clinic(), 12  # four pairs that the policy takes, three successors each
+    rows = restless(kernel, np.random.default_rng(3), 1500)
+    for most, sets in ((10**6, 8), (3 * entries, 3), (entries, 1), (1, 1)):
+        monkeypatch.setattr(stacks, "MOST_ENTRIES", most)
+        run = started(task, pt.value(task, kernel) - 0.25, rows, coins=2)
+        assert [len(side.runs) for side in run.sides] == [sets, sets]
+    assert run.evidence()[0] == run.sides[0].best[0]
+    assert run.answer == "above"
+    assert run.verdict_interval(LEVEL)[0] >= run.threshold
+
+
 # ---------------------------------------------------------------- the promise
 
 

@@ -42,6 +42,7 @@ FIRST_CHECK, CHECK = 32, 1.2  # rows after which it is looked whether they have 
 OFTEN, RARELY = 2.0, 0.25  # draws of a pair for each visit in a rollout; visits up to which a pair may be missing
 REFIT = 2.0  # V0 is fitted again when the draws have grown by this factor; more often takes longer and gains nothing
 LOOK = 1.01  # growth of the log between two looks
+MOST_ENTRIES = 500_000  # allowed transitions, of all sets of a side together
 SETS = 32  # of coins, for each side, in comparisons
 LONG_LOG, LONG_SHARE, LONG_WEIGHT = 200_000, 4, 0.55  # rows after which every fourth set goes on; the weight of these
 SIDES = ("above", "below")
@@ -110,7 +111,9 @@ class StacksRun:
     start
         Starts a run on a log without rows, with the coins of a seed.
     seeds
-        One for each set of coins; the first half of the sets bets on "above", the others on "below".
+        One for each set of coins; the first half of the sets bets on "above", the others on "below". In large tasks,
+        where each set takes time and memory, there are fewer: a number that depends on the task alone. A single set
+        for each side decides by itself, at 1/delta.
     rows
         The log.
     indifference
@@ -127,12 +130,17 @@ class StacksRun:
     ) -> None:
         self.method, self.source, self.indifference = method, rows, indifference
         self.whole = start(0)  # is never stepped: it counts all rows
+        self.task, self.threshold = self.whole.task, self.whole.threshold
+        entries = self.whole.tally.task.layout.n_entries * (self.task.horizon or 1)
+        sets = int(np.clip(MOST_ENTRIES // entries, 1, len(seeds) // 2))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AssumptionWarning)  # it was said once
-            self.runs = [start(int(seed)) for seed in seeds]
-        half = len(self.runs) // 2
-        self.sides = OneSide(self.runs[:half], 0), OneSide(self.runs[half:], 1)
-        self.task, self.threshold = self.whole.task, self.whole.threshold
+            self.sides = tuple(
+                OneSide([start(int(seed)) for seed in part[:sets]], side)
+                for side, part in enumerate(np.array_split(seeds, 2))
+            )
+        self.runs = [run for side in self.sides for run in side.runs]
+        self.price = HALF if sets > 1 else 0.0
         self.samples, self.solves, self.answered_at = 0, 0, 0
         self.answer: str | None = None
         self.exhausted = False
@@ -165,7 +173,7 @@ class StacksRun:
         self.exhausted = True
         self._hand_out(rows)
         for side in self.sides:
-            side.go_on(level + HALF, self.indifference)
+            side.go_on(level + self.price, self.indifference)
         if self.answer is None:
             at = [side.answered_at for side in self.sides]
             if min(at) < math.inf:
@@ -231,7 +239,7 @@ class StacksRun:
 
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the capital that half of the sets have reached, less log 2: exp(-evidence) is a p-value."""
-        above, below = (side.of_half(side.best) - HALF for side in self.sides)
+        above, below = (side.of_half(side.best) - self.price for side in self.sides)
         return above, below
 
     def proof(self) -> tuple[float, float]:
@@ -240,7 +248,7 @@ class StacksRun:
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference."""
-        above, below = (side.of_half(side.beyond) - HALF for side in self.sides)
+        above, below = (side.of_half(side.beyond) - self.price for side in self.sides)
         return above, below
 
     def interval(self, level: float) -> tuple[float, float]:
@@ -249,7 +257,8 @@ class StacksRun:
 
     def one_sided(self, level: float) -> tuple[float, float]:
         """The same, each end at this level by itself."""
-        lower, upper = (side.end([run.one_sided(level + HALF) for run in side.runs]) for side in self.sides)
+        level += self.price
+        lower, upper = (side.end([run.one_sided(level) for run in side.runs]) for side in self.sides)
         return lower, upper
 
     def verdict_interval(self, level: float) -> tuple[float, float]:
@@ -257,7 +266,8 @@ class StacksRun:
         if self.answer == "within":
             lower, upper = self.one_sided(level)
             return max(lower, self.threshold - self.indifference), min(upper, self.threshold + self.indifference)
-        lower, upper = (side.end([run.verdict_interval(level + HALF) for run in side.runs]) for side in self.sides)
+        level += self.price
+        lower, upper = (side.end([run.verdict_interval(level) for run in side.runs]) for side in self.sides)
         return lower, upper
 
     def outcome(self, level: float) -> Outcome:
