@@ -297,12 +297,3 @@ def test_options_for_models_that_are_not_files(capsys):
     assert "initial has mass on the goal 1 (1, 0)" in capsys.readouterr().err
     assert main([*ask, "--terminal", "0"]) == 2
     assert "--terminal is for task files" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("suffix", ["json", "toml", "npz"])
-def test_terminal_states_by_index_are_read_back_by_name(tmp_path, suffix):
-    policy, initial = np.ones((3, 1)), [1.0, 0.0, 0.0]
-    task = pt.Task(np.zeros((3, 1)), policy, initial, 0.9, states=["ill", "well", "dead"], terminal=[2])
-    pt.sources.save_model(tmp_path / f"task.{suffix}", task)
-    again = pt.sources.load_model(tmp_path / f"task.{suffix}").task
-    assert (again.ends, list(again.terminal)) == ([2], ["dead"])

@@ -32,7 +32,7 @@ parts data, indices, indptr and shape. Or they are given by names; see `policyte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,8 +229,7 @@ def storable(found: Model) -> dict[str, Any]:
     if task.observes_rewards:
         content = {"reward_range": _reward_range(task), **content, "rewards": None}
         content["reward_values"] = task.rewards.values
-    content |= {name: storable_names(name, getattr(task, name)) for name in NAMES}
-    content["terminal"] = storable_names("terminal", _by_name(task.terminal, task.states))
+    content |= {name: storable_names(name, getattr(task, name)) for name in (*NAMES, "terminal")}
     content["start"] = task.start
     content["assumptions"] = (
         list(dict.fromkeys((*task.assumptions, *(() if bins is None else bins.assumptions)))) or None
@@ -249,13 +248,6 @@ def _storable_bins(task: Task, bins: Bins) -> dict[str, Any]:
         column: cut | ({"names": storable_names(f"bins.{column}.names", cut["names"])} if "names" in cut else {})
         for column, cut in bins.cuts.items()
     }
-
-
-def _by_name(ends: Sequence[Hashable] | None, states: Sequence[Hashable] | None) -> Sequence[Hashable] | None:
-    """Terminal states by the names of the task, where it has some: a file does not mix names and numbers."""
-    if ends is None or states is None:
-        return ends
-    return [label if label in states or not isinstance(label, int) else states[label] for label in ends]
 
 
 def _reward_range(task: Task) -> Any:
