@@ -140,7 +140,9 @@ class StacksRun:
                 for side, part in enumerate(np.array_split(seeds, 2))
             )
         self.runs = [run for side in self.sides for run in side.runs]
-        self.price = HALF if sets > 1 else 0.0
+        self.price = (
+            0.0 if sets == 1 < len(seeds) // 2 else HALF
+        )  # forecasts simulate with one set at the price of many
         self.samples, self.solves, self.answered_at = 0, 0, 0
         self.answer: str | None = None
         self.exhausted = False
