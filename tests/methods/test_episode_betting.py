@@ -612,3 +612,15 @@ def test_estimates_and_intervals_hold_the_value():
     interval = pt.value_interval(task, log)
     assert interval.certified
     assert interval.lower <= V <= interval.upper < interval.lower + 1.0
+
+
+def test_a_log_of_episodes_is_evaluated_as_its_interval_says():
+    task, _, kernel, _ = question(3, **HORIZONS[1])
+    sim, rng = simulator(task, kernel), np.random.default_rng(0)
+    s, a = rng.integers(2, size=500), rng.integers(task.n_actions, size=500)
+    drawn = sim.draw(s, a, rng)
+    x, r = drawn if task.observes_rewards else (drawn, None)
+    data = pt.Transitions(s, a, x, r)
+    found, interval = pt.evaluate(task, data, 1.0), pt.value_interval(task, data)
+    assert (found.lower, found.upper) == (interval.lower, interval.upper)
+    assert found.method == pt.LogBetting().describe()

@@ -170,8 +170,6 @@ def evaluate(
         raise InputError(
             f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
         )
-    if method is None and not task.is_discounted_table:
-        method = TDBetting()
     if isinstance(sim, Transitions):
         not_on_a_log(max_samples=max_samples)
         found = value_interval(task, sim, delta, method)

@@ -140,9 +140,8 @@ class StacksRun:
                 for side, part in enumerate(np.array_split(seeds, 2))
             )
         self.runs = [run for side in self.sides for run in side.runs]
-        self.price = (
-            0.0 if sets == 1 < len(seeds) // 2 else HALF
-        )  # forecasts simulate with one set at the price of many
+        alone = sets == 1 < len(seeds) // 2  # where one is asked for, as in forecasts, it stands for many
+        self.price = 0.0 if alone else HALF
         self.samples, self.solves, self.answered_at = 0, 0, 0
         self.answer: str | None = None
         self.exhausted = False
