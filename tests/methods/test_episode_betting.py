@@ -606,7 +606,7 @@ def test_estimates_and_intervals_hold_the_value():
     s = np.arange(6000) % 2
     x, r = sim.draw(s, 0 * s, np.random.default_rng(0))
     log = pt.Transitions(s, 0 * s, x, r)
-    assert pt.evaluate(task, log, 0.5).method == "betting on temporal differences"
+    assert pt.evaluate(task, log, 0.5).method == "betting on a log, by many sets of coins"
     one_sided = pt.Task([[1.0], [0.0]], np.ones((2, 1)), [1.0, 0.0], 1.0, terminal=[1])
     assert_refused(lambda: pt.evaluate(one_sided, sim, 0.1), "[1, inf]", "total_rewards=(low, high)")
     interval = pt.value_interval(task, log)
