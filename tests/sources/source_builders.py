@@ -22,6 +22,16 @@ SMALL = {
     "kernel": [[[0.1, 0.9], [1.0, 0.0]], [[0.5, 0.5], [0.2, 0.8]]],
 }
 """The content of a task file."""
+COMMANDS = (
+    "decide {} --threshold 1",
+    "plan {} --threshold 1",
+    "assess {} log.csv --threshold 1",
+    "watch {} log.csv --threshold 1",
+    "evaluate {} --epsilon 1",
+    "compare {} {}",
+    "identify {}",
+)
+"""The commands that read a model; compare reads two."""
 
 
 def make_task(**changes):

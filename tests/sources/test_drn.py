@@ -23,7 +23,7 @@ from policytest.cli import main
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
 from policytest.sources import load_model, save_model
-from source_builders import assert_model_refused
+from source_builders import COMMANDS, assert_model_refused
 
 ROBOT = """// A robot on six fields; three reward models, choices by name
 @type: MDP
@@ -307,17 +307,6 @@ def test_the_unnamed_reward_model_is_never_guessed(tmp_path):
     text = beside.read_text().replace("cost  \n", "cost\n")
     assert_refused(written(tmp_path, text), "line 14: 2 rewards, but @reward_models has 'cost'")
     assert_refused(written(tmp_path, text.replace("cost\n", "cost cost \n")), "a name twice", "one blank")
-
-
-COMMANDS = (
-    "decide {} --threshold 1",
-    "plan {} --threshold 1",
-    "assess {} log.csv --threshold 1",
-    "watch {} log.csv --threshold 1",
-    "evaluate {} --epsilon 1",
-    "compare {} {}",
-    "identify {}",
-)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

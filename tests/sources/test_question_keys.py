@@ -14,7 +14,7 @@ from policytest._base.errors import InputError
 from policytest.cli import main
 from policytest.cli.inputs import Asked, find_model
 from policytest.sources import load_model, save_model, start_from_log
-from source_builders import assert_model_refused
+from source_builders import COMMANDS, assert_model_refused
 
 CURE = """
 states = ["ill", "worse", "cured", "dead"]
@@ -233,17 +233,6 @@ def test_options_in_the_place_of_keys(tmp_path, capsys):
     ):
         assert main(["decide", path, "--threshold", "0.5", *option]) == 2
         assert words in capsys.readouterr().err
-
-
-COMMANDS = (
-    "decide {} --threshold 1",
-    "plan {} --threshold 1",
-    "assess {} log.csv --threshold 1",
-    "watch {} log.csv --threshold 1",
-    "evaluate {} --epsilon 1",
-    "compare {} {}",
-    "identify {}",
-)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -85,7 +85,9 @@ Goal = Annotated[
 ]
 Avoid = Annotated[
     list[str] | None,
-    typer.Option("--avoid", metavar="STATE", help="... without this state, or label, before; may be repeated."),
+    typer.Option(
+        "--avoid", metavar="STATE", help="With --goal: do not pass this state, or label, on the way; may be repeated."
+    ),
 ]
 Terminal = Annotated[
     list[str] | None,

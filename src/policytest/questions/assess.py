@@ -11,8 +11,8 @@ from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
-from policytest.methods.betting.logged import LogBetting, LogRun
-from policytest.methods.betting.stacks import StacksRun
+from policytest.methods.betting.logged import LogBetting
+from policytest.methods.betting.stacks import OnALog
 from policytest.methods.interface import Method, Run
 from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST
@@ -51,8 +51,7 @@ def assess(
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
     known = known_answer(task, threshold, delta)
     if known is not None:
-        nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(task, 0)
-        return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
+        return beside_data(known, data)
     method = checked_method(method_for(task, data) if method is None else method)
     task, method, data = in_outcomes(task, method, data)
     run = method.replay(task, threshold, recorded(task, data))
@@ -63,12 +62,18 @@ def assess(
     return _beside(verdict, verdict.counts if verdict.counts.total == len(data) else data.counts(task, len(data)))
 
 
+def beside_data(known: Verdict, data: Counts | Transitions) -> Verdict:
+    """An answer that needs no data, about data whose rewards may not be those of the task."""
+    nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(known.task, 0)
+    return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
+
+
 def judged(run: Run, data: Transitions, delta: float, required: float) -> Verdict:
     """What a run says of recorded transitions, in their order."""
     for _ in drive(run, required, len(data)):
         pass
     used = run.used()
-    counts = data.counts(run.task, len(data) if isinstance(run, LogRun | StacksRun) else used)
+    counts = data.counts(run.task, len(data) if isinstance(run, OnALog) else used)
     return verdict_of(run, delta, "the data do not settle it", {}, counts, used, required)
 
 

@@ -31,8 +31,8 @@ from policytest.methods.betting.stacks import StacksRun, sets_of_coins
 from policytest.methods.known_range import check_alike, known_difference
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import KLComparison
-from policytest.methods.sampler import NOTHING, Recorded
-from policytest.questions.assess import check_indices, judged
+from policytest.methods.sampler import Recorded
+from policytest.questions.assess import beside_data, check_indices, judged
 from policytest.questions.driver import (
     Resume,
     carry_out,
@@ -106,10 +106,7 @@ def compare(
     known = known_difference(task_a, task_b)
     if known.settles(margin, zone):
         found = known_verdict(known, task_a, margin, delta, zone, "difference")
-        if isinstance(sim, Transitions) and sim.other_rewards:  # the answer is about rewards that are not theirs
-            nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=True).counts(task_a, 0)
-            found = replace(found, counts=nothing, certified=False)
-        return found
+        return beside_data(found, sim) if isinstance(sim, Transitions) else found
     if zone:
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     if isinstance(sim, Transitions):

@@ -17,8 +17,7 @@ from policytest._base.arrays import IntArray
 from policytest.data.outcomes import outcome_transitions
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.methods.betting.logged import LogRun
-from policytest.methods.betting.stacks import StacksRun
+from policytest.methods.betting.stacks import OnALog
 from policytest.methods.interface import Method, steps
 from policytest.methods.outcomes import on_outcomes, outcomes_for
 from policytest.methods.sampler import NOTHING, Recorded
@@ -91,7 +90,7 @@ class Watch:
 
     def _may_go_on(self, k: IntArray) -> bool:
         """Betting waits for a draw of one pair, or for the next look at the log; until then nothing else matters."""
-        if isinstance(self._run, LogRun | StacksRun):
+        if isinstance(self._run, OnALog):
             return sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look
         if not self._run.exhausted:
             return True

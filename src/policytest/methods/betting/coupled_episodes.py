@@ -7,7 +7,6 @@ policies are together one draw serves both, so that an observed reward cancels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,12 @@ from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun, difference
-from policytest.methods.betting.coupling import joint_task, maximal_coupling
-from policytest.methods.betting.draws import Supply
+from policytest.methods.betting.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
 from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
 from policytest.methods.betting.episode_run import EpisodeRollouts, episode_pool, finite_sides, warn_of_sides
 from policytest.methods.betting.plan import LARGE
 from policytest.methods.betting.policy_bet import part_of
 from policytest.methods.known_range import known_difference
-from policytest.methods.sampler import Recorded
 
 
 class CoupledEpisodes(EpisodeRollouts, CoupledRun):
@@ -47,7 +44,7 @@ class CoupledEpisodes(EpisodeRollouts, CoupledRun):
         both_sides: bool = False,
     ) -> None:
         self.known, self.lengths, self.pool = known_difference(task_a, task_b), np.zeros(3), pool
-        first, second = (EpisodeBet(_exact(task), pool) for task in (task_a, task_b))
+        first, second = (EpisodeBet(summing_to_one(task), pool) for task in (task_a, task_b))
         self.a, self.b = self.bet, self.other = first, second
         self.coupling = maximal_coupling(first.task.policy, second.task.policy)
         self.tally, self.task = pool.tally, task_a
@@ -137,13 +134,4 @@ def episodes_of(tasks: Sequence[Task], sim: SimulatorLike | Transitions, rng: Se
     if tasks[0].total_rewards is not None:
         raise InputError("total_rewards is for one policy; to compare two pass a horizon or a discount below 1")
     joint = joint_task(tasks)
-    if isinstance(sim, Transitions):
-        supply = Supply.recorded(joint, Recorded.of(joint, sim), rng)
-    else:
-        supply = Supply(joint, sim, rng)
-    return episode_pool(joint, supply)
-
-
-def _exact(task: Task) -> Task:
-    """The task with a policy whose rows sum to 1 to the last digit."""
-    return replace(task, policy=task.policy / task.policy.sum(axis=1, keepdims=True))
+    return episode_pool(joint, supply_of(joint, sim, rng))

@@ -44,11 +44,14 @@ def shared_pool(
 ) -> Pool:
     """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
     task = joint_task(tasks)
+    return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), supply_of(task, sim, rng))
+
+
+def supply_of(task: Task, sim: SimulatorLike | Transitions, rng: Seed) -> Supply:
+    """Draws of a simulator, or those of recorded transitions."""
     if isinstance(sim, Transitions):
-        supply = Supply.recorded(task, Recorded.of(task, sim), rng)
-    else:
-        supply = Supply(task, sim, rng)
-    return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), supply)
+        return Supply.recorded(task, Recorded.of(task, sim), rng)
+    return Supply(task, sim, rng)
 
 
 class Coupling(NamedTuple):
@@ -70,7 +73,12 @@ def maximal_coupling(policy_a: FloatArray, policy_b: FloatArray) -> Coupling:
 
 def exact(task: Task, centre: float) -> Task:
     """The task with centred rewards, and a policy whose rows sum to 1 to the last digit."""
-    return replace(task.centred(centre), policy=task.policy / task.policy.sum(axis=1, keepdims=True))
+    return summing_to_one(task.centred(centre))
+
+
+def summing_to_one(task: Task) -> Task:
+    """The task with a policy whose rows sum to 1 to the last digit."""
+    return replace(task, policy=task.policy / task.policy.sum(axis=1, keepdims=True))
 
 
 def reached(edges: SparseArray, start: BoolArray) -> BoolArray:

@@ -48,7 +48,6 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import LogDynamics, LogPlans, OpenRollouts
 from policytest._base.errors import InputError
-from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
@@ -58,7 +57,7 @@ from policytest.methods.betting.draws import Supply, nothing_to_draw
 from policytest.methods.betting.plan import LOG_NEAR, NEAR, BettingPlan, fractions_near, hidden_gap, wide_fractions
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
-from policytest.methods.betting.stacks import LONG_SHARE, StacksRun, sets_of_coins
+from policytest.methods.betting.stacks import LONG_SHARE, OnALog, StacksRun, sets_of_coins
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.witness import WitnessedCounts
@@ -207,11 +206,10 @@ class Follower:
         return found
 
 
-class LogRun(BettingRun):
+class LogRun(OnALog, BettingRun):
     """A log at work: its rows in their order, on both sides at once."""
 
     source: LogSource
-    answered_at = 0
 
     def __init__(self, method: LogBetting, task: Task, threshold: float, policy: PolicyBet) -> None:
         super().__init__(method, task, threshold, (policy,), 0.0, False)
@@ -300,11 +298,6 @@ class LogRun(BettingRun):
         self.fitted_at, self.next_fit = self.samples, math.ceil(REFIT * self.samples)
         self.rollouts = sum(follower.n_settled for follower in self.followers[0])
 
-    def reconsider(self, level: float) -> None:
-        """Answer if the evidence has reached the level."""
-        above, below = self.evidence()
-        self.answer = "above" if above >= level else "below" if below >= level else None
-
     # ------------------------------------------------------------ what it can say
 
     def evidence(self) -> tuple[float, float]:
@@ -313,10 +306,6 @@ class LogRun(BettingRun):
         exp(-evidence) is a p-value, at any time: twice the smaller of those of the two parts.
         """
         return self.best[0] - HALF_EACH, self.best[1] - HALF_EACH
-
-    def used(self) -> int:
-        """The row at which the answer was given; all, where there is none."""
-        return self.answered_at if self.answer is not None else self.samples
 
     def why_undecided(self) -> str:
         """Which pair is scarcest, for this policy."""
@@ -327,10 +316,6 @@ class LogRun(BettingRun):
         scarce = int(np.argmin(supply))
         place = self.task.place(int(self.tally.rows.pair[scarce]))
         return f"not enough data: the scarcest pair of this policy is {place}, with {int(self.shares[scarce]):,} rows"
-
-    def weigh(self, counts: Counts, level: float, design: str) -> None:
-        """Counts have no order."""
-        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values that no side of either part refutes."""

@@ -101,7 +101,37 @@ class OneSide:
         return self.sign * self.of_half(self.sign * np.array(found)[:, self.side])
 
 
-class StacksRun:
+class OnALog:
+    """What all runs on a log share: they look at all rows that are there, and answer at one of them."""
+
+    answer: str | None
+    samples: int
+    answered_at = 0
+
+    @property
+    def rows_to_next_look(self) -> int:
+        """How many more rows are worth a look."""
+        raise NotImplementedError
+
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), in nats."""
+        raise NotImplementedError
+
+    def reconsider(self, level: float) -> None:
+        """Answer if the evidence has reached the level."""
+        above, below = self.evidence()
+        self.answer = "above" if above >= level else "below" if below >= level else None
+
+    def used(self) -> int:
+        """The row at which the answer was given; all, where there is none."""
+        return self.answered_at if self.answer is not None else self.samples
+
+    def weigh(self, counts: Counts, level: float, design: str) -> None:
+        """Counts have no order."""
+        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
+
+
+class StacksRun(OnALog):
     """Runs from stacks with different coins, on one log.
 
     Parameters
@@ -142,8 +172,8 @@ class StacksRun:
         self.runs = [run for side in self.sides for run in side.runs]
         alone = sets == 1 < len(seeds) // 2  # where one is asked for, as in forecasts, it stands for many
         self.price = 0.0 if alone else HALF
-        self.samples, self.solves, self.answered_at = 0, 0, 0
-        self.answer: str | None = None
+        self.samples, self.solves = 0, 0
+        self.answer = None
         self.exhausted = False
         many = int((self.whole.pool.only < 0).sum()) >= LEARN_FIRST and not self.whole.tally.is_open
         self.learnt, self.taught, self.next_check = not many, 0, FIRST_CHECK
@@ -219,11 +249,6 @@ class StacksRun:
     def end(self, level: float) -> None:
         """Unfinished rollouts may go on later."""
 
-    def reconsider(self, level: float) -> None:
-        """Answer if the evidence has reached the level."""
-        above, below = self.evidence()
-        self.answer = "above" if above >= level else "below" if below >= level else None
-
     def state(self) -> dict[str, Any]:
         """Nothing: a log is read again from its start."""
         return {}
@@ -231,10 +256,6 @@ class StacksRun:
     def restore(self, state: dict[str, Any]) -> None:
         """Not on a log."""
         raise InputError("cannot resume on a log, which is read from its start; leave out resume")
-
-    def weigh(self, counts: Counts, level: float, design: str) -> None:
-        """Counts have no order."""
-        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
 
     # ------------------------------------------------------------ what it can say
 
@@ -283,10 +304,6 @@ class StacksRun:
     def counts(self) -> Counts:
         """All rows."""
         return self.whole.counts()
-
-    def used(self) -> int:
-        """The row at which the answer was given; all, where there is none."""
-        return self.answered_at if self.answer is not None else self.samples
 
     def why_undecided(self) -> str:
         """Which pair most sets wait for."""
