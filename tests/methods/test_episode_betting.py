@@ -12,98 +12,21 @@ import pytest
 import policytest as pt
 from builders import assert_refused, each
 from methods.betting_builders import chance, too_often
+from methods.episode_builders import (
+    HORIZONS,
+    TOTALS,
+    Definition,
+    arbitrary_part,
+    arbitrary_plan,
+    question,
+    simulator,
+    started,
+)
 from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting.coupled_episodes import coupled_episodes
 
 DELTA = 0.1
 SEED_BY_SEED = [110, 89, 229, 127, 173, 231]  # samples on the paper's 2x2, as before horizons were known
-
-# ---------------------------------------------------------------- questions
-
-
-def question(seed, H=None, gamma=1.0, observed=False, on_successor=False, totals=None, A=2, positive=None):
-    """A task of two states and a terminal one, the same with mean rewards, a kernel, and the two rewards of a pair."""
-    rng = np.random.default_rng(seed)
-    S = 3
-    positive = gamma == 1.0 and H is None and totals is None if positive is None else positive
-    policy, initial = rng.dirichlet(np.ones(A), size=S), np.array([0.7, 0.3, 0.0])
-    kernel = rng.dirichlet(np.ones(S), size=(S, A))
-    kernel[2] = np.eye(3)[2]
-    low = rng.random((S, A)) if positive else rng.normal(size=(S, A))
-    high = low + rng.random((S, A))
-    low[2] = high[2] = 0.0
-    settings = {"horizon": H, "terminal": [2], "total_rewards": totals}
-    if observed:
-        task = pt.Task(pt.Observed(low, high), policy, initial, gamma, **settings)
-        return task, pt.Task(0.5 * (low + high), policy, initial, gamma, **settings), kernel, (low, high)
-    rewards = np.repeat(low[:, :, None], S, axis=2) + 0.3 * np.arange(S) if on_successor else low
-    rewards = np.where(np.arange(S)[:, None, None] == 2, 0.0, rewards) if on_successor else rewards
-    task = pt.Task(rewards, policy, initial, gamma, **settings)
-    return task, task, kernel, (low, low)
-
-
-def arbitrary_plan(run, rng, sign):
-    """A bet with an arbitrary part."""
-    plan = run.joined([arbitrary_part(run.bet, rng, sign)], sign)
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.8]]))
-
-
-def arbitrary_part(policy, rng, sign):
-    """Any V0, any centred advantages where these are allowed."""
-    task = policy.task
-    V = rng.normal(scale=rng.choice([0.0, 1.0, 3.0]), size=policy.V.shape)
-    table = V.reshape(-1, task.n_states)
-    table[:, policy.over] = 0.0
-    if task.horizon is not None:
-        table[-1] = 0.0
-    if task.total_rewards is not None:
-        np.clip(V, *task.total_rewards, out=V)
-    base = policy.base(V, None, 0.0)
-    if not task.is_total:
-        eta = rng.normal(size=(policy.layers, *task.policy.shape))
-        eta -= (task.policy * eta).sum(axis=2, keepdims=True)
-        base = base - eta.reshape(policy.layers, -1)[:, policy.pool.tally.rows.pair].ravel()
-    return policy.bet(V, base, sign)
-
-
-class Definition:
-    """A rollout as the docstrings define it, with V0 and B of a plan."""
-
-    def __init__(self, run, plan):
-        self.run, self.plan, self.task = run, plan, run.task
-        self.K, self.S, self.H = len(run.tally.rows.pair), run.task.n_states, run.task.horizon
-
-    def place(self, t, s):
-        return s if self.H is None else t * self.S + s
-
-    def is_over(self, t, s):
-        return s in self.task.ends or t == self.H
-
-    def fitted(self, t, s, G):
-        V = self.plan.a.V[self.place(t, s)]
-        if self.task.total_rewards is None:
-            return V
-        low, high = self.task.total_rewards
-        return 0.0 if self.is_over(t, s) else min(max(V, low - G), high - G)
-
-    def worst(self, t, s, G):
-        if self.task.total_rewards is None:
-            return self.plan.B[self.place(t, s)]
-        low, high = self.task.total_rewards
-        return low - G - self.fitted(t, s, G) if self.plan.sign > 0 else G + self.fitted(t, s, G) - high
-
-    def reward(self, t, s, a, x, r):
-        """r - eta; where rewards are observed r is the observed one."""
-        k = self.run.tally.task.layout.row_of_pair[s * self.task.n_actions + a]
-        base = self.plan.a.base[k if self.H is None else t * self.K + k]
-        gain = self.task.rewards[s, a, x] if self.task.rewards_on_successor else 0.0
-        return base + gain + (r if self.task.observes_rewards else 0.0)
-
-    def step(self, t, s, a, x, r, G):
-        """The residual D, and what was earned."""
-        earned = self.reward(t, s, a, x, r)
-        after = self.task.discount * self.fitted(t + 1, x, G + earned) if not self.is_over(t + 1, x) else 0.0
-        return self.plan.sign * (earned + after - self.fitted(t, s, G)), G + earned
 
 
 def ends(found, kernel, rewards, true=None, most=None):
@@ -141,21 +64,6 @@ def ends(found, kernel, rewards, true=None, most=None):
     return np.array(outcomes)
 
 
-def started(task, kernel, R, seed=0):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pt.AssumptionWarning)  # of sides that cannot be proved
-        return pt.TDBetting().start(task, simulator(task, kernel), R, seed)
-
-
-def simulator(task, kernel):
-    if not task.observes_rewards:
-        return pt.TabularSimulator(kernel)
-    low, high = task.rewards.low, task.rewards.high
-    return pt.TabularSimulator(
-        kernel, rewards=lambda s, a, x, rng: np.where(rng.random(len(s)) < 0.5, low[s, a], high[s, a])
-    )
-
-
 def deterministic_kernels(task):
     """All kernels without randomness, those under which an episode never ends too."""
     support = np.ones((3, task.n_actions, 3), dtype=bool) if task.support is None else task.support
@@ -176,13 +84,6 @@ def test_without_a_discount_worst_paths_are_below_every_value_of_kernels_that_ne
         assert (B[:2] <= sign * (pt.state_values(task, kernel) - V)[:2] + 1e-12).all()
 
 
-HORIZONS = [
-    {"H": H, "gamma": gamma, "observed": observed, "on_successor": on, "A": 1 if H == 4 else 2}
-    for H, gamma in ((1, 1.0), (2, 1.0), (4, 1.0), (2, 0.6), (4, 0.9))
-    for observed, on in ((False, False), (True, False), (False, True))
-]
-
-
 @each(("seed", "sign", "settings"), [(i, sign, HORIZONS[i]) for i in range(len(HORIZONS)) for sign in (1.0, -1.0)])
 def test_the_mean_and_the_range_of_a_rollout_with_a_horizon_exactly(seed, sign, settings):
     task, mean, kernel, rewards = question(seed, **settings)
@@ -195,13 +96,6 @@ def test_the_mean_and_the_range_of_a_rollout_with_a_horizon_exactly(seed, sign, 
     factors = 1 + plan.fractions * (plan.lead + S.min()) / plan.room
     assert (factors > 0).all()
     assert plan.lead == pytest.approx(sign * (task.initial @ plan.a.V[:3] - 0.3))
-
-
-TOTALS = [
-    {"observed": observed, "on_successor": on, "totals": totals, "A": 1}
-    for observed, on in ((False, False), (True, False), (False, True))
-    for totals in (None, (-40.0, 60.0))
-]
 
 
 @each(("seed", "sign", "settings"), [(i, sign, TOTALS[i]) for i in range(len(TOTALS)) for sign in (1.0, -1.0)])

@@ -18,6 +18,7 @@ from policytest._base.rows import Rows
 BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT, OUT_OF_BOUNDS = 0, 1, 2, 3, 4  # why a call ended
 BETWEEN, TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT, A_IN_TURN, B_IN_TURN = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
 DRAWING = 2.0  # of the plain process, whose policy is never A_ALONE
+BRANCHING = 8.0  # one policy, in several branches
 LARGEST_WEIGHT, SMALLEST_WEIGHT, SMALLEST_CHANCE = 50.0, 1e-3, 0.1
 
 
@@ -96,7 +97,7 @@ class RolloutState(NamedTuple):
     """A rollout on its way; it goes on from here in the next call."""
 
     phase: float = BETWEEN
-    state: float = 0.0  # of A, or of both
+    state: float = 0.0  # of A, or of both; BRANCHING: the number of open branches
     earned: float = 0.0  # S
     weight: float = 0.0
     draws_left: float = 0.0  # of the plain process; or the steps left, where they are limited
@@ -495,6 +496,145 @@ def bet(
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
     found = _bet_of_tuples(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen))
+    ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
+    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
+
+
+# ---------------------------------------------------------------- rollouts that branch
+
+
+@compiled
+def _branch(
+    dynamics: Dynamics,
+    side: Residuals,
+    targets: FloatArray,
+    stakes: Stakes,
+    draws: Draws,
+    at: tuple[float, ...],
+    branches: FloatArray,
+    u: FloatArray,
+    limits: Limits,
+    seen: Transcript,
+) -> tuple[Any, ...]:
+    """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `_bet`.
+
+    ``branches`` [M,2] are the place and the weight of the open branches; the last one moves. The proof:
+    `policytest.methods.betting.splitting`.
+    """
+    gamma, L, sign, layer, B = dynamics.discount, stakes.L, stakes.sign, dynamics.layer, side.B
+    observed, on_entries, A = len(draws.reward) > 0, len(side.gain) > 0, dynamics.alone_a.shape[1]
+    phase, state, earned, left = at[0], at[1], at[2], at[4]
+    n = int(state) if phase == BRANCHING else 0
+    reserve = 0.0  # the worst of all open branches together
+    for j in range(n):
+        reserve += branches[j, 1] * B[int(branches[j, 0])]
+    used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
+    own_steps, cut = 0.0, 0
+    while used < len(u):
+        if phase == BETWEEN:
+            y = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0])
+            phase, earned, weight, reserve, left = BRANCHING, 0.0, 1.0, 0.0, dynamics.longest
+        else:
+            s, weight = int(branches[n - 1, 0]), branches[n - 1, 1]
+            p = dynamics.real[s] * A + first_above(dynamics.alone_a[s], 0, A, u[used, 0])
+            k = dynamics.row_of_pair[p]
+            y = dynamics.only[k]
+            residual = 0.0
+            if y < 0:
+                if samples >= limits.most:
+                    break
+                if draws.is_table:
+                    y = draws.successor[first_above(draws.cumulative, draws.start[p], draws.start[p + 1], u[used, 1])]
+                elif draws.at[p] < draws.start[p + 1]:
+                    y = draws.successor[draws.at[p]]
+                    if observed:
+                        residual = draws.reward[draws.at[p]]
+                    draws.at[p] += 1
+                else:
+                    ending, wanted = WAITING, p
+                    break
+                samples += 1
+            seen.pair[steps], seen.x[steps] = p, y
+            if observed:
+                seen.reward[steps] = residual
+            steps += 1
+            n -= 1
+            reserve = reserve - weight * B[s] if n > 0 else 0.0
+            if on_entries:
+                residual += side.gain[place_of(dynamics.start, dynamics.successor, k, y)]
+            if layer > 0:
+                k += s // layer * (len(dynamics.start) - 1)
+                y += (s // layer + 1) * layer
+            earned += sign * weight * (residual + side.base[k] + gamma * side.V[y] - side.V[s])
+            weight *= gamma
+            left -= 1.0
+        least = B[y]
+        if least <= 0.0:  # something follows
+            pieces = min(int(np.rint(weight / targets[y])), len(branches) - n)
+            goes_on = pieces > 1
+            if not goes_on:
+                pieces, most = 1, targets[y]
+                if least < 0.0:
+                    most = min(most, (earned + L + reserve) / -least)
+                chance = min(1.0, max(SMALLEST_CHANCE, weight / max(most, TINY)))
+                goes_on = u[used, 2] < chance
+                weight /= chance
+                if goes_on and weight < SMALLEST_WEIGHT:
+                    earned += weight * least
+                    goes_on = False
+            if goes_on:
+                reserve += weight * least
+                for j in range(n, n + pieces):
+                    branches[j, 0], branches[j, 1] = y, weight / pieces
+                n += pieces
+        if dynamics.longest > 0.0 and left <= 0.0 and n > 0:  # all end at their worst
+            earned += reserve
+            n, cut = 0, cut + 1
+        used += 1
+        if n == 0:
+            seen.sums[rollouts] = earned
+            rollouts += 1
+            own_steps += dynamics.longest - left if left > 0.0 else 0.0
+            phase = BETWEEN
+            ending = _ending(_settled(stakes, earned), samples, limits)
+            if ending != BLOCK_ENDS:
+                break
+    after = phase, float(n), earned, 0.0, left, -1.0, 0.0, 0.0
+    return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
+
+
+@entry
+def _branch_of_tuples(
+    dynamics: tuple[Any, ...],
+    side: tuple[Any, ...],
+    targets: FloatArray,
+    stakes: tuple[Any, ...],
+    draws: tuple[Any, ...],
+    at: tuple[float, ...],
+    branches: FloatArray,
+    u: FloatArray,
+    limits: tuple[Any, ...],
+    seen: tuple[Any, ...],
+) -> tuple[Any, ...]:
+    parts = Dynamics(*dynamics), Residuals(*side), targets, Stakes(*stakes), Draws(*draws)
+    return _branch(*parts, at, branches, u, Limits(*limits), Transcript(*seen))
+
+
+def branch(
+    dynamics: Dynamics,
+    side: Residuals,
+    targets: FloatArray,
+    stakes: Stakes,
+    draws: Draws,
+    at: RolloutState,
+    branches: FloatArray,
+    u: FloatArray,
+    limits: Limits,
+    seen: Transcript,
+) -> Advance:
+    """`_branch` by names."""
+    fixed = tuple(dynamics), tuple(side), targets, tuple(stakes), tuple(draws)
+    found = _branch_of_tuples(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen))
     ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
     return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
 

@@ -248,12 +248,20 @@ class EpisodeBet(PolicyBet):
     def residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
         """[H E] r - eta + gamma V0(t+1,x) - V0(t,s), with fitted rewards where these are observed."""
         rows, (here, after) = self.pool.tally.rows, self._by_steps(V)
-        base = base.reshape(self.layers, -1) - here[:, rows.state]
-        if self.observed:
-            base = base + np.where(self.pool.only >= 0, 0.0, self.reward)
+        base = self.expected_base(base).reshape(self.layers, -1) - here[:, rows.state]
         gain = self.gain if self.on_successor else 0.0
         worth = self.task.discount * after[:, rows.successor] + gain
         return np.asarray(np.repeat(base, np.diff(rows.start), axis=1) + worth).ravel()
+
+    def expected_base(self, base: FloatArray) -> FloatArray:
+        """[H K] with fitted rewards where these are observed."""
+        if not self.observed:
+            return base
+        return np.asarray(base + np.tile(np.where(self.pool.only >= 0, 0.0, self.reward), self.layers))
+
+    def reward_noise(self) -> FloatArray:
+        """[K] fitted, where rewards are observed."""
+        return self.pool.reward_noise() if self.observed else super().reward_noise()
 
     def row_visits(self, d: FloatArray) -> FloatArray:
         """[K] the discounted visits of each pair in an episode."""

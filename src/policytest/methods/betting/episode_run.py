@@ -100,6 +100,10 @@ class EpisodeRollouts(BettingRun):
         """Without a discount advantages would open cycles that lose."""
         return (0.0,) if self.task.is_total else super()._shares(may_choose)
 
+    def _may_split(self) -> bool:
+        """Bounds on totals are kept for one path."""
+        return super()._may_split() and self.task.total_rewards is None
+
     # ------------------------------------------------------------ what it can say
 
     def why_undecided(self) -> str:
@@ -156,7 +160,7 @@ class EpisodeRun(EpisodeRollouts):
             return squares
         rows = self.tally.rows
         by_row = np.add.reduceat(visits[0].reshape(self.bet.layers, -1), rows.start[:-1], axis=1).sum(axis=0)
-        return squares + float(by_row @ self.pool.reward_noise()) / plan.room**2
+        return squares + float(by_row @ self.bet.reward_noise()) / plan.room**2
 
     # ------------------------------------------------------------ what it can say
 

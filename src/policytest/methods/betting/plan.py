@@ -38,6 +38,7 @@ class BettingPlan(NamedTuple):
     lead: float  # sign (rho.V0 - R), with the difference of the two V0 where there are two
     fractions: FloatArray = np.zeros(0)  # of the largest bet
     wide: FloatArray = np.zeros(0)  # those of intervals
+    targets: FloatArray = np.zeros(0)  # [places] the weights to aim at by splits; empty: rollouts do not split
 
     @property
     def parts(self) -> tuple[Residuals, ...]:
@@ -102,12 +103,12 @@ ON_EPISODES = Ladder(
 )
 
 
-def hidden_gap(v: float, lead: float, rollouts: int) -> float:
+def hidden_gap(v: float, lead: float, rollouts: float) -> float:
     """The lead, or what noise may hide after this many rollouts."""
     return max(lead, 0.5 * math.sqrt(v / (rollouts + 1.0)))
 
 
-def expected_growth(v: float, lead: float, rollouts: int) -> float:
+def expected_growth(v: float, lead: float, rollouts: float) -> float:
     """f gap - f^2 (v + gap^2)/2 at the best f <= 1: the growth of the capital a rollout, for gains of variance v.
 
     All in units of the room. The gap is the lead, or what noise may hide of it.

@@ -110,6 +110,14 @@ class PolicyBet:
                 break
         return V
 
+    def expected_base(self, base: FloatArray) -> FloatArray:
+        """[K] r^pi(s) - eta(s,a) with what is expected of rewards that are observed."""
+        return base
+
+    def reward_noise(self) -> FloatArray:
+        """[K] the variance of observed rewards."""
+        return np.zeros(len(self.prob))
+
     def row_visits(self, d: FloatArray) -> FloatArray:
         """[K] the discounted visits of each pair, by those of states."""
         return np.asarray(d[self.pool.tally.rows.state] * self.prob)

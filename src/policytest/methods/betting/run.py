@@ -54,6 +54,7 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
+from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, surely
 from policytest.methods.betting.plan import (
     LARGE,
@@ -119,6 +120,7 @@ class BettingRun:
         self.exhausted, self.wanted = False, -1
         self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
         self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
+        self.branches = splitting.open_branches()
         self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
         self.seen = self._transcript(0)
         self.orders: list[BettingRun] = []  # of counts: the runs on random orders of the draws
@@ -186,6 +188,10 @@ class BettingRun:
         plan, rows, stakes, draws = self.plan, self.tally.rows, self.bets.stakes(self.plan), self.source.draws()
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
+        if len(plan.targets):
+            side = plan.a._replace(B=plan.B)
+            branched = self.dynamics, side, plan.targets, stakes, draws, self.at, self.branches, self.numbers
+            return rollouts.branch(*branched, limits, seen)
         bet = self.dynamics, (plan.a, plan.b), plan.B, stakes, draws
         return rollouts.bet(*bet, self.at, self.numbers, limits, seen)
 
@@ -299,7 +305,18 @@ class BettingRun:
         chosen = visits if q is not None and len(q) <= LARGE else None
         plans = [self._plan(values, q, sign, share) for share in self._shares(chosen is not None)]
         plan = plans[most_promising([self._growth(plan, chosen) for plan in plans] if chosen else [0.0])]
-        return self.staked(plan, self._noise(plan, visits) if 0 < plan.room < np.inf else None)
+        if not 0 < plan.room < np.inf:
+            return self.staked(plan, None)
+        if q is not None and chosen and len(chosen[0]) <= splitting.MOST_ENTRIES and self._may_split():
+            targets, v = splitting.best_targets(self.policies[0], plan, self.dynamics, q, chosen[0], samples)
+            if v is not None:
+                return self.staked(plan._replace(targets=targets), v)
+        return self.staked(plan, self._noise(plan, visits))
+
+    def _may_split(self) -> bool:
+        """Whether rollouts may branch: any pair can be drawn, for one policy, after some samples."""
+        free = not (self.source.waits or self.source.travels or self.draws) and len(self.policies) == 1
+        return free and self.samples >= splitting.FIRST
 
     def _shares(self, may_choose: bool) -> tuple[float, ...]:
         """Of the fitted advantages, to choose from."""
@@ -403,6 +420,9 @@ class BettingRun:
     def _worst_sum(self) -> float:
         """The least sum at which the rollout on its way can end."""
         plan, at = self.plan, self.at
+        if at.phase == rollouts.BRANCHING:
+            place, weight = self.branches[: int(at.state)].T
+            return float(at.earned + weight @ plan.B[place.astype(np.int64)])
         lost = plan.L * at.draws_left / self.draws if self.draws else -at.weight * plan.B[int(at.state)]
         return float(at.earned - lost)
 
@@ -505,6 +525,8 @@ class BettingRun:
             self.PLAN: np.array([plan.L, plan.sign, plan.lead]),
             "plan_bets": plan.fractions,
             "plan_wide": plan.wide,
+            "plan_targets": plan.targets,
+            "branches": self.branches[: int(self.at.state) if self.at.phase == rollouts.BRANCHING else 0].copy(),
         }
         for prefix, part in zip(self.PARTS, plan.parts, strict=True):
             kept.update({f"{prefix}V": part.V, f"{prefix}base": part.base})
@@ -537,6 +559,8 @@ class BettingRun:
             raise ValueError("what was drawn ahead are not random numbers")
         self.plan = self._kept_plan(state)
         self.at = RolloutState(**dict(zip(self.WALKER, map(float, state["walker"]), strict=True)))
+        branches = np.array(state["branches"], dtype=np.float64)
+        self.branches[: len(branches)] = branches
         if not np.isfinite(self.at).all() or not (self.between_rollouts or self._is_possible(self.at)):
             raise ValueError("the rollout on its way is not possible")
         self.source.rng, self.source.extra = restored(state["generator"]), kept_extra(state)
@@ -563,10 +587,15 @@ class BettingRun:
         off = scale * np.abs(mine[mine != its] - its[mine != its]).max(initial=0.0)
         if not max(abs(again.lead - lead), off) <= sum(sizes) or not self.bets.are_fractions(fractions, wide):
             raise ValueError("the plan is not sound")
-        return again._replace(fractions=fractions, wide=wide, L=L, lead=lead)
+        targets = np.array(state["plan_targets"], dtype=np.float64)
+        if len(targets) and not (targets.shape == again.B.shape and (targets >= splitting.LEAST_TARGET).all()):
+            raise ValueError("the plan does not fit the task")
+        return again._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets)
 
     def _is_possible(self, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
+        if at.phase == rollouts.BRANCHING:
+            return self._may_branch(at)
         somewhere = at.state == int(at.state) and 0 <= at.state < len(self.plan.B)
         if not somewhere or not 0 < at.weight <= 1.0 / rollouts.SMALLEST_CHANCE**2:
             return False
@@ -577,3 +606,13 @@ class BettingRun:
         else:
             least = self._worst_sum()
         return in_phase and least >= -self.plan.L * (1.0 + 1e-9)
+
+    def _may_branch(self, at: RolloutState) -> bool:
+        """Whether these branches can be open: each is somewhere, with a weight, and together above the range."""
+        n = int(at.state)
+        if at.state != n or not 0 < n <= len(self.branches) or not len(self.plan.targets):
+            return False
+        place, weight = self.branches[:n].T
+        inside = (place == np.rint(place)) & (place >= 0) & (place < len(self.plan.B))
+        sound = inside.all() and ((weight > 0) & (weight <= rollouts.LARGEST_WEIGHT)).all()
+        return bool(sound) and self._worst_sum() >= -self.plan.L * (1.0 + 1e-9)
