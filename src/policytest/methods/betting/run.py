@@ -307,16 +307,16 @@ class BettingRun:
         plan = plans[most_promising([self._growth(plan, chosen) for plan in plans] if chosen else [0.0])]
         if not 0 < plan.room < np.inf:
             return self.staked(plan, None)
-        if q is not None and chosen and len(chosen[0]) <= splitting.MOST_ENTRIES and self._may_split():
+        if q is not None and chosen and self._may_split(len(chosen[0])):
             targets, v = splitting.best_targets(self.policies[0], plan, self.dynamics, q, chosen[0], samples)
             if v is not None:
                 return self.staked(plan._replace(targets=targets), v)
         return self.staked(plan, self._noise(plan, visits))
 
-    def _may_split(self) -> bool:
+    def _may_split(self, entries: int) -> bool:
         """Whether rollouts may branch: any pair can be drawn, for one policy, after some samples."""
         free = not (self.source.waits or self.source.travels or self.draws) and len(self.policies) == 1
-        return free and self.samples >= splitting.FIRST
+        return free and self.samples >= max(splitting.FIRST, entries / splitting.ENTRIES_A_SAMPLE)
 
     def _shares(self, may_choose: bool) -> tuple[float, ...]:
         """Of the fitted advantages, to choose from."""

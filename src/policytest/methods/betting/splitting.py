@@ -41,7 +41,7 @@ from policytest.methods.betting.plan import BettingPlan, expected_growth, most_p
 from policytest.methods.betting.policy_bet import PolicyBet
 
 UNITS = (1.0, 0.5, 0.25)  # the weights z of a state with the root mean square of all residuals, to choose from
-FIRST, MOST_ENTRIES = 500, 200_000  # samples from which on, and entries up to which, splits are considered
+FIRST, ENTRIES_A_SAMPLE = 500, 100  # samples from which on splits are considered; where their choice costs no more
 LEAST_SIGMA, LEAST_TARGET = 0.3, 0.02  # of a state, in units of the root mean square; and of z
 MOST_BRANCHES = 1024  # open at once
 FEWEST_SIMULATED, MOST_SIMULATED = 2000, 8000  # transitions of a simulation
