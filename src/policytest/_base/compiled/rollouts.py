@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.arrays import FloatArray as Reals
-from policytest._base.compiled.small import TINY, compiled, entry, first_above, largest_of, place_of
+from policytest._base.compiled.small import (
+    TINY,
+    compiled,
+    counted,
+    entry,
+    first_above,
+    largest_of,
+    mean_log,
+    place_of,
+)
 from policytest._base.rows import Rows
 
 # One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
@@ -80,7 +89,40 @@ class Limits(NamedTuple):
     level: float
     most: int
     due: float  # samples from which on a rollout that ends is the last one
-    one_by_one: bool  # every rollout is the last one
+
+
+class Watch(NamedTuple):
+    """The KL rule beside the bets: its counts and its witness, updated in place (see `methods.witness`).
+
+    The rule is averaged with the bets. What it must reach for an answer is log((1/delta - share e_bet)/(1 - share));
+    its evidence is at most that of the witness. A rollout after which that may suffice is the last one of a call.
+    """
+
+    row_of_pair: IntArray  # [S*A] the row of the rule to which a transition belongs
+    start: IntArray
+    successor: npt.NDArray[np.int32]
+    kind: int
+    priors: FloatArray
+    width: FloatArray
+    N: FloatArray
+    n: FloatArray
+    w: FloatArray  # the witness; empty where there is no rule
+    evidence: FloatArray
+    blind: float  # transitions before which the rule is not looked at
+    level: float  # log(1/delta)
+    share: float  # of the bets
+    other: float  # the evidence of the side that is not bet on
+
+
+NO_RULE = Watch(
+    *(np.zeros(0, dtype=kind) for kind in (np.int64, np.int64, np.int32)),
+    0,
+    *(np.zeros(0) for _ in range(6)),
+    np.inf,
+    0.0,
+    0.5,
+    0.0,
+)
 
 
 class Transcript(NamedTuple):
@@ -254,9 +296,12 @@ def log_capitals(earned: Reals, room: Reals, lengths: IntArray, fractions: Reals
             for b in range(F):
                 product[b] *= max(1.0 + fractions[i, b] * ratio, least)
             if j % 16 == 0:
-                total += np.log(product)
-                product[:] = 1.0
-    return total + np.log(product)
+                for b in range(F):
+                    total[b] += np.log(product[b])
+                    product[b] = 1.0
+    for b in range(F):
+        total[b] += np.log(product[b])
+    return total
 
 
 @compiled
@@ -264,7 +309,19 @@ def _ending(evidence: float, samples: int, limits: Limits) -> int:
     """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""
     if evidence >= limits.level:
         return CROSSED
-    return LAST_ROLLOUT if samples >= limits.due or limits.one_by_one else BLOCK_ENDS
+    return LAST_ROLLOUT if samples >= limits.due else BLOCK_ENDS
+
+
+@compiled
+def _may_suffice(watch: Watch, evidence: float) -> bool:
+    """Whether the witness leaves it open that bets of this evidence and the KL rule give an answer together.
+
+    Rounding errs on the side of True, so that the answer comes at the same rollout as without this filter.
+    """
+    have = max(evidence, watch.other)
+    share = np.exp(min(have + 1e-10 * (1.0 + abs(have)) + np.log(watch.share) - watch.level, 0.0))
+    missing = watch.level + np.log1p(-share) - np.log1p(-watch.share)
+    return not mean_log(watch.evidence) < missing - 1e-10 * (1.0 + abs(missing))
 
 
 @compiled
@@ -294,18 +351,18 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-@compiled
+@entry
 def _bet(
-    dynamics: Dynamics,
-    side_a: Residuals,
-    side_b: Residuals,
+    dynamics_of: tuple[Any, ...],
+    sides: tuple[Any, ...],
     B: FloatArray,
-    stakes: Stakes,
-    draws: Draws,
+    stakes_of: tuple[Any, ...],
+    draws_of: tuple[Any, ...],
     at: tuple[float, ...],
     u: FloatArray,
-    limits: Limits,
-    seen: Transcript,
+    limits_of: tuple[Any, ...],
+    seen_of: tuple[Any, ...],
+    watch_of: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Rollouts, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a refit is due.
 
@@ -317,6 +374,9 @@ def _bet(
     B; B_ALONE. Where they may meet again both move in turn once they have parted, with one weight and one coin,
     A_IN_TURN and B_IN_TURN, until they meet. Of the plain process: DRAWING at the last state.
     """
+    dynamics, stakes, draws = Dynamics(*dynamics_of), Stakes(*stakes_of), Draws(*draws_of)
+    limits, seen, watch = Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of)
+    side_a, side_b, watched = Residuals(*sides[0]), Residuals(*sides[1]), len(watch.w) > 0
     gamma, plain, L, sign, layer = dynamics.discount, dynamics.draws, stakes.L, stakes.sign, dynamics.layer
     low, high, observed = dynamics.total_low, dynamics.total_high, len(draws.reward) > 0
     B_a, B_b, A = side_a.B, side_b.B, dynamics.alone_a.shape[1]
@@ -373,6 +433,10 @@ def _bet(
             if observed:
                 seen.reward[steps] = r
             steps += 1
+            if watched and watch.row_of_pair[p] >= 0:
+                about = watch.kind, watch.priors, watch.width, watch.N, watch.n, watch.w, watch.evidence
+                if not counted(watch.start, watch.successor, *about, watch.row_of_pair[p], y):
+                    break  # not allowed: whoever records it refuses it
             e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
             if layer > 0:
                 k += s // layer * (len(dynamics.start) - 1)
@@ -457,27 +521,14 @@ def _bet(
             rollouts += 1
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
-            ending = _ending(_settled(stakes, earned), samples, limits)
+            evidence = _settled(stakes, earned)
+            ending = _ending(evidence, samples, limits)
+            if ending == BLOCK_ENDS and watched and steps >= watch.blind and _may_suffice(watch, evidence):
+                ending = LAST_ROLLOUT
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total
     return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
-
-
-@entry
-def _bet_of_tuples(
-    dynamics: tuple[Any, ...],
-    sides: tuple[Any, ...],
-    B: FloatArray,
-    stakes: tuple[Any, ...],
-    draws: tuple[Any, ...],
-    at: tuple[float, ...],
-    u: FloatArray,
-    limits: tuple[Any, ...],
-    seen: tuple[Any, ...],
-) -> tuple[Any, ...]:
-    a, b, ends, found = Residuals(*sides[0]), Residuals(*sides[1]), Limits(*limits), Transcript(*seen)
-    return _bet(Dynamics(*dynamics), a, b, B, Stakes(*stakes), Draws(*draws), at, u, ends, found)
 
 
 def bet(
@@ -490,11 +541,12 @@ def bet(
     u: FloatArray,
     limits: Limits,
     seen: Transcript,
+    watch: Watch = NO_RULE,
 ) -> Advance:
     """`_bet` by names: numba recognises plain tuples in half the time, and a simulator may be called very often."""
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
-    found = _bet_of_tuples(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen))
+    found = _bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen), tuple(watch))
     ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
     return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
 

@@ -48,7 +48,16 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
-from policytest._base.compiled.rollouts import Advance, Dynamics, Limits, Residuals, RolloutState, Transcript
+from policytest._base.compiled.rollouts import (
+    NO_RULE,
+    Advance,
+    Dynamics,
+    Limits,
+    Residuals,
+    RolloutState,
+    Transcript,
+    Watch,
+)
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
@@ -163,7 +172,7 @@ class BettingRun:
         if len(self.seen.pair) < len(self.numbers):
             self.seen = self._transcript(len(self.numbers))
         seen = self.seen
-        done = self._roll(Limits(surely(level), most, self._until_due(), self._one_by_one()), seen)
+        done = self._roll(Limits(surely(level), most, self._until_due()), seen)
         self.at, self.numbers = done.at, self.numbers[done.used :]
         self._record(seen.pair[: done.steps], seen.x[: done.steps])
         self.samples += done.samples
@@ -187,7 +196,7 @@ class BettingRun:
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
         bet = self.dynamics, (plan.a, plan.b), plan.B, stakes, draws
-        return rollouts.bet(*bet, self.at, self.numbers, limits, seen)
+        return rollouts.bet(*bet, self.at, self.numbers, limits, seen, self._watch(limits.level))
 
     def _made_dynamics(self) -> Dynamics:
         """Where rollouts go; one policy alone never parts."""
@@ -206,9 +215,9 @@ class BettingRun:
         look_in = self.look_at - self.samples if self.indifference else np.inf
         return max(min(self.refit_at - self.pool.samples, look_in), 0.0)
 
-    def _one_by_one(self) -> bool:
-        """Whether something is to be looked at after every rollout."""
-        return False
+    def _watch(self, level: float) -> Watch:
+        """A rule beside the bets, which have to reach this level alone; here none."""
+        return NO_RULE
 
     def _look_within(self, level: float) -> None:
         """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
