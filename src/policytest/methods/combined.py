@@ -203,7 +203,7 @@ def worth_its_price(task: Task) -> bool:
 
 
 def _reduced(task: Task) -> Task:
-    return one_action(task) if task.n_states <= MANY_STATES else task
+    return task.layout.kept(("reduced", None), lambda: one_action(task)) if task.n_states <= MANY_STATES else task
 
 
 def one_action(task: Task) -> Task:

@@ -523,8 +523,9 @@ def _bet(
             phase = BETWEEN
             evidence = _settled(stakes, earned)
             ending = _ending(evidence, samples, limits)
-            if ending == BLOCK_ENDS and watched and steps >= watch.blind and _may_suffice(watch, evidence):
-                ending = LAST_ROLLOUT
+            if ending == BLOCK_ENDS and watched:
+                look = steps >= watch.blind and _may_suffice(watch, evidence)
+                ending = LAST_ROLLOUT if look or samples >= limits.most else BLOCK_ENDS
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total

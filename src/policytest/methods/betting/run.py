@@ -79,7 +79,7 @@ from policytest.methods.betting.plan import (
 )
 from policytest.methods.betting.policy_bet import PolicyBet, cumulative
 from policytest.methods.interface import Outcome
-from policytest.methods.ptst import PTST
+from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.worst_case.projection_free import ProjectionFree
 
@@ -479,8 +479,9 @@ class BettingRun:
         """The capital is the proof. Not in very large tasks: the nearest kernel found beyond R, and its lower bound."""
         if self.tally.is_open or self.tally.rows.n_entries > REPORTED or not self.tally.n.any():
             return Outcome(self.evidence(), None, math.nan)
-        rule = PTST(solver=ProjectionFree(starts=STARTS)).replay(self.task, self.threshold, Recorded(NOTHING, NOTHING))
-        rule.weigh(self.counts(), np.inf, "adaptive")
+        method, nothing = PTST(solver=ProjectionFree(starts=STARTS)), Recorded(NOTHING, NOTHING)
+        rule = PTSTRun(method, self.task, self.threshold, nothing, self.tally.copy())
+        rule.judge(np.inf)
         found = rule.outcome(level)
         return Outcome(self.evidence(), found.witness, found.lower_bound)
 
