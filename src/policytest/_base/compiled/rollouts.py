@@ -98,31 +98,23 @@ class Watch(NamedTuple):
     its evidence is at most that of the witness. A rollout after which that may suffice is the last one of a call.
     """
 
-    row_of_pair: IntArray  # [S*A] the row of the rule to which a transition belongs
-    start: IntArray
-    successor: npt.NDArray[np.int32]
-    kind: int
-    priors: FloatArray
-    width: FloatArray
-    N: FloatArray
-    n: FloatArray
-    w: FloatArray  # the witness; empty where there is no rule
-    evidence: FloatArray
-    blind: float  # transitions before which the rule is not looked at
-    level: float  # log(1/delta)
-    share: float  # of the bets
-    other: float  # the evidence of the side that is not bet on
+    row_of_pair: IntArray = np.zeros(0, dtype=np.int64)  # [S*A] the row of the rule to which a transition belongs
+    start: IntArray = np.zeros(0, dtype=np.int64)
+    successor: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+    kind: int = 0
+    priors: FloatArray = np.zeros(0)
+    width: FloatArray = np.zeros(0)
+    N: FloatArray = np.zeros(0)
+    n: FloatArray = np.zeros(0)
+    w: FloatArray = np.zeros(0)  # the witness; empty where there is no rule
+    evidence: FloatArray = np.zeros(0)
+    blind: float = np.inf  # transitions before which the rule is not looked at
+    level: float = 0.0  # log(1/delta)
+    share: float = 0.5  # of the bets
+    other: float = 0.0  # the evidence of the side that is not bet on
 
 
-NO_RULE = Watch(
-    *(np.zeros(0, dtype=kind) for kind in (np.int64, np.int64, np.int32)),
-    0,
-    *(np.zeros(0) for _ in range(6)),
-    np.inf,
-    0.0,
-    0.5,
-    0.0,
-)
+NO_RULE = Watch()
 
 
 class Transcript(NamedTuple):

@@ -25,7 +25,7 @@ from numba.extending import overload
 from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import (
-    SETTINGS,
+    INSIDE,
     TINY,
     add_to,
     compiled,
@@ -344,7 +344,7 @@ def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Rea
     raise NotImplementedError  # compiled code has one of the two below in its place
 
 
-@overload(_solve_both, jit_options=SETTINGS, strict=False)
+@overload(_solve_both, jit_options=INSIDE, strict=False)
 def _solver(rows: Any, q: Any, gamma: Any, rho: Any, V: Any, d: Any) -> Any:
     """The solver for these types."""
     return _solve_large if rows.instance_class is LargeRows else _solve_directly
@@ -370,9 +370,11 @@ def _solved(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) 
     return _solve_both(rows, q, gamma, rho, V, d)
 
 
-def values_and_occupancy(rows: Rows, q: Reals, gamma: float, rho: Reals) -> tuple[Reals, Reals, float]:
+def values_and_occupancy(
+    rows: Rows, q: Reals, gamma: float, rho: npt.NDArray[np.floating[Any]]
+) -> tuple[Reals, Reals, float]:
     """State values V_q and unnormalised occupancy d_q of a kernel, and an error bound (relative)."""
-    V, d = np.zeros(len(rho)), rho.copy()
+    V, d = np.zeros(len(rho)), np.array(rho, dtype=np.float64)
     return V, d, _solved(rows, q, gamma, rho, V, d)
 
 
@@ -1349,7 +1351,7 @@ def search_budgets(
     return best_q, sign * best, best_b, points
 
 
-def rewitness(descent: Descent, share: float, w: Reals, lam: float, tolerance: float, limit: int) -> tuple[bool, float]:
+def rewitness(descent: Descent, share: float, w: Reals, lam: float, tolerance: float, limit: int) -> Any:
     """A witness near the smoothed counts N + share: the nearest kernel of value 0, in place of w.
 
     Smoothing lists every allowed successor, so that no single observation can make the loss of the witness infinite,

@@ -18,26 +18,30 @@ from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
 
 TINY = 1e-300
-SETTINGS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+SETTINGS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INSIDE: Any = {**SETTINGS, "no_cpython_wrapper": True}  # for what only compiled code calls
 
 
-def _jitted(function: Callable[..., Any], **options: bool) -> Any:
+def _jitted(function: Callable[..., Any], settings: dict[str, Any]) -> Any:
     """numba-compile, cached on disk where the machine allows it (a read-only install may not)."""
     njit: Any = numba.njit
     try:
-        return njit(cache=True, **SETTINGS, **options)(function)
+        return njit(cache=True, **settings)(function)
     except RuntimeError:  # no writable place for the cache
-        return njit(**SETTINGS, **options)(function)
+        return njit(**settings)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile what only compiled code calls: without the wrapper for Python, which would be optimised with it."""
-    return _jitted(function, no_cpython_wrapper=True)
+    """Compile what only compiled code calls: a wrapper for Python would be optimised with it, in the same time again.
+
+    A call from Python ends the process; `entry` is for that.
+    """
+    return _jitted(function, INSIDE)
 
 
 def entry(function: Callable[..., Any]) -> Any:
-    """A kernel, compiled already or not, that Python calls: says what to delete when the cache on disk is damaged."""
-    kernel: Any = _jitted(getattr(function, "py_func", function))
+    """A kernel that Python calls: says what to delete when the cache on disk is damaged."""
+    kernel: Any = _jitted(function, SETTINGS)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
