@@ -297,11 +297,12 @@ def log_capitals(earned: Reals, room: Reals, lengths: IntArray, fractions: Reals
 
 
 @compiled
-def _ending(evidence: float, samples: int, limits: Limits) -> int:
-    """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""
-    if evidence >= limits.level:
-        return CROSSED
-    return LAST_ROLLOUT if samples >= limits.due else BLOCK_ENDS
+def _watched(watch: Watch, pair: int, x: int) -> bool:
+    """Count a transition for the rule beside the bets, if there is one; False where its support excludes it."""
+    if len(watch.w) == 0 or watch.row_of_pair[pair] < 0:
+        return True
+    about = watch.kind, watch.priors, watch.width, watch.N, watch.n, watch.w, watch.evidence
+    return counted(watch.start, watch.successor, *about, watch.row_of_pair[pair], x)
 
 
 @compiled
@@ -313,7 +314,20 @@ def _may_suffice(watch: Watch, evidence: float) -> bool:
     have = max(evidence, watch.other)
     share = np.exp(min(have + 1e-10 * (1.0 + abs(have)) + np.log(watch.share) - watch.level, 0.0))
     missing = watch.level + np.log1p(-share) - np.log1p(-watch.share)
-    return not mean_log(watch.evidence) < missing - 1e-10 * (1.0 + abs(missing))
+    allowed = mean_log(watch.evidence)
+    return not allowed + 1e-10 * (1.0 + abs(allowed)) < missing
+
+
+@compiled
+def _ending(evidence: float, samples: int, steps: int, limits: Limits, watch: Watch) -> int:
+    """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""
+    if evidence >= limits.level:
+        return CROSSED
+    if samples >= limits.due:
+        return LAST_ROLLOUT
+    if len(watch.w) > 0 and (samples >= limits.most or (steps >= watch.blind and _may_suffice(watch, evidence))):
+        return LAST_ROLLOUT
+    return BLOCK_ENDS
 
 
 @compiled
@@ -368,7 +382,7 @@ def _bet(
     """
     dynamics, stakes, draws = Dynamics(*dynamics_of), Stakes(*stakes_of), Draws(*draws_of)
     limits, seen, watch = Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of)
-    side_a, side_b, watched = Residuals(*sides[0]), Residuals(*sides[1]), len(watch.w) > 0
+    side_a, side_b = Residuals(*sides[0]), Residuals(*sides[1])
     gamma, plain, L, sign, layer = dynamics.discount, dynamics.draws, stakes.L, stakes.sign, dynamics.layer
     low, high, observed = dynamics.total_low, dynamics.total_high, len(draws.reward) > 0
     B_a, B_b, A = side_a.B, side_b.B, dynamics.alone_a.shape[1]
@@ -425,10 +439,8 @@ def _bet(
             if observed:
                 seen.reward[steps] = r
             steps += 1
-            if watched and watch.row_of_pair[p] >= 0:
-                about = watch.kind, watch.priors, watch.width, watch.N, watch.n, watch.w, watch.evidence
-                if not counted(watch.start, watch.successor, *about, watch.row_of_pair[p], y):
-                    break  # not allowed: whoever records it refuses it
+            if not _watched(watch, p, y):
+                break  # whoever records it refuses it
             e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
             if layer > 0:
                 k += s // layer * (len(dynamics.start) - 1)
@@ -513,11 +525,7 @@ def _bet(
             rollouts += 1
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
-            evidence = _settled(stakes, earned)
-            ending = _ending(evidence, samples, limits)
-            if ending == BLOCK_ENDS and watched:
-                look = steps >= watch.blind and _may_suffice(watch, evidence)
-                ending = LAST_ROLLOUT if look or samples >= limits.most else BLOCK_ENDS
+            ending = _ending(_settled(stakes, earned), samples, steps, limits, watch)
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total

@@ -78,6 +78,7 @@ from policytest.methods.betting.plan import (
     wide_fractions,
 )
 from policytest.methods.betting.policy_bet import PolicyBet, cumulative
+from policytest.methods.betting.shares import are_quick, plans_of_shares
 from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
@@ -306,6 +307,11 @@ class BettingRun:
         values, occupancies = zip(*(policy.values(q) for policy in self.policies), strict=True)
         sign, visits = self._side(values), self._visits(q, occupancies) if q is not None and not self.draws else None
         chosen = visits if q is not None and len(q) <= LARGE else None
+        if q is not None and chosen and are_quick(self.policies):
+            quick = plans_of_shares(self.policies[0], values[0], q, chosen[0], sign, self.rounding)
+            growth = [expected_growth(v, plan.lead / plan.room, self.rollouts) for plan, v in zip(*quick, strict=True)]
+            best = most_promising(growth)
+            return self.staked(quick[0][best], quick[1][best])
         plans = [self._plan(values, q, sign, share) for share in self._shares(chosen is not None)]
         plan = plans[most_promising([self._growth(plan, chosen) for plan in plans] if chosen else [0.0])]
         return self.staked(plan, self._noise(plan, visits) if 0 < plan.room < np.inf else None)
