@@ -72,6 +72,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/settled_logs.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/diagnostics.py
 
 calibrate: $(STAMP)

@@ -270,6 +270,13 @@ def test_scale(small):
     assert 16 <= second["bytes"] / second["nonzeros"] < 24
 
 
+def test_speed(small):
+    """CPU seconds: the default method, which watches the KL rule, against the bets alone; one verdict."""
+    seconds = {row["line"]: row["seconds"][0] for row in small("speed")[1]}
+    assert all(seconds[f"{n}x{n} at R, default"] < 4 * seconds[f"{n}x{n} at R, betting"] for n in (5, 2))
+    assert seconds["verdict"] < 0.1
+
+
 def test_planning(small):
     shown, rows = small("planning")
     assert "by the standard error of the gap" in shown

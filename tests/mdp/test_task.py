@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import pickle
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -555,6 +556,14 @@ def test_results_belong_to_the_caller():
         assert_array_equal(function(case.task, case.q), kept)
 
 
+@numba.njit
+def solve_in_envelope(rows, q, gamma, rho, V, d):
+    """What only compiled code can call."""
+    low, top = np.empty(len(rho), dtype=np.int64), np.empty(len(rho), dtype=np.int64)
+    search._envelope(rows, q, len(rho), low, top)
+    search._solve_in_envelope(rows, q, gamma, rho, V, d, low, top)
+
+
 @pytest.mark.parametrize("gamma", [0.5, 0.999, 0.99999])
 def test_elimination_in_the_envelope_agrees_with_scipy(gamma):
     """Grids and random graphs: the compiled L U over the envelope against SciPy's sparse solver, V and d."""
@@ -565,10 +574,8 @@ def test_elimination_in_the_envelope_agrees_with_scipy(gamma):
         task = instance.task
         rows, q, _ = task.rows_of("q", task.check_kernel("q", instance.kernel))
         S = task.n_states
-        low, top = np.empty(S, dtype=np.int64), np.empty(S, dtype=np.int64)
-        search._envelope(rows, q, S, low, top)
         V, d = np.zeros(S), np.zeros(S)
-        search._solve_in_envelope(rows, q, gamma, task.initial, V, d, low, top)
+        solve_in_envelope(rows, q, gamma, task.initial, V, d)
         P = np.einsum("sa,sax->sx", task.policy, np.asarray(instance.kernel))
         system = np.eye(S) - gamma * P
         assert np.allclose(V, np.linalg.solve(system, (task.policy * task.rewards).sum(axis=1)), rtol=1e-9, atol=0)

@@ -149,7 +149,7 @@ def rollouts(run, plan, u):
     size, weights = len(u), run.ladder.log_weights
     seen = kernels.Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
     stakes = kernels.Stakes(plan.fractions, weights, np.zeros(len(weights)), plan.L, plan.sign, plan.lead)
-    limits = kernels.Limits(np.inf, 2**62, np.inf, False)
+    limits = kernels.Limits(np.inf, 2**62, np.inf)
     common = stakes, run.source.draws(), kernels.RolloutState(), u, limits, seen
     done = kernels.bet(run.dynamics, (plan.a, plan.b), plan.B, *common)
     assert done.used == size

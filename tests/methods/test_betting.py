@@ -40,9 +40,10 @@ from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting import run as run_module
 from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import Refuter
-from policytest.methods.betting.plan import LOG_NEAR, ON_EPISODES, ONE_POLICY, TWO_POLICIES
+from policytest.methods.betting.plan import LOG_NEAR, ON_EPISODES, ONE_POLICY, SHARES, TWO_POLICIES
+from policytest.methods.betting.shares import are_quick, plans_of_shares
 from policytest.methods.boundaries import level_of
-from policytest.methods.combined import one_action
+from policytest.methods.combined import CombinedRun, one_action
 from policytest.methods.known_range import known_difference, known_value
 from policytest.methods.sampler import Recorded
 
@@ -1037,6 +1038,51 @@ def test_answers_are_given_at_ends_of_rollouts(method):
             run.step(3.0, 1)
         assert run.between_rollouts
         assert max(run.evidence()) >= 3.0
+
+
+def ends_of(watch, monkeypatch):
+    """Answers, samples and looks of the combination, with the rule watched like this."""
+    own = CombinedRun._watch
+    monkeypatch.setattr(CombinedRun, "_watch", lambda run, level: watch(own(run, level)))
+    found = []
+    for seed in range(8):
+        task, kernel, R = question(2 + seed % 2)
+        for method, delta in ((pt.Combined(), 1e-20), (pt.Combined(weight=1e-3), 1e-3)):
+            verdict = pt.decide(task, pt.TabularSimulator(kernel), R, delta, method, rng=seed, max_samples=3000)
+            found.append((verdict.answer, verdict.samples, verdict.solves, verdict.evidence))
+    monkeypatch.setattr(CombinedRun, "_watch", own)
+    return found
+
+
+def test_the_watched_rule_is_asked_where_it_would_be_after_every_rollout(monkeypatch):
+    """A level that is reached at once ends a call after every rollout; one that is too high must be noticed."""
+    expected = ends_of(lambda watch: watch._replace(level=-1e9), monkeypatch)
+    assert ends_of(lambda watch: watch, monkeypatch) == expected
+    assert any(looks for _, _, looks, _ in expected)
+    assert ends_of(lambda watch: watch._replace(level=watch.level + 3.0), monkeypatch) != expected
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_all_shares_at_once_are_one_after_the_other(sign):
+    """Where any state may follow: the same plans, with the same squares of a rollout."""
+    for seed in range(12):
+        task, kernel, _ = instance(seed, on_successor=False, supports=False, gamma=GAMMAS[seed % 4])
+        run = make_run([task], kernel, value([task], kernel) - 0.1, METHODS["rollouts"], rng=seed)
+        run.step(np.inf, 200)
+        policy, q = run.policies[0], run.pool.model()
+        V, d = policy.values(q)
+        visits = run._visits(q, [d])
+        assert are_quick(run.policies)
+        plans, squares = plans_of_shares(policy, V, q, visits[0], sign, run.rounding)
+        for share, plan, square in zip(SHARES, plans, squares, strict=True):
+            alone = run._plan([V], q, sign, share)
+            size = np.abs(V).max() + np.abs(alone.a.base).max()
+            for mine, its in ((plan.a.base, alone.a.base), (plan.B, alone.B), (plan.L, alone.L)):
+                np.testing.assert_allclose(mine, its, rtol=1e-9, atol=1e-11 * size)
+            assert (plan.lead, plan.sign) == (alone.lead, alone.sign)
+            assert square == pytest.approx(run._squares(alone, visits), rel=1e-9)
+    task, kernel, _ = instance(3)
+    assert not are_quick(make_run([task], kernel, value([task], kernel) - 0.1, METHODS["rollouts"]).policies)
 
 
 def test_with_many_parameters_betting_is_alone():

@@ -159,7 +159,7 @@ def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
         plan.fractions, run.ladder.log_weights, np.zeros(len(run.ladder.log_weights)), plan.L, sign, plan.lead
     )
     longest = 6.0 if task.is_total else 0.0
-    start = kernels.RolloutState(), u, kernels.Limits(np.inf, 2**62, np.inf, False), seen
+    start = kernels.RolloutState(), u, kernels.Limits(np.inf, 2**62, np.inf), seen
     done = kernels.bet(run.dynamics._replace(longest=longest), (plan.a, plan.b), plan.B, stakes, draws, *start)
     expected = replayed(Definition(run, plan), kernel, stack, u, longest)
     assert done.rollouts >= 100

@@ -117,7 +117,7 @@ def rolled(run, plan, targets, u, longest, draws=None):
         plan.fractions, run.ladder.log_weights, np.zeros(len(plan.fractions)), plan.L, plan.sign, 0.0
     )
     at, branches, sums = kernels.RolloutState(), splitting.open_branches(), []
-    dynamics, limits = run.dynamics._replace(longest=longest), kernels.Limits(np.inf, 2**62, np.inf, False)
+    dynamics, limits = run.dynamics._replace(longest=longest), kernels.Limits(np.inf, 2**62, np.inf)
     for part in (u[: len(u) // 3], u[len(u) // 3 :]):
         about = dynamics, plan.a._replace(B=plan.B), targets, stakes, draws or run.source.draws()
         done = kernels.branch(*about, at, branches, part, limits, seen)

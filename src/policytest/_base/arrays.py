@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
 from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
@@ -96,8 +97,9 @@ def shown(value: object, words: Callable[[Any], str] = repr) -> str:
 
 def real_array(name: str, value: object, shape: tuple[int | None, ...] | None = None) -> FloatArray:
     """A finite float array, of the given shape (None: any length on that axis)."""
-    with np.errstate(over="ignore"):
-        array = np.array(numbers(name, value), dtype=np.float64)
+    given = numbers(name, value)
+    with nullcontext() if given.dtype == np.float64 else np.errstate(over="ignore"):
+        array = np.array(given, dtype=np.float64)
     if shape is not None:
         check_shape(name, array.shape, shape)
     if not np.isfinite(array).all():
@@ -171,6 +173,8 @@ def check_shape(name: str, found: tuple[int, ...], expected: tuple[int | None, .
 
 def real_number(name: str, value: object) -> float:
     """One finite number."""
+    if type(value) is float and math.isfinite(value):
+        return value
     return float(real_array(name, value, shape=()))
 
 
@@ -269,9 +273,12 @@ def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callab
                 else "divide each row by its sum, in double precision, if the table was rounded"
             )
         )
+    wanted = _divisors(totals, S)
+    if (wanted == 1.0).all():
+        return kernel
     divisors = np.ones(kernel.size // S if not is_sparse(kernel) else kernel.shape[0])
-    divisors[pair] = _divisors(totals, S)
-    return kernel if (divisors == 1.0).all() else divided(kernel, divisors, S)
+    divisors[pair] = wanted
+    return divided(kernel, divisors, S)
 
 
 def divided(kernel: Kernel, divisors: FloatArray, S: int) -> Kernel:
@@ -320,7 +327,7 @@ def names(name: str, value: Sequence[Hashable] | None, count: int) -> tuple[Hash
 
 def is_sparse(value: object) -> bool:
     """Whether the argument is a SciPy sparse matrix or array, in any format."""
-    return bool(sparse.issparse(value))
+    return type(value) is not np.ndarray and bool(sparse.issparse(value))
 
 
 def csr(name: str, value: object, shape: tuple[int, int], add: bool = False) -> SparseArray:

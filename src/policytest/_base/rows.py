@@ -73,6 +73,8 @@ class Rows(NamedTuple):
     def gather(self, name: str, kernel: Kernel, n_states: int, place: Callable[[int], str]) -> FloatArray:
         """[E] a kernel on the listed entries; mass elsewhere contradicts the support and is refused."""
         entries = self.pick(kernel, n_states)
+        if not is_sparse(kernel) and kernel.size == self.n_entries:  # every row lists every state
+            return entries
         outside = row_totals(kernel, self.pair, n_states) - self.sums(entries)
         if (np.abs(outside) > 1e-12).any():
             worst = int(np.argmax(np.abs(outside)))

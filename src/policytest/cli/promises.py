@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
+import scipy
 
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import plural
@@ -108,7 +108,7 @@ def wrong_at_the_threshold(method: Method, delta: float, runs: int, seed: int) -
 
 
 def _tail(wrong: tuple[int, int], runs: int) -> float:
-    return float(binom.sf(max(wrong) - 1, runs, DELTA))
+    return float(scipy.stats.binom.sf(max(wrong) - 1, runs, DELTA))
 
 
 def _right_answers(seed: int) -> Promise:

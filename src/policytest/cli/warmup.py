@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from policytest._base.arrays import Kernel
+from policytest._base.compiled.search import DIRECT_SMALL
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.task import Task
@@ -21,12 +22,13 @@ from policytest.methods.sampling import Adaptive, Forward, Optimal
 from policytest.questions.decide import checks
 from policytest.questions.evaluate import evaluate
 from policytest.worst_case.lower_bound import characteristic_time
+from policytest.worst_case.projection_free import ProjectionFree
 
 SAMPLES = 400
 
 
 def small_runs() -> Iterator[Callable[[], object]]:
-    """Dense, with a support, with rewards on (s,a,x), sparse; each boundary; each sampling rule."""
+    """Dense, with a support, with rewards on (s,a,x), sparse; each boundary; each sampling rule; a large task."""
     free, listed = instances.paper(2), instances.random(seed=1, S=4, A=2, successors=2)
     task, kernel = listed.task, listed.kernel
     S, A = task.n_states, task.n_actions
@@ -43,6 +45,9 @@ def small_runs() -> Iterator[Callable[[], object]]:
     for allocation in ("uniform", Adaptive(), Forward(), Optimal(free.kernel)):
         yield partial(_run, free.task, free.kernel, PTST(allocation=allocation))
     yield partial(characteristic_time, free.task, free.kernel)
+    large = instances.random(seed=1, S=DIRECT_SMALL + 1, A=1, successors=2)  # with other linear solvers
+    yield partial(_run, large.task, large.kernel)
+    yield partial(_run, large.task, large.kernel, PTST(solver=ProjectionFree()))
 
 
 def _run(task: Task, kernel: Kernel, method: Method | None = None) -> None:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
 
 from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.compiled import episodes, search
@@ -64,6 +62,8 @@ def over_in(task: Task) -> BoolArray:
 
 def _totals(rows: Rows, q: FloatArray, initial: FloatArray, over: BoolArray) -> Evaluation:
     """Totals without a discount; see above. The error is |residual| max (I - P)^{-1} 1, relative to the values."""
+    from scipy.sparse.csgraph import connected_components  # slow to import, and rarely needed
+
     S, entries = len(initial), rows.per_entry(rows.prob) * q
     state = rows.state[rows.of_entry()]
     P = sparse.csr_array((entries, (state, rows.successor.astype(np.int64))), shape=(S, S))
@@ -99,6 +99,8 @@ def _solution(P: sparse.csr_array, b: FloatArray) -> tuple[FloatArray, float]:
     if n <= DENSE_STATES:
         x, tau = np.linalg.solve(A.toarray(), both).T
     else:
+        from scipy.sparse.linalg import splu  # slow to import
+
         x, tau = splu(A).solve(both).T
     size = np.abs(x).max()
     rounding = 4e-16 * size + np.abs(b - A @ x).max()

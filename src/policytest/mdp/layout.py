@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,12 +19,23 @@ from policytest.mdp.observed import Observed
 if TYPE_CHECKING:
     from policytest.mdp.task import Task
 
+Made = TypeVar("Made")
+
 
 class Layout:
     """The rows of a task: each is a pair with pi(a|s) > 0, in the order of s*A + a. Everything is made on first use."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._kept: dict[str, tuple[Hashable, Any]] = {}
+
+    def kept(self, key: tuple[str, Hashable], make: Callable[[], Made]) -> Made:
+        """What was made for this key (name, details): made once, and kept until it is made with other details."""
+        name, details = key
+        if name not in self._kept or self._kept[name][0] != details:
+            self._kept[name] = details, make()
+        found: Made = self._kept[name][1]
+        return found
 
     @cached_property
     def pairs(self) -> Rows:

@@ -275,11 +275,14 @@ class Task:
     def centred(self, threshold: float) -> Task:
         """The same task with rewards r - (1-gamma) R, whose values are V - R: near R no digits are lost.
 
-        It declares no terminal states: what follows them earns -(1-gamma) R here, not 0.
+        It declares no terminal states: what follows them earns -(1-gamma) R here, not 0. The last one is kept.
 
         Paper: footnote 1 of section 3.2.
         """
         self.check_discounted_table("this method", self._remedy)
+        return self.layout.kept(("centred", threshold), lambda: self._shifted(threshold))
+
+    def _shifted(self, threshold: float) -> Task:
         shift = (1.0 - self.discount) * threshold
         if arrays.is_sparse(self.rewards):  # successors without a stored reward earn 0
             allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())

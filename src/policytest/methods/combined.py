@@ -22,6 +22,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled.rollouts import NO_RULE, Watch
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
@@ -34,7 +35,6 @@ from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
 
 MOST_PARAMETERS = 30  # of the unknown rows together, up to which KL is worth its price
-AT_ONCE = 32  # rollouts between two checks of the driver
 MANY_STATES = 100  # surely too many parameters, unless almost all rows are known
 
 
@@ -46,22 +46,24 @@ class CombinedRun(BettingRun):
         reduced = _reduced(task)
         if _parameters(reduced) <= MOST_PARAMETERS:
             self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
-        self.merged = reduced is not task
+            self.row_of_pair = _rows_in(reduced, task)
         super().__init__(method, task, threshold, *rest)
         self.log_weight = float(np.log(method.weight)) if self.rule is not None else 0.0  # of the bets
 
     def step(self, level: float, most: int) -> None:
-        """Bet; and ask the KL rule at the end of each rollout."""
+        """Bet; and ask the KL rule at the end of each rollout after which it may have what is missing."""
+        super().step(level - self.log_weight, most)
+        if self.rule is not None and self.answer is None and self.between_rollouts:
+            self._ask(level)
+
+    def _watch(self, level: float) -> Watch:
+        """The KL rule beside bets that have to reach this level alone."""
         if self.rule is None:
-            super().step(level, most)
-            return
-        limit = self.paid + most
-        for _ in range(AT_ONCE):
-            super().step(level - self.log_weight, limit - self.paid)
-            if self.answer is None and self.between_rollouts:
-                self._ask(level)
-            if self.answer is not None or self.paid >= limit or self.exhausted:
-                return
+            return NO_RULE
+        rule, tally, other = self.rule, self.rule.tally, self._bet_evidence()[1 - self.plan.side]
+        counts = tally.rows.start, tally.rows.successor, *tally.terms, tally.N, tally.n, tally.w, tally.evidence
+        limits = float(rule.blind_until - rule.samples), level + self.log_weight, self.method.weight, other
+        return Watch(self.row_of_pair, *counts, *limits)
 
     def begin(self, level: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
@@ -89,17 +91,12 @@ class CombinedRun(BettingRun):
         share = np.exp(min(have + np.log(weight) - level, 0.0))
         return float(level + np.log1p(-share) - np.log1p(-weight)) if share < 1.0 else -np.inf
 
-    def _one_by_one(self) -> bool:
-        return self.rule is not None
-
     def _record(self, pair: IntArray, x: IntArray) -> None:
+        """The compiled code has counted what the KL rule observes."""
         super()._record(pair, x)
-        if self.rule is None or not len(pair):
-            return
-        k = pair // self.task.n_actions if self.merged else self.task.layout.row_of_pair[pair]
-        k = self.rule.task.layout.row_of_pair[k] if self.merged else k
-        self.rule.tally.observe(k, x, np.inf)
-        self.rule.samples += len(k)
+        if self.rule is not None and len(pair):
+            self.rule.tally.observe(NOTHING, NOTHING, np.inf)  # what was derived from its counts is not valid any more
+            self.rule.samples += len(pair)
 
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the average; of the KL part, as far as it is proved at this sample."""
@@ -206,7 +203,7 @@ def worth_its_price(task: Task) -> bool:
 
 
 def _reduced(task: Task) -> Task:
-    return one_action(task) if task.n_states <= MANY_STATES else task
+    return task.layout.kept(("reduced", None), lambda: one_action(task)) if task.n_states <= MANY_STATES else task
 
 
 def one_action(task: Task) -> Task:
@@ -225,6 +222,12 @@ def one_action(task: Task) -> Task:
         support = np.zeros((S, 1, S), dtype=bool)
         support[rows.per_entry(rows.state), 0, rows.successor] = True
     return Task(rewards, np.ones((S, 1)), task.initial, task.discount, support, task.states)
+
+
+def _rows_in(reduced: Task, task: Task) -> IntArray:
+    """[S*A] the row of the reduced task to which the transitions of each pair belong."""
+    rows = reduced.layout.row_of_pair
+    return rows if reduced is task else np.repeat(rows, task.n_actions)
 
 
 def _parameters(task: Task) -> float:

@@ -21,6 +21,7 @@ Paper: `eq:ideal stopping`.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -344,6 +345,12 @@ class WitnessedCounts:
         return -average(-self.evidence) if np.isfinite(self.evidence).all() else np.inf
 
     # ------------------------------------------------------------ keeping
+
+    def copy(self) -> WitnessedCounts:
+        """The same counts and witness, for another run to go on with."""
+        other = copy(self)
+        other.N, other.n, other.w, other.evidence = self.N.copy(), self.n.copy(), self.w.copy(), self.evidence.copy()
+        return other
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""

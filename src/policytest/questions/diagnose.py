@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
@@ -136,7 +136,7 @@ def _over_time(task: Task, period: IntArray, rest: Sequence[IntArray], periods: 
     for cut in range(1, periods):
         split = _tested(task, "period", "the time, early or late", (period >= cut).astype(np.int64), rest)
         tried.append(replace(split, split=cut / periods))
-    evidence = float(logsumexp([one.evidence for one in tried])) - math.log(len(tried))
+    evidence = float(scipy.special.logsumexp([one.evidence for one in tried])) - math.log(len(tried))
     best = max(tried, key=lambda one: one.evidence)
     usual = [one.g_test for one in tried if not math.isnan(one.g_test)]
     g_test = min(1.0, min(usual) * len(tried)) if usual else math.nan

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.stats import norm
+import scipy
 
 from policytest._base.compiled import search
 from policytest.data.counts import Counts
@@ -49,5 +49,5 @@ def one_look(task: Task, counts: Counts, delta: float) -> Interval:
     spread = rows.sums(smooth * worth**2) - rows.sums(smooth * worth) ** 2
     drawn = unknown & (visits > 0)
     sd = math.sqrt(max(float((visits[drawn] ** 2 * spread[drawn] / tally.n[drawn]).sum()), 0.0))
-    half, value = float(norm.isf(delta / 2.0)) * sd, tally.value()[0]
+    half, value = -float(scipy.special.ndtri(delta / 2.0)) * sd, tally.value()[0]
     return Interval(max(value - half, low), min(value + half, high), certified=False, looks="one")

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled import search
@@ -242,7 +242,9 @@ def _root(falling: Callable[[float], float], guess: float, natural: float, accur
             break
     else:
         return high if up else low
-    logs = brentq(lambda u: np.log(max(falling(float(np.exp(u))), 1e-300)), np.log(low), np.log(high), xtol=accuracy)
+    logs = scipy.optimize.brentq(
+        lambda u: np.log(max(falling(float(np.exp(u))), 1e-300)), np.log(low), np.log(high), xtol=accuracy
+    )
     return float(np.exp(logs))
 
 

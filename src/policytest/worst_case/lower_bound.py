@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linprog, minimize
+import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
@@ -199,7 +199,7 @@ class _Model:
         A mixture of cuts bounds every allocation by its largest entry, whatever the accuracy of the prices.
         """
         count = self.cuts.shape[1]
-        result = linprog(
+        result = scipy.optimize.linprog(
             c=np.append(np.zeros(count), -1.0),
             A_ub=np.column_stack([-self.cuts / self.rate, np.ones(len(self.cuts))]),
             b_ub=np.zeros(len(self.cuts)),
@@ -229,7 +229,7 @@ class _Model:
             return float(top + np.log(total) - halfway * prices.sum()), cuts @ (weights / total) - halfway
 
         start = np.zeros(len(cuts))
-        found = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=[(0, 1e6)] * len(cuts)).x
+        found = scipy.optimize.minimize(dual, start, jac=True, method="L-BFGS-B", bounds=[(0, 1e6)] * len(cuts)).x
         tilted = origin + found @ cuts
         weights = np.zeros(self.shape)
         weights[self.sampled] = np.exp(tilted - tilted.max())

@@ -112,7 +112,7 @@ class ProjectionFree:
         first = runs[0]
         if first.infeasibility > 0 and (far := _beyond(first.problem, first.problem.p)) is not None:
             runs.append(self._run(first.problem, far, 0.0))
-        for index in range(1, self.starts):
+        for index in range(1, 1 if first.is_least else self.starts):
             runs.append(self._run(problem, _other_start(problem, index), 0.0))
         best = min(runs, key=lambda run: run.objective)
         best.iterations = sum(run.iterations for run in runs)
@@ -166,6 +166,11 @@ class Descended:
         if not isinstance(self.problem, Nearest):
             return 0.0
         return float(max(self.problem.sign * (self.value - self.problem.threshold), 0.0))
+
+    @property
+    def is_least(self) -> bool:
+        """Whether no other end can be better: the threshold is reached at the centre, up to rows without weight."""
+        return isinstance(self.problem, Nearest) and self.objective == (0.0, 0.0)
 
     @property
     def price(self) -> float:

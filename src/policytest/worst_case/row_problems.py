@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
@@ -40,7 +40,7 @@ def tilt_row(weights: FloatArray, cost: FloatArray, lam: float) -> FloatArray:
         return q
     low, high = float(np.maximum(weights[seen] - gap[seen], 0.0).max()), float(weights.sum())
     if surplus(low) > 0 > surplus(high):
-        z = brentq(surplus, low, high, xtol=1e-300, rtol=1e-15)
+        z = scipy.optimize.brentq(surplus, low, high, xtol=1e-300, rtol=1e-15)
     else:  # an end is the root, to rounding
         z = low if surplus(low) <= 0 else high
     q[seen] = weights[seen] / (z + gap[seen])
@@ -69,7 +69,9 @@ def project_row(x: FloatArray, p: FloatArray, b: float) -> FloatArray:
     low = high
     while _kl(p, _on_simplex(x, p, low)) <= b:
         low *= 0.1
-    mu = brentq(lambda m: _kl(p, _on_simplex(x, p, m)) - b, low, high, xtol=1e-300, rtol=1e-14, maxiter=2000)
+    mu = scipy.optimize.brentq(
+        lambda m: _kl(p, _on_simplex(x, p, m)) - b, low, high, xtol=1e-300, rtol=1e-14, maxiter=2000
+    )
     return _on_simplex(x, p, mu)
 
 
@@ -99,7 +101,7 @@ def _on_simplex(x: FloatArray, p: FloatArray, mu: float) -> FloatArray:
     high = float((x + np.sqrt(mu * p) * len(x) + mu * len(x) * p).max())
     if entries(low).sum() <= 1:
         return np.asarray(entries(low) / entries(low).sum())
-    y = brentq(lambda y: entries(y).sum() - 1, low, high, xtol=1e-16, rtol=1e-15)
+    y = scipy.optimize.brentq(lambda y: entries(y).sum() - 1, low, high, xtol=1e-16, rtol=1e-15)
     return np.asarray(entries(y) / entries(y).sum())
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
@@ -98,7 +98,7 @@ def project_joint(problem: InverseProblem, point: FloatArray, radius: float, sta
         {"type": "eq", "fun": lambda q: sums @ q - 1.0, "jac": lambda q: sums},
         {"type": "ineq", "fun": slack, "jac": slack_gradient},
     ]
-    found = minimize(
+    found = scipy.optimize.minimize(
         lambda q: 0.5 * float((q - point) @ (q - point)),
         start,
         jac=lambda q: q - point,

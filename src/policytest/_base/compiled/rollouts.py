@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.arrays import FloatArray as Reals
-from policytest._base.compiled.small import TINY, compiled, entry, first_above, largest_of, place_of
+from policytest._base.compiled.small import (
+    TINY,
+    compiled,
+    counted,
+    entry,
+    first_above,
+    largest_of,
+    mean_log,
+    place_of,
+)
 from policytest._base.rows import Rows
 
 # One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
@@ -81,7 +90,32 @@ class Limits(NamedTuple):
     level: float
     most: int
     due: float  # samples from which on a rollout that ends is the last one
-    one_by_one: bool  # every rollout is the last one
+
+
+class Watch(NamedTuple):
+    """The KL rule beside the bets: its counts and its witness, updated in place (see `methods.witness`).
+
+    The rule is averaged with the bets. What it must reach for an answer is log((1/delta - share e_bet)/(1 - share));
+    its evidence is at most that of the witness. A rollout after which that may suffice is the last one of a call.
+    """
+
+    row_of_pair: IntArray = np.zeros(0, dtype=np.int64)  # [S*A] the row of the rule to which a transition belongs
+    start: IntArray = np.zeros(0, dtype=np.int64)
+    successor: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+    kind: int = 0
+    priors: FloatArray = np.zeros(0)
+    width: FloatArray = np.zeros(0)
+    N: FloatArray = np.zeros(0)
+    n: FloatArray = np.zeros(0)
+    w: FloatArray = np.zeros(0)  # the witness; empty where there is no rule
+    evidence: FloatArray = np.zeros(0)
+    blind: float = np.inf  # transitions before which the rule is not looked at
+    level: float = 0.0  # log(1/delta)
+    share: float = 0.5  # of the bets
+    other: float = 0.0  # the evidence of the side that is not bet on
+
+
+NO_RULE = Watch()
 
 
 class Transcript(NamedTuple):
@@ -255,17 +289,46 @@ def log_capitals(earned: Reals, room: Reals, lengths: IntArray, fractions: Reals
             for b in range(F):
                 product[b] *= max(1.0 + fractions[i, b] * ratio, least)
             if j % 16 == 0:
-                total += np.log(product)
-                product[:] = 1.0
-    return total + np.log(product)
+                for b in range(F):
+                    total[b] += np.log(product[b])
+                    product[b] = 1.0
+    for b in range(F):
+        total[b] += np.log(product[b])
+    return total
 
 
 @compiled
-def _ending(evidence: float, samples: int, limits: Limits) -> int:
+def _watched(watch: Watch, pair: int, x: int) -> bool:
+    """Count a transition for the rule beside the bets, if there is one; False where its support excludes it."""
+    if len(watch.w) == 0 or watch.row_of_pair[pair] < 0:
+        return True
+    about = watch.kind, watch.priors, watch.width, watch.N, watch.n, watch.w, watch.evidence
+    return counted(watch.start, watch.successor, *about, watch.row_of_pair[pair], x)
+
+
+@compiled
+def _may_suffice(watch: Watch, evidence: float) -> bool:
+    """Whether the witness leaves it open that bets of this evidence and the KL rule give an answer together.
+
+    Rounding errs on the side of True, so that the answer comes at the same rollout as without this filter.
+    """
+    have = max(evidence, watch.other)
+    share = np.exp(min(have + 1e-10 * (1.0 + abs(have)) + np.log(watch.share) - watch.level, 0.0))
+    missing = watch.level + np.log1p(-share) - np.log1p(-watch.share)
+    allowed = mean_log(watch.evidence)
+    return not allowed + 1e-10 * (1.0 + abs(allowed)) < missing
+
+
+@compiled
+def _ending(evidence: float, samples: int, steps: int, limits: Limits, watch: Watch) -> int:
     """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""
     if evidence >= limits.level:
         return CROSSED
-    return LAST_ROLLOUT if samples >= limits.due or limits.one_by_one else BLOCK_ENDS
+    if samples >= limits.due:
+        return LAST_ROLLOUT
+    if len(watch.w) > 0 and (samples >= limits.most or (steps >= watch.blind and _may_suffice(watch, evidence))):
+        return LAST_ROLLOUT
+    return BLOCK_ENDS
 
 
 @compiled
@@ -295,18 +358,18 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-@compiled
+@entry
 def _bet(
-    dynamics: Dynamics,
-    side_a: Residuals,
-    side_b: Residuals,
+    dynamics_of: tuple[Any, ...],
+    sides: tuple[Any, ...],
     B: FloatArray,
-    stakes: Stakes,
-    draws: Draws,
+    stakes_of: tuple[Any, ...],
+    draws_of: tuple[Any, ...],
     at: tuple[float, ...],
     u: FloatArray,
-    limits: Limits,
-    seen: Transcript,
+    limits_of: tuple[Any, ...],
+    seen_of: tuple[Any, ...],
+    watch_of: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Rollouts, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a refit is due.
 
@@ -318,6 +381,9 @@ def _bet(
     B; B_ALONE. Where they may meet again both move in turn once they have parted, with one weight and one coin,
     A_IN_TURN and B_IN_TURN, until they meet. Of the plain process: DRAWING at the last state.
     """
+    dynamics, stakes, draws = Dynamics(*dynamics_of), Stakes(*stakes_of), Draws(*draws_of)
+    limits, seen, watch = Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of)
+    side_a, side_b = Residuals(*sides[0]), Residuals(*sides[1])
     gamma, plain, L, sign, layer = dynamics.discount, dynamics.draws, stakes.L, stakes.sign, dynamics.layer
     low, high, observed = dynamics.total_low, dynamics.total_high, len(draws.reward) > 0
     B_a, B_b, A = side_a.B, side_b.B, dynamics.alone_a.shape[1]
@@ -374,6 +440,8 @@ def _bet(
             if observed:
                 seen.reward[steps] = r
             steps += 1
+            if not _watched(watch, p, y):
+                break  # whoever records it refuses it
             e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
             if layer > 0:
                 k += s // layer * (len(dynamics.start) - 1)
@@ -458,27 +526,11 @@ def _bet(
             rollouts += 1
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
-            ending = _ending(_settled(stakes, earned), samples, limits)
+            ending = _ending(_settled(stakes, earned), samples, steps, limits, watch)
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total
     return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
-
-
-@entry
-def _bet_of_tuples(
-    dynamics: tuple[Any, ...],
-    sides: tuple[Any, ...],
-    B: FloatArray,
-    stakes: tuple[Any, ...],
-    draws: tuple[Any, ...],
-    at: tuple[float, ...],
-    u: FloatArray,
-    limits: tuple[Any, ...],
-    seen: tuple[Any, ...],
-) -> tuple[Any, ...]:
-    a, b, ends, found = Residuals(*sides[0]), Residuals(*sides[1]), Limits(*limits), Transcript(*seen)
-    return _bet(Dynamics(*dynamics), a, b, B, Stakes(*stakes), Draws(*draws), at, u, ends, found)
 
 
 def bet(
@@ -491,11 +543,12 @@ def bet(
     u: FloatArray,
     limits: Limits,
     seen: Transcript,
+    watch: Watch = NO_RULE,
 ) -> Advance:
     """`_bet` by names: numba recognises plain tuples in half the time, and a simulator may be called very often."""
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
-    found = _bet_of_tuples(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen))
+    found = _bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen), tuple(watch))
     ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
     return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
 
@@ -503,24 +556,27 @@ def bet(
 # ---------------------------------------------------------------- rollouts that branch
 
 
-@compiled
+@entry
 def _branch(
-    dynamics: Dynamics,
-    side: Residuals,
+    dynamics_of: tuple[Any, ...],
+    side_of: tuple[Any, ...],
     targets: FloatArray,
-    stakes: Stakes,
-    draws: Draws,
+    stakes_of: tuple[Any, ...],
+    draws_of: tuple[Any, ...],
     at: tuple[float, ...],
     branches: FloatArray,
     u: FloatArray,
-    limits: Limits,
-    seen: Transcript,
+    limits_of: tuple[Any, ...],
+    seen_of: tuple[Any, ...],
+    watch_of: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `_bet`.
 
     ``branches`` [M,2] are the place and the weight of the open branches; the last one moves. The proof:
     `policytest.methods.betting.splitting`.
     """
+    dynamics, side, stakes = Dynamics(*dynamics_of), Residuals(*side_of), Stakes(*stakes_of)
+    draws, limits, seen, watch = Draws(*draws_of), Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of)
     gamma, L, sign, layer, B = dynamics.discount, stakes.L, stakes.sign, dynamics.layer, side.B
     observed, on_entries, A = len(draws.reward) > 0, len(side.gain) > 0, dynamics.alone_a.shape[1]
     phase, state, earned, left = at[0], at[1], at[2], at[4]
@@ -558,6 +614,8 @@ def _branch(
             if observed:
                 seen.reward[steps] = residual
             steps += 1
+            if not _watched(watch, p, y):
+                break  # whoever records it refuses it
             n -= 1
             reserve = reserve - weight * B[s] if n > 0 else 0.0
             if on_entries:
@@ -596,28 +654,11 @@ def _branch(
             rollouts += 1
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
-            ending = _ending(_settled(stakes, earned), samples, limits)
+            ending = _ending(_settled(stakes, earned), samples, steps, limits, watch)
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(n), earned, 0.0, left, -1.0, 0.0, 0.0
     return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
-
-
-@entry
-def _branch_of_tuples(
-    dynamics: tuple[Any, ...],
-    side: tuple[Any, ...],
-    targets: FloatArray,
-    stakes: tuple[Any, ...],
-    draws: tuple[Any, ...],
-    at: tuple[float, ...],
-    branches: FloatArray,
-    u: FloatArray,
-    limits: tuple[Any, ...],
-    seen: tuple[Any, ...],
-) -> tuple[Any, ...]:
-    parts = Dynamics(*dynamics), Residuals(*side), targets, Stakes(*stakes), Draws(*draws)
-    return _branch(*parts, at, branches, u, Limits(*limits), Transcript(*seen))
 
 
 def branch(
@@ -631,10 +672,11 @@ def branch(
     u: FloatArray,
     limits: Limits,
     seen: Transcript,
+    watch: Watch = NO_RULE,
 ) -> Advance:
     """`_branch` by names."""
     fixed = tuple(dynamics), tuple(side), targets, tuple(stakes), tuple(draws)
-    found = _branch_of_tuples(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen))
+    found = _branch(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen), tuple(watch))
     ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
     return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
 

@@ -13,13 +13,19 @@ Entry vectors have the layout of `policytest._base.rows.Rows`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from numba.extending import overload
 
 from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import (
+    INSIDE,
     TINY,
     add_to,
     compiled,
@@ -195,9 +201,8 @@ def _bicgstab(rows: Rows, q: Reals, gamma: float, transposed: bool, b: Reals, x:
     return size if transposed else worst / (largest_of(x) + TINY)
 
 
-@compiled
-def _solve_directly(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> None:
-    """V and d from one factorisation of I - gamma P."""
+def _solve_directly(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
+    """V and d from one factorisation of I - gamma P; the bound on their relative error is rounding over 1-gamma."""
     S = len(rho)
     A = np.empty((S, S))
     _policy_matrix(rows, q, A)
@@ -210,6 +215,7 @@ def _solve_directly(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d:
     _substitute(A, V)
     copy_to(rho, d)
     _substitute_transposed(A, d)
+    return 4e-16 / (1.0 - gamma)
 
 
 @compiled
@@ -294,20 +300,15 @@ def _solve_in_envelope(
             d[m] -= L[at_L[i] + m - low[i]] * d[i]
 
 
-@compiled
-def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
-    """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error.
+def _solve_large(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
+    """V and d by BiCGSTAB from the incoming ones; a bound on their relative error.
 
-    Small: elimination, its bound the rounding over 1-gamma. Otherwise BiCGSTAB from the incoming V and d, with
     |V - V*|_max <= |residual|_max/(1-gamma) and |d - d*|_1 <= |residual|_1/(1-gamma), where |d*|_1 = 1/(1-gamma).
     Where that stalls, as on long chains, elimination in the envelope of the matrix, which is thin there; and only
     where that is too much work, fixed-point sweeps.
     """
     S = len(rho)
     rounding = 4e-16 / (1.0 - gamma)
-    if S <= DIRECT_SMALL:
-        _solve_directly(rows, q, gamma, rho, V, d)
-        return rounding
     b = np.empty(S)
     error = 0.0
     for attempt in range(2):
@@ -333,13 +334,48 @@ def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Rea
     return error
 
 
-@entry
-def values_and_occupancy(rows: Rows, q: Reals, gamma: float, rho: Reals) -> Any:
+class LargeRows(Rows):
+    """The rows of a task of more than `DIRECT_SMALL` states. Their type chooses the linear solver as code is compiled:
+    what a small task does not use is not compiled for it."""
+
+
+def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
+    """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error."""
+    raise NotImplementedError  # compiled code has one of the two below in its place
+
+
+@overload(_solve_both, jit_options=INSIDE, strict=False)
+def _solver(rows: Any, q: Any, gamma: Any, rho: Any, V: Any, d: Any) -> Any:
+    """The solver for these types."""
+    return _solve_large if rows.instance_class is LargeRows else _solve_directly
+
+
+def sized(function: Callable[..., Any]) -> Any:
+    """An entry whose first argument are rows, or a `Descent`: compiled for small tasks and for large ones."""
+    call = entry(function)
+    place = list(signature(function).parameters).index("rho") if "rho" in signature(function).parameters else 0
+
+    @wraps(call)
+    def chosen(first: Any, *rest: Any) -> Any:
+        rho = rest[place - 1] if place else first.rho
+        if len(rho) > DIRECT_SMALL:
+            first = LargeRows(*first) if place else first._replace(rows=LargeRows(*first.rows))
+        return call(first, *rest)
+
+    return chosen
+
+
+@sized
+def _solved(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
+    return _solve_both(rows, q, gamma, rho, V, d)
+
+
+def values_and_occupancy(
+    rows: Rows, q: Reals, gamma: float, rho: npt.NDArray[np.floating[Any]]
+) -> tuple[Reals, Reals, float]:
     """State values V_q and unnormalised occupancy d_q of a kernel, and an error bound (relative)."""
-    V = np.zeros(len(rho))
-    d = rho.copy()
-    error = _solve_both(rows, q, gamma, rho, V, d)
-    return V, d, error
+    V, d = np.zeros(len(rho)), np.array(rho, dtype=np.float64)
+    return V, d, _solved(rows, q, gamma, rho, V, d)
 
 
 @compiled
@@ -371,55 +407,63 @@ def _sweep(rows: Rows, gamma: float, sign: float, V: Reals, backwards: bool) -> 
 
 
 @entry
-def extreme_rows(rows: Rows, gamma: float, rho: Reals, sign: float, is_open: bool) -> Any:
+def _swept(rows: Rows, gamma: float, sign: float, V: Reals) -> None:
+    """Sweeps to and fro, until values change by little."""
+    for sweep in range(1000):
+        if _sweep(rows, gamma, sign, V, sweep % 2 == 1) <= 1e-6 * largest_of(V):
+            break
+
+
+@entry
+def _improved(rows: Rows, gamma: float, sign: float, is_open: bool, V: Reals, first: bool, point: Rows) -> bool:
+    """The successor of each row that V makes the best, listed in `point`, in place; whether any has changed."""
+    choice, gain = point.successor, point.gain
+    changed = first
+    margin = 1e-13 * largest_of(V)
+    lowest = 0
+    for x in range(len(V)):
+        if sign * V[x] < sign * V[lowest]:
+            lowest = x
+    for k in range(len(choice)):
+        if is_open:
+            if first or sign * V[lowest] < sign * V[choice[k]] - margin:
+                choice[k] = lowest
+                changed = True
+            continue
+        worth = np.inf
+        if not first:
+            worth = sign * gamma * V[choice[k]]
+            if len(gain) > 0:
+                worth += sign * gain[k]
+        for e in range(rows.start[k], rows.start[k + 1]):
+            other = sign * _worth(rows, gamma, V, e)
+            if other < worth - margin:
+                worth = other
+                choice[k] = rows.successor[e]
+                if len(gain) > 0:
+                    gain[k] = rows.gain[e]
+                changed = True
+    return changed
+
+
+def extreme_rows(
+    rows: Rows, gamma: float, rho: Reals, sign: float, is_open: bool
+) -> tuple[npt.NDArray[np.int32], Reals, float]:
     """Policy iteration of the kernel: the successor of each row that minimises sign * value, and the values.
 
     Fixed point: V(s) = sum_a pi(a|s) min_x [r(s,a,x) + gamma V(x)] (max for sign = -1), approached by sweeps first.
     With `is_open` any state may succeed any pair, listed or not. Returns the successors [K], V and an error bound.
     """
     K = len(rows.state)
-    S = len(rho)
-    choice = np.zeros(K, dtype=np.int32)
-    gain = np.zeros(K if len(rows.gain) > 0 else 0)
-    one = np.ones(K)
-    start = np.arange(K + 1)
-    V = np.zeros(S)
-    d = rho.copy()
-    error = 0.0
+    choice, gain = np.zeros(K, dtype=np.int32), np.zeros(K if len(rows.gain) > 0 else 0)
+    point, one = rows._replace(start=np.arange(K + 1), successor=choice, gain=gain), np.ones(K)
+    V, d, error = np.zeros(len(rho)), rho.copy(), 0.0
     if not is_open:
-        for sweep in range(1000):
-            if _sweep(rows, gamma, sign, V, sweep % 2 == 1) <= 1e-6 * largest_of(V):
-                break
+        _swept(rows, gamma, sign, V)
     for iteration in range(10_000):
-        changed = iteration == 0
-        margin = 1e-13 * largest_of(V)
-        lowest = 0
-        for x in range(S):
-            if sign * V[x] < sign * V[lowest]:
-                lowest = x
-        for k in range(K):
-            if is_open:
-                if iteration == 0 or sign * V[lowest] < sign * V[choice[k]] - margin:
-                    choice[k] = lowest
-                    changed = True
-                continue
-            worth = np.inf
-            if iteration > 0:
-                worth = sign * gamma * V[choice[k]]
-                if len(rows.gain) > 0:
-                    worth += sign * gain[k]
-            for e in range(rows.start[k], rows.start[k + 1]):
-                other = sign * _worth(rows, gamma, V, e)
-                if other < worth - margin:
-                    worth = other
-                    choice[k] = rows.successor[e]
-                    if len(rows.gain) > 0:
-                        gain[k] = rows.gain[e]
-                    changed = True
-        if not changed:
+        if not _improved(rows, gamma, sign, is_open, V, iteration == 0, point):
             break
-        point = Rows(rows.pair, rows.state, rows.prob, rows.reward, start, choice, gain)
-        error = _solve_both(point, one, gamma, rho, V, d)
+        error = _solved(point, one, gamma, rho, V, d)
     return choice, V, error
 
 
@@ -821,8 +865,9 @@ def _newton(descent: Reals, aim: float, lam: float, V: Reals, d: Reals, gap: Rea
         if not (worst <= 0.5 * last and _solve_pivoted(J, F)):
             return 0.0
         last = worst
-        add_to(V, -1.0, F[:S])
-        add_to(d, -1.0, F[S : 2 * S])
+        for i in range(S):
+            V[i] -= F[i]
+            d[i] -= F[S + i]
         lam -= F[2 * S]
         if not lam > 0.0:
             return 0.0
@@ -874,8 +919,8 @@ def _settle_free_rows(descent: Reals, V: Reals, d: Reals, q: Reals, gap: Reals) 
     return error
 
 
-@compiled
-def _nearest(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) -> Any:
+@sized
+def nearest(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) -> Any:
     """(NC) from the kernel q: minimise loss(q) subject to sign (value - threshold) <= 0, in place.
 
     Sequential convex programming: keep the convex loss exactly, linearise the value at the current kernel,
@@ -989,10 +1034,7 @@ def _nearest(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int)
     return status, loss, dot(rho, V), lam, iteration
 
 
-nearest = entry(_nearest)
-
-
-@entry
+@sized
 def extreme(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) -> Any:
     """(NO) from the kernel q in the ball: minimise sign * value subject to loss(q) <= budget, in place.
 
@@ -1057,7 +1099,7 @@ def extreme(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) 
 # ---------------------------------------------------------------- product boxes and Euclidean projection
 
 
-@entry
+@sized
 def robust_box(rows: Rows, gamma: float, rho: Reals, p: Reals, budget: Reals, sign: float, limit: int) -> Any:
     """Robust policy iteration on the product box {q : KL(p_k, q_k) <= budget_k for every row k}.
 
@@ -1247,7 +1289,7 @@ def _descend(
     _solve_both(rows, q, gamma, rho, V, d)
 
 
-@entry
+@sized
 def descend(rows: Rows, gamma: float, rho: Reals, p: Reals, b: Reals, sign: float, L: float, steps: int) -> Any:
     """The inner loop of Algorithm 2 from q = p on one product box: the kernel reached and its value."""
     V = np.zeros(len(rho))
@@ -1257,7 +1299,7 @@ def descend(rows: Rows, gamma: float, rho: Reals, p: Reals, b: Reals, sign: floa
     return q, dot(rho, V)
 
 
-@entry
+@sized
 def search_budgets(
     rows: Rows,
     gamma: float,
@@ -1309,41 +1351,27 @@ def search_budgets(
     return best_q, sign * best, best_b, points
 
 
-@entry
-def rewitness(descent: Reals, share: float, w: Reals, lam: float, tolerance: float, limit: int) -> Any:
+def rewitness(descent: Descent, share: float, w: Reals, lam: float, tolerance: float, limit: int) -> Any:
     """A witness near the smoothed counts N + share: the nearest kernel of value 0, in place of w.
 
     Smoothing lists every allowed successor, so that no single observation can make the loss of the witness infinite,
     and leaves no row free. Returns (found, lam): whether the value of w is 0, to 1e-9 of the largest.
     """
     rows, gamma, rho, N, n, _, _ = descent
-    K = len(n)
-    smooth_N = np.empty(len(N))
-    smooth_n = np.empty(K)
-    largest = 0.0
-    for k in range(K):
-        smooth_n[k] = n[k] + share * (rows.start[k + 1] - rows.start[k])
-        largest = max(largest, smooth_n[k])
-    _, exponent = math.frexp(largest)
-    unit = math.ldexp(1.0, exponent)
-    for k in range(K):
-        smooth_n[k] /= unit
-        for e in range(rows.start[k], rows.start[k + 1]):
-            smooth_N[e] = (N[e] + share) / unit
-    q = np.empty(len(N))
-    _copy_centre(rows.start, smooth_N, smooth_n, q)
-    V = np.zeros(len(rho))
-    d = rho.copy()
-    _solve_both(rows, q, gamma, rho, V, d)
-    value = dot(rho, V)
-    slack = 1e-9 * largest_of(V)
+    width = np.diff(rows.start)
+    smooth_n = n + share * width
+    unit = math.ldexp(1.0, math.frexp(smooth_n.max(initial=0.0))[1])
+    smooth_N, smooth_n = (N + share) / unit, smooth_n / unit
+    q = smooth_N / np.repeat(smooth_n, width)
+    V, _, _ = values_and_occupancy(rows, q, gamma, rho)
+    value = float(rho @ V)
+    slack = 1e-9 * float(np.abs(V).max())
     if abs(value) > 1e-3 * slack:
-        sign = 1.0 if value > 0.0 else -1.0
         if lam > 0.0:
-            copy_to(w, q)
-        smooth = Descent(rows, gamma, rho, smooth_N, smooth_n, 0.0, sign)
-        _, _, value, lam, _ = _nearest(smooth, q, lam / unit, tolerance, limit)
+            q = w.copy()
+        smooth = Descent(rows, gamma, rho, smooth_N, smooth_n, 0.0, math.copysign(1.0, value))
+        _, _, value, lam, _ = nearest(smooth, q, lam / unit, tolerance, limit)
     if not abs(value) <= slack:
         return False, 0.0
-    copy_to(q, w)
+    w[:] = q
     return True, lam * unit

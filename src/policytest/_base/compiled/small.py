@@ -18,20 +18,30 @@ from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
 
 TINY = 1e-300
+SETTINGS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INSIDE: Any = {**SETTINGS, "no_cpython_wrapper": True}  # for what only compiled code calls
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def _jitted(function: Callable[..., Any], settings: dict[str, Any]) -> Any:
     """numba-compile, cached on disk where the machine allows it (a read-only install may not)."""
     njit: Any = numba.njit
     try:
-        return njit(cache=True, nogil=True, error_model="numpy")(function)
+        return njit(cache=True, **settings)(function)
     except RuntimeError:  # no writable place for the cache
-        return njit(nogil=True, error_model="numpy")(function)
+        return njit(**settings)(function)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile what only compiled code calls: a wrapper for Python would be optimised with it, in the same time again.
+
+    A call from Python ends the process; `entry` is for that.
+    """
+    return _jitted(function, INSIDE)
 
 
 def entry(function: Callable[..., Any]) -> Any:
-    """A kernel, compiled already or not, that Python calls: says what to delete when the cache on disk is damaged."""
-    kernel: Any = function if hasattr(function, "py_func") else compiled(function)
+    """A kernel that Python calls: says what to delete when the cache on disk is damaged."""
+    kernel: Any = _jitted(function, SETTINGS)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
@@ -176,3 +186,74 @@ def first_above(cumulative: Reals, first: int, last: int, u: float) -> int:
         else:
             first = middle + 1
     return first
+
+
+# ---------------------------------------------------------------- the evidence of a witness
+
+MIXTURE = 1  # the kind of boundary whose evidence is the likelihood ratio of a mixture
+
+
+@compiled
+def mean_log(x: Reals) -> float:
+    """log of the mean of exp(x_j), without overflow."""
+    if len(x) == 1:
+        return x[0]
+    top = x[0]
+    for j in range(1, len(x)):
+        top = max(top, x[j])
+    if np.isinf(top):
+        return top
+    total = 0.0
+    for j in range(len(x)):
+        total += np.exp(x[j] - top)
+    return top + np.log(total / len(x))
+
+
+@compiled
+def _step(z: float) -> float:
+    """z log(1 + 1/z), by its series where that is exact to rounding; 0 at 0."""
+    if z <= 0.0:
+        return 0.0
+    if z < 200.0:
+        return z * np.log1p(1.0 / z)
+    u = 1.0 / z
+    return 1.0 - u * (0.5 - u * (1.0 / 3.0 - u * (0.25 - u * (0.2 - u * (1.0 / 6.0 - u / 7.0)))))
+
+
+@compiled
+def growth_of(kind: int, count: float, visits: float, prior: float, width: float, chance: float) -> float:
+    """What one observation adds to the evidence of a witness that gives it this chance.
+
+    Mixture: log of the predictive probability (N + a)/(n + m a) over the chance. Paper: the growth of N log N less
+    that of n log n and of width log(1 + n/width), less the log of the chance.
+    """
+    if kind == MIXTURE:
+        return np.log((count + prior) / ((visits + width * prior) * chance))
+    likelihood = np.log((count + 1.0) / ((visits + 1.0) * chance)) + _step(count) - _step(visits)
+    reach = width + visits
+    return likelihood - (width / reach * _step(reach) if width > 0.0 else 0.0)
+
+
+@compiled
+def counted(
+    start: Ints,
+    successor: Ints,
+    kind: int,
+    priors: Reals,
+    width: Reals,
+    N: Reals,
+    n: Reals,
+    w: Reals,
+    evidence: Reals,
+    row: int,
+    x: int,
+) -> bool:
+    """Count the transition from a row to x, and what it adds to the evidence [J] of w; False where x is not listed."""
+    e = place_of(start, successor, row, x)
+    if e < 0:
+        return False
+    for j in range(len(priors)):
+        evidence[j] += growth_of(kind, N[e], n[row], priors[j], width[row], w[e])
+    N[e] += 1.0
+    n[row] += 1.0
+    return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize, special
+import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
@@ -67,9 +67,9 @@ class RectangularRun(LookingRun):
 
     def _budgets(self, required: float) -> FloatArray:
         """[K] the radii of the boxes, (required + log K + g_a(N_sa))/n_sa; infinite for rows never visited."""
-        rows, N, n, a, lnG = self.tally.rows, self.tally.N, self.tally.n, self.method.prior, special.gammaln
+        rows, N, n, a, lnG = self.tally.rows, self.tally.N, self.tally.n, self.method.prior, scipy.special.gammaln
         m, K = np.diff(rows.start), max(self.tally.unknown.sum(), 1)
-        seen = rows.sums(special.xlogy(N, N) - (lnG(N + a) - lnG(a))) - special.xlogy(n, n)
+        seen = rows.sums(scipy.special.xlogy(N, N) - (lnG(N + a) - lnG(a))) - scipy.special.xlogy(n, n)
         radius = np.maximum(required + np.log(K) + seen + lnG(n + m * a) - lnG(m * a), 0.0)
         return np.where(m == 1, 0.0, np.where(n > 0, radius / np.maximum(n, 1.0), np.inf))
 
@@ -108,7 +108,7 @@ class RectangularRun(LookingRun):
         if side and excess(0.0) > 0:
             while high < LARGEST_EVIDENCE and excess(high) > 0:
                 high *= 4.0
-            found = optimize.brentq(excess, 0.0, high, xtol=1e-6) if excess(high) <= 0 else high
+            found = scipy.optimize.brentq(excess, 0.0, high, xtol=1e-6) if excess(high) <= 0 else high
             reached = next((share * found for share in SHARES if self.proved(side, share * found) > 0), 0.0)
             reached = max(reached, self._settled[1]) if self._settled[0] == self.samples else reached
         return (reached if side > 0 else 0.0, reached if side < 0 else 0.0)

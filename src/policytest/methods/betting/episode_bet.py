@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import episodes as kernels
@@ -276,6 +275,8 @@ class EpisodeBet(PolicyBet):
 
 def may_return(rows: Rows, over: BoolArray) -> BoolArray:
     """[S] the states, not terminal, to which an allowed path leads back."""
+    from scipy.sparse.csgraph import connected_components  # slow to import, and rarely needed
+
     S, state = len(over), rows.state[rows.of_entry()]
     edges = sparse.csr_array((np.ones(rows.n_entries), (state, rows.successor.astype(np.int64))), shape=(S, S))
     _, part = connected_components(edges, directed=True, connection="strong")

@@ -48,7 +48,16 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
-from policytest._base.compiled.rollouts import Advance, Dynamics, Limits, Residuals, RolloutState, Transcript
+from policytest._base.compiled.rollouts import (
+    NO_RULE,
+    Advance,
+    Dynamics,
+    Limits,
+    Residuals,
+    RolloutState,
+    Transcript,
+    Watch,
+)
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
@@ -70,8 +79,9 @@ from policytest.methods.betting.plan import (
     wide_fractions,
 )
 from policytest.methods.betting.policy_bet import PolicyBet, cumulative
+from policytest.methods.betting.shares import are_quick, plans_of_shares
 from policytest.methods.interface import Outcome
-from policytest.methods.ptst import PTST
+from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.worst_case.projection_free import ProjectionFree
 
@@ -165,7 +175,7 @@ class BettingRun:
         if len(self.seen.pair) < len(self.numbers):
             self.seen = self._transcript(len(self.numbers))
         seen = self.seen
-        done = self._roll(Limits(surely(level), most, self._until_due(), self._one_by_one()), seen)
+        done = self._roll(Limits(surely(level), most, self._until_due()), seen)
         self.at, self.numbers = done.at, self.numbers[done.used :]
         self._record(seen.pair[: done.steps], seen.x[: done.steps])
         self.samples += done.samples
@@ -191,9 +201,9 @@ class BettingRun:
         if len(plan.targets):
             side = plan.a._replace(B=plan.B)
             branched = self.dynamics, side, plan.targets, stakes, draws, self.at, self.branches, self.numbers
-            return rollouts.branch(*branched, limits, seen)
+            return rollouts.branch(*branched, limits, seen, self._watch(limits.level))
         bet = self.dynamics, (plan.a, plan.b), plan.B, stakes, draws
-        return rollouts.bet(*bet, self.at, self.numbers, limits, seen)
+        return rollouts.bet(*bet, self.at, self.numbers, limits, seen, self._watch(limits.level))
 
     def _made_dynamics(self) -> Dynamics:
         """Where rollouts go; one policy alone never parts."""
@@ -212,9 +222,9 @@ class BettingRun:
         look_in = self.look_at - self.samples if self.indifference else np.inf
         return max(min(self.refit_at - self.pool.samples, look_in), 0.0)
 
-    def _one_by_one(self) -> bool:
-        """Whether something is to be looked at after every rollout."""
-        return False
+    def _watch(self, level: float) -> Watch:
+        """A rule beside the bets, which have to reach this level alone; here none."""
+        return NO_RULE
 
     def _look_within(self, level: float) -> None:
         """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
@@ -303,15 +313,28 @@ class BettingRun:
         values, occupancies = zip(*(policy.values(q) for policy in self.policies), strict=True)
         sign, visits = self._side(values), self._visits(q, occupancies) if q is not None and not self.draws else None
         chosen = visits if q is not None and len(q) <= LARGE else None
-        plans = [self._plan(values, q, sign, share) for share in self._shares(chosen is not None)]
-        plan = plans[most_promising([self._growth(plan, chosen) for plan in plans] if chosen else [0.0])]
-        if not 0 < plan.room < np.inf:
-            return self.staked(plan, None)
-        if q is not None and chosen and self._may_split(len(chosen[0])):
-            targets, v = splitting.best_targets(self.policies[0], plan, self.dynamics, q, chosen[0], samples)
-            if v is not None:
-                return self.staked(plan._replace(targets=targets), v)
-        return self.staked(plan, self._noise(plan, visits))
+        plan, v = self._best_share(values, q, sign, chosen)
+        if v is None and 0 < plan.room < np.inf:
+            v = self._noise(plan, visits)
+        if q is not None and chosen and v is not None and self._may_split(len(chosen[0])):
+            plan, v = splitting.split(self.policies[0], plan, v, self.dynamics, q, chosen[0], samples)
+        return self.staked(plan, v)
+
+    def _best_share(
+        self, values: Sequence[FloatArray], q: FloatArray | None, sign: float, visits: list[FloatArray] | None
+    ) -> tuple[BettingPlan, float | None]:
+        """The plan with the share of the advantages that promises most; the mean of S^2 to expect, where it is known.
+
+        Where nothing is known about visits no share is chosen.
+        """
+        if q is not None and visits and are_quick(self.policies):
+            quick, squares = plans_of_shares(self.policies[0], values[0], q, visits[0], sign, self.rounding)
+            found = list(zip(quick, squares, strict=True))
+            return found[
+                most_promising([expected_growth(v, plan.lead / plan.room, self.rollouts) for plan, v in found])
+            ]
+        plans = [self._plan(values, q, sign, share) for share in self._shares(visits is not None)]
+        return plans[most_promising([self._growth(plan, visits) for plan in plans] if visits else [0.0])], None
 
     def _may_split(self, entries: int) -> bool:
         """Whether rollouts may branch: any pair can be drawn, for one policy, after some samples."""
@@ -490,8 +513,9 @@ class BettingRun:
         """The capital is the proof. Not in very large tasks: the nearest kernel found beyond R, and its lower bound."""
         if self.tally.is_open or self.tally.rows.n_entries > REPORTED or not self.tally.n.any():
             return Outcome(self.evidence(), None, math.nan)
-        rule = PTST(solver=ProjectionFree(starts=STARTS)).replay(self.task, self.threshold, Recorded(NOTHING, NOTHING))
-        rule.weigh(self.counts(), np.inf, "adaptive")
+        method, nothing = PTST(solver=ProjectionFree(starts=STARTS)), Recorded(NOTHING, NOTHING)
+        rule = PTSTRun(method, self.task, self.threshold, nothing, self.tally.copy())
+        rule.judge(np.inf)
         found = rule.outcome(level)
         return Outcome(self.evidence(), found.witness, found.lower_bound)
 

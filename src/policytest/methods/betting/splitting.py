@@ -47,12 +47,12 @@ MOST_BRANCHES = 1024  # open at once
 FEWEST_SIMULATED, MOST_SIMULATED = 2000, 8000  # transitions of a simulation
 
 
-def best_targets(
-    bet: PolicyBet, plan: BettingPlan, dynamics: Dynamics, q: FloatArray, visits: FloatArray, samples: int
-) -> tuple[FloatArray, float | None]:
-    """The weights z [places] to aim at, and the mean of S^2 in units of room^2. Nothing where no split is better.
+def split(
+    bet: PolicyBet, plan: BettingPlan, v: float, dynamics: Dynamics, q: FloatArray, visits: FloatArray, samples: int
+) -> tuple[BettingPlan, float]:
+    """The plan with the weights to aim at, where splits promise more; and the mean of S^2, in units of room^2.
 
-    ``visits`` [entries] are those of a rollout in the model q.
+    ``visits`` [entries] are those of a rollout in the model q, and v is the mean of S^2 of one that does not split.
     """
     rows, size = bet.pool.tally.rows, len(plan.B)
     layers, noise = len(visits) // rows.n_entries, rows.per_entry(bet.reward_noise())
@@ -60,7 +60,7 @@ def best_targets(
     squares, noisy = bet.residuals(plan.a.V, plan.a.base) ** 2 + np.tile(noise, layers), visits * np.tile(noise, layers)
     spent, mean = np.bincount(place, visits, minlength=size), float(visits @ squares) / float(visits.sum() or 1.0)
     if not 0 < mean < np.inf:
-        return np.zeros(0), None
+        return plan, v
     variance = np.bincount(place, visits * squares, minlength=size) / np.where(spent > 0, spent, 1.0)
     shape = 1.0 / np.sqrt(np.where(spent > 0, variance / mean, 1.0) + LEAST_SIGMA**2)
     targets = [np.full(size, LARGEST_WEIGHT), *(np.clip(unit * shape, LEAST_TARGET, LARGEST_WEIGHT) for unit in UNITS)]
@@ -74,7 +74,7 @@ def best_targets(
         growth.append(expected_growth(square, plan.lead / plan.room, samples / cost) / cost)
         found.append(square)
     best = most_promising(growth)
-    return (targets[best], found[best]) if best else (np.zeros(0), None)
+    return (plan._replace(targets=targets[best]), found[best]) if best else (plan, v)
 
 
 def _simulated(
@@ -85,7 +85,7 @@ def _simulated(
     seen = Transcript(np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room))
     stakes, limits = (
         Stakes(nothing, nothing, nothing, plan.L, plan.sign, plan.lead),
-        Limits(np.inf, room, np.inf, False),
+        Limits(np.inf, room, np.inf),
     )
     done = branch(dynamics, side, targets, stakes, model, RolloutState(), open_branches(), numbers, limits, seen)
     if not done.rollouts:

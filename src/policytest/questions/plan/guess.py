@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
@@ -91,7 +91,7 @@ class Guesses:
         found = [mean_samples(question, q, method, each, limit, expected) for q in self.kernels]
         means = np.array([mean for mean, _, _ in found])
         errors = np.array([error for _, error, _ in found])
-        width = 1.0 if expected else student.ppf(0.5 + LEVEL / 2, each - 1)
+        width = 1.0 if expected else scipy.special.stdtrit(each - 1, 0.5 + LEVEL / 2)
         is_cut = any(cut for _, _, cut in found)
         low, high = max(float((means - width * errors).min()), 0.0), float((means + width * errors).max())
         return Prediction(float(means.mean()), low, math.inf if is_cut else high, is_cut)

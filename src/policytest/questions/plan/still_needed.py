@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
@@ -138,7 +138,7 @@ class _Ahead:
 
     def __init__(self, verdict: Any, rule: PTST, chance: float) -> None:
         task, R, counts = verdict.task, verdict.threshold, verdict.counts
-        self.task, self.z = task, float(norm.ppf(chance))
+        self.task, self.z = task, float(scipy.special.ndtri(chance))
         share = 1.0 - getattr(rule.solver, "gap", 0.0) if getattr(rule.solver, "proves", False) else 1.0
         kernel = counts.kernel(task)
         self.prospect = Prospect(task, R, verdict.delta, kernel, rule.boundary, counts, share)
