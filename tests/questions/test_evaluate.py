@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import TWO, drawn_counts, each, first, known_task, uniform_log
+from policytest.methods.betting import bets
 from policytest.methods.betting.bets import Refuter
 from policytest.results.estimate import Interval
 
@@ -264,3 +265,19 @@ def test_a_log_gives_the_interval_of_value_interval():
     assert not pt.evaluate(TWO.task, data, 1e-3).reached
     with pytest.raises(pt.InputError, match="max_samples is for a simulator"):
         pt.evaluate(TWO.task, data, 0.3, max_samples=10)
+
+
+@pytest.mark.parametrize(("fitted_only", "narrow"), [(False, True), (True, False)])
+def test_intervals_of_many_rollouts_are_not_much_wider_than_the_usual_ones(fitted_only, narrow, monkeypatch):
+    """Bets that follow the width of the interval alone lose a little with every rollout; steady ones do not."""
+    if fitted_only:
+        monkeypatch.setattr(bets, "LOG_WIDE", np.where(np.arange(len(bets.LOG_WIDE)) < 3, bets.LOG_WIDE, -np.inf))
+    kernel, n = np.array([[[0.0, 0.6, 0.4]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]]), 200_000
+    task = pt.Task.reaching([1], [2], policy=np.ones((3, 1)), initial=np.eye(3)[0])
+    run = pt.TDBetting().start(task, pt.TabularSimulator(kernel), 0.5, 0, both_sides=True)
+    while run.samples < n:
+        run.step(np.inf, n - run.samples)
+    lower, upper = run.interval(np.log(20.0))
+    assert lower < 0.6 < upper
+    usual = 2 * 1.96 * np.sqrt(0.24 / (n / 2))  # each side has half of the rollouts
+    assert (upper - lower < 2.5 * usual) == narrow, (upper - lower) / usual

@@ -10,7 +10,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled.rollouts import Stakes, log_capitals
-from policytest.methods.betting.plan import LOG_NEAR, BettingPlan
+from policytest.methods.betting.plan import LOG_WIDE, BettingPlan
 
 MANY_PARTS = 512  # pieces after which the sums of rollouts are put together
 LEAST_FACTOR = 1e-15  # of a bet on an unfinished rollout, and of bets settled against other thresholds
@@ -108,7 +108,7 @@ class Bets:
             "sums": np.concatenate([np.zeros(0), *(stretch.sums for stretch in stretches)]),
             "stretches": np.array(about).reshape(-1, 3),
             "fractions": np.array([stretch.fractions for stretch in stretches]).reshape(-1, len(self.log_weights)),
-            "wide": np.array([stretch.wide for stretch in stretches]).reshape(-1, len(LOG_NEAR)),
+            "wide": np.array([stretch.wide for stretch in stretches]).reshape(-1, len(LOG_WIDE)),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Bets:
     def are_fractions(self, fractions: FloatArray, wide: FloatArray) -> bool:
         """Whether these can be the fractions of a bet, and of intervals."""
         both = np.concatenate([fractions, wide])
-        fits = fractions.shape == self.log_weights.shape and wide.shape == LOG_NEAR.shape
+        fits = fractions.shape == self.log_weights.shape and wide.shape == LOG_WIDE.shape
         return fits and bool(((both > 0) & (both < 1)).all())
 
 
@@ -150,7 +150,7 @@ class Refuter:
         L = np.array([stretch.L for stretch in stretches])
         sums = np.concatenate([np.zeros(0), *(stretch.sums for stretch in stretches)])
         self.earned, self.room = sums + np.repeat(start, self.lengths), np.repeat(L - start, self.lengths)
-        self.log_weights = LOG_NEAR if log_weights is None else log_weights
+        self.log_weights = LOG_WIDE if log_weights is None else log_weights
         chosen = [stretch.wide if log_weights is None else stretch.fractions for stretch in stretches]
         self.fractions = np.array(chosen).reshape(-1, len(self.log_weights))
 

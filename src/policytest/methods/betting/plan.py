@@ -22,6 +22,8 @@ SMALLEST_FRACTION, LARGEST_FRACTION = 1e-6, 0.995
 NEAR = np.array([0.5, 1.0, 2.0])  # multiples of a fraction that suits, with half of the capital on the middle one
 LOG_NEAR = np.log(np.array([0.25, 0.5, 0.25]))
 NATS = 4.0  # about the evidence at the ends of an interval
+WIDE_STEADY, WIDE_FALLING = LARGEST_FRACTION * 0.5 ** np.arange(10), 0.85 ** np.arange(10)  # of intervals
+LOG_WIDE = np.concatenate([LOG_NEAR + np.log(0.3), np.log(0.7 * WIDE_FALLING / WIDE_FALLING.sum())])
 
 
 NO_POLICY = Residuals(*(np.zeros(0) for _ in range(4)))
@@ -80,13 +82,19 @@ def fractions_near(best: float) -> FloatArray:
     return np.clip(NEAR * best, SMALLEST_FRACTION, LARGEST_FRACTION)
 
 
-def wide_fractions(v: float, rollouts: float) -> FloatArray:
-    """The fractions of intervals, where the threshold is not known: those that suit the ends of an interval by now.
+def wide_gap(v: float, rollouts: float) -> float:
+    """The distance g of the ends of an interval from the mean: `NATS` of evidence are at g^2 n = 2 NATS v."""
+    return math.sqrt(2.0 * NATS * v / (rollouts + 1.0))
 
-    With rollouts of variance v, in units of the room, about `NATS` of evidence are reached at a distance g from the
-    mean with g^2 n = 2 NATS v, where the best fraction is g/v = sqrt(2 NATS/(v n)).
+
+def wide_fractions(v: float, rollouts: float) -> FloatArray:
+    """The fractions of intervals, where the threshold is not known: those that suit the ends by now, and steady ones.
+
+    At the distance g of the ends, with rollouts of variance v in units of the room, the best fraction is g/v. After n
+    rollouts bets that follow it have lost NATS log n; the steady one that suits has not, and decides if n is large.
     """
-    return fractions_near(math.sqrt(2.0 * NATS / max(v * (rollouts + 1.0), 1e-300)))
+    best = wide_gap(v, rollouts) / max(v, 1e-300)
+    return np.concatenate([fractions_near(best), WIDE_STEADY])
 
 
 def _steady(count: int) -> FloatArray:

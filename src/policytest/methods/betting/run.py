@@ -337,9 +337,16 @@ class BettingRun:
         return plans[most_promising([self._growth(plan, visits) for plan in plans] if visits else [0.0])], None
 
     def _may_split(self, entries: int) -> bool:
-        """Whether rollouts may branch: any pair can be drawn, for one policy, after some samples."""
-        free = not (self.source.waits or self.source.travels or self.draws) and len(self.policies) == 1
-        return free and self.samples >= max(splitting.FIRST, entries / splitting.ENTRIES_A_SAMPLE)
+        """Whether rollouts may branch: any pair can be drawn, for one policy and one side, after some samples.
+
+        Intervals bet on both sides. There splits were tried, and on the whole took more samples.
+        """
+        free = not (self.source.waits or self.source.travels or self.draws or self.both_sides)
+        return (
+            free
+            and len(self.policies) == 1
+            and self.samples >= max(splitting.FIRST, entries / splitting.ENTRIES_A_SAMPLE)
+        )
 
     def _shares(self, may_choose: bool) -> tuple[float, ...]:
         """Of the fitted advantages, to choose from."""
@@ -362,7 +369,8 @@ class BettingRun:
     def staked(self, plan: BettingPlan, v: float | None) -> BettingPlan:
         """The plan with its fractions; v is the mean of S^2 to expect, in units of room^2."""
         lead = plan.lead / plan.room if v is not None else 0.0
-        wide = wide_fractions(self.bets.mean_square(plan) if v is None else v, self.rollouts)
+        square = (self.bets.mean_square(plan) if v is None else v) * (plan.room / plan.L) ** 2  # at the value room is L
+        wide = wide_fractions(square, self.rollouts)
         return plan._replace(fractions=self.ladder.fractions(v, lead, self.rollouts), wide=wide)
 
     def _plan(self, values: Sequence[FloatArray], q: FloatArray | None, sign: float, share: float) -> BettingPlan:

@@ -70,9 +70,8 @@ def split(
     numbers, growth, found = _numbers()[: max(FEWEST_SIMULATED, samples)], [], []
     for z in targets:
         cost, square = _simulated(plan, side, dynamics, model, z, numbers)
-        square = (square + float(noisy @ np.minimum(z, 1.0)[place])) / plan.room**2
-        growth.append(expected_growth(square, plan.lead / plan.room, samples / cost) / cost)
-        found.append(square)
+        found.append((square + float(noisy @ np.minimum(z, 1.0)[place])) / plan.room**2)
+        growth.append(expected_growth(found[-1], plan.lead / plan.room, samples / cost) / cost)
     best = most_promising(growth)
     return (plan._replace(targets=targets[best]), found[best]) if best else (plan, v)
 
