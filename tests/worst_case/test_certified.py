@@ -101,7 +101,7 @@ def test_the_relaxation_is_solved_like_a_general_solver_does(seed, name):
         low, high = np.maximum(low, 0.8 * mine), np.minimum(high, 1.2 * mine)
     for kind in (np.zeros(len(low), dtype=np.int64), np.where(low > 0, CHORD, PERSPECTIVE)):
         tau = 0.1 * search.claim.level / search.S
-        box, theta = dual.Box(low, high, kind, 0.0 * low, 0.0), search.first_theta()
+        box, theta = dual.Box(low, high, kind, 0.0 * low, 0.0), search._first_theta()
         dual.maximise_dual(search.relaxation, box, False, tau, 1e-5 * tau, theta, 200)
         bound = dual_bound(search.claim, low, high, kind, 0.0 * low, 0.0, theta)
         other = least_loss(search.claim, low, high, kind)
@@ -215,9 +215,19 @@ def test_a_solver_that_fails_proves_nothing(monkeypatch):
         assert found.lower <= found.upper
 
 
+def test_a_sparse_task_of_fifty_states_is_proved_without_a_cut():
+    instance = pt.instances.random(50, 50, 2, successors=3)
+    value, (low, _) = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
+    question = instance.task, instance.kernel, np.full((50, 2), 1000.0), value - 0.05 * (value - low)
+    found = pt.nearest_kernel(*question, pt.Certified(gap=0.05, max_nodes=1))
+    assert found.certified
+    assert found.certificate.verify()
+    assert found.lower <= pt.nearest_kernel(*question, pt.ProjectionFree(starts=8)).upper
+
+
 @each("seed", range(40))
 def test_the_compiled_bound_is_the_one_that_is_verified(seed):
-    """`dual.proved` and `certificate.dual_bound`, on boxes and dual variables of all sizes, both relaxations."""
+    """`dual._proved` and `certificate.dual_bound`, on boxes and dual variables of all sizes, both relaxations."""
     case = draw(seed, counts=seed % 2 == 1, on_successor=seed % 3 == 0)
     found = case.nearest(pt.ProjectionFree())
     if not 0 < found.upper < np.inf:
@@ -226,16 +236,18 @@ def test_the_compiled_bound_is_the_one_that_is_verified(seed):
     near = lay_out(case.task, case.centre, case.weights).nearest(sign, case.threshold)
     search, rng = ClaimSearch(near, case.threshold, 0.9 * found.upper, found), np.random.default_rng(seed)
     low, high = search.claim.first_box()
+    point = dual.Point(np.zeros(search.S), np.zeros(search.S), np.zeros(0), np.zeros(0))
     for narrow in (0.0, 0.5, 0.99):
         mine = pt.occupancy(case.task, found.kernel)
         low, high = np.maximum(low, narrow * mine), np.minimum(high, mine / max(narrow, 1e-3))
         kind = np.where((low > 0) & (rng.random(search.S) < 0.5), CHORD, PERSPECTIVE)
         for scale in (1e-6, 1.0, 1e6):
-            theta = search.first_theta() * rng.uniform(0.9, 1.1) * scale
+            theta = search._first_theta() * rng.uniform(0.9, 1.1) * scale
             aim = rng.normal(size=search.S) * scale
             plain = dual_bound(search.claim, low, high, kind, aim, search.claim.level, theta)
             box = dual.Box(low, high, kind.astype(np.int64), aim, search.claim.level)
-            assert dual.proved(search.relaxation, box, theta) == pytest.approx(plain, rel=1e-9, abs=1e-9 * scale)
+            compiled = dual._proved(search.relaxation, box, theta, point)
+            assert compiled == pytest.approx(plain, rel=1e-9, abs=1e-9 * scale)
 
 
 @pytest.mark.parametrize("discount", [0.99, 0.999])

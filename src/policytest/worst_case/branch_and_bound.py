@@ -93,7 +93,7 @@ class ClaimSearch:
         by_state = np.bincount(rows.state, losses, minlength=self.S).astype(np.float64)
         return V - claim.threshold, np.maximum(d, 1e-12), by_state
 
-    def first_theta(self) -> FloatArray:
+    def _first_theta(self) -> FloatArray:
         """The multipliers of the local minimum: v = -sign lam V, and y from the rows, inside the domain of the dual."""
         claim, rows, V = self.claim, self.claim.rows, self.values
         price = self.found.multiplier if 0 < self.found.multiplier < np.inf else 1.0
@@ -109,7 +109,7 @@ class ClaimSearch:
 
     def run(self, max_nodes: int) -> float:
         """Search for the proof, the loosest box first; returns the lower bound of the loss that was reached."""
-        root = _Node(*self.claim.first_box(), self.first_theta(), 0.0)
+        root = _Node(*self.claim.first_box(), self._first_theta(), 0.0)
         open_nodes, nodes = [(0.0, 0, root)], 1
         while open_nodes and self.better is None and nodes <= max_nodes:
             _, _, node = heapq.heappop(open_nodes)

@@ -294,7 +294,7 @@ def _dual_bound(
     """A lower bound of aim.d + mu (loss - radius) over the box, on the other side of the threshold.
 
     Rounding is bounded term by term: each has a relative error of a few units in the last place, and the cancellation
-    in c is magnified by N/c. The compiled twin, for the search, is `_base.compiled.dual.proved`.
+    in c is magnified by N/c. The search has a compiled twin, in `policytest._base.compiled.dual`.
     """
     rows, N, n, S, at = claim.rows, claim.counts, claim.visits, len(claim.initial), claim.listed
     theta = np.asarray(theta, dtype=np.float64)

@@ -228,13 +228,6 @@ def _proved(claim: Relaxation, box: Box, theta: Reals, at: Point) -> float:
     return total if np.isfinite(total) else -np.inf
 
 
-@entry
-def proved(claim: Relaxation, box: Box, theta: Reals) -> float:
-    """`_proved`, for tests."""
-    S = len(claim.rho)
-    return _proved(claim, box, theta, Point(np.empty(S), np.empty(S), np.empty(0), np.empty(0)))
-
-
 @compiled
 def _gradient(claim: Relaxation, box: Box, free_mu: bool, tau: float, theta: Reals, here: Point, out: Reals) -> None:
     """The gradient [S+2+K] of the smooth dual: what the best flows at theta leave over in each constraint."""
