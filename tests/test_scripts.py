@@ -192,7 +192,8 @@ def test_worst_case(small):
     shown, numbers = small("worst_case")
     assert "heuristic/cold" in shown
     assert [row["states"] for row in numbers["sparse"]] == [20, 100]
-    assert all(row["best"] <= row["uniform"] for row in numbers["allocation"])
+    assert all(row["best"] <= row["uniform"] for row in numbers["allocation"] + numbers["sparse allocation"])
+    assert all(0.999 * row["best"] <= row["at least"] for row in numbers["sparse allocation"])
 
 
 def test_sequential(small):
@@ -225,7 +226,7 @@ def test_episodes(small):
 
 def test_certificate(small):
     _, numbers = small("certificate")
-    assert all(row["proved"] for row in numbers["papers"])
+    assert all(row["proved"] for row in numbers["papers"] + numbers["growth"])
     assert all(0 <= row["extra"] < 0.5 for row in numbers["price"])
 
 

@@ -10,6 +10,7 @@ from scipy import sparse
 
 import policytest as pt
 from builders import each
+from policytest._base.compiled import dual
 from policytest.worst_case.ball import kl_rows
 from policytest.worst_case.branch_and_bound import ClaimSearch
 from policytest.worst_case.certificate import CHORD, PERSPECTIVE, SPLIT, UPPER, dual_bound
@@ -100,8 +101,8 @@ def test_the_relaxation_is_solved_like_a_general_solver_does(seed, name):
         low, high = np.maximum(low, 0.8 * mine), np.minimum(high, 1.2 * mine)
     for kind in (np.zeros(len(low), dtype=np.int64), np.where(low > 0, CHORD, PERSPECTIVE)):
         tau = 0.1 * search.claim.level / search.S
-        box = search._box(low, high, kind, 0.0 * low, 0.0)
-        theta = search._improve(box, search._first_theta(), False, (tau, 1e-5 * tau))
+        box, theta = dual.Box(low, high, kind, 0.0 * low, 0.0), search._first_theta()
+        dual.maximise_dual(search.relaxation, box, False, tau, 1e-5 * tau, theta, 200)
         bound = dual_bound(search.claim, low, high, kind, 0.0 * low, 0.0, theta)
         other = least_loss(search.claim, low, high, kind)
         if np.isfinite(other):  # where the other solver is sure
@@ -188,19 +189,65 @@ def test_too_few_nodes_leave_a_weaker_bound():
 
 
 def test_a_solver_that_fails_proves_nothing(monkeypatch):
-    """Whatever Newton's method returns, only what the closed formula says counts."""
-    from policytest._base.compiled import dual
+    """Whatever Newton's method and the responses return, only what the closed formula says counts."""
+    genuine = dual.maximise_dual
 
     def nonsense(*arguments):
+        genuine(*arguments)
         theta = arguments[-2]
         theta[:] = np.random.default_rng(0).normal(size=len(theta)) * 1e3
-        return True, 1
+        return True, 1, None
 
-    monkeypatch.setattr(dual, "maximise_dual", nonsense)
+    def overstated(claim, box, *arguments):
+        """Claims that every upper end is below the lower one, by dual variables that prove no such thing."""
+        arguments[-1][:] = np.abs(np.random.default_rng(0).normal(size=arguments[-1].shape))
+        box.high[0] = 0.5 * box.low[0]
+        return [(1, 0, box.high[0])]
+
     instance = pt.instances.paper(2)
-    found = pt.nearest_kernel(instance.task, instance.kernel, np.full((2, 2), 100.0), 0.0, pt.Certified(max_nodes=5))
-    assert not found.certified
-    assert found.lower <= found.upper
+    for maximise, tighten in ((nonsense, overstated), (genuine, overstated), (nonsense, lambda *_: [])):
+        monkeypatch.setattr(dual, "maximise_dual", maximise)
+        monkeypatch.setattr(dual, "tighten", tighten)
+        solver = pt.Certified(gap=0.001, max_nodes=5)
+        found = pt.nearest_kernel(instance.task, instance.kernel, np.full((2, 2), 100.0), 0.0, solver)
+        assert not found.certified
+        assert found.certificate is None
+        assert found.lower <= found.upper
+
+
+def test_a_sparse_task_of_fifty_states_is_proved_without_a_cut():
+    instance = pt.instances.random(50, 50, 2, successors=3)
+    value, (low, _) = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
+    question = instance.task, instance.kernel, np.full((50, 2), 1000.0), value - 0.05 * (value - low)
+    found = pt.nearest_kernel(*question, pt.Certified(gap=0.05, max_nodes=1))
+    assert found.certified
+    assert found.certificate.verify()
+    assert found.lower <= pt.nearest_kernel(*question, pt.ProjectionFree(starts=8)).upper
+
+
+@each("seed", range(40))
+def test_the_compiled_bound_is_the_one_that_is_verified(seed):
+    """`dual._proved` and `certificate.dual_bound`, on boxes and dual variables of all sizes, both relaxations."""
+    case = draw(seed, counts=seed % 2 == 1, on_successor=seed % 3 == 0)
+    found = case.nearest(pt.ProjectionFree())
+    if not 0 < found.upper < np.inf:
+        return
+    sign = 1.0 if pt.value(case.task, case.centre) > case.threshold else -1.0
+    near = lay_out(case.task, case.centre, case.weights).nearest(sign, case.threshold)
+    search, rng = ClaimSearch(near, case.threshold, 0.9 * found.upper, found), np.random.default_rng(seed)
+    low, high = search.claim.first_box()
+    point = dual.Point(np.zeros(search.S), np.zeros(search.S), np.zeros(0), np.zeros(0))
+    for narrow in (0.0, 0.5, 0.99):
+        mine = pt.occupancy(case.task, found.kernel)
+        low, high = np.maximum(low, narrow * mine), np.minimum(high, mine / max(narrow, 1e-3))
+        kind = np.where((low > 0) & (rng.random(search.S) < 0.5), CHORD, PERSPECTIVE)
+        for scale in (1e-6, 1.0, 1e6):
+            theta = search._first_theta() * rng.uniform(0.9, 1.1) * scale
+            aim = rng.normal(size=search.S) * scale
+            plain = dual_bound(search.claim, low, high, kind, aim, search.claim.level, theta)
+            box = dual.Box(low, high, kind.astype(np.int64), aim, search.claim.level)
+            compiled = dual._proved(search.relaxation, box, theta, point)
+            assert compiled == pytest.approx(plain, rel=1e-9, abs=1e-9 * scale)
 
 
 @pytest.mark.parametrize("discount", [0.99, 0.999])

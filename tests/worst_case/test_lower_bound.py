@@ -8,6 +8,7 @@ import pytest
 import policytest as pt
 from policytest.worst_case.ball import kl_rows
 from policytest.worst_case.lower_bound import uniform_allocation
+from policytest.worst_case.product_box import robust_value
 from problems import Case, draw, nearest_by_slsqp
 
 # S, T* at the uniform allocation (from two independent solvers, agreeing to 1e-10), T* at the best allocation at most
@@ -81,6 +82,46 @@ def test_no_allocation_beats_the_bound(seed):
     again = pt.characteristic_time(case.task, case.centre, found.weights, case.threshold)
     assert again.time <= found.time * (1 + 1e-9)
     assert again.time == pytest.approx(found.time, rel=0.02)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_at_the_best_allocation_all_divergences_are_equal(n):
+    """1/T* = c, at which the product box {KL_sa <= c} reaches the threshold; SLSQP finds no nearer kernel."""
+    instance = pt.instances.paper(n)
+    best = pt.optimal_allocation(instance.task, instance.kernel)
+    assert best.gap <= 1e-8
+    box = robust_value(instance.task, instance.kernel, np.full((n, n), best.upper_bound))
+    assert box.value == pytest.approx(0.0, abs=1e-9)
+    assert robust_value(instance.task, instance.kernel, np.full((n, n), 0.999 * best.upper_bound)).value > 1e-5
+    case = Case("best", instance.task, instance.kernel, best.weights, 0.0)
+    other, _ = nearest_by_slsqp(case, case.centre)
+    assert 1 / best.time == pytest.approx(other, rel=1e-6)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_sparse_task_has_its_best_allocation_at_once(side):
+    """Near the value one kernel is the most confusing at the best allocation: the bounds from both sides meet."""
+    instance = pt.instances.random(4, 60, 3, successors=5)
+    value, ends = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
+    threshold = value + 0.05 * (ends[side] - value)
+    best = pt.optimal_allocation(instance.task, instance.kernel, threshold, max_solves=1)
+    assert best.gap <= 1e-8
+    assert best.status is pt.Status.CONVERGED
+    again = pt.characteristic_time(instance.task, instance.kernel, best.weights, threshold)
+    assert again.time == pytest.approx(best.time, rel=1e-8)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_far_from_the_value_several_kernels_may_be_equally_confusing(index):
+    """There the smallest box is not the answer: its bound is beaten by a mixture of kernels."""
+    instance, threshold = pt.instances.several_minima(index)
+    task, kernel = instance.task, instance.kernel
+    best = pt.optimal_allocation(task, kernel, threshold)
+    sense = "min" if pt.value(task, kernel) > threshold else "max"
+    box = robust_value(task, kernel, np.full(task.policy.shape, best.upper_bound), sense)
+    sign = 1 if sense == "min" else -1
+    assert sign * (box.value - threshold) > 1e-4
+    assert 0 <= best.gap <= 1e-3
 
 
 @pytest.mark.parametrize("seed", range(5))

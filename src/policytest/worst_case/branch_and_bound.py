@@ -4,9 +4,11 @@ The value is linear in the flows f = d q, and the loss is convex in them but for
 convex lives in the S occupancies. So boxes of occupancies are excluded one by one, by the convex relaxation of
 `policytest.worst_case.certificate`, whose dual is solved by Newton's method in S + K + 2 variables.
 
-In every node the box is first tightened: how small, how large can d(s) be where the claim could fail? If the relaxation
-is then still below B, its own solution is tried as the start of a descent, which may refute the claim; and the box is
-cut where the relaxation is loosest.
+In every node the box is first tightened: how small, how large can d(s) be where the claim could fail? The answers for
+all s share one curvature, that of the dual at its maximum without an aim, of which each is a first-order response,
+corrected by a few Newton steps with that curvature. Where this stalls, each end is a maximisation of its own. If the
+relaxation is then still below B, its own solution is tried as the start of a descent, which may refute the claim; and
+the box is cut where the relaxation is loosest.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import dual, search
+from policytest._base.rows import Rows
 from policytest.worst_case.bracket import Bracket
 from policytest.worst_case.certificate import CLOSED, LOWER, SPLIT, UPPER, Certificate, ProofStep, dual_bound
 from policytest.worst_case.problem import InverseProblem
@@ -25,6 +28,8 @@ from policytest.worst_case.projection_free import ProjectionFree
 
 STALLED, STUCK = 0.1, 0.04  # the last round of tightening gains less than these shares: of what is missing, of widths
 FAR = 10.0  # lower ends are of no use before the upper one is within this factor of the occupancy found
+FIRST_BARRIER, LAST_BARRIER = 1e3, 1e-3  # weights of the barriers, at most and at the end, as shares of the radius
+NARROW_BARRIER = 0.03  # of what is missing a state: where the box is near the occupancy found, responses are sharp
 SMALLEST_SPLIT = 1e-3  # a box that reaches down to 0 is cut no lower than at this share of its upper end
 
 
@@ -62,10 +67,18 @@ class ClaimSearch:
             (),
         )
         claim = self.claim
-        self.relaxation = dual.Relaxation(
-            rows, claim.worth, claim.discount, claim.initial, claim.counts, claim.visits, claim.sign
-        )
         self.S = task.n_states
+        self.relaxation = dual.Relaxation(
+            rows,
+            claim.worth,
+            claim.discount,
+            claim.initial,
+            claim.counts,
+            claim.visits,
+            claim.sign,
+            *_touched(rows, self.S),
+            abs(claim.threshold) * claim.looseness,
+        )
         self.visits = np.bincount(rows.state, n, minlength=self.S)
         self.entries = rows.pick(found.kernel, self.S)
         self.values, self.occupancy, self.loss_by_state = self._about(self.entries)
@@ -115,34 +128,56 @@ class ClaimSearch:
 
     def _bound(self, low: FloatArray, high: FloatArray, theta: FloatArray) -> tuple[float, FloatArray, IntArray]:
         """The least loss that the relaxation allows on the box."""
-        kind, radius = self._kinds(low, high), self.claim.level
-        tau = 0.1 * radius / self.S
-        better = self._improve(self._box(low, high, kind, np.zeros(self.S), 0.0), theta, False, (tau, 1e-2 * tau))
-        return dual_bound(self.claim, low, high, kind, np.zeros(self.S), 0.0, better), better, kind
+        kind, radius, nothing = self._kinds(low, high), self.claim.level, np.zeros(self.S)
+        short = radius - dual_bound(self.claim, low, high, kind, nothing, 0.0, theta)
+        tau = min(max(short, 0.1 * radius), FIRST_BARRIER * radius) / self.S
+        better = theta.copy()
+        self._improve(dual.Box(low, high, kind, nothing, 0.0), better, False, (tau, LAST_BARRIER * radius / self.S))
+        return dual_bound(self.claim, low, high, kind, nothing, 0.0, better), better, kind
 
     def _tighten(self, node: _Node) -> bool:
         """Shrink the box in place; whether nothing is left of it."""
         low, high, radius = node.low, node.high, self.claim.level
-        gained = width = np.inf
+        gained, width, thorough = np.inf, np.inf, False
         for _ in range(30):
             bound, node.theta, kind = self._bound(low, high, node.theta)
             if bound > radius:
                 excess = dual_bound(self.claim, low, high, kind, np.zeros(self.S), radius, node.theta)
-                if excess > 0:
-                    node.steps.append(ProofStep(CLOSED, 0, kind, node.theta, excess))
+                if excess > 1e-7 * radius:  # well above what rounding can do to the box
+                    node.steps.append(ProofStep(CLOSED, 0, kind, node.theta, 0.999 * excess))
                     return True
             gained, node.bound = bound - node.bound, max(bound, node.bound)
-            missing = max(radius - bound, 0.02 * radius)
+            missing = max(radius - bound, 1e-4 * radius)
             before, width = width, float(_log_width(low, high).sum())
-            if gained < STALLED * missing and width > (1.0 - STUCK) * before:
+            stalled = gained < STALLED * missing and width > (1.0 - STUCK) * before
+            if stalled and thorough:
                 break
-            for s in range(self.S):
-                for action in (UPPER, LOWER):
-                    if action == LOWER and high[s] > FAR * self.occupancy[s]:
-                        continue
-                    if not self._move(node, s, action, kind, missing):
-                        return True
+            thorough = stalled
+            if not (self._move_each if thorough else self._respond)(node, kind, missing):
+                return True
         return False
+
+    def _respond(self, node: _Node, kind: IntArray, missing: float) -> bool:
+        """Move the ends of the box by first-order responses, S^2 operations each; whether anything is left of it."""
+        np.maximum(node.high, node.low * (1 + 1e-12) + 1e-300, out=node.high)  # of some width everywhere
+        box, far = dual.Box(node.low, node.high, kind, np.zeros(self.S), self.claim.level), FAR * self.occupancy
+        tau = (NARROW_BARRIER if (node.high <= far).all() else 1.0) * missing / self.S
+        base, thetas = node.theta.copy(), np.empty((2 * self.S, len(node.theta)))
+        bent = dual.maximise_dual(self.relaxation, box, False, tau, tau, base, 20)[2]
+        moves = dual.tighten(self.relaxation, box, tau, base, bent, missing, far, thetas)
+        for (is_upper, s, bound), theta in zip(moves, thetas, strict=False):
+            node.steps.append(ProofStep(UPPER if is_upper else LOWER, s, kind, theta.copy(), bound))
+        return bool((node.low <= node.high).all())
+
+    def _move_each(self, node: _Node, kind: IntArray, missing: float) -> bool:
+        """Move the ends of the box by a maximisation each, which reaches further; whether anything is left of it."""
+        for s in range(self.S):
+            for action in (UPPER, LOWER):
+                if action == LOWER and node.high[s] > FAR * self.occupancy[s]:
+                    continue
+                if not self._move(node, s, action, kind, missing):
+                    return False
+        return True
 
     def _move(self, node: _Node, s: int, action: int, kind: IntArray, missing: float) -> bool:
         """Move one end of one side of the box; whether anything is left of the box."""
@@ -150,15 +185,14 @@ class ClaimSearch:
         width = high[s] - low[s]
         if width <= 1e-9 * high[s]:
             return True
-        direction = 1.0 if action == LOWER else -1.0
         aim = np.zeros(self.S)
-        aim[s] = direction
-        start = node.theta * (width / missing)  # mu: how much d(s) may cost in nats
-        better = self._improve(self._box(low, high, kind, aim, radius), start, True, (0.1 * width, 3e-3 * width))
-        bound = direction * dual_bound(self.claim, low, high, kind, aim, radius, better)
+        aim[s] = sense = 1.0 if action == LOWER else -1.0
+        theta = node.theta * (width / missing)  # mu: how much d(s) may cost in nats
+        self._improve(dual.Box(low, high, kind, aim, radius), theta, True, (0.1 * width, 3e-3 * width))
+        bound = sense * dual_bound(self.claim, low, high, kind, aim, radius, theta)
         improved = bound - low[s] if action == LOWER else high[s] - bound
         if improved > 1e-3 * width:
-            node.steps.append(ProofStep(action, s, kind, better, float(bound)))
+            node.steps.append(ProofStep(action, s, kind, theta, float(bound)))
             (low if action == LOWER else high)[s] = bound
         return bool(low[s] <= high[s])
 
@@ -211,15 +245,18 @@ class ClaimSearch:
         better = (low > 0) & (self.visits * chord < -0.5 * self.loss_by_state * np.expm1(-width))
         return np.where(better, dual.CHORD, dual.PERSPECTIVE).astype(np.int64)
 
-    def _box(self, low: FloatArray, high: FloatArray, kind: IntArray, aim: FloatArray, radius: float) -> dual.Box:
-        """The box as compiled code reads it, of some width everywhere."""
-        return dual.Box(low, np.maximum(high, low * (1 + 1e-12) + 1e-300), kind, aim, radius)
+    def _improve(self, box: dual.Box, theta: FloatArray, free_mu: bool, barriers: tuple[float, float]) -> None:
+        """Improve theta by Newton's method, with barriers that fade from the first weight to the last."""
+        wide = box._replace(high=np.maximum(box.high, box.low * (1 + 1e-12) + 1e-300))  # of some width everywhere
+        dual.maximise_dual(self.relaxation, wide, free_mu, *barriers, theta, 200)
 
-    def _improve(self, box: dual.Box, theta: FloatArray, free_mu: bool, barriers: tuple[float, float]) -> FloatArray:
-        """Better dual variables, by Newton's method with barriers that fade from the first weight to the last."""
-        better = theta.copy()
-        dual.maximise_dual(self.relaxation, box, free_mu, *barriers, better, 200)
-        return better
+
+def _touched(rows: Rows, S: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Of each state, itself and its successors in increasing order: starts, states, places of entries and of itself."""
+    keys = np.concatenate([rows.per_entry(rows.state) * S + rows.successor, np.arange(S) * (S + 1)])
+    both, place = np.unique(keys, return_inverse=True)
+    start = np.searchsorted(both, np.arange(S + 1) * S)
+    return start, both % S, place[: rows.n_entries], place[rows.n_entries :]
 
 
 def _depth_first(root: _Node) -> list[ProofStep]:

@@ -28,10 +28,11 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.compiled.dual import CHORD, PERSPECTIVE
 from policytest._base.errors import InputError
 from policytest._base.files import read_arrays, write_arrays
@@ -56,6 +57,19 @@ class ProofStep:
     kind: IntArray
     theta: FloatArray
     bound: float
+
+
+class Listed(NamedTuple):
+    """Of each entry [E]: its row, its state, c by lam and by v, whether it was seen; N and n of those seen; n_s [S]."""
+
+    row: IntArray
+    state: IntArray
+    push: FloatArray
+    flow: FloatArray
+    seen: BoolArray
+    N: FloatArray
+    n: FloatArray
+    visits: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +173,22 @@ class Certificate:
         return self.rows._replace(reward=self.rows.reward - (1.0 - self.discount) * self.threshold).rewards()
 
     @cached_property
+    def listed(self) -> Listed:
+        """What `dual_bound` needs of every entry."""
+        rows, seen = self.rows, self.counts > 0
+        prob, row = rows.per_entry(rows.prob), rows.per_entry(np.arange(len(self.visits)))
+        return Listed(
+            row,
+            rows.state[row],
+            prob * self.sign * self.worth,
+            -prob * self.discount,
+            seen,
+            self.counts[seen],
+            self.visits[row][seen],
+            np.bincount(rows.state, self.visits, minlength=len(self.initial)).astype(np.float64),
+        )
+
+    @cached_property
     def looseness(self) -> float:
         """How far (1-gamma) sum_sa d(s) pi(a|s) can be from 1, where rows of pi or rho are off by a rounding."""
         return 4.0 * self._off() / (1.0 - self.discount) + 1e-15 / (1.0 - self.discount)
@@ -207,9 +237,13 @@ class Certificate:
             and self.discount * self._off() <= 0.5 * (1.0 - self.discount)
             and all(type(step.state) is int and 0 <= step.state < S for step in self.steps)
             and all(type(step.action) is int and step.action in (LOWER, UPPER, CLOSED, SPLIT) for step in self.steps)
-            and all(np.isin(step.kind, (CHORD, PERSPECTIVE)).all() for step in self.steps)
+            and all(np.isin(kind, (CHORD, PERSPECTIVE)).all() for kind in self._kinds())
             and all(len(step.kind) == S for step in self.steps if step.action != SPLIT)
         )
+
+    def _kinds(self) -> list[IntArray]:
+        """The relaxations of all steps, each once: steps of one round share theirs."""
+        return list({id(step.kind): step.kind for step in self.steps}.values())
 
     def _proved(self) -> bool:
         open_boxes = [self.first_box()]
@@ -260,9 +294,9 @@ def _dual_bound(
     """A lower bound of aim.d + mu (loss - radius) over the box, on the other side of the threshold.
 
     Rounding is bounded term by term: each has a relative error of a few units in the last place, and the cancellation
-    in c is magnified by N/c.
+    in c is magnified by N/c. The search has a compiled twin, in `policytest._base.compiled.dual`.
     """
-    rows, N, n, S = claim.rows, claim.counts, claim.visits, len(claim.initial)
+    rows, N, n, S, at = claim.rows, claim.counts, claim.visits, len(claim.initial), claim.listed
     theta = np.asarray(theta, dtype=np.float64)
     if theta.shape != (S + 2 + len(n),) or not np.isfinite(theta).all() or not (theta[S : S + 2] >= 0).all():
         return -np.inf
@@ -270,41 +304,37 @@ def _dual_bound(
     chord = np.asarray(kind) == CHORD
     if (chord & (low <= 0)).any():
         return -np.inf
-    prob, state = rows.per_entry(rows.prob), rows.per_entry(rows.state)
-    push, flow = prob * lam * claim.sign * claim.worth, -prob * claim.discount * v[rows.successor]
-    parts = np.stack([rows.per_entry(y), push, flow])
-    c, slip = parts.sum(axis=0), 1e-15 * np.abs(parts).sum(axis=0)
-    seen = N > 0
-    if not (c > 2.0 * slip)[seen].all():
+    own, push, flow = y[at.row], lam * at.push, at.flow * v[rows.successor]
+    c, slip = own + push + flow, 1e-15 * (np.abs(own) + np.abs(push) + np.abs(flow))
+    error = float((high[at.state] * np.maximum(slip - c, 0.0))[~at.seen].sum())
+    state, c, slip = at.state[at.seen], c[at.seen], slip[at.seen]
+    if not (c > 2.0 * slip).all():
         return -np.inf
-    if mu > 0 and seen.any() and min(mu * N[seen].min(), c[seen].min()) < TINY:  # margins must not underflow
+    if mu > 0 and len(c) and min(mu * at.N.min(), c.min()) < TINY:  # margins must not underflow
         return -np.inf
-    error = float((high[state] * np.maximum(slip - c, 0.0))[~seen].sum())
 
-    scale = np.where(chord[state], 1.0, high[state])[seen]
-    weight = mu * N[seen] / scale
-    height = np.log(scale * c[seen] / (mu * rows.per_entry(n)[seen])) if mu > 0 else np.zeros(int(seen.sum()))
-    term, spread, slack = weight * (1.0 + height), weight * (2.0 + np.abs(height)), weight * 2.0 * slip[seen] / c[seen]
-    on_chord = chord[state][seen]
-
-    def by_state(values: FloatArray) -> FloatArray:
-        return np.bincount(state[seen][~on_chord], values[~on_chord], minlength=S).astype(np.float64)
-
-    visits = np.bincount(rows.state, n, minlength=S)
-    safe_low = np.where(low > 0, low, 1.0)
-    wide = high > safe_low
-    slope = np.where(wide, np.log(high / safe_low) / np.where(wide, high - safe_low, 1.0), 1.0 / safe_low)
-    steep = np.where(chord, mu * visits * slope, 0.0)
-    offset = np.where(chord, mu * visits * (np.log(safe_low) - slope * safe_low), 0.0)
-    offset_size = np.where(chord, mu * visits * (np.abs(np.log(safe_low)) + slope * safe_low), 0.0)
-    coefficient = aim + v - np.bincount(rows.state, y, minlength=S) + steep + by_state(term)
-    size = np.abs(aim) + np.abs(v) + np.bincount(rows.state, np.abs(y), minlength=S) + steep + by_state(spread)
-    total = -mu * radius - float(v @ claim.initial) + float(offset.sum()) + float(term[on_chord].sum())
+    on_chord = chord[state]
+    scale = np.where(on_chord, 1.0, high[state])
+    weight = mu * at.N / scale
+    height = np.log(scale * c / (mu * at.n)) if mu > 0 else np.zeros(len(c))
+    term, spread, slack = weight * (1.0 + height), weight * (2.0 + np.abs(height)), weight * 2.0 * slip / c
+    coefficient = aim + v - np.bincount(rows.state, y, minlength=S)
+    size = np.abs(aim) + np.abs(v) + np.bincount(rows.state, np.abs(y), minlength=S)
+    total = -mu * radius - float(v @ claim.initial)
+    mass = mu * abs(radius) + float(np.abs(v) @ claim.initial)
+    if chord.any():
+        left, right, visits = low[chord], high[chord], mu * at.visits[chord]
+        wide = right > left
+        slope = np.where(wide, np.log(right / left) / np.where(wide, right - left, 1.0), 1.0 / left)
+        coefficient[chord] += visits * slope
+        size[chord] += visits * slope
+        total += float((visits * (np.log(left) - slope * left)).sum()) + float(term[on_chord].sum())
+        mass += float((visits * (np.abs(np.log(left)) + slope * left)).sum()) + float(spread[on_chord].sum())
+        error += float(slack[on_chord].sum())
+        state, term, spread, slack = (part[~on_chord] for part in (state, term, spread, slack))
+    coefficient += np.bincount(state, term, minlength=S)
+    size += np.bincount(state, spread, minlength=S)
     total += float((coefficient * np.where(coefficient >= 0, low, high)).sum())
-    mass = (
-        mu * abs(radius) + float(np.abs(v) @ claim.initial) + float(offset_size.sum()) + float(spread[on_chord].sum())
-    )
     mass += float((size * high).sum())
-    error += lam * abs(claim.threshold) * claim.looseness
-    error += float(slack[on_chord].sum()) + float((by_state(slack) * high).sum())
+    error += lam * abs(claim.threshold) * claim.looseness + float(slack @ high[state])
     return total - error - 4e-16 * (20.0 + len(N) + 2 * len(n) + 2 * S) * mass - TINY

@@ -8,6 +8,12 @@ which is `nearest_kernel` with weights omega. As an infimum of linear functions,
 supergradient KL_sa(p, q*): each confusing kernel q bounds every allocation at once, 1/T*_omega <= sum omega KL(p, q).
 The smallest bound, maximised over omega, is a small linear program. Its value shows how far from optimal an
 allocation can be, and drives the search for a better one.
+
+One kernel alone bounds every allocation by its largest divergence, so that max over omega of 1/T*_omega <= c, the
+smallest c at which {q : KL_sa(p, q) <= c for every pair} reaches the threshold. With the slopes of the value by the
+budget of each pair as allocation, the kernel that reaches it is stationary for `nearest_kernel`. Where it is also the
+nearest, the two bounds meet: the allocation is optimal, and 1/T* = c. That is so near the value; far from it several
+kernels may be equally confusing, and the search goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ import scipy
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.compiled import search
 from policytest._base.errors import InputError
 from policytest.mdp.episodes import SERVED
 from policytest.mdp.outcomes import lists_rewards, outcomes_of
@@ -26,7 +33,11 @@ from policytest.mdp.task import Task
 from policytest.worst_case import Bracket, Solver, Status, nearest_kernel
 from policytest.worst_case.ball import kl_rows
 from policytest.worst_case.horizon import has_gradient
+from policytest.worst_case.problem import InverseProblem, lay_out
 from policytest.worst_case.projection_free import ProjectionFree
+
+MOST_BOXES, MOST_SWEEPS = 40, 100  # of the search for the smallest box: sizes tried, and iterations for each
+BEYOND = 1e-10  # how far beyond the threshold it aims, as a share of the way from the value
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +128,10 @@ def optimal_allocation(
 ) -> Allocation:
     """The allocation with the smallest characteristic time: the maximum of the concave 1/T* over allocations.
 
-    An entropic level method. All confusing kernels met so far give a concave upper model of 1/T*; the next allocation
-    is the one nearest to the best so far (in KL) at which the model reaches half-way to its maximum. Stops when the
-    model shows the best to be within ``tolerance`` (relative) of the optimum, or after about ``max_solves`` solves.
+    Tries the uniform allocation and the one of `_equal_divergences` first; then an entropic level method. All confusing
+    kernels met so far give a concave upper model of 1/T*; the next allocation is the one nearest to the best so far (in
+    KL) at which the model reaches half-way to its maximum. Stops when the model shows the best to be within
+    ``tolerance`` (relative) of the optimum, or after about ``max_solves`` solves.
     """
     arrays.positive(tolerance=tolerance, max_solves=max_solves)
     if lists_rewards(task):
@@ -135,6 +147,10 @@ def optimal_allocation(
 
     model = _Model(start)
     weights, found = start, first
+    equal = _equal_divergences(task, centre, threshold)
+    if equal is not None:
+        model.add(start, _cuts(centre, first))
+        weights, found = equal
     careful = solver or ProjectionFree(starts=8)
     for _ in range(0, max_solves, 2):
         model.add(weights, _cuts(centre, found))
@@ -149,6 +165,50 @@ def optimal_allocation(
         warm = nearest_kernel(task, centre, weights, threshold, solver, found)
         found = min(cold, warm, key=lambda bracket: bracket.upper)
     return Allocation(model.best, _inverse(model.rate), model.bound, found.status)
+
+
+def _equal_divergences(task: Task, centre: Kernel, threshold: float) -> tuple[FloatArray, Bracket] | None:
+    """The kernel of `_smallest_box`, and its allocation -d phi/d b_sa (envelope theorem); None where there is none."""
+    problem = None if has_gradient(task) else lay_out(task, centre, task.layout.unknown_pairs)
+    found = None if problem is None or problem.is_open else _smallest_box(problem, threshold)
+    if problem is None or found is None:
+        return None
+    entries, price = found
+    shares, weights = price / price.sum(), np.zeros(task.policy.size)
+    weights[problem.rows.pair] = shares
+    loss, trail = float(shares @ problem.row_losses(entries)), (problem.rows, entries)
+    kernel, eta = problem.kernel(entries), float(price.sum())
+    return weights.reshape(task.policy.shape), Bracket(0.0, loss, kernel, eta, Status.HEURISTIC, False, trail=trail)
+
+
+def _smallest_box(problem: InverseProblem, threshold: float) -> tuple[FloatArray, FloatArray] | None:
+    """The kernel [E] beyond the threshold with the smallest largest divergence, and -d phi/d b [K].
+
+    phi(c), the extreme value over {q : KL_sa(p, q) <= b_sa = c}, is close to a line in sqrt(c): Newton's method there,
+    aimed a little beyond the threshold. None where no such kernel was found.
+    """
+    task, free = problem.task, problem.n > 0
+    gap = problem.value(problem.p) - threshold
+    sign, margin = float(np.sign(gap)), BEYOND * abs(gap)
+    low, root, high, found = 0.0, 0.1, np.inf, None
+    for _ in range(MOST_BOXES):
+        _, entries, value, slope = search.robust_box(
+            problem.rows, task.discount, task.initial, problem.p, root * root * problem.n, sign, MOST_SWEEPS
+        )
+        price, above = np.where(np.isfinite(slope) & free, -slope, 0.0), sign * (value - threshold)
+        if not price.any():
+            break
+        if above > 0:
+            low = root
+        else:
+            high, found = root, (entries, price)
+        if -2.0 * margin <= above <= 0:
+            break
+        ahead = root + (above + margin) / (2.0 * root * price.sum())
+        root = ahead if low < ahead < min(high, 4.0 * root) else min(0.5 * (low + high), 2.0 * root)
+    if found is None or sign * (problem.value(found[0]) - threshold) > 0:
+        return None
+    return found
 
 
 def _cuts(centre: Kernel, found: Bracket) -> list[FloatArray]:
