@@ -13,6 +13,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics, Limits, Transcript
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
+from policytest.data.reward_moments import RewardMoments
 from policytest.mdp.episodes import REMEDIES
 from policytest.mdp.task import Task, counting_task
 from policytest.methods.betting.draws import Supply
@@ -72,7 +73,7 @@ class EpisodeRollouts(BettingRun):
     def _record(self, pair: IntArray, x: IntArray) -> None:
         super()._record(pair, x)
         if self.task.observes_rewards:
-            self.pool.record_rewards(pair, self.seen.reward[: len(pair)])
+            self.pool.record_rewards(pair, x, self.seen.reward[: len(pair)])
 
     # ------------------------------------------------------------ the fit
 
@@ -102,6 +103,11 @@ class EpisodeRollouts(BettingRun):
 
     # ------------------------------------------------------------ what it can say
 
+    @property
+    def reward_moments(self) -> RewardMoments | None:
+        """What was observed of rewards, for forecasts."""
+        return self.pool.moments
+
     def why_undecided(self) -> str:
         """Also, which answer no data can give."""
         said = super().why_undecided()
@@ -113,6 +119,8 @@ class EpisodeRollouts(BettingRun):
         pool = self.pool
         rewards = np.array([pool.sums, pool.squares])
         kept = {**super()._progress(), "rewards": rewards, "longest": np.append(self.lengths, self.bet.longest)}
+        if pool.moments is not None:
+            kept["reward_moments"] = pool.moments.table.copy()
         return {**kept, **self.source.stacks()}
 
     def _set_progress(self, state: dict[str, Any]) -> None:
@@ -123,6 +131,11 @@ class EpisodeRollouts(BettingRun):
         *lengths, longest = (float(part) for part in state["longest"])
         self._limit_steps(longest)
         (pool.sums, pool.squares), self.lengths = rewards, np.array(lengths)
+        if pool.moments is not None and "reward_moments" in state:
+            moments = np.array(state["reward_moments"], dtype=np.float64)
+            if moments.shape != pool.moments.table.shape or not np.isfinite(moments).all():
+                raise ValueError("the sums of rewards do not fit the task")
+            pool.moments.table = moments
         if self.lengths.shape != (3,) or not np.isfinite(state["longest"]).all():
             raise ValueError("the lengths of rollouts are not three numbers")
         self.source.restore_stacks(state)
