@@ -14,7 +14,7 @@ from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.mdp.values import value, value_range
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
-from policytest.methods.betting.coupled_episodes import CoupledEpisodes, episodes_of
+from policytest.methods.betting.coupled_episodes import coupled_on, episodes_of
 from policytest.methods.betting.coupling import joint_task, shared_pool
 from policytest.methods.betting.episode_bet import EpisodeBet
 from policytest.methods.betting.plan import REFIT
@@ -139,7 +139,7 @@ def _ground(
         pool = shared_pool(tasks, sim, rng)
         return pool, [PolicyBet(task, pool) for task in tasks], lambda a, b: CoupledRun(a, b, 0.0, pool)
     shared = episodes_of(tasks, sim, rng)
-    return shared, [EpisodeBet(task, shared) for task in tasks], lambda a, b: CoupledEpisodes(a, b, 0.0, shared)
+    return shared, [EpisodeBet(task, shared) for task in tasks], lambda a, b: coupled_on(a, b, 0.0, shared)
 
 
 def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed) -> Selection:
