@@ -142,7 +142,7 @@ class CoupledEpisodes(EpisodeRollouts, CoupledRun):
         """The difference of the values under the empirical kernel, with the mean of the observed rewards."""
         starts = self.task.initial > 0
         difference = self.bet.empirical_values() - self.other.empirical_values()
-        return float(self.task.initial[starts] @ difference[starts])
+        return float(self.task.initial[starts] @ difference[starts]) + self._at_once
 
 
 class CoupledTotals(CoupledEpisodes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -89,9 +90,15 @@ class EpisodeRollouts(BettingRun):
             policy.longest = longest
 
     def _start_value(self, values: Sequence[FloatArray]) -> float:
-        """rho.V0, or the difference of two, less the threshold."""
+        """rho.V0, or the difference of two, less the threshold; a start in the goal counts as 1."""
         V = values[0] if len(values) == 1 else values[0] - values[1]
-        return float(self.task.initial @ V[: self.task.n_states]) - self.threshold
+        return float(self.task.initial @ V[: self.task.n_states]) + self._at_once - self.threshold
+
+    @cached_property
+    def _at_once(self) -> float:
+        """The probability of a start in the goal, or the difference of two."""
+        first, *others = (policy.task.reached_at_start for policy in self.policies)
+        return first - sum(others)
 
     def _side(self, values: Sequence[FloatArray]) -> float:
         sign = super()._side(values)
@@ -189,7 +196,7 @@ class EpisodeRun(EpisodeRollouts):
     def estimate(self) -> float:
         """The value of the empirical kernel, with the mean of the observed rewards."""
         starts = self.task.initial > 0
-        return float(self.task.initial[starts] @ self.bet.empirical_values()[starts])
+        return float(self.task.initial[starts] @ self.bet.empirical_values()[starts]) + self._at_once
 
     def weigh(self, counts: Counts, level: float, design: str) -> None:
         """Counts do not have rewards."""

@@ -65,6 +65,7 @@ class Tournament:
         """The values that the model gives the policies."""
         q = self.pool.model()
         self.values = np.array([float(bet.task.initial @ bet.values(q)[0][: bet.task.n_states]) for bet in self.bets])
+        self.values += [task.reached_at_start for task in self.tasks]
         self.refit_at = REFIT * self.pool.samples + 1.0
 
     @property
@@ -183,4 +184,4 @@ def _values_on_a_log(tasks: list[Task], data: Transitions) -> FloatArray:
     starts = tasks[0].initial > 0
     found = (EpisodeBet(task, pool).empirical_values()[starts] for task in tasks)
     values = np.array([tasks[0].initial[starts] @ V for V in found])
-    return np.where(np.isfinite(values), values, -np.inf)
+    return np.where(np.isfinite(values), values, -np.inf) + tasks[0].reached_at_start

@@ -60,7 +60,7 @@ class Posterior:
         rows = self.task.layout.rows
         V = evaluated(self.task, rows if rewards is None else with_means(rows, rewards.mean), entries).V
         V = V if self.task.horizon is None else V[0]
-        return float(np.nan_to_num(self.task.initial * V).sum()) - self.threshold
+        return float(np.nan_to_num(self.task.initial * V).sum()) + self.task.reached_at_start - self.threshold
 
     @property
     def is_open(self) -> bool:
