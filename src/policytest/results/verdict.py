@@ -118,6 +118,8 @@ class Verdict(Shown):
         What `still_needed` found, where somebody asked for it and kept it, and the function that finds it.
     reward_moments
         Where rewards are observed, their sums by transition, for that function.
+    asked_of
+        The task with listed rewards, where ``task`` is its outcome table.
     """
 
     task: Task = field(repr=False)
@@ -150,6 +152,7 @@ class Verdict(Shown):
     interval_kind: str = sentences.ONE_SIDED
     one_look: tuple[float, float] | None = None
     reward_moments: RewardMoments | None = field(default=None, repr=False)
+    asked_of: Task | None = field(default=None, repr=False)
 
     @property
     def required(self) -> float:
