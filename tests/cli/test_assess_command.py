@@ -31,7 +31,7 @@ def run(capsys, *arguments):
 
 def test_init_overwrites_nothing(start, capsys):
     before = {file.name: file.read_bytes() for file in start.iterdir()}
-    assert sorted(before) == ["log.csv", "policy.csv", "task.toml"]
+    assert sorted(before) == ["log.csv", "paid.toml", "policy.csv", "task.toml"]
     code, out, err = run(capsys, "init", start)
     assert code == 2
     assert not out
@@ -47,8 +47,8 @@ def test_init_says_what_to_do_next_and_that_works(tmp_path, capsys, monkeypatch)
     assert code == 0
     commands = [shlex.split(line) for line in out.splitlines() if line.startswith("policytest ")]
     assert [command[1] for command in commands] == ["assess", "decide", "decide"]
-    for command in commands:
-        assert command[2] == str(folder / "task.toml")
+    for command, name in zip(commands, ("paid.toml", "task.toml", "task.toml"), strict=True):
+        assert command[2] == str(folder / name)
         assert run(capsys, *command[1:], "--quiet")[0] == 0
     assert (tmp_path / "report.html").is_file()
 
@@ -151,8 +151,8 @@ def test_an_order_that_restarts_in_each_episode(start, tmp_path, capsys):
 
 
 def test_visits_without_ends_are_not_certified(start, tmp_path, capsys):
-    """The starter's log without its next states: who is gone has no row any more."""
-    rows = [line.rsplit(",", 1)[0] for line in (start / "log.csv").read_text().splitlines()]
+    """The starter's log without its next states, and what was paid: who is gone has no row any more."""
+    rows = [line.rsplit(",", 2)[0] for line in (start / "log.csv").read_text().splitlines()]
     put = tmp_path / "visits.csv"
     put.write_text("\n".join([*rows, ""]))
     code, out, err = run(capsys, "assess", start / "task.toml", put, "--json")
@@ -181,7 +181,7 @@ def test_the_log_tells_where_episodes_start(start, capsys):
 
 def test_rows_selected_by_their_outcome_are_not_certified(start, tmp_path, capsys):
     lines = (start / "log.csv").read_text().splitlines()
-    (tmp_path / "odd.csv").write_text("\n".join([*lines, "9999,99999,new,popular,elsewhere"]) + "\n")
+    (tmp_path / "odd.csv").write_text("\n".join([*lines, "9999,99999,new,popular,elsewhere,0"]) + "\n")
     arguments = ("assess", start / "task.toml", tmp_path / "odd.csv")
     code, _, err = run(capsys, *arguments)
     assert code == 2
@@ -220,7 +220,7 @@ def test_rewards_that_are_left_alone_cost_the_certificate_where_they_differ(star
 
 def test_small_numbers_can_be_hidden(start, tmp_path, capsys):
     lines = (start / "log.csv").read_text().splitlines()
-    (tmp_path / "odd.csv").write_text("\n".join([*lines, "9999,99999,nobody,popular,new"]) + "\n")
+    (tmp_path / "odd.csv").write_text("\n".join([*lines, "9999,99999,nobody,popular,new,0"]) + "\n")
     arguments = ("assess", start / "task.toml", tmp_path / "odd.csv", "--skip", "s")
     assert "nobody" in run(capsys, *arguments)[1]
     out = run(capsys, *arguments, "--suppress-below", "5")[1]

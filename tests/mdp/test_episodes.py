@@ -103,6 +103,34 @@ def test_success_probabilities_in_closed_form():
     assert np.allclose(pt.occupancy(task, kernel), [1.25, 0, 0])
 
 
+@each("within", [None, 1, 3])
+def test_a_start_in_the_goal_has_reached_it_and_one_in_a_state_to_avoid_has_not(within):
+    """V = rho(goal) + rho(elsewhere) V(elsewhere), as model checkers count it; all of rho in the goal: V is 1."""
+    alone, kernel = chain(0.3, within=within)
+    for rho in ([0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.5, 0.2, 0.3]):
+        task = pt.Task.reaching([2], [1], policy=np.ones((3, 1)), initial=rho, within=within)
+        expected = rho[2] + rho[0] * pt.value(alone, kernel)
+        assert pt.value(task, kernel) == pytest.approx(expected, rel=1e-12)
+        assert pt.value_range(task) == pytest.approx((rho[2], rho[2] + rho[0]))
+        known = pt.decide(task, pt.TabularSimulator(kernel), rho[2] - 0.1)
+        assert (known.answer, known.samples) == ("above", 0)
+        if rho[0]:
+            sim = pt.TabularSimulator(kernel)
+            for gap, answer in ((-0.1, "above"), (0.1, "below")):
+                found = pt.decide(task, sim, expected + gap, rng=2)
+                assert (found.answer, found.certified) == (answer, True)
+                assert found.interval[0] <= expected <= found.interval[1]
+                assert found.estimate == pytest.approx(expected, abs=0.15)
+            found = pt.evaluate(task, sim, 0.1)
+            assert found.lower <= expected <= found.upper
+            if within is not None:
+                by_kl = pt.decide(task, sim, expected - 0.15, method=pt.PTST())
+                assert by_kl.answer == "above"
+                assert by_kl.interval[0] <= expected <= by_kl.interval[1]
+    task = pt.Task.reaching([2], policy=np.ones((3, 1)), initial=[0.0, 0.0, 1.0])
+    assert pt.decide(task, pt.TabularSimulator(kernel), 1.1).answer == "below"
+
+
 def test_named_states_and_sparse_tables_are_the_same_question():
     task, kernel = chain(0.3)
     named = pt.Task.reaching(
@@ -213,7 +241,10 @@ REFUSED = {
         lambda: pt.Task.reaching(["wel"], policy=POLICY, initial=START, states=["ill", "well"]),
         ["goal[0] is 'wel'", "not a state", "'ill'"],
     ),
-    "goal at the start": (lambda: pt.Task.reaching([0], policy=POLICY, initial=START), ["initial", "goal 0"]),
+    "goal that goes on": (
+        lambda: pt.Task([[1.0], [0.0]], POLICY, START, 0.5, goal=[1]),
+        ["goal", "terminal", "reaching"],
+    ),
     "low above high": (lambda: pt.Observed(1.0, 0.0), ["rewards.low is 1", "above rewards.high"]),
     "low nan": (lambda: pt.Observed(np.nan, 0.0), ["rewards.low"]),
     "shape": (

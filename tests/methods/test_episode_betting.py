@@ -477,16 +477,6 @@ def test_plans_and_forecasts_come_close():
         log = pt.assess(task, pt.Transitions(s, s, sim.draw(s, s, np.random.default_rng(0))), R)
         assert log.answer is None
         assert "more rows" in log.still_needed().words
-    task, sim, _ = noisy("uniform")
-    assert_refused(lambda: pt.plan(task, np.full((2, 1, 2), 0.5), 0.3), "observed rewards", "mean rewards")
-    stopped = pt.decide(task, sim, 1.5, max_samples=3)
-    assert_refused(stopped.still_needed, "observed rewards", "resume")
-    s = np.array([0, 1, 0])
-    log = pt.assess(task, pt.Transitions(s, 0 * s, *sim.draw(s, 0 * s, np.random.default_rng(0))), 1.5)
-    assert_refused(log.still_needed, "observed rewards", "more rows")
-    for undecided in (stopped, log):
-        assert undecided.answer is None
-        assert "still_needed()" not in str(undecided)
 
 
 def test_estimates_and_intervals_hold_the_value():

@@ -15,6 +15,7 @@ from policytest import instances, plots
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.simulators import TabularSimulator
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import occupancy
 from policytest.methods.baselines.boxes import RectangularKL
@@ -89,6 +90,25 @@ def test_so_is_that_of_any_other_method(method):
     plain = decide(TWO.task, SIM, 0.1, 0.2, method, max_samples=2000)
     assert (watched.samples, watched.answer, watched.evidence) == (plain.samples, plain.answer, plain.evidence)
     assert watched.counts == plain.counts
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_so_is_that_of_a_task_with_listed_rewards(name):
+    """The method in the watched one decides whether the run is on the outcome table."""
+    task = Task(Observed(values=[0, 1]), [[1.0], [1.0]], [1.0, 0.0], 0.7)
+    sim = TabularSimulator(
+        [[[0.7, 0.3]], [[0.4, 0.6]]], rewards=lambda s, a, x, rng: (rng.random(len(s)) < 0.3 + 0.5 * s).astype(float)
+    )
+    trace = Trace()
+    watched = decide(task, sim, 1.0, 0.05, trace.watch(METHODS[name]), max_samples=2000)
+    plain = decide(task, sim, 1.0, 0.05, METHODS[name], max_samples=2000)
+    assert (watched.samples, watched.answer, watched.evidence) == (plain.samples, plain.answer, plain.evidence)
+    assert watched.task.n_states == (2 if name == "betting" else 6)
+    assert len(trace) > 5
+    assert np.isfinite(trace.evidence).all()
+    assert trace.samples[-1] == plain.samples
+    drawn(plots.evidence(trace))
+    drawn(plots.interval(trace))
 
 
 def test_points_of_the_kl_rule_are_few_in_large_tasks():

@@ -85,6 +85,32 @@ def test_the_best_is_thrown_out_at_most_as_often_as_delta_allows():
     assert too_often(sum(one.answered and one.index != 0 for one in wrong), runs, 0.1)
 
 
+def tied(within, seed, nats=0.0):
+    """Two policies with the same success probability, the first five times as fast; ``nats`` are claimed too many."""
+    kernel = KERNEL.copy()
+    kernel[0] = [[0.5, 0.4, 0.1], [0.9, 0.08, 0.02]] if within is None else [[0.3, 0.5, 0.2], [0.6, 0.2, 0.2]]
+    policies = [np.array([row] * 3) for row in ([1.0, 0.0], [0.0, 1.0])]
+    tasks = [pt.Task.reaching([2], [1], policy=policy, initial=START, within=within) for policy in policies]
+    values = [pt.value(task, kernel) for task in tasks]
+    assert values[0] == pytest.approx(values[1])
+    search = Tournament(tasks, pt.TabularSimulator(kernel), 0.1, seed)
+    search.level -= nats
+    for _ in search.go(400):
+        pass
+    found = search.result("")
+    return found.index if found.answered else None
+
+
+@pytest.mark.parametrize("within", [None, 1])
+def test_between_equal_chances_of_success_either_is_named_at_most_as_often_as_delta_allows(within):
+    """Each of two wrong claims, "the first is better" and "the second is", has delta; two nats too many are seen."""
+    runs = 40
+    found, control = ([tied(within, seed, nats) for seed in range(runs)] for nats in (0.0, 2.0))
+    for index in range(2):
+        assert not too_often(found.count(index), runs, 0.1)
+    assert too_often(runs - control.count(None), runs, 0.2)
+
+
 def test_a_search_that_needs_no_samples():
     """Policies that differ only where an episode is over."""
     other = POLICIES[0].copy()

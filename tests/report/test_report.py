@@ -359,6 +359,56 @@ def test_a_verdict_says_what_was_tested_before_the_pictures():
         assert words in before
 
 
+ILL = {"states": ["ill", "well", "dead"], "actions": ["wait"]}
+WAIT, FIRST = np.ones((3, 1)), [0.75, 0.25, 0.0]
+COURSE = np.array([[[0.5, 0.3, 0.2]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]])
+
+
+def words_of(result):
+    return " ".join(" ".join(Page(report.render(result)).words).split())
+
+
+def test_the_page_of_a_goal_speaks_of_it():
+    task = Task.reaching(["well"], ["dead"], policy=WAIT, initial=FIRST, within=30, **ILL)
+    sim = TabularSimulator(COURSE)
+    page = words_of(decide(task, sim, 0.5))
+    assert "Its probability of reaching the goal is above 0.5." in page
+    assert "Is the probability that this policy reaches well before dead within 30 steps above 0.5?" in page
+    assert "An episode that starts there has reached it." in page
+    assert "If the probability of reaching the goal were 0.5 or less" in page
+    assert "Goal, policy and start are the ones given" in page
+    assert "reward" not in page.partition("All numbers")[0]
+    estimate = words_of(evaluate(task, sim, 0.2))
+    assert "The probability of reaching the goal is 0." in estimate
+    assert "What is the probability that this policy reaches well before dead within 30 steps?" in estimate
+    elsewhere = Task.reaching(["well"], policy=WAIT, initial=[1.0, 0.0, 0.0], **ILL)
+    page = words_of(decide(elsewhere, sim, 0.2, max_samples=5))
+    assert "whether its probability of reaching the goal is above 0.2" in page
+    assert "this policy reaches well above 0.2?" in page
+    assert "An episode that starts there" not in page
+
+
+def test_the_page_of_observed_rewards_names_their_range_the_horizon_and_the_bound():
+    sim = TabularSimulator(COURSE, rewards=lambda s, a, x, rng: 2.0 * (x == 1))
+    noisy = Task(policytest.Observed(0.0, 20.0), WAIT, FIRST, 1.0, horizon=12, **ILL)
+    page = words_of(decide(noisy, sim, 4.0, max_samples=200))
+    assert "the expected sum of the rewards of the first 12 steps" in page
+    assert "A reward is between 0 and 20, and is observed with the transition." in page
+    assert "The next state and the reward depend on the current state and the action alone" in page
+    assert "The range of rewards, policy" in page
+    listed = Task(policytest.Observed(values=[0, 2, 5]), WAIT, FIRST, 0.8, **ILL)
+    page = words_of(decide(listed, sim, 1.0, method=PTST(solver=ProjectionFree())))
+    assert "counting 0.8 times as much. A reward is one of 0, 2, 5, and is observed with the transition." in page
+    assert "ill: wait; well: wait; dead: wait. Start: ill (0.75), well (0.25)." in page
+    bounded = Task(WAIT * [[1.0], [0.0], [0.0]], WAIT, FIRST, 1.0, terminal=[1, 2], total_rewards=(0, 90), **ILL)
+    page = words_of(decide(bounded, TabularSimulator(COURSE), 1.0, max_samples=9))
+    assert "all rewards from the start on, until an episode ends." in page
+    assert "The total of any episode is between 0 and 90." in page
+    plan = words_of(policytest.plan(noisy, COURSE, 4.0, rewards=np.full((3, 1), 1.0), runs=4, max_samples=500))
+    assert "No lower bound is known for such a task." in plan
+    assert "fewer than 0 on average" not in plan
+
+
 def test_an_undecided_page_is_no_proof():
     page = check(report.render(decide(TWO.task, SIM, 0.25, 1e-6, max_samples=60)))
     assert "The answer is proved" not in page.text

@@ -867,7 +867,9 @@ def test_goals_of_an_environment_that_is_stepped(initial):
     """An episode is over at the goal, though the environment goes on; one that terminates elsewhere has failed."""
     env = gym.wrappers.TimeLimit(Small(), 4)
     if initial is not None:
-        assert_refused(lambda: gymnasium(env, PI, goal=[1], initial=initial), "initial has mass on the goal")
+        begun = gymnasium(env, PI, goal=[1], horizon="time limit", initial=initial)
+        assert begun.task.reached_at_start == pytest.approx(initial[1])
+        assert 0 not in begun.simulator.draw([1] * 9, [0] * 9, np.random.default_rng(0))
         env = gym.wrappers.TimeLimit(Small(start=(1.0, 0.0, 0.0)), 4)
         initial = (1.0, 0.0, 0.0)
     made = gymnasium(env, PI, goal=[1], horizon="time limit", initial=initial)

@@ -150,7 +150,6 @@ REFUSED = {
     "both": ('goal = ["cured", "dead"]\navoid = ["dead"]', "goal and avoid both have the state 3 'dead'"),
     "not a list": ('goal = "cured"', "goal is 'cured'; it must be a list"),
     "empty": ("goal = []", "goal is empty"),
-    "at once": ('goal = ["ill"]', "initial has mass on the goal 0 'ill'"),
     "avoid alone": ('avoid = ["dead"]\n' + PAID, "avoid belongs to goal", "add goal"),
     "goal and rewards": (GOAL + "[rewards]\nill = 1.0", "goal asks for the probability", "rewards"),
     "goal and range": (GOAL + "reward_range = [0, 1]", "goal asks for the probability", "reward_range"),
@@ -188,6 +187,25 @@ def test_a_goal_from_a_log(tmp_path):
     kernel[:4, :, :4], kernel[4, :, :4] = model.kernel, rho
     values = pt.state_values(model.task, model.kernel)[0]
     assert pt.value(task, kernel) == pytest.approx(rho @ values + 0.25, rel=1e-12)
+
+
+def test_a_start_in_the_goal_is_kept_by_files_and_told_by_commands(tmp_path, capsys):
+    path = written(tmp_path, 'goal = ["ill"]\navoid = ["cured", "dead"]\n')
+    assert worth(path) == 1.0
+    assert main(["decide", str(path), "--threshold", "0.9", "--quiet"]) == 0
+    assert "no data were used" in capsys.readouterr().out
+    head = CURE.replace('initial = "ill"', "initial = {ill = 0.5, cured = 0.5}")
+    model = load_model(written(tmp_path, GOAL, head))
+    assert pt.value(model.task, model.kernel) == pytest.approx(0.5 + 0.5 * 4 / 7)
+    for name in ("kept.json", "kept.toml", "kept.npz"):
+        save_model(tmp_path / name, model.task, model.kernel)
+        again = load_model(tmp_path / name)
+        assert again.task.goal == ("cured",)
+        assert again.task.terminal == model.task.terminal
+        assert pt.value(again.task, again.kernel) == pt.value(model.task, model.kernel)
+    added = start_from_log(model.task)  # the log tells where episodes start, and what starts in the goal has reached it
+    assert added.rewards[4, 0].tolist() == [0.0, 0.0, 1.0, 0.0, 0.0]
+    assert added.reached_at_start == 0.0
 
 
 def test_a_start_from_the_log_with_observed_rewards():
@@ -282,7 +300,7 @@ def test_options_for_models_that_are_not_files(capsys):
     ask = ["decide", "grid-world", "--threshold", "0.05"]
     assert main([*ask, "--goal", "nowhere"]) == 2
     assert "unknown state 'nowhere' in goal" in capsys.readouterr().err
-    assert main([*ask, "--goal", "(1, 0)"]) == 2
-    assert "initial has mass on the goal 1 (1, 0)" in capsys.readouterr().err
+    assert main([*ask, "--goal", "(1, 0)"]) == 0  # one start in twelve is there
+    assert "0.0833333 to " in capsys.readouterr().out
     assert main([*ask, "--terminal", "0"]) == 2
     assert "--terminal is for task files" in capsys.readouterr().err

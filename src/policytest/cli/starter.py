@@ -1,4 +1,7 @@
-"""Files to start from: a task by names, a policy to try, and a log of the deployed one; ``policytest init``."""
+"""Files to start from: a question by names, a model, a policy to try, and a log of the deployed one.
+
+``policytest init`` writes them. The question has observed rewards: visits pay now more, now less than their mean.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from policytest._base.files import write_file
 from policytest.data.simulators import TabularSimulator
 from policytest.sources.tasks.files import Model, load_model
 
-TASK = """\
+ABOUT = """\
 # Visitors of a shop are new, browsing or keen; who leaves is gone for good. At each visit we show what is popular, or
 # a personal choice, or a discount. Rewards are what a visit earns. The bar is what the deployed policy earns.
+"""
+QUESTION = """\
 states = ["new", "browsing", "keen", "gone"]
 actions = ["popular", "personal", "discount"]
 discount = 0.9
@@ -27,8 +32,11 @@ initial = { new = 0.8, browsing = 0.2 }
 new = { popular = 0.5, personal = 0.5 }
 browsing = { personal = 0.8, discount = 0.2 }
 keen = "personal"
-
-[rewards] # what is left out earns 0
+"""
+RANGE = "reward_range = [-1.0, 3.0] # what a visit pays is in the log, in the column paid, and lies between these\n"
+PAID = ABOUT + RANGE + QUESTION
+MODEL = """
+[rewards] # their means; what is left out earns 0
 new = { popular = 0.2, personal = 0.1, discount = -0.2 }
 browsing = { popular = 0.6, personal = 0.8, discount = 0.1 }
 keen = { popular = 1.5, personal = 2.0, discount = 1.0 }
@@ -45,6 +53,7 @@ keen.personal = { browsing = 0.3, keen = 0.6, gone = 0.1 }
 keen.discount = { browsing = 0.2, keen = 0.7, gone = 0.1 }
 """
 
+TASK = ABOUT + QUESTION + MODEL
 POLICY = """\
 state,action,probability
 new,personal,1
@@ -53,9 +62,9 @@ keen,personal,1
 """
 
 NEXT = """\
-# do the logs settle it already?
-policytest assess {folder}/task.toml {folder}/log.csv
-# or sample until it is known
+# do the logs settle it already, by what was paid?
+policytest assess {folder}/paid.toml {folder}/log.csv --column reward=paid
+# or in a model with mean rewards: sample until it is known
 policytest decide {folder}/task.toml
 # another policy, and a report
 policytest decide {folder}/task.toml --policy {folder}/policy.csv --html report.html
@@ -64,13 +73,15 @@ policytest decide {folder}/task.toml --policy {folder}/policy.csv --html report.
 VISITORS = 600
 """In the log. Each is followed until gone, or for at most `VISITS`."""
 VISITS = 12
+NOISE = 0.5
+"""A visit pays its mean, give or take this."""
 
 
 def write_starter(folder: Path, seed: int = 0) -> list[Path]:
-    """Write ``task.toml``, ``policy.csv`` and ``log.csv``; refused where one of them is there already."""
+    """Write ``task.toml``, ``paid.toml``, ``policy.csv`` and ``log.csv``; refused where one is there already."""
     if arrays.whole_number("seed", seed) < 0:
         raise InputError(f"seed is {seed}; it is a whole number from 0 on")
-    names = ("task.toml", "policy.csv", "log.csv")
+    names = ("task.toml", "paid.toml", "policy.csv", "log.csv")
     there = [name for name in names if os.path.lexists(folder / name)]
     if there:
         raise InputError(f"{folder / there[0]} exists, and nothing is overwritten; choose another folder, or remove it")
@@ -79,22 +90,24 @@ def write_starter(folder: Path, seed: int = 0) -> list[Path]:
     except OSError as error:
         raise InputError(f"{folder}: cannot be created ({error.strerror or error}); choose another folder") from None
     write_file(folder / "task.toml", TASK.encode())
+    write_file(folder / "paid.toml", PAID.encode())
     write_file(folder / "policy.csv", POLICY.encode())
     write_file(folder / "log.csv", _log(load_model(folder / "task.toml"), seed).encode())
     return [folder / name for name in names]
 
 
 def _log(model: Model, seed: int) -> str:
-    """Visits under the deployed policy, which chooses among all actions evenly."""
-    task, rng = model.task, np.random.default_rng(seed)
+    """Visits under the deployed policy, which chooses among all actions evenly; the noise of what they pay is apart."""
+    task, rng, noise = model.task, np.random.default_rng(seed), np.random.default_rng([seed, 1])
     sim, states, actions = TabularSimulator(model.kernel), task.states or (), task.actions or ()
-    rows = ["episode,order,s,a,s_next"]
+    rows = ["episode,order,s,a,s_next,paid"]
     for visitor in range(VISITORS):
         s = int(rng.choice(task.n_states, p=task.initial))
         for _ in range(VISITS):
             a = int(rng.integers(task.n_actions))
             x = int(sim.draw(np.array([s]), np.array([a]), rng)[0])
-            rows.append(f"{visitor},{len(rows) - 1},{states[s]},{actions[a]},{states[x]}")
+            paid = task.rewards[s, a] + NOISE * (2.0 * noise.random() - 1.0)
+            rows.append(f"{visitor},{len(rows) - 1},{states[s]},{actions[a]},{states[x]},{paid:.2f}")
             s = x
             if s == task.n_states - 1:  # gone
                 break

@@ -122,7 +122,8 @@ class Layout:
         off = max(np.abs(task.policy.sum(axis=1) - 1.0).max() * steps, abs(task.initial.sum() - 1.0))
         starts = task.initial > 0
         error = max((end[1] + 2.0 * off) * np.abs(end[0][np.isfinite(end[0])]).max(initial=0.0) for end in (low, high))
-        lowest, highest = (float(task.initial[starts] @ end[0][starts]) for end in (low, high))
+        ends = (float(task.initial[starts] @ end[0][starts]) for end in (low, high))
+        lowest, highest = (end + task.reached_at_start for end in ends)
         if task.total_rewards is not None:
             lowest, highest = max(lowest, task.total_rewards[0]), min(highest, task.total_rewards[1])
         return lowest, highest, float(error)

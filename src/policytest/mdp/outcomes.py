@@ -155,8 +155,8 @@ def _names(task: Task, values: FloatArray) -> list[Any]:
     return [*names, *(f"reward {v * scale:.9g} and next state {x}" for x in names for v in values)]
 
 
-def with_mean_rewards(task: Task, q: Any) -> tuple[Task, FloatArray]:
-    """The task with the mean rewards of a kernel of outcomes q[s,a,x,j], and the kernel of its states."""
+def listed_law(task: Task, q: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """A kernel of outcomes q[s,a,x,j], checked: the kernel of its states, itself, and the values [m]."""
     rewards = task.rewards
     if not isinstance(rewards, Observed) or rewards.values is None or np.ndim(q) != 4:
         raise InputError(
@@ -165,5 +165,11 @@ def with_mean_rewards(task: Task, q: Any) -> tuple[Task, FloatArray]:
         )
     values = _values(task, rewards)
     law = arrays.real_array("q", q, (*task.policy.shape, task.n_states, len(values)))
+    return law.sum(axis=3), law, values
+
+
+def with_mean_rewards(task: Task, q: Any) -> tuple[Task, FloatArray]:
+    """The task with the mean rewards of a kernel of outcomes q[s,a,x,j], and the kernel of its states."""
+    kernel, law, values = listed_law(task, q)
     mean = np.where(over_in(task)[:, None], 0.0, (law @ values).sum(axis=2))
-    return replace(task, rewards=mean), law.sum(axis=3)
+    return replace(task, rewards=mean), kernel

@@ -73,6 +73,9 @@ class Task:
         The number of steps of an episode, if it is limited: V = E sum_{t < H} gamma^t r_t. None: no limit.
     total_rewards
         (low, high), with discount 1 and no horizon: the total reward of any episode lies between them.
+    goal
+        Terminal states whose reaching is what is paid; set by `Task.reaching`. An episode that starts in one of them
+        has reached it: it has earned 1 before its first step.
 
     >>> task = Task(rewards=[[1.0], [0.0]], policy=[[1.0], [1.0]], initial=[1.0, 0.0], discount=0.5)
     >>> task.layout.value_ends[:2]
@@ -93,6 +96,7 @@ class Task:
     start: int | None = None
     horizon: int | None = None
     total_rewards: tuple[float, float] | None = None
+    goal: Sequence[Hashable] | None = None
 
     def __post_init__(self, normalise: bool) -> None:
         def put(name: str, value: object) -> None:
@@ -123,6 +127,9 @@ class Task:
         if isinstance(self.rewards, Observed):
             put("rewards", self.rewards.without(ends))
         _check_ends(ends, self)
+        put("goal", _terminal("goal", self.goal))
+        if len(np.setdiff1d(self.goals, ends)):
+            raise InputError("goal: these states must be terminal, and entering one earns 1; use Task.reaching")
         if self.start is not None and not 0 <= arrays.whole_number("start", self.start) < S:
             raise InputError(f"start is {self.start}; it is the index of a state, from 0 to {S - 1}")
         for name in _ARRAYS:
@@ -145,8 +152,8 @@ class Task:
     ) -> Task:
         """The task whose value is the probability of reaching a goal, before any state to avoid, within some steps.
 
-        Reward 1 on entering a goal; goals and states to avoid are terminal; discount 1. ``rest`` are further arguments
-        of `Task`: actions, normalise, assumptions, available.
+        Reward 1 on entering a goal, and for an episode that starts in one; goals and states to avoid are terminal;
+        discount 1. ``rest`` are further arguments of `Task`: actions, normalise, assumptions, available.
 
         >>> task = Task.reaching([2], [1], policy=[[1.0]] * 3, initial=[1.0, 0.0, 0.0])
         >>> task.terminal, task.discount, task.layout.value_ends[:2]
@@ -155,7 +162,7 @@ class Task:
         S, A = arrays.real_array("policy", policy, (None, None)).shape
         names = arrays.names("states", states, S)
         goals, avoided = (_indices(name, _terminal(name, given), names, S) for name, given in _named(goal, avoid))
-        _check_goals(goals, avoided, arrays.real_array("initial", initial, (S,)), names)
+        _check_goals(goals, avoided, names)
         onward = np.setdiff1d(np.arange(S), np.concatenate([goals, avoided]))
         pairs = (onward[:, None] * A + np.arange(A)).ravel()
         if arrays.is_sparse(support):
@@ -171,7 +178,8 @@ class Task:
             rewards = np.zeros((S, A, S))
             rewards.reshape(-1, S)[pairs[:, None], goals] = 1.0
         terminal = [*(_terminal("goal", goal) or ()), *(_terminal("avoid", avoid) or ())]
-        return cls(rewards, policy, initial, 1.0, support, states, terminal=terminal, horizon=within, **rest)
+        rest = {"terminal": terminal, "horizon": within, "goal": goal, **rest}
+        return cls(rewards, policy, initial, 1.0, support, states, **rest)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "layout"}
@@ -200,6 +208,16 @@ class Task:
     def is_total(self) -> bool:
         """Whether the value is the total of an episode that only terminal states end: discount 1, no horizon."""
         return self.discount == 1.0 and self.horizon is None
+
+    @property
+    def goals(self) -> IntArray:
+        """The indices of the states to reach; none where the value is not the probability of that."""
+        return _indices("goal", self.goal, self.states, self.n_states)
+
+    @property
+    def reached_at_start(self) -> float:
+        """The probability that an episode starts in the goal, which it then has reached: a part of every value."""
+        return float(self.initial[self.goals].sum()) if self.goal else 0.0
 
     @property
     def observes_rewards(self) -> bool:
@@ -495,8 +513,8 @@ def _total_rewards(given: Any, task: Task) -> tuple[float, float] | None:
     return low, high
 
 
-def _check_goals(goals: IntArray, avoided: IntArray, initial: FloatArray, states: Sequence[Hashable] | None) -> None:
-    """Goals there are, none of them is avoided, and no episode starts in one."""
+def _check_goals(goals: IntArray, avoided: IntArray, states: Sequence[Hashable] | None) -> None:
+    """Goals there are, and none of them is avoided."""
     if not len(goals):
         raise InputError("goal is empty; pass the states to reach, by name or by index")
     both = np.intersect1d(goals, avoided)
@@ -504,10 +522,6 @@ def _check_goals(goals: IntArray, avoided: IntArray, initial: FloatArray, states
         raise InputError(
             f"goal and avoid both have the state {_label(int(both[0]), states)}; a state is one or the other"
         )
-    inside = goals[initial[goals] > 0]
-    if len(inside):
-        place = _label(int(inside[0]), states)
-        raise InputError(f"initial has mass on the goal {place}, where the question is answered; start elsewhere")
 
 
 def _check_totals(task: Task) -> None:

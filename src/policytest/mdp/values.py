@@ -21,12 +21,13 @@ def value(task: Task, q: Kernel) -> float:
     1.0
     """
     values, starts = state_values(task, q), task.initial > 0
-    return float(task.initial[starts] @ (values if task.horizon is None else values[0])[starts])
+    return float(task.initial[starts] @ (values if task.horizon is None else values[0])[starts]) + task.reached_at_start
 
 
 def state_values(task: Task, q: Kernel) -> FloatArray:
     """[S] the values V_q(s) of the policy from each state; with a horizon H, [H,S] from each step and state.
 
+    What is still to be earned: 0 in terminal states, also in a goal, while `value` counts a start there as 1.
     With discount 1 and no horizon: the mean total of an episode, which ends in a terminal state. A kernel under which
     the policy may be paid for ever is refused; not a number in states from which that holds but no episode starts.
 

@@ -51,6 +51,8 @@ def fingerprint(task: Task, threshold: float, method: object) -> str:
     _feed(hasher, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])
     if not task.is_discounted_table:
         _feed(hasher, [task.horizon, task.total_rewards])
+    if task.reached_at_start:
+        _feed(hasher, task.reached_at_start)
     if task.assumptions:
         _feed(hasher, task.assumptions)
     return hasher.hexdigest()

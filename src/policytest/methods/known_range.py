@@ -104,7 +104,7 @@ def never_differ(task_a: Task, task_b: Task) -> bool:
     S = task_a.n_states
     same = (np.abs(task_a.policy - task_b.policy) <= SAME).all(axis=1)
     same[sorted({*task_a.ends} & {*task_b.ends})] = True  # what is done after the end earns nothing
-    if not same[task_a.initial > 0].all():
+    if not same[task_a.initial > 0].all() or task_a.reached_at_start != task_b.reached_at_start:
         return False
     if task_a.support is None and S * len(task_a.layout.pairs.pair) > MOST_LISTED:
         return bool(same.all()) and _same_rewards(task_a, task_b)

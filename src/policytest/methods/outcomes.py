@@ -22,8 +22,10 @@ from policytest.methods.sampling import Forward, Optimal
 def outcomes_for(task: Task, method: Any) -> Outcomes | None:
     """The outcomes of a task with listed rewards, where the method works on their table; None: on the task itself.
 
-    `TDBetting` and `LogBetting` need no table, nor does `Combined` where the KL rule is not worth its price.
+    `TDBetting` and `LogBetting` need no table, nor does `Combined` where the KL rule is not worth its price. A method
+    that wraps another one, such as `Trace.watch(method)`, is treated as the one in it.
     """
+    method = getattr(method, "method", method)
     if not isinstance(method, SampledMethod | Combined) or not lists_rewards(task):
         return None
     if isinstance(method, Combined) and task.horizon is not None:  # bets alone
@@ -34,6 +36,8 @@ def outcomes_for(task: Task, method: Any) -> Outcomes | None:
 
 def on_outcomes(outcomes: Outcomes, method: Any) -> Any:
     """The method with its allocation, and whatever else has one entry for each pair, for the rows of the table."""
+    if hasattr(method, "method"):
+        return replace(method, method=on_outcomes(outcomes, method.method))
     allocation = getattr(method, "allocation", None)
     if isinstance(allocation, Forward):
         raise InputError(

@@ -53,12 +53,14 @@ def assess(
     if known is not None:
         return beside_data(known, data)
     method = checked_method(method_for(task, data) if method is None else method)
+    asked_of = task
     task, method, data = in_outcomes(task, method, data)
     run = method.replay(task, threshold, recorded(task, data))
     if isinstance(data, Counts):
         run.weigh(data, level, design)
-        return _beside(verdict_of(run, delta, "the data do not settle it", {}, data), data)
-    verdict = judged(run, data, delta, level)
+        verdict = verdict_of(run, delta, "the data do not settle it", {}, data)
+        return _beside(replace(verdict, asked_of=None if task is asked_of else asked_of), data)
+    verdict = replace(judged(run, data, delta, level), asked_of=None if task is asked_of else asked_of)
     return _beside(verdict, verdict.counts if verdict.counts.total == len(data) else data.counts(task, len(data)))
 
 

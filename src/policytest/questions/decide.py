@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -80,12 +81,15 @@ def decide(
     known = known_answer(task, threshold, delta, indifference := checked_zone(indifference))
     if known is not None:
         return known
+    asked_of = task
     task, method, sim = in_outcomes(task, checked_method(method), sim)
     run = with_zone(method, indifference)(task, sim, threshold, rng)
     if indifference:
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     mark = checkpoints.fingerprint(task, threshold, run.method)
-    return carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress, getattr(method, "pause", None))
+    pause = getattr(method, "pause", None)
+    verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress, pause)
+    return verdict if task is asked_of else replace(verdict, asked_of=asked_of)
 
 
 def checks(

@@ -242,6 +242,7 @@ def verdict_of(
         proved=found.proved,
         indifference=getattr(run, "indifference", 0.0),
         refuted=run.ends_refuted() if run.answer == "within" else None,
+        reward_moments=getattr(run, "reward_moments", None),
     )
 
 

@@ -122,7 +122,7 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         rows=rows,
         notes=(after,) if verdict.proof_samples else (),
         guarantee=sentences.guarantee(verdict),
-        assumptions=sentences.assumptions_of(verdict.task),
+        assumptions=sentences.assumptions_of(verdict.asked_of or verdict.task),
         recipe=_recipe("verdict", call),
     )
 
@@ -139,6 +139,7 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
         sentences.badge(found.certified),
         sentences.proof_sentence("The interval", found.certified, found.task.assumptions),
         picked(rows, "value", "interval", "samples", "epsilon"),
+        background=tuple(sentences.described(found.task, "What is {}?")),
         next_steps=()
         if found.reached
         else ("Sample on, with a larger max_samples: the interval narrows like one over the root of the samples.",),
@@ -156,7 +157,8 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         "No number of samples is enough." if found.samples else "There is nothing to plan with.",
         found.summary.rows,
     )
-    facts = picked(rows, "bound", "saving", "value")
+    no_bound = found.allocation is None and found.bound == 0 and not math.isfinite(found.time[1])
+    facts = picked(rows, *(() if no_bound else ("bound", "saving")), "value")
     if (best := known or least) is not None:
         claim = (
             f"{'At least' if best in found.at_least else 'About'} {few(found.samples[best][0])} samples, with {best}."
@@ -167,7 +169,9 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         for name, (mean, low, high) in found.samples.items()
     )
     bound = f"Lower bound: no test needs fewer than {few(found.bound)} on average."
-    if not math.isfinite(found.bound):
+    if no_bound:
+        bound = "No lower bound is known for such a task."
+    elif not math.isfinite(found.bound):
         bound = "At this guess the value equals the threshold, and no test ever ends."
     beware = tuple(note for note in found.notes if note.startswith("Beware"))
     return Story(
@@ -180,12 +184,13 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         "A plan promises nothing: it is as good as its guess. The test that follows keeps its guarantee whatever the "
         "plan said.",
         facts,
+        background=tuple(sentences.described(found.task, "Is {} above " + f"{number(found.threshold)}?")),
         warnings=beware,
         tables=(ColumnTable("Methods", ("method", "mean samples", "from", "to"), table),) if table else (),
         rows=rows,
         notes=(*(note for note in found.notes if note not in beware), found.sensitivity.words),
         assumptions=(
-            *sentences.MARKOV,
+            *sentences.markov(found.task),
             "The guess of the transitions is right, or as uncertain as its pilot data say.",
             *sentences.own_assumptions(found.task),
         ),

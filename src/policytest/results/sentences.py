@@ -90,9 +90,23 @@ def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str]) ->
     return f"{subject} {'is ' if certified else ''}{proof(certified, assumptions)}."
 
 
-def assumptions_of(task: Task | Names, known: Sequence[str] = MARKOV) -> tuple[str, ...]:
+def assumptions_of(task: Task | Names, known: Sequence[str] | None = None) -> tuple[str, ...]:
     """All that a guarantee rests on."""
-    return (*known, DRAWS, *own_assumptions(task))
+    return (*(markov(task) if known is None else known), DRAWS, *own_assumptions(task))
+
+
+def markov(task: Task | Names) -> tuple[str, ...]:
+    """What is assumed of the process, and what is given."""
+    if not isinstance(task, Task) or task.is_discounted_table:
+        return MARKOV
+    law, given = MARKOV
+    if task.goal:
+        return law, given.replace("Rewards, policy, initial distribution and discount", "Goal, policy and start")
+    if task.observes_rewards:
+        law = law.replace("The next state depends", "The next state and the reward depend")
+        given = given.replace("Rewards, policy", "The range of rewards, policy")
+    bound = " So is the bound on the total of any episode." if task.total_rewards is not None else ""
+    return law, given + bound
 
 
 def own_assumptions(task: Task | Names) -> tuple[str, ...]:
@@ -118,17 +132,17 @@ def title(v: Verdict) -> str:
 
 def claim(v: Verdict) -> tuple[str, str]:
     """(the answer in a word, what it says): the headline of its page."""
-    alone, R = v.about == "value", number(v.threshold)
+    alone, R, value = v.about == "value", number(v.threshold), quantity(v.task)
     margin = "" if v.threshold == 0 else f" by more than {R}"
     if v.answer is None:
-        question = f"its value is above {R}" if alone else f"policy A is better than policy B{margin}"
+        question = f"its {value} is above {R}" if alone else f"policy A is better than policy B{margin}"
         return "Not settled yet.", f"The data do not yet say whether {question}."
     word = {"above": "Yes", "below": "No"}.get(v.answer, "Practically equal")
     if v.answer == "within":
-        what = "Its value is" if alone else "The difference is"
+        what = f"Its {value} is" if alone else "The difference is"
         said = f"{what} {f'within {number(v.indifference)} of' if v.indifference else 'close to'} {R}."
     elif alone:
-        said = f"Its value is {v.answer} {R}."
+        said = f"Its {value} is {v.answer} {R}."
     else:
         better = "better" if v.answer == "above" else "not better" if margin else "worse"
         said = f"Policy A is {better} than policy B{margin}."
@@ -239,18 +253,20 @@ def forecast(v: Verdict) -> str:
 
 def asked(v: Verdict) -> list[str]:
     """What was tested, in words: the bar, the policy, the discount, the start and the rewards."""
-    task = v.task
-    if v.about != "value" or not isinstance(task, Task):
+    return described(v.asked_of or v.task, "Is {} above " + f"{number(v.threshold)}?") if v.about == "value" else []
+
+
+def quantity(task: Task | Names) -> str:
+    """What a value is."""
+    return "probability of reaching the goal" if isinstance(task, Task) and task.goal else "value"
+
+
+def described(task: Task | Names, question: str) -> list[str]:
+    """A question about the value of a policy, with {} in its place; what it is, the policy, and the start."""
+    if not isinstance(task, Task):
         return []
-    low, high = task.reward_bounds
-    steps = "all rewards" if task.horizon is None else f"the rewards of the first {plural(task.horizon, 'step')}"
-    counting = f", a reward one step later counting {number(task.discount)} times as much" if task.discount < 1 else ""
-    observed = ", and is observed with the transition" if task.observes_rewards else ""
-    found = [
-        f"Is the value of this policy above {number(v.threshold)}? Its value is the expected sum of {steps} from "
-        f"the start on{counting}. A reward is between {number(low)} and {number(high)}{observed}."
-    ]
     names = [str(name) for name in task.states] if task.states is not None else [str(s) for s in range(task.n_states)]
+    found = [_about_goal(task, names, question) if task.goal else _about_rewards(task, question)]
     acts = [str(name) for name in task.actions] if task.actions is not None else [str(a) for a in range(task.n_actions)]
     ends = set(task.ends)
     chosen = [s for s in range(task.n_states) if s not in ends]
@@ -259,6 +275,37 @@ def asked(v: Verdict) -> list[str]:
     found.append(f"The policy: {'; '.join(rules)}{more}.")
     found.append(f"Start: {_shares(task.initial, names)}." + (f" Ends: {_list(names, task.ends)}." if ends else ""))
     return found
+
+
+def _about_goal(task: Task, names: Sequence[str], question: str) -> str:
+    """The probability of reaching a goal."""
+    goals = [int(s) for s in task.goals]
+    avoided = [s for s in task.ends if s not in goals]
+    before = f" before {_list(names, avoided)}" if avoided else ""
+    within = "" if task.horizon is None else f" within {plural(task.horizon, 'step')}"
+    asked = question.format(f"the probability that this policy reaches {_list(names, goals)}{before}{within}")
+    at_once = " An episode that starts there has reached it." if task.reached_at_start else ""
+    return f"{asked}{at_once} An episode that never ends does not reach it."
+
+
+def _about_rewards(task: Task, question: str) -> str:
+    """The expected sum of rewards."""
+    low, high = (task.reward_scale * end for end in task.reward_bounds)
+    steps = "all rewards" if task.horizon is None else f"the rewards of the first {plural(task.horizon, 'step')}"
+    counting = f", a reward one step later counting {number(task.discount)} times as much" if task.discount < 1 else ""
+    until = ", until an episode ends" if task.is_total else ""
+    values = getattr(task.rewards, "values", None)
+    amount = f"between {number(low)} and {number(high)}"
+    if values is not None and len(values) <= MOST_NAMED:
+        amount = f"one of {', '.join(number(float(v) * task.reward_scale) for v in values)}"
+    observed = ", and is observed with the transition" if task.observes_rewards else ""
+    total = ""
+    if task.total_rewards is not None:
+        total = " The total of any episode is between {} and {}.".format(*map(number, task.total_rewards))
+    return (
+        f"{question.format('the value of this policy')} Its value is the expected sum of {steps} from the start "
+        f"on{until}{counting}. A reward is {amount}{observed}.{total}"
+    )
 
 
 def _shares(chances: FloatArray, names: Sequence[str]) -> str:
@@ -297,7 +344,7 @@ def guarantee(v: Verdict) -> list[str]:
     """What delta bounds, in plain words."""
     delta, R = probability(v.delta), number(v.threshold)
     if v.about == "value":
-        what, other = f"the value were {R} or less", f"it were {R} or more"
+        what, other = f"the {quantity(v.task)} were {R} or less", f"it were {R} or more"
         above, below = "above", "below"
     else:
         what, other = f"policy A were better by {R} or less", f"it were better by {R} or more"
@@ -332,14 +379,14 @@ def half_width(e: Estimate) -> float:
 
 def estimate_claim(e: Estimate) -> str:
     """The estimate in one sentence."""
-    return f"The value is {number(e.value)}, give or take {number(half_width(e))}."
+    return f"The {quantity(e.task)} is {number(e.value)}, give or take {number(half_width(e))}."
 
 
 def estimate_lead(e: Estimate, samples: str) -> str:
     """How the estimate came about."""
     missed = "" if e.reached else f" The wanted precision, {number(e.epsilon)}, is not reached."
     return (
-        f"After {samples}, with probability at least {sure(e.delta)}, the value lies between {number(e.lower)} and "
+        f"After {samples}, with probability at least {sure(e.delta)}, it lies between {number(e.lower)} and "
         f"{number(e.upper)}.{missed}"
     )
 

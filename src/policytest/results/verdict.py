@@ -17,6 +17,7 @@ from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
+from policytest.data.reward_moments import RewardMoments
 from policytest.mdp.task import Task, about_task
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.logged import LogBetting
@@ -115,6 +116,10 @@ class Verdict(Shown):
         Of recorded data, the usual interval for one look at them: approximate and not certified, for comparison.
     forecast, forecaster
         What `still_needed` found, where somebody asked for it and kept it, and the function that finds it.
+    reward_moments
+        Where rewards are observed, their sums by transition, for that function.
+    asked_of
+        The task with listed rewards, where ``task`` is its outcome table.
     """
 
     task: Task = field(repr=False)
@@ -146,6 +151,8 @@ class Verdict(Shown):
     forecaster: Callable[..., Needed] | None = field(default=None, repr=False)
     interval_kind: str = sentences.ONE_SIDED
     one_look: tuple[float, float] | None = None
+    reward_moments: RewardMoments | None = field(default=None, repr=False)
+    asked_of: Task | None = field(default=None, repr=False)
 
     @property
     def required(self) -> float:
@@ -185,9 +192,9 @@ class Verdict(Shown):
 
     @property
     def may_be_forecast(self) -> bool:
-        """Whether `still_needed` has something to say: undecided, one policy, known rewards, a method to foresee."""
+        """Whether `still_needed` has something to say: undecided, one policy, a method to foresee."""
         foreseen = isinstance(self.settings, PTST | TDBetting | LogBetting | Combined) and self.forecaster is not None
-        return self.answer is None and self.about == "value" and foreseen and not self.task.observes_rewards
+        return self.answer is None and self.about == "value" and foreseen
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?

@@ -61,7 +61,7 @@ def has_gradient(task: Task) -> bool:
 
 def value_with_horizon(task: Task, rows: Rows, less: float = 0.0) -> ValueWithHorizon:
     """The value of the task's policy on its rows; see `has_gradient`."""
-    terms = (term_of(task, rows),)
+    terms, less = (term_of(task, rows),), less - task.reached_at_start
     return ValueWithHorizon(rows, task.discount, task.n_states, terms, None, task.initial, task.steps or 1, less)
 
 

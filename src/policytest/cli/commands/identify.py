@@ -97,6 +97,7 @@ def identify(
             terminal=task.terminal,
             total_rewards=task.total_rewards,
             start=task.start,
+            goal=task.goal,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
     show(found, json, html, "Which policy is best?", (f"Model: {model}", *listed))

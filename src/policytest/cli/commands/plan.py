@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import Asked, find_model, the_bar
+from policytest.cli.inputs import Asked, find_model, read_log, the_bar
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -26,12 +27,17 @@ def plan(
     delta: o.Delta = 0.05,
     pilot: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Plan from pilot data, a file of Counts.save; may be repeated."),
+        typer.Option(metavar="FILE", help="Plan from pilot data, a file of Counts.save or a log; may be repeated."),
     ] = None,
     guess: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Also plan for the kernel of this model; may be repeated."),
+        typer.Option(
+            metavar="MODEL",
+            help="Also plan for the kernel of this model; may be repeated. Where rewards are observed, its rewards are "
+            "their means.",
+        ),
     ] = None,
+    columns: o.Columns = None,
     seed: o.Seed = 0,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -58,30 +64,65 @@ def plan(
         asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
         problem = find_model(model, policy, asked)
         bar = the_bar(threshold, problem)
-        given = _guess(problem, model, pilot or [], guess or [])
         with progress(sys.stderr, quiet) as shown:
+            given = _guess(problem, model, pilot or [], guess or [], columns, shown.notice)
             found = make_plan(
-                problem.task, given, bar, delta, rng=seed, progress=lambda name: shown.notice(f"simulating {name}")
+                problem.task,
+                rng=seed,
+                progress=lambda name: shown.notice(f"simulating {name}"),
+                **given,
+                threshold=bar,
+                delta=delta,
             )
     show(found, json, html, "How many samples will it take?", f"Model: {model}")
     return DONE
 
 
-def _guess(problem: Model, model: str, pilot: list[Path], others: list[str]) -> Any:
-    """The kernel of the model, several kernels, or the counts of all pilots together."""
-    from policytest.data.counts import Counts
-
+def _guess(
+    problem: Model,
+    model: str,
+    pilot: list[Path],
+    others: list[str],
+    columns: list[str] | None,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """The kernel of the model, several kernels, or the pilots together; and mean rewards where these are observed."""
     if pilot and others:
         raise InputError("--pilot and --guess exclude each other", "pass pilot data, or guesses of the kernel")
     if pilot:
-        first, *rest = (Counts.load(file) for file in pilot)
-        for counts in rest:
-            first = first + counts
-        return first
-    kernels = [
-        (name, found.kernel) for name, found in ((model, problem), *((name, find_model(name)) for name in others))
-    ]
-    for name, kernel in kernels:
-        if kernel is None:
+        return {"guess": _pilot(problem, pilot, columns, tell)}
+    if columns:
+        raise InputError("--column belongs to --pilot, which names logs")
+    found = [(name, find_model(name)) for name in others]
+    observed = problem.task.observes_rewards
+    found = found if observed else [(model, problem), *found]
+    if not found:
+        raise InputError(
+            f"the rewards of {model} are observed, and a kernel alone does not tell its value; pass --guess MODEL, a "
+            "model with a kernel and the mean rewards, or --pilot LOG"
+        )
+    for name, one in found:
+        if one.kernel is None:
             raise InputError(f"{name} has no kernel to plan with; add the key kernel, or pass --pilot FILE of counts")
-    return kernels[0][1] if not others else [kernel for _, kernel in kernels]
+        if observed and one.task.observes_rewards:
+            raise InputError(f"--guess {name}: its rewards are observed, too; give it rewards, which are their means")
+    kernels, means = zip(*((one.kernel, one.task.rewards) for _, one in found), strict=True)
+    if len(found) == 1:
+        return {"guess": kernels[0], "rewards": means[0] if observed else None}
+    return {"guess": list(kernels), "rewards": list(means) if observed else None}
+
+
+def _pilot(problem: Model, files: list[Path], columns: list[str] | None, tell: Callable[[str], None]) -> Any:
+    """The counts of all pilots together; of logs, with their rewards where these are observed."""
+    from policytest.data.counts import Counts
+
+    counted = [file for file in files if file.suffix.lower() == ".npz"]
+    if not counted:
+        log = read_log([str(file) for file in files], problem, columns, None, tell)
+        return log.transitions() if problem.task.observes_rewards else log.counts
+    if len(counted) < len(files):
+        raise InputError("--pilot names counts (.npz) and logs", "pass files of one kind")
+    first, *rest = (Counts.load(file) for file in files)
+    for counts in rest:
+        first = first + counts
+    return first

@@ -2,6 +2,18 @@
 
 The process is that of `policytest.methods.betting.coupled`, with the values and worst paths of `episode_bet`. While the
 policies are together one draw serves both, so that an observed reward cancels.
+
+*A bound (low, high) on the total of any episode.* What is still to come then has a bound that depends on what each
+policy has earned so far, so that no coin is thrown: rollouts are whole episodes, with weight 1. Without a discount
+residuals telescope. With the totals G_A and G_B of two episodes that start in s, and U = V0_A - V0_B,
+
+    S = sign (G_A - G_B - U(s))  >=  -(high - low) - sign U(s),
+    L = max of high - low + sign U(s) over rho(s) > 0.
+
+The bound is sharp: where the policies part at once, A may earn low and B high. The mean of S is
+sign (V^A - V^B - rho.U), since each chain by itself is that of its policy, and the factors of `coupled` are fair. Only
+the difference of two totals must be bounded by high - low, and it is checked after every rollout. A rollout that does
+not end is ended with S = -L, which is valid at any time: it cannot end with less.
 """
 
 from __future__ import annotations
@@ -13,7 +25,15 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled import episodes, rollouts, search
-from policytest._base.compiled.rollouts import LARGEST_WEIGHT, Residuals
+from policytest._base.compiled.rollouts import (
+    LARGEST_WEIGHT,
+    Advance,
+    Dynamics,
+    Limits,
+    Residuals,
+    RolloutState,
+    Transcript,
+)
 from policytest._base.compiled.small import TINY
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
@@ -23,10 +43,19 @@ from policytest.mdp.task import Task
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun, difference
 from policytest.methods.betting.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
 from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
-from policytest.methods.betting.episode_run import EpisodeRollouts, episode_pool, finite_sides, warn_of_sides
-from policytest.methods.betting.plan import LARGE
+from policytest.methods.betting.episode_run import (
+    LONGEST,
+    EpisodeRollouts,
+    episode_pool,
+    finite_sides,
+    warn_of_sides,
+)
+from policytest.methods.betting.plan import LARGE, BettingPlan
 from policytest.methods.betting.policy_bet import part_of
 from policytest.methods.known_range import known_difference
+
+LOOK = 512  # rows of random numbers between two looks at the length of rollouts
+NO_COIN = -1e300  # in the place of the worst sum to come: a rollout goes on with weight 1
 
 
 class CoupledEpisodes(EpisodeRollouts, CoupledRun):
@@ -113,7 +142,92 @@ class CoupledEpisodes(EpisodeRollouts, CoupledRun):
         """The difference of the values under the empirical kernel, with the mean of the observed rewards."""
         starts = self.task.initial > 0
         difference = self.bet.empirical_values() - self.other.empirical_values()
-        return float(self.task.initial[starts] @ difference[starts])
+        return float(self.task.initial[starts] @ difference[starts]) + self._at_once
+
+
+class CoupledTotals(CoupledEpisodes):
+    """The same where the total of an episode is bounded: rollouts are whole episodes.
+
+    ``open_rows`` are the rows of random numbers since the last look at the length of rollouts, those before it since
+    which no rollout has ended, and how many have ended since the look.
+    """
+
+    open_rows: FloatArray = np.zeros(3)
+
+    def _made_dynamics(self) -> Dynamics:
+        return super()._made_dynamics()._replace(total_low=0.0, total_high=0.0)  # these are for one policy
+
+    def _limit_steps(self, longest: float) -> None:
+        """Steps are limited in `_roll`."""
+
+    def _totals(self, bet: EpisodeBet) -> tuple[float, float]:
+        """The least and the largest total of an episode: declared, or those of any path, where these are narrower."""
+        low, high = bet.task.total_rewards or (-np.inf, np.inf)
+        ends, starts = bet.ends_total or [np.full(1, -np.inf), np.full(1, np.inf)], self.task.initial > 0
+        return max(low, float(ends[0][starts].min())), min(high, float(ends[1][starts].max()))
+
+    def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """So low that no coin is thrown."""
+        return np.where(self.bet.over, TINY, NO_COIN)
+
+    def joined(self, parts: Sequence[Residuals], sign: float) -> BettingPlan:
+        """The bet, with the worst difference of two totals."""
+        B = self._worst(parts, sign)
+        plan = super().joined([part._replace(B=B) for part in parts], sign)
+        largest = self._largest(sign * (parts[0].V - parts[1].V), -sign)
+        return plan._replace(L=max(largest, self._least_range(parts, plan.lead)) * (1.0 + 1e-9))
+
+    def _largest(self, U: FloatArray, sign: float) -> float:
+        """The largest sign (G_A - G_B) + U(s), over the states s in which episodes start."""
+        (low, high), (low_b, high_b) = self._totals(self.bet), self._totals(self.other)
+        return float(U[self.task.initial > 0].max()) + (high - low_b if sign > 0 else high_b - low)
+
+    def _roll(self, limits: Limits, seen: Transcript) -> Advance:
+        """Now and then it is looked whether a rollout is far longer than others; then it is ended at its worst."""
+        numbers = self.numbers
+        self.numbers = numbers[: LOOK - int(self.open_rows[0])]
+        done = super()._roll(limits, seen)
+        self.numbers = numbers
+        self.open_rows = self.open_rows + np.array([done.used, 0.0, done.rollouts])
+        rows, others, ended = self.open_rows
+        if rows < LOOK:
+            return done
+        others += rows
+        longest = LONGEST + 20.0 * np.ceil(self.lengths[0] / max(self.lengths[1], 1.0)) + 100.0 * self.lengths[2]
+        if ended:
+            self.lengths[0], others = self.lengths[0] + others, 0.0
+        elif others >= longest and done.at.phase != rollouts.BETWEEN:
+            self.lengths[2], others = self.lengths[2] + 1, 0.0
+            self.bets.capital[self.plan.side] += self.bets.pending(self.plan, -self.plan.L)
+            seen.sums[done.rollouts] = -self.plan.L
+            done = done._replace(at=RolloutState(), rollouts=done.rollouts + 1)
+        self.open_rows = np.array([0.0, others, 0.0])
+        return done
+
+    def _settled(self, sums: FloatArray) -> None:
+        """Refuse totals that differ by more than their bounds allow."""
+        plan = self.plan
+        most = self._largest(-plan.sign * (plan.a.V - plan.b.V), plan.sign)
+        slack = 1e-6 * (plan.L + most)
+        wrong = (sums < -plan.L - slack) | (sums > most + slack)
+        if wrong.any():
+            raise InputError(
+                f"total_rewards is {self.task.total_rewards}, but the totals of two episodes differ by more than that "
+                "allows; widen the bound"
+            )
+        super()._settled(sums)
+
+    def _worst_sum(self) -> float:
+        return -self.plan.L
+
+    def _progress(self) -> dict[str, Any]:
+        return {**super()._progress(), "open_rows": self.open_rows.copy()}
+
+    def _set_progress(self, state: dict[str, Any]) -> None:
+        super()._set_progress(state)
+        self.open_rows = np.array(state["open_rows"], dtype=np.float64)
+        if self.open_rows.shape != (3,) or not (self.open_rows >= 0).all() or not self.open_rows[0] < LOOK:
+            raise ValueError("the rows of the rollout on its way are not three numbers")
 
 
 def coupled_episodes(
@@ -126,12 +240,16 @@ def coupled_episodes(
     both_sides: bool,
 ) -> CoupledEpisodes:
     """The comparison at work, on a simulator or on recorded transitions."""
-    return CoupledEpisodes(task_a, task_b, margin, episodes_of([task_a, task_b], sim, rng), indifference, both_sides)
+    return coupled_on(task_a, task_b, margin, episodes_of([task_a, task_b], sim, rng), indifference, both_sides)
+
+
+def coupled_on(task_a: Task, task_b: Task, margin: float, pool: EpisodePool, *rest: Any) -> CoupledEpisodes:
+    """The comparison at work on a pool; see `BettingRun` for the last two arguments."""
+    made = CoupledEpisodes if task_a.total_rewards is None else CoupledTotals
+    return made(task_a, task_b, margin, pool, *rest)
 
 
 def episodes_of(tasks: Sequence[Task], sim: SimulatorLike | Transitions, rng: Seed) -> EpisodePool:
     """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
-    if tasks[0].total_rewards is not None:
-        raise InputError("total_rewards is for one policy; to compare two pass a horizon or a discount below 1")
     joint = joint_task(tasks)
     return episode_pool(joint, supply_of(joint, sim, rng))

@@ -31,6 +31,7 @@ from policytest._base.compiled import episodes as kernels
 from policytest._base.compiled.rollouts import LARGEST_WEIGHT
 from policytest._base.compiled.small import TINY
 from policytest._base.rows import Rows
+from policytest.data.reward_moments import RewardMoments
 from policytest.mdp.episodes import evaluated, over_in
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
@@ -41,7 +42,12 @@ from policytest.methods.witness import WitnessedCounts
 
 
 class EpisodePool(Pool):
-    """Counts, draws and the fitted model, with the sums of observed rewards [K] and of their squares."""
+    """Counts, draws and the fitted model, with the sums of observed rewards [K] and of their squares.
+
+    ``moments`` has the same by transition, for forecasts.
+    """
+
+    moments: RewardMoments | None = None
 
     def __init__(self, task: Task, tally: WitnessedCounts, source: Supply) -> None:
         super().__init__(tally, source)
@@ -50,14 +56,17 @@ class EpisodePool(Pool):
         if self.rewards is not None:
             self.only = np.where(task.known_rows.ravel()[pair], tally.rows.successor[tally.rows.start[:-1]], -1)
             self.low, self.high = self.rewards.low.ravel()[pair], self.rewards.high.ravel()[pair]
+            self.moments = RewardMoments(tally.rows, task.n_states)
         self.sums, self.squares = np.zeros(len(pair)), np.zeros(len(pair))
 
-    def record_rewards(self, pair: IntArray, rewards: FloatArray) -> None:
+    def record_rewards(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
         """Add up what was observed."""
         k = self.tally.task.layout.row_of_pair[pair]
         drawn = self.only[k] < 0
         np.add.at(self.sums, k[drawn], rewards[drawn])
         np.add.at(self.squares, k[drawn], rewards[drawn] ** 2)
+        if self.moments is not None:
+            self.moments.record(k[drawn], x[drawn], rewards[drawn])
 
     def learn(self, rows: Recorded) -> None:
         """Transitions that are counted, and never bet on."""
@@ -69,7 +78,7 @@ class EpisodePool(Pool):
         """Their rewards, where these are observed."""
         if self.rewards is not None:
             drawn = rows.k >= 0
-            self.record_rewards(self.tally.rows.pair[rows.k[drawn]], rows.r[drawn])
+            self.record_rewards(self.tally.rows.pair[rows.k[drawn]], rows.x[drawn], rows.r[drawn])
 
     def mean_rewards(self) -> FloatArray:
         """[K] fitted: a pair's mean drawn to its state's, and that to the mean of all; within the range of the pair."""

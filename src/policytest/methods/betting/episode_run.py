@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics, Limits, Transcript
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
+from policytest.data.reward_moments import RewardMoments
 from policytest.mdp.episodes import REMEDIES
 from policytest.mdp.task import Task, counting_task
 from policytest.methods.betting.draws import Supply
@@ -72,7 +74,7 @@ class EpisodeRollouts(BettingRun):
     def _record(self, pair: IntArray, x: IntArray) -> None:
         super()._record(pair, x)
         if self.task.observes_rewards:
-            self.pool.record_rewards(pair, self.seen.reward[: len(pair)])
+            self.pool.record_rewards(pair, x, self.seen.reward[: len(pair)])
 
     # ------------------------------------------------------------ the fit
 
@@ -88,9 +90,15 @@ class EpisodeRollouts(BettingRun):
             policy.longest = longest
 
     def _start_value(self, values: Sequence[FloatArray]) -> float:
-        """rho.V0, or the difference of two, less the threshold."""
+        """rho.V0, or the difference of two, less the threshold; a start in the goal counts as 1."""
         V = values[0] if len(values) == 1 else values[0] - values[1]
-        return float(self.task.initial @ V[: self.task.n_states]) - self.threshold
+        return float(self.task.initial @ V[: self.task.n_states]) + self._at_once - self.threshold
+
+    @cached_property
+    def _at_once(self) -> float:
+        """The probability of a start in the goal, or the difference of two."""
+        first, *others = (policy.task.reached_at_start for policy in self.policies)
+        return first - sum(others)
 
     def _side(self, values: Sequence[FloatArray]) -> float:
         sign = super()._side(values)
@@ -106,6 +114,11 @@ class EpisodeRollouts(BettingRun):
 
     # ------------------------------------------------------------ what it can say
 
+    @property
+    def reward_moments(self) -> RewardMoments | None:
+        """What was observed of rewards, for forecasts."""
+        return self.pool.moments
+
     def why_undecided(self) -> str:
         """Also, which answer no data can give."""
         said = super().why_undecided()
@@ -117,6 +130,8 @@ class EpisodeRollouts(BettingRun):
         pool = self.pool
         rewards = np.array([pool.sums, pool.squares])
         kept = {**super()._progress(), "rewards": rewards, "longest": np.append(self.lengths, self.bet.longest)}
+        if pool.moments is not None:
+            kept["reward_moments"] = pool.moments.table.copy()
         return {**kept, **self.source.stacks()}
 
     def _set_progress(self, state: dict[str, Any]) -> None:
@@ -127,6 +142,11 @@ class EpisodeRollouts(BettingRun):
         *lengths, longest = (float(part) for part in state["longest"])
         self._limit_steps(longest)
         (pool.sums, pool.squares), self.lengths = rewards, np.array(lengths)
+        if pool.moments is not None and "reward_moments" in state:
+            moments = np.array(state["reward_moments"], dtype=np.float64)
+            if moments.shape != pool.moments.table.shape or not np.isfinite(moments).all():
+                raise ValueError("the sums of rewards do not fit the task")
+            pool.moments.table = moments
         if self.lengths.shape != (3,) or not np.isfinite(state["longest"]).all():
             raise ValueError("the lengths of rollouts are not three numbers")
         self.source.restore_stacks(state)
@@ -180,7 +200,7 @@ class EpisodeRun(EpisodeRollouts):
     def estimate(self) -> float:
         """The value of the empirical kernel, with the mean of the observed rewards."""
         starts = self.task.initial > 0
-        return float(self.task.initial[starts] @ self.bet.empirical_values()[starts])
+        return float(self.task.initial[starts] @ self.bet.empirical_values()[starts]) + self._at_once
 
     def weigh(self, counts: Counts, level: float, design: str) -> None:
         """Counts do not have rewards."""

@@ -32,6 +32,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed, generator
+from policytest.data.reward_moments import RewardMoments
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.interface import Outcome, steps
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
@@ -304,6 +305,11 @@ class StacksRun(OnALog):
     def counts(self) -> Counts:
         """All rows."""
         return self.whole.counts()
+
+    @property
+    def reward_moments(self) -> RewardMoments | None:
+        """The observed rewards of all rows."""
+        return getattr(self.whole, "reward_moments", None)
 
     def why_undecided(self) -> str:
         """Which pair most sets wait for."""

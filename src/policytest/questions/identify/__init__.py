@@ -56,6 +56,7 @@ def identify(
     terminal: Sequence[Hashable] | None = None,
     total_rewards: tuple[float, float] | None = None,
     start: int | None = None,
+    goal: Sequence[Hashable] | None = None,
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
 
@@ -63,7 +64,7 @@ def identify(
     ----------
     rewards, initial, discount, support, states, actions, assumptions, available
         As in `Task`.
-    horizon, terminal, total_rewards, start
+    horizon, terminal, total_rewards, start, goal
         As in `Task`. Observed rewards, a horizon and discount 1 are for the best of given policies.
     sim
         The simulator: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in their order, for the best of
@@ -94,7 +95,7 @@ def identify(
     delta, limit = check_delta(delta), sampling_limit(max_samples)
     names: dict[str, Any] = {"states": states, "actions": actions, "assumptions": assumptions}
     names |= {"available": available, "horizon": horizon, "terminal": terminal, "total_rewards": total_rewards}
-    names["start"] = start
+    names |= {"start": start, "goal": goal}
     check_method(method, policies)
     if policies is None:
         if isinstance(rewards, Observed):

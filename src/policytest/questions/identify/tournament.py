@@ -14,7 +14,7 @@ from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.mdp.values import value, value_range
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
-from policytest.methods.betting.coupled_episodes import CoupledEpisodes, episodes_of
+from policytest.methods.betting.coupled_episodes import coupled_on, episodes_of
 from policytest.methods.betting.coupling import joint_task, shared_pool
 from policytest.methods.betting.episode_bet import EpisodeBet
 from policytest.methods.betting.plan import REFIT
@@ -65,6 +65,7 @@ class Tournament:
         """The values that the model gives the policies."""
         q = self.pool.model()
         self.values = np.array([float(bet.task.initial @ bet.values(q)[0][: bet.task.n_states]) for bet in self.bets])
+        self.values += [task.reached_at_start for task in self.tasks]
         self.refit_at = REFIT * self.pool.samples + 1.0
 
     @property
@@ -139,7 +140,7 @@ def _ground(
         pool = shared_pool(tasks, sim, rng)
         return pool, [PolicyBet(task, pool) for task in tasks], lambda a, b: CoupledRun(a, b, 0.0, pool)
     shared = episodes_of(tasks, sim, rng)
-    return shared, [EpisodeBet(task, shared) for task in tasks], lambda a, b: CoupledEpisodes(a, b, 0.0, shared)
+    return shared, [EpisodeBet(task, shared) for task in tasks], lambda a, b: coupled_on(a, b, 0.0, shared)
 
 
 def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed) -> Selection:
@@ -183,4 +184,4 @@ def _values_on_a_log(tasks: list[Task], data: Transitions) -> FloatArray:
     starts = tasks[0].initial > 0
     found = (EpisodeBet(task, pool).empirical_values()[starts] for task in tasks)
     values = np.array([tasks[0].initial[starts] @ V for V in found])
-    return np.where(np.isfinite(values), values, -np.inf)
+    return np.where(np.isfinite(values), values, -np.inf) + tasks[0].reached_at_start

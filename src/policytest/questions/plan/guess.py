@@ -26,13 +26,15 @@ from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.counts import Counts
-from policytest.data.simulators import TabularSimulator
+from policytest.data.reward_moments import RewardMoments
+from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.mdp.values import value, value_range, value_range_error
+from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.ptst import PTST
 from policytest.questions.decide import stopping_times
 from policytest.questions.plan.expected import any_unknown, expected_samples
 from policytest.questions.plan.posterior import Posterior
+from policytest.questions.plan.truth import WITH_REWARDS, RewardLaw, Truth, law_of_values, law_with_means, mixed
 from policytest.results.plan import FACTOR
 
 EACH = 4  # runs against each of the kernels that are simulated
@@ -65,14 +67,22 @@ class Prediction:
 
 
 class Guesses:
-    """One kernel or several: ``kernel`` is the middle one, ``gaps`` [M] are V_q - R of all."""
+    """One kernel or several, with laws of rewards where these are observed.
 
-    def __init__(self, question: Question, kernels: list[Kernel]) -> None:
-        self.kernels = kernels
-        self.kernel = kernels[0] if len(kernels) == 1 else _mean(kernels)
-        self.gaps = np.array([value(question.task, q) for q in kernels]) - question.threshold
-        self.middle = value(question.task, self.kernel) - question.threshold
+    ``truth`` is the middle one, ``gaps`` [M] are V_q - R of all.
+    """
+
+    def __init__(self, question: Question, truths: list[Truth]) -> None:
+        self.truths, (task, R) = truths, (question.task, question.threshold)
+        self.truth = truths[0] if len(truths) == 1 else _mean(truths)
+        self.gaps = np.array([truth.value(task) for truth in truths]) - R
+        self.middle = self.truth.value(task) - R
         self.notes: tuple[str, ...] = ()
+
+    @property
+    def kernel(self) -> Kernel:
+        """The middle one."""
+        return self.truth.kernel
 
     @property
     def other_side(self) -> float:
@@ -86,9 +96,9 @@ class Guesses:
 
     def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
         """The mean over the guesses, from the smallest to the largest with their Monte-Carlo error."""
-        each = max(2, runs // len(self.kernels))
+        each = max(2, runs // len(self.truths))
         expected = has_formula(method) and question.task.layout.n_entries > SIMULATED_ENTRIES
-        found = [mean_samples(question, q, method, each, limit, expected) for q in self.kernels]
+        found = [mean_samples(question, truth, method, each, limit, expected) for truth in self.truths]
         means = np.array([mean for mean, _, _ in found])
         errors = np.array([error for _, error, _ in found])
         width = 1.0 if expected else scipy.special.stdtrit(each - 1, 0.5 + LEVEL / 2)
@@ -98,11 +108,11 @@ class Guesses:
 
 
 class Pilot(Guesses):
-    """Counts of a pilot, and the kernels they leave possible."""
+    """Counts of a pilot, with its rewards where these are observed, and the kernels they leave possible."""
 
-    def __init__(self, question: Question, counts: Counts) -> None:
-        self.posterior = posterior = Posterior(question.task, question.threshold, counts, question.rng)
-        self.kernel, self.gaps, self.middle = posterior.mean, posterior.gaps, posterior.middle
+    def __init__(self, question: Question, counts: Counts, seen: RewardMoments | None = None) -> None:
+        self.posterior = posterior = Posterior(question.task, question.threshold, counts, question.rng, seen=seen)
+        self.truth, self.gaps, self.middle = posterior.mean, posterior.gaps, posterior.middle
         drawn = f"{len(self.gaps)} kernels from Dirichlet(N + {posterior.prior:g})"
         self.notes = (f"The guess: {drawn} around {plural(counts.total, 'pilot draw')}.",)
         if posterior.is_open:
@@ -114,8 +124,8 @@ class Pilot(Guesses):
         size, logs, within = [], [], []
         is_cut = False
         for index in _spread(np.abs(self.gaps), max(runs // EACH, 4)):  # the widest gap first: beyond one cut, all are
-            kernel = self.posterior.kernel(int(index))
-            mean, error, is_cut = mean_samples(question, kernel, method, EACH, limit, expected)
+            truth = self.posterior.truth(int(index))
+            mean, error, is_cut = mean_samples(question, truth, method, EACH, limit, expected)
             if is_cut:
                 break
             if mean == 0.0:  # the threshold is out of reach
@@ -174,12 +184,16 @@ def _spread(sizes: FloatArray, count: int) -> IntArray:
 # ---------------------------------------------------------------- what was passed
 
 
-def guesses_from(question: Question, guess: Any) -> Guesses:
-    """What the user passed, checked."""
+def guesses_from(question: Question, guess: Any, rewards: Any = None) -> Guesses:
+    """What the user passed, checked: of rewards that are observed, their means beside kernels."""
     task = question.task
-    if isinstance(guess, Counts):
-        arrays.check_shape("guess", (guess.n_states, guess.n_actions), (task.n_states, task.n_actions))
-        return Pilot(question, guess)
+    if rewards is not None and not task.observes_rewards:
+        raise InputError("rewards are for a task whose rewards are observed; the task says its own: leave them out")
+    if isinstance(guess, Counts | Transitions):
+        return _pilot(question, guess)
+    if task.observes_rewards and np.ndim(guess) == 4 and rewards is None:
+        listed = law_of_values(task, guess)
+        return Guesses(question, [listed._replace(kernel=task.check_kernel("guess", listed.kernel))])
     kernels = list(guess) if _is_list(guess) else [guess]
     if not kernels:
         raise InputError("guess is empty; pass a kernel, Counts, or a list of kernels")
@@ -187,7 +201,35 @@ def guesses_from(question: Question, guess: Any) -> Guesses:
     checked = [task.check_kernel(f"guess[{i}]" if several else "guess", q) for i, q in enumerate(kernels)]
     for index, q in enumerate(checked):
         task.rows_of(f"guess[{index}]" if several else "guess", q)
-    return Guesses(question, checked)
+    laws = _laws(task, rewards, len(kernels))
+    return Guesses(question, [Truth(q, law) for q, law in zip(checked, laws, strict=True)])
+
+
+def _pilot(question: Question, guess: Counts | Transitions) -> Pilot:
+    """Counts, or recorded transitions, which also tell rewards that are observed."""
+    task, seen = question.task, None
+    if isinstance(guess, Transitions):
+        for name, count in (("s", task.n_states), ("a", task.n_actions), ("x", task.n_states)):
+            arrays.index_list(f"guess.{name}", getattr(guess, name), count)
+        seen = RewardMoments.of(task, guess) if task.observes_rewards else None
+        guess = guess.counts(task, len(guess))
+    arrays.check_shape("guess", (guess.n_states, guess.n_actions), (task.n_states, task.n_actions))
+    if task.observes_rewards and seen is None:
+        raise InputError(
+            "guess: counts have no rewards, and those of the task are observed; pass Transitions(s, a, x, r)"
+        )
+    return Pilot(question, guess, seen)
+
+
+def _laws(task: Task, rewards: Any, count: int) -> list[RewardLaw | None]:
+    """The law of rewards beside each kernel: the same for all, or one for each in a list."""
+    if not task.observes_rewards:
+        return [None] * count
+    if rewards is None:
+        raise InputError(f"guess: {WITH_REWARDS}")
+    if count > 1 and isinstance(rewards, list | tuple) and len(rewards) == count and np.ndim(rewards[0]) > 1:
+        return [law_with_means(task, one) for one in rewards]
+    return [law_with_means(task, rewards)] * count
 
 
 def _is_list(guess: object) -> bool:
@@ -195,12 +237,12 @@ def _is_list(guess: object) -> bool:
     return isinstance(guess, list | tuple) and (not guess or arrays.is_sparse(guess[0]) or np.ndim(guess[0]) == 3)
 
 
-def _mean(kernels: list[Kernel]) -> Kernel:
-    """Their average, which is a kernel too."""
-    total = kernels[0]
-    for q in kernels[1:]:
+def _mean(truths: list[Truth]) -> Truth:
+    """Their average: of kernels, and of laws of rewards."""
+    total = truths[0].kernel
+    for q, _ in truths[1:]:
         total = total + q if arrays.is_sparse(total) == arrays.is_sparse(q) else _dense(total, q) + _dense(q, total)
-    return total / len(kernels)
+    return Truth(total / len(truths), mixed([law for _, law in truths]))
 
 
 def _dense(kernel: Kernel, other: Kernel) -> FloatArray:
@@ -212,7 +254,7 @@ def _dense(kernel: Kernel, other: Kernel) -> FloatArray:
 
 
 def mean_samples(
-    question: Question, kernel: Kernel, method: Any, runs: int, limit: int, expected: bool
+    question: Question, truth: Truth, method: Any, runs: int, limit: int, expected: bool
 ) -> tuple[float, float, bool]:
     """(mean, its standard error, whether it is only a lower bound) of a method's samples against a kernel."""
     task, R = question.task, question.threshold
@@ -220,19 +262,19 @@ def mean_samples(
     reach = 4.0 * value_range_error(task)
     if low - reach > R or high + reach < R:
         return 0.0, 0.0, False
-    if abs(value(task, kernel) - R) <= reach or not any_unknown(task):
+    if abs(truth.value(task) - R) <= reach or not any_unknown(task):
         return math.inf, 0.0, True
-    found = (0.0, 0.0, True) if expected else _simulate(question, kernel, method, runs, limit)
-    if found[2] and has_formula(method):
+    found = (0.0, 0.0, True) if expected else _simulate(question, truth, method, runs, limit)
+    if found[2] and has_formula(method) and not task.observes_rewards:
         omega = method.allocation if isinstance(method.allocation, np.ndarray) else None
-        mean = expected_samples(task, R, question.delta, kernel, method.boundary, omega)
+        mean = expected_samples(task, R, question.delta, truth.kernel, method.boundary, omega)
         return mean, FORMULA_ERROR * mean if mean < math.inf else 0.0, mean == math.inf
     return found
 
 
-def _simulate(question: Question, kernel: Kernel, method: Any, runs: int, limit: int) -> tuple[float, float, bool]:
+def _simulate(question: Question, truth: Truth, method: Any, runs: int, limit: int) -> tuple[float, float, bool]:
     """The same by running it; no more runs are made once many were cut."""
-    sim, found, cut = TabularSimulator(kernel), [], 0
+    sim, found, cut = truth.simulator(question.task), [], 0
     for seed in question.rng.integers(2**62, size=runs):
         run = stopping_times(question.task, sim, question.threshold, [question.delta], method, int(seed), limit)
         found.append(int(run.samples[0]))

@@ -28,12 +28,13 @@ from policytest._base.errors import InputError
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed, generator
+from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.mdp.values import value
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta, information
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method
+from policytest.methods.outcomes import outcomes_for
 from policytest.methods.ptst import PTST
 from policytest.questions.plan.expected import (
     MANY_ENTRIES,
@@ -62,7 +63,7 @@ ON_IT = "the value of the guess is the threshold, where no test ends by itself; 
 
 def plan(
     task: Task,
-    guess: Kernel | Counts | Sequence[Kernel],
+    guess: Kernel | Counts | Transitions | Sequence[Kernel],
     threshold: float,
     delta: float = 0.05,
     methods: Mapping[str, Method] | Sequence[Method] | None = None,
@@ -70,6 +71,7 @@ def plan(
     rng: Seed = 0,
     max_samples: int = MAX_SAMPLES,
     progress: Any = None,
+    rewards: Any = None,
 ) -> Plan:
     """How many samples will the test take, and where should they go, if the guess is right?
 
@@ -78,7 +80,7 @@ def plan(
     task, threshold, delta
         The question, as for `decide`.
     guess
-        A kernel; or `Counts` of pilot draws, around which kernels are drawn; or a list of kernels.
+        A kernel; or `Counts` or `Transitions` of pilot draws, around which kernels are drawn; or a list of kernels.
     methods
         {name: method}, or a list of methods; by default those one would choose from.
     runs
@@ -90,6 +92,11 @@ def plan(
         Where a simulated run is cut; what is then known is a lower bound, and shown as "at least".
     progress
         Called with the name of each method before it is simulated.
+    rewards
+        Where the rewards of the task are observed: their means beside a kernel, [S,A] or [S,A,S], or a list of such
+        arrays, one for each kernel. Simulated rewards are then at the ends of the declared range, which is the largest
+        variance: the plan is on the safe side. A pilot of `Transitions(s, a, x, r)` tells means and variances itself,
+        and with `Observed(values=[...])` the guess may be q[s,a,x,j], the law of next state and value.
 
     Paper: `thm:stat_lower`.
 
@@ -102,11 +109,16 @@ def plan(
     True
     """
     arrays.instance("task", task, Task)
-    if task.observes_rewards:
-        raise InputError("the task has observed rewards, which a plan cannot simulate; pass a task with mean rewards")
     question = Question(task, arrays.real_number("threshold", threshold), check_delta(delta), generator(rng))
     runs, limit = _runs(task, runs), count_from("max_samples", max_samples, 1)
-    guesses = guesses_from(question, guess)
+    return _simulated(question, guesses_from(question, guess, rewards), methods, runs, limit, progress)
+
+
+def _simulated(
+    question: Question, guesses: Guesses, methods: object, runs: int, limit: int, progress: Any = None
+) -> Plan:
+    """The plan: each method is simulated."""
+    task = question.task
     may_allocate = any_unknown(task) and task.is_discounted_table
     best = best_allocation(task, guesses.kernel, question.threshold) if may_allocate else None
     named = _named(task, methods, best)
@@ -148,7 +160,7 @@ def _assemble(
         task=task,
         threshold=R,
         delta=question.delta,
-        value=value(task, guesses.kernel),
+        value=guesses.truth.value(task),
         time=time,
         bound=bound,
         allocation=best,
@@ -189,7 +201,8 @@ def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, An
     """The methods by name: the default ones, those of a mapping, or a list under their own descriptions."""
     if methods is None:
         if not task.is_discounted_table:
-            return {"TDBetting": TDBetting()}
+            both = {"Combined": Combined(), "TDBetting": TDBetting()}
+            return both if outcomes_for(task, Combined()) is not None else {"TDBetting": TDBetting()}
         solver = ProjectionFree()
         named: dict[str, Any] = {"Combined": Combined(), "TDBetting": TDBetting(), "PTST, uniform": PTST(solver=solver)}
         if best is not None:
@@ -281,7 +294,9 @@ def still_needed(
     given = {"Combined": Combined()} if methods is None else methods
     if not given or verdict.answer is not None or not any_unknown(verdict.task):
         return needed
-    found = plan(verdict.task, verdict.counts, verdict.threshold, verdict.delta, given, runs, rng, max_samples)
+    question = Question(verdict.task, verdict.threshold, verdict.delta, rng)
+    pilot = Pilot(question, verdict.counts, verdict.reward_moments)
+    found = _simulated(question, pilot, given, runs, count_from("max_samples", max_samples, 1))
     best = min(found.samples, key=lambda name: found.samples[name][0])
     mean = found.samples[best][0]
     better = f" A new run of {best} takes about {few(mean)}." if mean < needed.samples else ""

@@ -28,7 +28,7 @@ import numpy as np
 import scipy
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import number, plural
 from policytest.data.randomness import Seed, generator, stored
@@ -73,9 +73,8 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
         return Needed(
             task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
         )
-    if task.observes_rewards:
-        go_on = "assess it again with more rows" if _is_log(verdict) else "continue with decide(..., resume=verdict)"
-        raise InputError(f"the task has observed rewards, which a forecast cannot simulate; {go_on}")
+    if task.observes_rewards and verdict.reward_moments is None:
+        raise InputError("this verdict does not have the rewards that were observed; ask the one decide() returned")
     a_log = _is_log(verdict) and verdict.counts.total
     if not a_log and (isinstance(verdict.settings, PTST) or not verdict.snapshot):
         return _by_distance(verdict, chance)
@@ -184,10 +183,11 @@ class _Ahead:
 def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
     task, is_log = verdict.task, _is_log(verdict)
     simulated = _another_log if is_log else _resumed
-    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, LOGS if is_log else RUNS)
+    most = LOGS if is_log else RUNS
+    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, most, verdict.reward_moments)
     drawn, times, budget = np.zeros(task.policy.shape), [], WORK * limit
     for index in range(len(posterior.gaps)):
-        found = simulated(verdict, TabularSimulator(posterior.kernel(index)), rng, limit)
+        found = simulated(verdict, posterior.truth(index).simulator(task), rng, limit)
         if found.more < 0:
             continue
         times.append(found.more if found.is_settled else math.inf)
@@ -239,9 +239,7 @@ def _another_log(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, 
     run, rows = settings.replay(task, verdict.threshold, Recorded(NOTHING, NOTHING)), task.layout.row_of_pair
     while run.answer is None and (seen := run.samples if owns else run.source.size) < verdict.samples + limit:
         pair = rng.choice(len(shares), size=max(verdict.samples, seen // 2), p=shares)
-        x, known = np.zeros(len(pair), dtype=np.int64), rows[pair] >= 0
-        x[known] = sim.draw(pair[known] // task.n_actions, pair[known] % task.n_actions, rng)
-        run.source.extend(rows[pair], x)
+        run.source.extend(rows[pair], *_drawn(task, sim, pair, rows[pair] >= 0, rng))
         if owns:
             run.step(verdict.required, len(pair))
             continue
@@ -250,6 +248,19 @@ def _another_log(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, 
             pass
     more = run.used() - verdict.samples
     return Future(more if run.answer is None else max(more, -1), run.answer is not None, shares.reshape(visits.shape))
+
+
+def _drawn(
+    task: Task, sim: TabularSimulator, pair: IntArray, taken: BoolArray, rng: np.random.Generator
+) -> tuple[IntArray, ...]:
+    """Next states of these pairs, and their rewards where these are observed; 0 for pairs that are not taken."""
+    parts = sim.draw(pair[taken] // task.n_actions, pair[taken] % task.n_actions, rng)
+    if not task.observes_rewards:
+        parts = (parts,)
+    found = tuple(np.zeros(len(pair), dtype=part.dtype) for part in parts)
+    for column, part, scale in zip(found, parts, (1, task.reward_scale), strict=False):
+        column[taken] = part if scale == 1 else part / scale
+    return found
 
 
 def _resumed(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, limit: int) -> Future:
@@ -266,7 +277,10 @@ def _restored(verdict: Any, sim: TabularSimulator, rng: np.random.Generator) -> 
     seed = int(rng.integers(2**62))
     zone = {"indifference": verdict.indifference, "both_sides": True} if verdict.indifference else {}
     run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
-    run.restore({name: _renewed(name, kept, seed) for name, kept in verdict.snapshot.items()})
+    kept = {name: _renewed(name, kept, seed) for name, kept in verdict.snapshot.items()}
+    if verdict.task.observes_rewards:
+        kept |= run.source.stacks()  # nothing is drawn ahead
+    run.restore(kept)
     return run
 
 

@@ -230,6 +230,10 @@ def storable(found: Model) -> dict[str, Any]:
         content = {"reward_range": _reward_range(task), **content, "rewards": None}
         content["reward_values"] = task.rewards.values
     content |= {name: storable_names(name, getattr(task, name)) for name in (*NAMES, "terminal")}
+    if task.goal and _asks_for_goal(task):
+        avoided = [label for label in task.terminal or () if label not in task.goal]
+        content |= {"goal": storable_names("goal", task.goal), "avoid": storable_names("avoid", avoided) or None}
+        content |= dict.fromkeys(("rewards", "discount", "terminal"))
     content["start"] = task.start
     content["assumptions"] = (
         list(dict.fromkeys((*task.assumptions, *(() if bins is None else bins.assumptions)))) or None
@@ -238,6 +242,18 @@ def storable(found: Model) -> dict[str, Any]:
     content["threshold"] = None if found.threshold is None else arrays.real_number("threshold", found.threshold)
     content["bins"] = None if bins is None else _storable_bins(task, bins)
     return {key: value for key, value in content.items() if value is not None}
+
+
+def _asks_for_goal(task: Task) -> bool:
+    """Whether a goal, and states to avoid, say all about the rewards: those of `Task.reaching`."""
+    if task.total_rewards is not None or task.observes_rewards or task.discount < 1:
+        return False
+    avoided = [label for label in task.terminal or () if label not in (task.goal or ())]
+    known: dict[str, Any] = {name: getattr(task, name) for name in ("policy", "initial", "support", "states", "start")}
+    again = Task.reaching(task.goal or (), avoided, within=task.horizon, **known)
+    if arrays.is_sparse(again.rewards) != arrays.is_sparse(task.rewards):
+        return False
+    return not abs(again.rewards - task.rewards).sum()
 
 
 def _storable_bins(task: Task, bins: Bins) -> dict[str, Any]:

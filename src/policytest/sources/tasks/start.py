@@ -20,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
+from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import DENSE_REWARD_LIMIT, Task
@@ -29,10 +30,11 @@ FROM_LOG = "log"
 """What a task file says in the place of the initial distribution."""
 
 
-def start_from_log(task: Task, goal: Sequence[int] = ()) -> Task:
+def start_from_log(task: Task, goal: Sequence[int] | IntArray = ()) -> Task:
     """The task with a state "start" added, from which each episode of a log goes to its first state.
 
-    The initial distribution of the task is not used. An episode that begins in a state of ``goal`` has reached it.
+    The initial distribution of the task is not used. An episode that begins in a state of ``goal``, by default that of
+    the task, has reached it.
     `policytest.sources.logs` then needs the columns episode and order, and first rows must be where episodes begin.
 
     >>> task = Task([[1.0], [0.0]], [[1.0], [1.0]], [1.0, 0.0], 0.5, terminal=[1])
@@ -42,6 +44,7 @@ def start_from_log(task: Task, goal: Sequence[int] = ()) -> Task:
     arrays.instance("task", task, Task)
     if task.start is not None:
         return task
+    goal = goal if len(goal) else task.goals
     S, A, gamma = task.n_states, task.n_actions, task.discount
     names = tuple(task.states) if task.states is not None else tuple(range(S))
     if START in names:
@@ -70,7 +73,7 @@ def _rewards(rewards: Any, S: int, A: int, gamma: float) -> Any:
     return _padded(rewards, S, A) / gamma
 
 
-def _at_once(rewards: Any, S: int, A: int, goal: Sequence[int]) -> Any:
+def _at_once(rewards: Any, S: int, A: int, goal: Sequence[int] | IntArray) -> Any:
     """The rewards r[s,a,x] with 1 for an episode that begins in the goal."""
     if not len(goal):
         return rewards
