@@ -74,6 +74,7 @@ class PolicyBet:
         self.policy_reward = np.bincount(rows.state, self.prob * self.reward, minlength=S).astype(np.float64)
         self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
         self.base_shape = self.reward.shape
+        self.first_rows = np.flatnonzero(np.diff(rows.state, prepend=-1))  # of each state; rows come by state
 
     def rows(self) -> Rows:
         """The rows of the pool, with this policy and these rewards."""
@@ -209,7 +210,7 @@ def least_by_state(values: FloatArray, state: IntArray, k: IntArray, S: int) -> 
 
 
 def are_quick(policies: Sequence[PolicyBet]) -> bool:
-    """Whether all shares can be tried at once: one policy of the discounted table, and any state may follow any pair."""
+    """Whether all shares can be tried at once: one policy of the discounted table, where any state may follow."""
     policy = policies[0]
     return (
         len(policies) == 1
@@ -226,12 +227,12 @@ def plans_of_shares(
 
     The same numbers as `PolicyBet.bet` and `BettingRun.joined` give for one share after the other, up to rounding.
     """
-    rows, gamma, initial = policy.pool.tally.rows, policy.task.discount, policy.task.initial
-    first_rows = np.flatnonzero(np.diff(rows.state, prepend=-1))  # rows come by state
-    onward = gamma * V[rows.successor]
-    mean = rows.sums(q * onward)
-    advantage = mean - np.add.reduceat(policy.prob * mean, first_rows)[rows.state]
-    base = policy.centre[rows.state] - np.outer(SHARES, advantage)  # [share, K]
+    state, first_rows = policy.pool.tally.rows.state, policy.first_rows
+    gamma, initial, K, S = policy.task.discount, policy.task.initial, len(policy.prob), len(V)
+    onward = gamma * V
+    mean = q.reshape(K, S) @ onward  # every row lists every state
+    advantage = mean - np.add.reduceat(policy.prob * mean, first_rows)[state]
+    base = policy.centre[state] - np.multiply.outer(SHARES, advantage)  # [share, K]
     own, largest = sign * V, np.abs(V).max()
     least = np.minimum.reduceat(sign * base, first_rows, axis=1)  # [share, S]
     lowest = np.minimum(own.min(), least.min(axis=1) / (1.0 - gamma))
@@ -239,8 +240,8 @@ def plans_of_shares(
     B = np.minimum(0.0, least - own + gamma * lowest[:, None]) - 1e-12 * size[:, None]
     lead = sign * float(initial @ V)
     L = np.maximum(-B[:, initial > 0].min(axis=1), lead + 4.0 * rounding + 1e-9 * largest + 1e-300)
-    residuals = np.repeat(base - V[rows.state], np.diff(rows.start), axis=1) + onward
-    squares = (residuals / (L - lead)[:, None]) ** 2 @ visits
-    parts = [Residuals(V, base[i], policy.gain, B[i]) for i in range(len(SHARES))]
+    residuals = ((base - V[state]) / (L - lead)[:, None])[:, :, None] + onward / (L - lead)[:, None, None]
+    squares = np.square(residuals).reshape(len(L), -1) @ visits
+    parts = [Residuals(V, base[i], policy.gain, B[i]) for i in range(len(L))]
     plans = [BettingPlan(part, NO_POLICY, part.B, float(L[i]), sign, lead) for i, part in enumerate(parts)]
-    return plans, [float(square) for square in squares]
+    return plans, squares.tolist()
