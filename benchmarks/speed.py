@@ -195,8 +195,9 @@ def here(lines: list[Line]) -> list[dict[str, Any]]:
     rows = []
     for line in lines:
         if line.kind == "warm":
-            rows.append({"line": line.name, "kind": line.kind, "seconds": [seconds_of(line._replace(times=1), 2)]})
-            print(f"| {line.name} | {line.kind} | {shown(rows[-1]['seconds'][0])} |", flush=True)
+            seconds = seconds_of(line._replace(times=1), 2)
+            rows.append({"line": line.name, "kind": line.kind, "seconds": [seconds]})
+            print(f"| {line.name} | {line.kind} | {shown(seconds)} |", flush=True)
     return rows
 
 

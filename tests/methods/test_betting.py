@@ -41,7 +41,7 @@ from policytest.methods.betting import run as run_module
 from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import Refuter
 from policytest.methods.betting.plan import LOG_NEAR, ON_EPISODES, ONE_POLICY, SHARES, TWO_POLICIES
-from policytest.methods.betting.shares import are_quick, plans_of_shares
+from policytest.methods.betting.policy_bet import are_quick, plans_of_shares
 from policytest.methods.boundaries import level_of
 from policytest.methods.combined import CombinedRun, one_action
 from policytest.methods.known_range import known_difference, known_value

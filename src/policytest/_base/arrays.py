@@ -173,8 +173,8 @@ def check_shape(name: str, found: tuple[int, ...], expected: tuple[int | None, .
 
 def real_number(name: str, value: object) -> float:
     """One finite number."""
-    if type(value) is float and math.isfinite(value):
-        return value
+    if (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) <= 2**53):
+        return float(value)
     return float(real_array(name, value, shape=()))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from policytest.mdp.task import Task
 
 Made = TypeVar("Made")
+MOST_KEPT = 100  # states up to which another task that belongs to this one is kept
 
 
 class Layout:
@@ -30,8 +31,10 @@ class Layout:
         self._kept: dict[str, tuple[Hashable, Any]] = {}
 
     def kept(self, key: tuple[str, Hashable], make: Callable[[], Made]) -> Made:
-        """What was made for this key (name, details): made once, and kept until it is made with other details."""
+        """What was made for this key (name, details): in small tasks kept until it is made with other details."""
         name, details = key
+        if self._task.n_states > MOST_KEPT:
+            return make()
         if name not in self._kept or self._kept[name][0] != details:
             self._kept[name] = details, make()
         found: Made = self._kept[name][1]

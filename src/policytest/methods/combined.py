@@ -74,7 +74,7 @@ class CombinedRun(BettingRun):
     def _ask(self, level: float) -> None:
         """Whether the KL part has what is missing on its side."""
         assert self.rule is not None
-        rule, missing = self.rule, [self._missing(surely(level), side) for side in (0, 1)]
+        rule, missing = self.rule, [self._missing(surely(level), have) for have in self._bet_evidence()]
         if rule.samples < rule.blind_until or rule.tally.witness_evidence() < min(missing):
             return
         side = rule.tally.value()[1]
@@ -85,9 +85,9 @@ class CombinedRun(BettingRun):
         if rule.answer is not None:
             self.answer = rule.answer
 
-    def _missing(self, level: float, side: int) -> float:
+    def _missing(self, level: float, have: float) -> float:
         """log of (1/delta - weight e_bet)/(1 - weight): what the KL part must reach."""
-        weight, have = self.method.weight, self._bet_evidence()[side]
+        weight = self.method.weight
         share = np.exp(min(have + np.log(weight) - level, 0.0))
         return float(level + np.log1p(-share) - np.log1p(-weight)) if share < 1.0 else -np.inf
 

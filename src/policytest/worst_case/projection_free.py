@@ -27,6 +27,7 @@ as an unlisted successor, so it is listed, and the problem solved again, until n
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ STATUS = {
     search.LINEAR_SOLVE_FAILED: Status.LINEAR_SOLVE_FAILED,
 }
 WIDENINGS = 50
+MOST_KEPT = 10_000  # pseudo-random numbers of one start, up to which they are kept
 
 
 @dataclass(frozen=True)
@@ -221,9 +223,16 @@ def mixed_start(problem: InverseProblem, index: int, aim: FloatArray) -> FloatAr
 
 def random_rows(problem: InverseProblem, index: int) -> FloatArray:
     """[E] rows drawn towards pseudo-random states, or drawn freely."""
-    rng, rows = np.random.default_rng(index), problem.rows
-    pull = rng.exponential(size=problem.task.n_states) ** 4 if index % 2 else None
-    return rows.to_one(pull[rows.successor] if pull is not None else rng.exponential(size=rows.n_entries) ** 4)
+    rows = problem.rows
+    if index % 2:
+        return rows.to_one(_drawn(index, problem.task.n_states)[rows.successor])
+    return rows.to_one((_drawn if rows.n_entries <= MOST_KEPT else _drawn.__wrapped__)(index, rows.n_entries))
+
+
+@lru_cache(maxsize=32)
+def _drawn(index: int, size: int) -> FloatArray:
+    """Fixed pseudo-random numbers, of which small tasks ask for the same ones again and again."""
+    return np.random.default_rng(index).exponential(size=size) ** 4
 
 
 def _beyond(problem: Nearest, entries: FloatArray) -> FloatArray | None:

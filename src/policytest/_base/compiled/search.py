@@ -339,15 +339,21 @@ class LargeRows(Rows):
     what a small task does not use is not compiled for it."""
 
 
-def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
-    """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error."""
-    raise NotImplementedError  # compiled code has one of the two below in its place
+def _either_solver(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
+    """Compiled code has `_solve_directly` or `_solve_large` in the place of this."""
+    raise NotImplementedError
 
 
-@overload(_solve_both, jit_options=INSIDE, strict=False)
+@overload(_either_solver, jit_options=INSIDE, strict=False)
 def _solver(rows: Any, q: Any, gamma: Any, rho: Any, V: Any, d: Any) -> Any:
     """The solver for these types."""
     return _solve_large if rows.instance_class is LargeRows else _solve_directly
+
+
+@compiled
+def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) -> float:
+    """V = (I - gamma P)^{-1} r_pi and d = (I - gamma P)^{-T} rho; returns a bound on their relative error."""
+    return _either_solver(rows, q, gamma, rho, V, d)
 
 
 def sized(function: Callable[..., Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +15,7 @@ from policytest._base.rows import Rows
 from policytest.data.simulators import cumulative_rows
 from policytest.mdp.task import Task
 from policytest.methods.betting.draws import Supply
+from policytest.methods.betting.plan import NO_POLICY, SHARES, BettingPlan
 from policytest.methods.witness import WitnessedCounts
 
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
@@ -72,6 +74,7 @@ class PolicyBet:
         self.policy_reward = np.bincount(rows.state, self.prob * self.reward, minlength=S).astype(np.float64)
         self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
         self.base_shape = self.reward.shape
+        self.first_rows = np.flatnonzero(np.diff(rows.state, prepend=-1))  # of each state; rows come by state
 
     def rows(self) -> Rows:
         """The rows of the pool, with this policy and these rewards."""
@@ -212,3 +215,41 @@ def least_by_state(values: FloatArray, state: IntArray, k: IntArray, S: int) -> 
     least = np.full(S, np.inf)
     np.minimum.at(least, state[k], values[k])
     return least
+
+
+def are_quick(policies: Sequence[PolicyBet]) -> bool:
+    """Whether all shares can be tried at once: one policy of the discounted table, where any state may follow."""
+    policy = policies[0]
+    return (
+        len(policies) == 1
+        and type(policy) is PolicyBet
+        and policy.task.any_successor
+        and len(policy.k) == len(policy.prob)
+    )
+
+
+def plans_of_shares(
+    policy: PolicyBet, V: FloatArray, q: FloatArray, visits: FloatArray, sign: float, rounding: float
+) -> tuple[list[BettingPlan], list[float]]:
+    """The bet with each of `SHARES`, and the mean of S^2 of a rollout that the model expects, in units of room^2.
+
+    The same numbers as `PolicyBet.bet` and `BettingRun.joined` give for one share after the other, up to rounding.
+    """
+    state, first_rows = policy.pool.tally.rows.state, policy.first_rows
+    gamma, initial, K, S = policy.task.discount, policy.task.initial, len(policy.prob), len(V)
+    onward = gamma * V
+    mean = q.reshape(K, S) @ onward  # every row lists every state
+    advantage = mean - np.add.reduceat(policy.prob * mean, first_rows)[state]
+    base = policy.centre[state] - np.multiply.outer(SHARES, advantage)  # [share, K]
+    own, largest = sign * V, np.abs(V).max()
+    least = np.minimum.reduceat(sign * base, first_rows, axis=1)  # [share, S]
+    lowest = np.minimum(own.min(), least.min(axis=1) / (1.0 - gamma))
+    size = np.abs(base).max(axis=1) / (1.0 - gamma) + largest
+    B = np.minimum(0.0, least - own + gamma * lowest[:, None]) - 1e-12 * size[:, None]
+    lead = sign * float(initial @ V)
+    L = np.maximum(-B[:, initial > 0].min(axis=1), lead + 4.0 * rounding + 1e-9 * largest + 1e-300)
+    residuals = ((base - V[state]) / (L - lead)[:, None])[:, :, None] + onward / (L - lead)[:, None, None]
+    squares = np.square(residuals).reshape(len(L), -1) @ visits
+    parts = [Residuals(V, base[i], policy.gain, B[i]) for i in range(len(L))]
+    plans = [BettingPlan(part, NO_POLICY, part.B, float(L[i]), sign, lead) for i, part in enumerate(parts)]
+    return plans, squares.tolist()

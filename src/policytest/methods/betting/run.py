@@ -78,8 +78,7 @@ from policytest.methods.betting.plan import (
     most_promising,
     wide_fractions,
 )
-from policytest.methods.betting.policy_bet import PolicyBet, cumulative
-from policytest.methods.betting.shares import are_quick, plans_of_shares
+from policytest.methods.betting.policy_bet import PolicyBet, are_quick, cumulative, plans_of_shares
 from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
