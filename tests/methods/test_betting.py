@@ -40,7 +40,7 @@ from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting import run as run_module
 from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import Refuter
-from policytest.methods.betting.plan import LOG_NEAR, ON_EPISODES, ONE_POLICY, SHARES, TWO_POLICIES
+from policytest.methods.betting.plan import LOG_WIDE, ON_EPISODES, ONE_POLICY, SHARES, TWO_POLICIES
 from policytest.methods.betting.policy_bet import are_quick, plans_of_shares
 from policytest.methods.boundaries import level_of
 from policytest.methods.combined import CombinedRun, one_action
@@ -389,12 +389,12 @@ def test_intervals_end_where_the_capital_is_two_over_delta():
     state = run.state()
     parts = np.split(state["sums"], np.cumsum(state["lengths"])[:-1])
     for sign, end in zip((1.0, -1.0), run.interval(level), strict=True):
-        log_capital = np.zeros(3)
+        log_capital = np.zeros(len(LOG_WIDE))
         for sums, (L, start, side), wide in zip(parts, state["stretches"], state["wide"], strict=True):
             if side == sign:
                 lead = sign * (start - (end - value))
                 log_capital += np.log1p(np.outer((lead + sums) / (L - lead), wide)).sum(axis=0)
-        assert np.log(np.exp(log_capital + LOG_NEAR).sum()) == pytest.approx(level + math.log(2), abs=1e-6)
+        assert np.log(np.exp(log_capital + LOG_WIDE).sum()) == pytest.approx(level + math.log(2), abs=1e-6)
 
 
 def test_intervals_shrink_to_the_value():
