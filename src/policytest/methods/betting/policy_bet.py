@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -73,6 +74,13 @@ class PolicyBet:
         self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
         self.base_shape = self.reward.shape
 
+    def kept(self) -> dict[str, Any]:
+        """What a run keeps for later, beyond counts and plan."""
+        return {}
+
+    def take_up(self, state: dict[str, Any]) -> None:
+        """Go on from what was kept."""
+
     def rows(self) -> Rows:
         """The rows of the pool, with this policy and these rewards."""
         return self.pool.tally.rows._replace(prob=self.prob, reward=self.reward, gain=self.gain)
@@ -109,6 +117,10 @@ class PolicyBet:
             if moved <= CLOSE_ENOUGH * np.abs(V).max():
                 break
         return V
+
+    def estimate(self) -> float:
+        """The value of the empirical kernel."""
+        return self.pool.tally.value()[0]
 
     def row_visits(self, d: FloatArray) -> FloatArray:
         """[K] the discounted visits of each pair, by those of states."""
