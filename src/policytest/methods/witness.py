@@ -349,8 +349,9 @@ class WitnessedCounts:
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        mutable = {"N": self.N, "n": self.n, "w": self.w, "evidence": self.evidence}
+        mutable = {"N": self.N, "n": self.n, "evidence": self.evidence}
         kept = {name: part.copy() for name, part in mutable.items()}
+        kept["w"] = np.zeros(len(self.w)) if self.standing() is None else self.w.copy()
         kept.update(multiplier=np.array([self.multiplier]), solves=np.array([self.solves]))
         return {**kept, "start": self.rows.start, "successor": self.rows.successor}
 

@@ -19,6 +19,9 @@ from policytest.methods.witness import WitnessedCounts
 
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 MOST_LISTED = 200_000  # where any state may follow, from this many entries on only observed successors are listed
+MANY_STATES = (
+    2000  # above this bets are fitted to visited states, if the support is declared: less time, as many samples
+)
 MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
 
 
@@ -177,6 +180,11 @@ class PolicyBet:
         rows, gamma = self.pool.tally.rows, self.task.discount
         gain = self.gain if self.on_successor else 0.0
         return np.asarray(rows.per_entry(base - V[rows.state]) + gain + gamma * V[rows.successor])
+
+
+def is_large(task: Task) -> bool:
+    """Whether bets are fitted to the visited states; see `policytest.methods.betting.visited`."""
+    return task.is_discounted_table and task.support is not None and task.n_states > MANY_STATES
 
 
 def cumulative(table: FloatArray) -> FloatArray:

@@ -23,7 +23,7 @@ it (V0 is raised to it where it is), and  B = W - sign V0.
 where r^pi is left out if rewards are on successors. eta_0 satisfies this. In each state of Z, eta is the point closest
 to the advantages as they are fitted now, on the segment from eta_0 to them, that satisfies it; its mean stays 0.
 
-W is lowered by more than rounding can do: for W - c the inequalities have (1-gamma) c to spare.
+W is lowered by more than rounding can do, once the slack is known: for W - c the inequalities have (1-gamma) c to spare.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import linalg
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import Residuals
-from policytest._base.rows import Rows
+from policytest._base.rows import Rows, first_of_state, solved, system_of
 from policytest.mdp.task import Task
 from policytest.methods.betting.plan import LARGE, SHARES, BettingPlan
 from policytest.methods.betting.policy_bet import PAIR_MASS, STATE_MASS, PolicyBet, Pool, part_of, rounded
 
-MANY_STATES = 2000  # above this a refit costs less on the visited states, and takes no more samples
-CLOSE, CLOSER, MOST_ROUNDS = 1e-5, 1e-9, 100  # residuals of linear systems, relative to the rewards; rounds
-FIRST, GROWN, ENTRIES = 100, 1.5, 400_000  # the reference is fitted again at FIRST samples, then when they have grown
+ROUGH, CLOSE, CLOSER = 1e-3, 1e-5, 1e-7  # relative residuals of linear systems: of visits, values, the estimate
+SEVERAL = 400_000  # entries up to which all shares of the advantages are tried; above, every second one
+FIRST, GROWN, ENTRIES = 100, 1.5, 250_000  # the reference is fitted again at FIRST samples, then when they have grown
 
 
 class Visited(NamedTuple):
@@ -76,7 +75,7 @@ class VisitedBet(PolicyBet):
         super().__init__(task, pool, rounding, alone)
         entries, S = pool.tally.rows.n_entries, task.n_states
         self.first = np.searchsorted(pool.tally.rows.state, np.arange(S + 1))  # the first row of each state
-        self.shares = SHARES if entries <= LARGE else SHARES[:1]
+        self.shares = SHARES if entries <= SEVERAL else SHARES[::2] if entries <= LARGE else SHARES[:1]
         self.growth = max(GROWN, entries / ENTRIES)
         self.inside = np.full(S, -1, dtype=np.int64)  # the place among the visited states
         self.refer(pool.tally.N, pool.tally.n)
@@ -89,10 +88,11 @@ class VisitedBet(PolicyBet):
         self.seen, self.n = np.flatnonzero(N), n.copy()
         self.counts = N[self.seen]
         self.q = rollouts.shrunk_rows(rows, N, n, task.n_states, PAIR_MASS, STATE_MASS)
-        moves, reward = self._system(rows, self.q)
-        self.prior = rounded(solved(moves, reward, self.policy_reward / (1.0 - task.discount), CLOSE))
-        self.visits = solved(moves.T, task.initial, task.initial, CLOSE)
+        moves, reward = system_of(rows, self.q, task.discount)
+        self.prior = rounded(solved(moves, reward, task.layout.uniform_values[0], CLOSE))
+        self.visits = solved(moves.T, task.initial, task.initial, ROUGH)
         self.V, self.reaches = self.prior, dict[tuple[float, float], Reach]()
+        self.onward: dict[float, IntArray] = {}  # the worst paths of the last share
 
     def kept(self) -> dict[str, Any]:
         """The counts of the reference."""
@@ -107,30 +107,29 @@ class VisitedBet(PolicyBet):
             raise ValueError("the counts of the reference are not part of the counts")
         self.refer(N, tally.rows.sums(N))
 
-    def _system(self, rows: Rows, q: FloatArray) -> tuple[Any, FloatArray]:
-        """gamma P and r of the policy for a kernel of all rows."""
-        earned = rows.sums(q * self.gain) if self.on_successor else self.reward
-        reward = np.add.reduceat(self.prob * earned, self.first[:-1])
-        moves = (q * rows.per_entry(self.task.discount * self.prob), rows.successor, rows.start[self.first])
-        return sparse.csr_array(moves, shape=(len(reward), len(reward))), reward
-
     def reach(self, sign: float, share: float) -> Reach:
         """The worst sums and the advantages of the reference."""
         if (sign, share) not in self.reaches:
             rows, gamma, U = self.rows(), self.task.discount, self.prior
             centre = self.centre[rows.state]
             base = centre - share * self._advantages(rows, self.q, U) if share else centre
-            W = rollouts.lowest_sums(rows, base, sign * U, sign, gamma)
-            W -= 1e-13 * (np.abs(W).max() + np.abs(U).max()) / (1.0 - gamma)
+            W = rollouts.lowest_sums(
+                rows, base, sign * U, sign, gamma, self.onward.setdefault(sign, np.full(len(U), -1))
+            )
             step = gamma * W[rows.successor] + (sign * self.gain if self.on_successor else 0.0)
             slack = sign * centre - W[rows.state] + np.minimum.reduceat(step, rows.start[:-1])
             squares = self._squares(rows, self.q, U, base)
+            W -= 1e-13 * (np.abs(W).max() + np.abs(U).max()) / (1.0 - gamma)
             self.reaches[sign, share] = Reach(W, slack, base, squares, float(self.visits @ squares))
         return self.reaches[sign, share]
 
     def estimate(self) -> float:
         """The value of the empirical kernel, whose unvisited rows are uniform."""
-        return float(self.task.initial @ solved(*self._system(self.rows(), self.pool.tally.estimate()), self.V, CLOSER))
+        tally, rows = self.pool.tally, self.rows()
+        q = rows.per_entry(1.0 / np.diff(rows.start))
+        drawn, entries = part_of(rows, np.flatnonzero(tally.n))
+        q[entries] = tally.N[entries] / drawn.per_entry(drawn.sums(tally.N[entries]))
+        return float(self.task.initial @ solved(*system_of(rows, q, self.task.discount), self.V, CLOSER))
 
     # ------------------------------------------------------------ the fit
 
@@ -218,15 +217,3 @@ class VisitedBet(PolicyBet):
         first = first_of_state(rows)
         width = np.diff(np.append(first, len(mean)))
         return np.asarray(mean - np.repeat(np.add.reduceat(rows.prob * mean, first), width))
-
-
-def first_of_state(rows: Rows) -> IntArray:
-    """The first row of each state."""
-    return np.flatnonzero(np.diff(rows.state, prepend=-1))
-
-
-def solved(moves: Any, reward: FloatArray, near: FloatArray, close: float) -> FloatArray:
-    """V = reward + moves V by BiCGSTAB, from values near it; these, where it fails: any values can be bet on."""
-    operator = linalg.LinearOperator(moves.shape, matvec=lambda V: V - moves @ V, dtype=np.float64)
-    found, _ = linalg.bicgstab(operator, reward, x0=near, rtol=close, atol=0.0, maxiter=MOST_ROUNDS)
-    return np.asarray(found if np.isfinite(found).all() else near)
