@@ -49,7 +49,8 @@ def test_the_worst_sums_hold_for_every_transition_and_advantages_are_centred(on_
                 assert missed(run) <= 0.0, (seed, off, run.samples)
                 assert policy.is_centred(run.plan.a.base, 1e-12)
                 used = used or bool((run.plan.a.base != policy.centre[run.tally.rows.state]).any())
-            assert run.samples > 500 and used
+            assert run.samples > 500
+            assert used
 
 
 def test_the_check_sees_worst_sums_that_are_too_high():
@@ -87,7 +88,8 @@ def test_verdicts_are_right_and_samples_are_about_those_of_the_fit_to_all_rows(m
             task, kernel = instance(seed, 60)
             value, off = pt.value(task, kernel), pt.state_values(task, kernel).std() * (1 if seed % 2 else -1)
             verdict = pt.decide(task, pt.TabularSimulator(kernel), value - off, rng=seed)
-            assert verdict.answer == ("above" if off > 0 else "below") and verdict.certified
+            assert verdict.answer == ("above" if off > 0 else "below")
+            assert verdict.certified
             assert verdict.interval[0] <= value <= verdict.interval[1]
             samples[many].append(verdict.samples)
     assert np.log(samples[0]).mean() <= np.log(samples[10**9]).mean() + np.log(1.25)
@@ -146,7 +148,8 @@ def test_sweeps_show_that_samples_are_needed_only_inside_the_range():
             assert not task.layout.surely_reaches(float(bar), 1.0) or bar >= low - 1e-9
             assert not task.layout.surely_reaches(float(bar), -1.0) or bar <= high + 1e-9
         middle = 0.5 * (low + high)
-        assert task.layout.surely_reaches(middle, 1.0) and task.layout.surely_reaches(middle, -1.0)
+        assert task.layout.surely_reaches(middle, 1.0)
+        assert task.layout.surely_reaches(middle, -1.0)
 
 
 def test_the_estimate_is_the_value_of_the_empirical_kernel():

@@ -24,7 +24,6 @@ from scipy.sparse import linalg
 from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, is_sparse, row_totals
 from policytest._base.errors import InputError
 
-
 MOST_ROUNDS = 100  # of the iterative solver
 
 

@@ -11,6 +11,7 @@ from scipy import sparse
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts, search
 from policytest._base.compiled.rollouts import Residuals
+from policytest._base.compiled.small import TINY
 from policytest._base.rows import Rows
 from policytest.data.simulators import cumulative_rows
 from policytest.mdp.task import Task
@@ -22,7 +23,11 @@ MOST_LISTED = 200_000  # where any state may follow, from this many entries on o
 MANY_STATES = (
     2000  # above this bets are fitted to visited states, if the support is declared: less time, as many samples
 )
+LONG = 1000.0  # 1/(1-gamma) from which on a rollout ends in a closed state, instead of going on there for as many steps
 MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
+
+
+NONE = np.zeros(0, dtype=np.int64)
 
 
 class Pool:
@@ -61,6 +66,10 @@ class PolicyBet:
 
     ``alone``: no other policy has drawn from the pool. Then the successors of a state are draws from its row
     sum_a pi(a|s) p(x|s,a), whatever the actions were, and values are fitted to these rows.
+
+    A *closed* state is followed by itself alone, whatever is done: its value is known. With V0 equal to that nothing is
+    left to bet on, and a rollout may end there: S + w sign (V_q - V0)(s), a martingale, is S. Its B is TINY, which says
+    so to the compiled code. (With a discount well below 1 coins end it as soon.)
     """
 
     longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
@@ -76,6 +85,17 @@ class PolicyBet:
         self.policy_reward = np.bincount(rows.state, self.prob * self.reward, minlength=S).astype(np.float64)
         self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
         self.base_shape = self.reward.shape
+        self.closed = self._closed_states() if task.is_discounted_table and task.expected_steps > LONG else NONE
+        earned = self.policy_reward + (
+            np.bincount(rows.state, self.prob * rows.sums(self.gain)) if len(self.gain) else 0.0
+        )
+        self.closed_values = earned[self.closed] / (1.0 - task.discount)
+
+    def _closed_states(self) -> IntArray:
+        """The states that are followed by themselves alone."""
+        rows, only = self.pool.tally.rows, self.pool.only
+        leaves = np.bincount(rows.state, only != rows.state, minlength=self.task.n_states)
+        return np.flatnonzero(leaves == 0)
 
     def kept(self) -> dict[str, Any]:
         """What a run keeps for later, beyond counts and plan."""
@@ -97,6 +117,7 @@ class PolicyBet:
             V, d, _ = search.values_and_occupancy(self.rows(), q, task.discount, task.initial)
             V = np.where(np.isfinite(V), V, 0.0)
         self.V = rounded(V)
+        self.V[self.closed] = self.closed_values
         return self.V, d
 
     def _open_values(self) -> FloatArray:
@@ -152,7 +173,9 @@ class PolicyBet:
 
     def bet(self, V: FloatArray, base: FloatArray, sign: float) -> Residuals:
         """The bet on these values and advantages, with its worst paths."""
-        return Residuals(V, base, self.gain, self.worst(V, base, sign))
+        B = self.worst(V, base, sign)
+        B[self.closed] = TINY
+        return Residuals(V, base, self.gain, B)
 
     def worst(self, V: FloatArray, base: FloatArray, sign: float) -> FloatArray:
         """[S] the worst sum of residuals along any path of this policy.

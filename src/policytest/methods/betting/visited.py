@@ -1,4 +1,4 @@
-r"""One policy in a large task with declared supports: a refit costs what the states visited lately cost, not all states.
+r"""One policy in a large task with declared supports: a refit touches what was visited lately, not all states.
 
 The bets are those of `betting.run`. Values and advantages may be any functions of the past, so that only their choice
 is new here, and the worst sums B, which must satisfy  B(s) <= min(0, D(s,a,x) + gamma B(x)).
@@ -23,7 +23,7 @@ it (V0 is raised to it where it is), and  B = W - sign V0.
 where r^pi is left out if rewards are on successors. eta_0 satisfies this. In each state of Z, eta is the point closest
 to the advantages as they are fitted now, on the segment from eta_0 to them, that satisfies it; its mean stays 0.
 
-W is lowered by more than rounding can do, once the slack is known: for W - c the inequalities have (1-gamma) c to spare.
+Once the slack is known W is lowered by more than rounding can do: for W - c there is (1-gamma) c to spare.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from scipy import sparse
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import Residuals
+from policytest._base.compiled.small import TINY
 from policytest._base.rows import Rows, first_of_state, solved, system_of
 from policytest.mdp.task import Task
 from policytest.methods.betting.plan import LARGE, SHARES, BettingPlan
@@ -139,6 +140,7 @@ class VisitedBet(PolicyBet):
         if samples >= self.growth * max(float(self.n.sum()), FIRST):
             self.refer(tally.N, tally.n)
         V, part = self.prior.copy(), self._changed()
+        V[self.closed] = self.closed_values
         self.visited = part
         if not len(part.states):
             return V
@@ -177,7 +179,13 @@ class VisitedBet(PolicyBet):
             centre, slack = self.centre[part.rows.state], reach.slack[part.k]
             least, aim = centre - base[part.k], share * self._advantages(part.rows, part.q, V)
             base[part.k] = centre - least - self._towards(sign * least, sign * aim, slack) * (aim - least)
-        return Residuals(V, base, self.gain, reach.W - sign * V)
+        return self._with_worst(V, base, sign, reach)
+
+    def _with_worst(self, V: FloatArray, base: FloatArray, sign: float, reach: Reach) -> Residuals:
+        """B = W - sign V0; nothing is left to bet on in closed states."""
+        B = np.minimum(reach.W - sign * V, 0.0)
+        B[self.closed] = TINY
+        return Residuals(V, base, self.gain, B)
 
     def _towards(self, least: FloatArray, aim: FloatArray, slack: FloatArray) -> FloatArray:
         """[rows] in each state the largest share of the way for which the result is at most the slack."""
@@ -193,9 +201,9 @@ class VisitedBet(PolicyBet):
         for reach in (self.reach(sign, share) for share in self.shares):
             off = base - reach.base
             off[part.k] = 0.0
-            if not off.any() and (sign * (self.centre[state] - base) <= reach.slack + size).all():
-                if (sign * V >= reach.W - size).all():
-                    return Residuals(V, base, self.gain, np.minimum(reach.W - sign * V, 0.0))
+            allowed = sign * (self.centre[state] - base) <= reach.slack + size
+            if not off.any() and allowed.all() and (sign * V >= reach.W - size).all():
+                return self._with_worst(V, base, sign, reach)
         raise ValueError("the worst sums do not hold")
 
     def noise(self, plan: BettingPlan, share: float) -> float:
