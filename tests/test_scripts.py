@@ -270,6 +270,13 @@ def test_scale(small):
     assert 16 <= second["bytes"] / second["nonzeros"] < 24
 
 
+def test_linear_solvers(small):
+    shown, rows = small("linear_solvers")
+    assert "| random | 400 |" in shown
+    assert {row["kind"] for row in rows} == {"random", "grid"}
+    assert all(row["difference"] < 1e-9 and row["seconds"]["policytest"] > 0 for row in rows)
+
+
 def test_planning(small):
     shown, rows = small("planning")
     assert "by the standard error of the gap" in shown

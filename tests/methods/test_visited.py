@@ -157,3 +157,40 @@ def test_the_estimate_is_the_value_of_the_empirical_kernel():
     run = pt.TDBetting().start(task, pt.TabularSimulator(kernel), 0.0, 0)
     run.step(np.inf, 400)
     assert run.estimate == pytest.approx(pt.value(task, run.tally.kernel()), abs=1e-4)
+
+
+def closed_task(discount):
+    """A coin is tossed until it shows heads twice in a row or tails twice; both ends are closed."""
+    P = np.zeros((5, 1, 5))
+    P[0, 0, [1, 2]], P[1, 0, [2, 3]], P[2, 0, [1, 4]] = 0.5, 0.5, 0.5
+    P[3, 0, 3] = P[4, 0, 4] = 1.0
+    rewards = np.zeros((5, 1, 5))
+    rewards[1, 0, 3] = 1.0
+    return pt.Task(rewards, np.ones((5, 1)), [1.0, 0, 0, 0, 0], discount, support=P > 0, terminal=[3, 4]), P
+
+
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_close_to_discount_1_rollouts_end_in_closed_states_and_steps_do_not_grow(many, monkeypatch):
+    monkeypatch.setattr(policy_bet, "MANY_STATES", many)
+    for discount, ends in ((0.99999, True), (0.9, False)):
+        task, kernel = closed_task(discount)
+        value = pt.value(task, kernel)
+        run = pt.TDBetting().start(task, pt.TabularSimulator(kernel), value - 0.1, 0)
+        steps, record = [], run.pool.record
+        monkeypatch.setattr(run.pool, "record", lambda pair, x, s=steps, r=record: (s.append(len(pair)), r(pair, x)))
+        while run.answer is None:
+            run.step(3.0, 10_000)
+            assert (run.plan.a.B[[3, 4]] > 0).all() == ends
+            assert not ends or np.allclose(run.plan.a.V[[3, 4]] + value - 0.1, 0.0, atol=1e-9)
+        assert run.answer == "above"
+        assert sum(steps) == run.samples if ends else sum(steps) > run.samples
+
+
+def test_tasks_of_many_entries_are_fitted_as_large_ones_and_others_are_not(monkeypatch):
+    monkeypatch.setattr(policy_bet, "MANY_STATES", 2000)
+    task, _ = instance(0)
+    assert not policy_bet.is_large(task)
+    monkeypatch.setattr(policy_bet, "MANY_ENTRIES", 100)
+    assert policy_bet.is_large(task)
+    free = pt.Task(task.rewards, task.policy, task.initial, task.discount)
+    assert not policy_bet.is_large(free)

@@ -154,6 +154,8 @@ def solved(moves: SparseArray, reward: FloatArray, near: FloatArray, close: floa
 
     For values that need not be exact, such as those to bet on; `search.values_and_occupancy` has the others.
     """
+    if moves.nnz >= moves.shape[0] ** 2:  # many rows of each state list every state
+        moves = moves.toarray()
     operator = linalg.LinearOperator(moves.shape, matvec=lambda V: V - moves @ V, dtype=np.float64)
     found, _ = linalg.bicgstab(operator, reward, x0=near, rtol=close, atol=0.0, maxiter=MOST_ROUNDS)
     return np.asarray(found if np.isfinite(found).all() else near)

@@ -23,6 +23,7 @@ MOST_LISTED = 200_000  # where any state may follow, from this many entries on o
 MANY_STATES = (
     2000  # above this bets are fitted to visited states, if the support is declared: less time, as many samples
 )
+MANY_ENTRIES = 500_000  # or above this
 LONG = 1000.0  # 1/(1-gamma) from which on a rollout ends in a closed state, instead of going on there for as many steps
 MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
 
@@ -207,7 +208,9 @@ class PolicyBet:
 
 def is_large(task: Task) -> bool:
     """Whether bets are fitted to the visited states; see `policytest.methods.betting.visited`."""
-    return task.is_discounted_table and task.support is not None and task.n_states > MANY_STATES
+    if not task.is_discounted_table or task.support is None:
+        return False
+    return task.n_states > MANY_STATES or task.layout.n_entries > MANY_ENTRIES
 
 
 def cumulative(table: FloatArray) -> FloatArray:

@@ -43,8 +43,8 @@ from policytest.methods.betting.plan import LARGE, SHARES, BettingPlan
 from policytest.methods.betting.policy_bet import PAIR_MASS, STATE_MASS, PolicyBet, Pool, part_of, rounded
 
 ROUGH, CLOSE, CLOSER = 1e-3, 1e-5, 1e-7  # relative residuals of linear systems: of visits, values, the estimate
-SEVERAL = 400_000  # entries up to which all shares of the advantages are tried; above, every second one
-FIRST, GROWN, ENTRIES = 100, 1.5, 250_000  # the reference is fitted again at FIRST samples, then when they have grown
+SEVERAL = 20_000  # states up to which all shares of the advantages are tried; above, every second one
+FIRST, GROWN, STATES = 100, 1.5, 12_500  # the reference is fitted again at FIRST samples, then when they have grown
 
 
 class Visited(NamedTuple):
@@ -76,8 +76,8 @@ class VisitedBet(PolicyBet):
         super().__init__(task, pool, rounding, alone)
         entries, S = pool.tally.rows.n_entries, task.n_states
         self.first = np.searchsorted(pool.tally.rows.state, np.arange(S + 1))  # the first row of each state
-        self.shares = SHARES if entries <= SEVERAL else SHARES[::2] if entries <= LARGE else SHARES[:1]
-        self.growth = max(GROWN, entries / ENTRIES)
+        self.shares = SHARES if S <= SEVERAL else SHARES[::2] if entries <= LARGE else SHARES[:1]
+        self.growth = max(GROWN, S / STATES)
         self.inside = np.full(S, -1, dtype=np.int64)  # the place among the visited states
         self.refer(pool.tally.N, pool.tally.n)
 
