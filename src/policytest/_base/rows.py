@@ -19,9 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.sparse import linalg
 
 from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, is_sparse, row_totals
 from policytest._base.errors import InputError
+
+MOST_ROUNDS = 100  # of the iterative solver
 
 
 class Rows(NamedTuple):
@@ -46,7 +49,9 @@ class Rows(NamedTuple):
 
     def per_entry(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """[E] a row vector [K], repeated for each entry of its row."""
-        return np.repeat(values, np.diff(self.start))
+        width = np.diff(self.start)
+        same = len(width) > 0 and bool((width == width[0]).all())  # then repeated in a third of the time
+        return np.repeat(values, width[0] if same else width)
 
     def rewards(self) -> FloatArray:
         """[E] r(s,a,x) of every entry, whether the reward is on the successor or on the pair."""
@@ -131,6 +136,31 @@ class Rows(NamedTuple):
         wide = np.zeros(self.n_entries)
         wide[places] = entries
         return wide
+
+
+def first_of_state(rows: Rows) -> IntArray:
+    """The first row of each state that has rows; rows come by state."""
+    return np.flatnonzero(np.diff(rows.state, prepend=-1))
+
+
+def system_of(rows: Rows, q: FloatArray, discount: float) -> tuple[SparseArray, FloatArray]:
+    """gamma P and r of a policy with rows in every state, of which V = r + gamma P V."""
+    earned = rows.reward + rows.sums(q * rows.gain) if len(rows.gain) else rows.reward
+    first = first_of_state(rows)
+    parts = q * rows.per_entry(discount * rows.prob), rows.successor, rows.start[np.append(first, len(rows.state))]
+    return sparse.csr_array(parts, shape=(len(first), len(first))), np.add.reduceat(rows.prob * earned, first)
+
+
+def solved(moves: SparseArray, reward: FloatArray, near: FloatArray, close: float) -> FloatArray:
+    """V = r + gamma P V by BiCGSTAB, from values near it, up to a relative residual; those values, where it fails.
+
+    For values that need not be exact, such as those to bet on; `search.values_and_occupancy` has the others.
+    """
+    if moves.nnz >= moves.shape[0] ** 2:  # many rows of each state list every state
+        moves = moves.toarray()
+    operator = linalg.LinearOperator(moves.shape, matvec=lambda V: V - moves @ V, dtype=np.float64)
+    found, _ = linalg.bicgstab(operator, reward, x0=near, rtol=close, atol=0.0, maxiter=MOST_ROUNDS)
+    return np.asarray(found if np.isfinite(found).all() else near)
 
 
 def entry_keys(table: SparseArray) -> IntArray:

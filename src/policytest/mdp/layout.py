@@ -12,7 +12,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import search
 from policytest._base.errors import InputError, check_precision
-from policytest._base.rows import Rows
+from policytest._base.rows import Rows, first_of_state, solved, system_of
 from policytest.mdp import episodes
 from policytest.mdp.observed import Observed
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 MOST_KEPT = 100  # states up to which another task that belongs to this one is kept
+
+
+SWEEPS = 30  # after which a range is computed exactly
+CLOSE = 1e-5  # the residual of values of uniform rows, relative to the rewards
 
 
 class Layout:
@@ -109,6 +113,43 @@ class Layout:
         _, values, error = search.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
         check_precision(error)
         return np.asarray(values), 2.0 * error + 1e-13 / (1.0 - task.discount)
+
+    @cached_property
+    def uniform_values(self) -> tuple[FloatArray, float]:
+        """[S] U, about the values of the kernel whose rows are uniform, and a bound on its error."""
+        rows, gamma = self.rows, self._task.discount
+        moves, reward = system_of(rows, rows.per_entry(1.0 / np.diff(rows.start)), gamma)
+        U = solved(moves, reward, reward / (1.0 - gamma), CLOSE)
+        return U, float(np.abs(reward + moves @ U - U).max()) / (1.0 - gamma) + 1e-9 * float(np.abs(U).max())
+
+    def surely_reaches(self, bar: float, sign: float) -> bool:
+        """Whether some kernel has sign V <= sign bar: shown by sweeps from the values U of uniform rows, or not at all.
+
+        The sweeps  V(s) <- sum_a pi(a|s) min_x [r + gamma V(x)]  (max for sign -1) come closer to the end of the range.
+        Uniform rows raise no value of U by more than e, nor does the first sweep: so the end is at most V + e/(1-gamma)
+        after each of them.
+        """
+        rows, task, (V, over) = self.rows, self._task, self.uniform_values
+        least, first = np.minimum if sign > 0 else np.maximum, first_of_state(rows)
+        for _ in range(SWEEPS):
+            if sign * (bar - float(task.initial @ V)) >= over:
+                return True
+            worth = V[rows.successor]
+            worth *= task.discount
+            worst = rows.reward + least.reduceat(worth + rows.gain if len(rows.gain) else worth, rows.start[:-1])
+            V = np.add.reduceat(rows.prob * worst, first)
+        return False
+
+    def take_over(self, other: Layout, threshold: float) -> None:
+        """What another task has found that differs in its rewards alone: these are less by (1-gamma) times this."""
+        done = vars(other)
+        if "rows" in done:
+            rewards = self.pairs.reward
+            gain = done["rows"].gain - (1.0 - self._task.discount) * threshold
+            self.rows = done["rows"]._replace(reward=rewards, gain=gain)
+        if "uniform_values" in done:
+            U, error = done["uniform_values"]
+            self.uniform_values = U - threshold, error + 1e-9 * abs(threshold)
 
     def rewarded(self, sign: float) -> Rows:
         """The rows with the least rewards (sign 1) or the largest, where these are observed; else with the rewards."""

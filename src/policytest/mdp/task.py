@@ -14,7 +14,8 @@ everywhere). The occupancy d is *unnormalised*: it sums to 1/(1-gamma), the pape
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import InitVar, dataclass, replace
+from copy import copy
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -307,7 +308,12 @@ class Task:
             rewards = self.rewards.multiply(allowed) - shift * allowed.astype(np.float64)
         else:
             rewards = self.rewards - shift
-        return replace(self, rewards=rewards, terminal=None)
+        arrays.freeze(rewards)
+        task = copy(self)  # without its layout; all else is checked already
+        object.__setattr__(task, "rewards", rewards)
+        object.__setattr__(task, "terminal", None)
+        task.layout.take_over(self.layout, threshold)
+        return task
 
     def check_discounted_table(self, what: str, remedy: str = "use the default method, or TDBetting()") -> None:
         """Refuse a task with observed rewards, a horizon or discount 1, where the discounted table is needed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.compiled import search
@@ -61,6 +63,23 @@ def value_range(task: Task) -> tuple[float, float]:
     """
     arrays.instance("task", task, Task)
     return task.layout.value_ends[:2]
+
+
+def widest_range(task: Task) -> tuple[float, float]:
+    """A range in which every value lies, whatever the support: eqs. (1)-(2) of the paper, without a solve.
+
+    With r^pi(s) between the smallest and the largest mean reward of an action, by successor where it depends on that:
+    rho.r^pi + gamma/(1-gamma) times the smallest or the largest r^pi(s).
+
+    Paper: eq:maxmin V.
+    """
+    rows, gamma = task.layout.rows, task.discount
+    ends = []
+    for least in (np.minimum, np.maximum):
+        reward = least.reduceat(rows.gain, rows.start[:-1]) if task.rewards_on_successor else rows.reward
+        own = np.bincount(rows.state, rows.prob * reward, minlength=task.n_states)
+        ends.append(float(task.initial @ own + gamma / (1.0 - gamma) * least.reduce(own)))
+    return ends[0], ends[1]
 
 
 def value_range_error(task: Task) -> float:

@@ -16,7 +16,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.betting.coupling import SAME, reached
-from policytest.methods.betting.policy_bet import MOST_LISTED
+from policytest.methods.betting.policy_bet import MOST_LISTED, is_large
 
 
 def check_alike(task_a: Task, task_b: Task) -> None:
@@ -88,6 +88,16 @@ def known_value(task: Task) -> KnownRange:
     """The range of the value over all kernels."""
     unknown = task.layout.unknown_pairs.any()
     return KnownRange(*value_range(task), 4.0 * value_range_error(task), not unknown)
+
+
+def is_open_question(task: Task, bar: float, zone: float = 0.0) -> bool:
+    """Whether a large task surely needs samples: there are kernels on both sides of the bar, one outside of the zone.
+
+    Shown by a few sweeps, without the ends of the range; False where that is not shown.
+    """
+    if not is_large(task) or not task.layout.unknown_pairs.any():
+        return False
+    return task.layout.surely_reaches(bar - zone, 1.0) and task.layout.surely_reaches(bar, -1.0)
 
 
 def known_difference(task_a: Task, task_b: Task) -> KnownRange:

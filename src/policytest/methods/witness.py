@@ -79,13 +79,15 @@ class WitnessedCounts:
         target: Target | None = None,
     ) -> None:
         self.task = task.centred(threshold)
-        rounding = value_range_error(self.task) + centring_error(task, threshold)
+        rounding = target.rounding if target is not None else None
+        if rounding is None:
+            rounding = value_range_error(self.task) + centring_error(task, threshold)
         if target is None:
             low, high = value_range(task)
             low_centred, high_centred = value_range(self.task)
             below, above = 0.0 if threshold == low else -low_centred, 0.0 if threshold == high else high_centred
             target = Target(None, below, above)
-        self.rounding = rounding if target.rounding is None else target.rounding
+        self.rounding = rounding
         self.reach = {1: target.below, -1: target.above}  # seen from the side of the estimate
         self.is_open = is_open(task, most_listed)
         self.rows = _self_loops(self.task) if self.is_open else self.task.layout.rows
@@ -93,7 +95,7 @@ class WitnessedCounts:
         self.terms = boundary_terms(boundary, self.task, self.rows)
         self.N = np.zeros(self.rows.n_entries)
         self.n = np.zeros(len(self.rows.pair))
-        self.w = self.estimate()
+        self.w = np.zeros(self.rows.n_entries)
         self.evidence = np.full(len(self.terms.priors), np.inf)  # no witness yet
         self.multiplier = 0.0
         self.solves = 0
@@ -354,8 +356,9 @@ class WitnessedCounts:
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
-        mutable = {"N": self.N, "n": self.n, "w": self.w, "evidence": self.evidence}
+        mutable = {"N": self.N, "n": self.n, "evidence": self.evidence}
         kept = {name: part.copy() for name, part in mutable.items()}
+        kept["w"] = np.zeros(len(self.w)) if self.standing() is None else self.w.copy()
         kept.update(multiplier=np.array([self.multiplier]), solves=np.array([self.solves]))
         return {**kept, "start": self.rows.start, "successor": self.rows.successor}
 
@@ -410,6 +413,13 @@ def centring_error(task: Task, threshold: float) -> float:
     """What rounding in r - (1-gamma) R can do to values."""
     largest = max(abs(bound) for bound in task.reward_bounds) + abs((1.0 - task.discount) * threshold)
     return 4e-16 * largest / (1.0 - task.discount)
+
+
+def largest_rounding(task: Task, threshold: float) -> float:
+    """A bound on what rounding can do to values, without solving for their range."""
+    steps, largest = task.expected_steps, max(abs(bound) for bound in task.reward_bounds)
+    off = max(np.abs(task.policy.sum(axis=1) - 1.0).max() * steps, abs(task.initial.sum() - 1.0))
+    return float((1e-13 * steps + 2.0 * off) * (largest * steps + abs(threshold))) + centring_error(task, threshold)
 
 
 def _self_loops(task: Task) -> Rows:

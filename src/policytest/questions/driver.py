@@ -31,7 +31,7 @@ from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Pause, Run, is_certified, steps
-from policytest.methods.known_range import KnownRange, known_value
+from policytest.methods.known_range import KnownRange, is_open_question, known_value
 from policytest.methods.sampler import UNLIMITED
 from policytest.questions.plan.still_needed import further
 from policytest.results.verdict import Check, Verdict
@@ -169,6 +169,8 @@ def with_zone(method: Method, indifference: float) -> Callable[[Task, Any, float
 
 def known_answer(task: Task, threshold: float, delta: float, indifference: float = 0.0) -> Verdict | None:
     """The answer where no sample is needed: R outside the range of values, or no row unknown."""
+    if is_open_question(task, threshold, indifference):
+        return None
     known = known_value(task)
     return (
         known_verdict(known, task, threshold, delta, indifference) if known.settles(threshold, indifference) else None

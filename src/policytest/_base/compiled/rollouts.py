@@ -259,6 +259,62 @@ def worst_paths(rows: Rows, base: Reals, V: Reals, floor: Reals, sign: float, ga
     return B
 
 
+@entry
+def lowest_sums(rows: Rows, base: Reals, ends: Reals, sign: float, gamma: float, onward: IntArray) -> Any:
+    """[S] W with W(s) <= ends(s) and W(s) <= sign (base + gain) + gamma W(x): the lowest sums along paths that may end.
+
+    By policy iteration, as in `worst_paths`, from the paths ``onward`` [S], which is changed in place (-1: it ends).
+    What is missed, at most 1e-4 of the largest sum, is subtracted.
+    """
+    S = len(ends)
+    K = len(base)
+    W = ends.copy()
+    cost = ends.copy()
+    for k in range(K):  # the paths to begin with, at the costs of now
+        s = rows.state[k]
+        for e in range(rows.start[k], rows.start[k + 1]):
+            if rows.successor[e] == onward[s]:
+                paid = sign * (base[k] + (rows.gain[e] if len(rows.gain) > 0 else 0.0))
+                cost[s] = paid if cost[s] == ends[s] else min(cost[s], paid)
+    _follow(gamma, cost, onward, W)
+    missed = 0.0
+    for round in range(S + 101):
+        missed = 0.0
+        close = 1e-4 * (1.0 - gamma) * largest_of(W)
+        for index in range(K):
+            k = index if round % 2 == 0 else K - 1 - index
+            to = rows.start[k]
+            least = np.inf
+            for e in range(rows.start[k], rows.start[k + 1]):
+                step = gamma * W[rows.successor[e]]
+                if len(rows.gain) > 0:
+                    step += sign * rows.gain[e]
+                if step < least:
+                    least = step
+                    to = e
+            s = rows.state[k]
+            better = W[s] - sign * base[k] - least
+            missed = max(missed, better)
+            if better > close and round < S + 100:
+                W[s] = sign * base[k] + least
+                cost[s] = sign * (base[k] + (rows.gain[to] if len(rows.gain) > 0 else 0.0))
+                onward[s] = rows.successor[to]
+        for s in range(S):  # to end there is better
+            if W[s] > ends[s]:
+                missed = max(missed, W[s] - ends[s])
+                if round < S + 100:
+                    W[s] = ends[s]
+                    cost[s] = ends[s]
+                    onward[s] = -1
+        if missed <= close:
+            break
+        if round < S + 100:
+            _follow(gamma, cost, onward, W)
+    for s in range(S):
+        W[s] = min(W[s], ends[s]) - 2.0 * missed / (1.0 - gamma)
+    return W
+
+
 @compiled
 def _settled(stakes: Stakes, earned: float) -> float:
     """Settle the bets of a rollout; the evidence: the logarithm of the average capital."""

@@ -9,11 +9,12 @@ from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.episode_run import run_of_episodes
-from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool
+from policytest.methods.betting.policy_bet import MOST_LISTED, PolicyBet, Pool, is_large
 from policytest.methods.betting.run import BettingRun
+from policytest.methods.betting.visited import VisitedBet
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.sampler import Recorded
-from policytest.methods.witness import WitnessedCounts
+from policytest.methods.witness import Target, WitnessedCounts, largest_rounding
 
 
 class Bettor:
@@ -54,6 +55,9 @@ class Bettor:
     def _run(self, task: Task, threshold: float, supply: Supply, indifference: float, both_sides: bool) -> BettingRun:
         if not task.is_discounted_table:
             return run_of_episodes(self.alone(), task, threshold, supply, indifference, both_sides)
-        tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED)
-        policy = PolicyBet(tally.task, Pool(tally, supply), tally.rounding, alone=True)
+        target = Target(rounding=largest_rounding(task, threshold)) if is_large(task) else None
+        tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED, target=target)
+        policy = (VisitedBet if is_large(task) else PolicyBet)(
+            tally.task, Pool(tally, supply), tally.rounding, alone=True
+        )
         return self.kind(self, task, threshold, (policy,), indifference, both_sides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -11,6 +12,7 @@ from scipy import sparse
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts, search
 from policytest._base.compiled.rollouts import Residuals
+from policytest._base.compiled.small import TINY
 from policytest._base.rows import Rows
 from policytest.data.simulators import cumulative_rows
 from policytest.mdp.task import Task
@@ -20,7 +22,15 @@ from policytest.methods.witness import WitnessedCounts
 
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 MOST_LISTED = 200_000  # where any state may follow, from this many entries on only observed successors are listed
+MANY_STATES = (
+    2000  # above this bets are fitted to visited states, if the support is declared: less time, as many samples
+)
+MANY_ENTRIES = 500_000  # or above this
+LONG = 1000.0  # 1/(1-gamma) from which on a rollout ends in a closed state, instead of going on there for as many steps
 MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
+
+
+NONE = np.zeros(0, dtype=np.int64)
 
 
 class Pool:
@@ -59,6 +69,10 @@ class PolicyBet:
 
     ``alone``: no other policy has drawn from the pool. Then the successors of a state are draws from its row
     sum_a pi(a|s) p(x|s,a), whatever the actions were, and values are fitted to these rows.
+
+    A *closed* state is followed by itself alone, whatever is done: its value is known. With V0 equal to that nothing is
+    left to bet on, and a rollout may end there: S + w sign (V_q - V0)(s), a martingale, is S. Its B is TINY, which says
+    so to the compiled code. (With a discount well below 1 coins end it as soon.)
     """
 
     longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
@@ -75,6 +89,24 @@ class PolicyBet:
         self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
         self.base_shape = self.reward.shape
         self.first_rows = np.flatnonzero(np.diff(rows.state, prepend=-1))  # of each state; rows come by state
+        self.closed = self._closed_states() if task.is_discounted_table and task.expected_steps > LONG else NONE
+        earned = self.policy_reward + (
+            np.bincount(rows.state, self.prob * rows.sums(self.gain)) if len(self.gain) else 0.0
+        )
+        self.closed_values = earned[self.closed] / (1.0 - task.discount)
+
+    def _closed_states(self) -> IntArray:
+        """The states that are followed by themselves alone."""
+        rows, only = self.pool.tally.rows, self.pool.only
+        leaves = np.bincount(rows.state, only != rows.state, minlength=self.task.n_states)
+        return np.flatnonzero(leaves == 0)
+
+    def kept(self) -> dict[str, Any]:
+        """What a run keeps for later, beyond counts and plan."""
+        return {}
+
+    def take_up(self, state: dict[str, Any]) -> None:
+        """Go on from what was kept."""
 
     def rows(self) -> Rows:
         """The rows of the pool, with this policy and these rewards."""
@@ -89,6 +121,7 @@ class PolicyBet:
             V, d, _ = search.values_and_occupancy(self.rows(), q, task.discount, task.initial)
             V = np.where(np.isfinite(V), V, 0.0)
         self.V = rounded(V)
+        self.V[self.closed] = self.closed_values
         return self.V, d
 
     def _open_values(self) -> FloatArray:
@@ -121,6 +154,10 @@ class PolicyBet:
         """[K] the variance of observed rewards."""
         return np.zeros(len(self.prob))
 
+    def estimate(self) -> float:
+        """The value of the empirical kernel."""
+        return self.pool.tally.value()[0]
+
     def row_visits(self, d: FloatArray) -> FloatArray:
         """[K] the discounted visits of each pair, by those of states."""
         return np.asarray(d[self.pool.tally.rows.state] * self.prob)
@@ -148,7 +185,9 @@ class PolicyBet:
 
     def bet(self, V: FloatArray, base: FloatArray, sign: float) -> Residuals:
         """The bet on these values and advantages, with its worst paths."""
-        return Residuals(V, base, self.gain, self.worst(V, base, sign))
+        B = self.worst(V, base, sign)
+        B[self.closed] = TINY
+        return Residuals(V, base, self.gain, B)
 
     def worst(self, V: FloatArray, base: FloatArray, sign: float) -> FloatArray:
         """[S] the worst sum of residuals along any path of this policy.
@@ -176,6 +215,13 @@ class PolicyBet:
         rows, gamma = self.pool.tally.rows, self.task.discount
         gain = self.gain if self.on_successor else 0.0
         return np.asarray(rows.per_entry(base - V[rows.state]) + gain + gamma * V[rows.successor])
+
+
+def is_large(task: Task) -> bool:
+    """Whether bets are fitted to the visited states; see `policytest.methods.betting.visited`."""
+    if not task.is_discounted_table or task.support is None:
+        return False
+    return task.n_states > MANY_STATES or task.layout.n_entries > MANY_ENTRIES
 
 
 def cumulative(table: FloatArray) -> FloatArray:

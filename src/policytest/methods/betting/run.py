@@ -62,7 +62,7 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.mdp.task import Task
-from policytest.mdp.values import value_range
+from policytest.mdp.values import value_range, widest_range
 from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, surely
 from policytest.methods.betting.plan import (
@@ -79,6 +79,7 @@ from policytest.methods.betting.plan import (
     wide_fractions,
 )
 from policytest.methods.betting.policy_bet import PolicyBet, are_quick, cumulative, plans_of_shares
+from policytest.methods.betting.visited import VisitedBet
 from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
@@ -307,8 +308,11 @@ class BettingRun:
 
     def _fit(self) -> BettingPlan:
         """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
-        samples, q = self.pool.samples, self.pool.model()
+        samples = self.pool.samples
         self.refit_at = max(self.refit * samples, samples + 1.0)
+        if isinstance(large := self.policies[0], VisitedBet) and not self.draws:
+            return self._fit_visited(large)
+        q = self.pool.model()
         values, occupancies = zip(*(policy.values(q) for policy in self.policies), strict=True)
         sign, visits = self._side(values), self._visits(q, occupancies) if q is not None and not self.draws else None
         chosen = visits if q is not None and len(q) <= LARGE else None
@@ -346,6 +350,15 @@ class BettingRun:
             and len(self.policies) == 1
             and self.samples >= max(splitting.FIRST, entries / splitting.ENTRIES_A_SAMPLE)
         )
+
+    def _fit_visited(self, policy: VisitedBet) -> BettingPlan:
+        """The same in a large task, from the visited states alone."""
+        sign = self._side([V := policy.fit()])
+        plans = [self.joined([policy.planned(V, sign, share)], sign) for share in policy.shares]
+        noises = [policy.noise(*pair) for pair in zip(plans, policy.shares, strict=True)]
+        best = most_promising([self._promise(plan, v) for plan, v in zip(plans, noises, strict=True)])
+        policy.V = plans[best].a.V
+        return self.staked(plans[best], noises[best] if 0 < plans[best].room < np.inf else None)
 
     def _shares(self, may_choose: bool) -> tuple[float, ...]:
         """Of the fitted advantages, to choose from."""
@@ -420,9 +433,11 @@ class BettingRun:
 
     def _growth(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
         """The growth of the capital a rollout that the model expects."""
-        if not plan.room > 0:
-            return -np.inf
-        return expected_growth(self._squares(plan, visits), plan.lead / plan.room, self.rollouts)
+        return self._promise(plan, self._squares(plan, visits)) if plan.room > 0 else -np.inf
+
+    def _promise(self, plan: BettingPlan, v: float) -> float:
+        """The growth that a mean v of S^2, in units of room^2, promises."""
+        return expected_growth(v, plan.lead / plan.room, self.rollouts) if plan.room > 0 else -np.inf
 
     def _noise(self, plan: BettingPlan, visits: list[FloatArray] | None) -> float | None:
         """The mean of S^2 to expect, in units of room^2; None where nothing is known about it."""
@@ -493,8 +508,8 @@ class BettingRun:
         return lower + self.threshold, upper + self.threshold
 
     def _range(self) -> tuple[float, float]:
-        """Where the value lies for every kernel."""
-        return value_range(self.task)
+        """Where the value lies for every kernel; in large tasks, where it lies whatever the support."""
+        return widest_range(self.task) if isinstance(self.policies[0], VisitedBet) else value_range(self.task)
 
     def refuter(self, sign: float, as_staked: bool = False, to_the_end: bool = False) -> Refuter:
         """The bets of one side, to be settled against any threshold; of counts, averaged over their orders.
@@ -518,7 +533,8 @@ class BettingRun:
 
     def outcome(self, level: float) -> Outcome:
         """The capital is the proof. Not in very large tasks: the nearest kernel found beyond R, and its lower bound."""
-        if self.tally.is_open or self.tally.rows.n_entries > REPORTED or not self.tally.n.any():
+        large = self.tally.is_open or self.tally.rows.n_entries > REPORTED or isinstance(self.policies[0], VisitedBet)
+        if large or not self.tally.n.any():
             return Outcome(self.evidence(), None, math.nan)
         method, nothing = PTST(solver=ProjectionFree(starts=STARTS)), Recorded(NOTHING, NOTHING)
         rule = PTSTRun(method, self.task, self.threshold, nothing, self.tally.copy())
@@ -529,7 +545,7 @@ class BettingRun:
     @property
     def estimate(self) -> float:
         """The value of the empirical kernel."""
-        return self.tally.value()[0] + self.threshold
+        return self.policies[0].estimate() + self.threshold
 
     @property
     def solves(self) -> int:
@@ -561,6 +577,8 @@ class BettingRun:
         }
         for prefix, part in zip(self.PARTS, plan.parts, strict=True):
             kept.update({f"{prefix}V": part.V, f"{prefix}base": part.base})
+        for policy in self.policies:
+            kept.update(policy.kept())
         kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
         return kept
 
@@ -582,6 +600,8 @@ class BettingRun:
         self.numbers = np.array(state["numbers"], dtype=np.float64)
         self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
         self.bets.restore(state)
+        for policy in self.policies:
+            policy.take_up(state)
         if self.samples != self.tally.n[self.pool.only < 0].sum() or not 0 < self.block <= LARGEST_BLOCK:
             raise ValueError("the number of samples is not that of the counts")
         if self.rollouts != self.bets.rollouts or not np.isfinite(self.refit_at):
