@@ -3,7 +3,8 @@
 Two kinds of task: random rows with 5 successors, 4 actions, and a slippery grid; discount 0.95. Both vectors are
 computed. SuperLU factorises once for both, spsolve twice; the iterative solvers run to a relative residual of 1e-12,
 GMRES with an incomplete LU factorisation. Left out (-): factorisations of large random graphs, which fill in (more than
-a minute at 10,000 states), and incomplete ones that are singular. Times are process time, the least of some runs.
+a minute at 10,000 states), incomplete ones that are singular, and BiCGSTAB where it breaks down. Times are process
+time, the least of some runs.
 
     python benchmarks/linear_solvers.py                # up to 100,000 states
     python benchmarks/linear_solvers.py --small        # as the tests run it
@@ -27,6 +28,7 @@ from policytest._base.compiled import search
 from policytest._base.rows import system_of
 
 GAMMA, CLOSE = 0.95, 1e-12
+WRONG = 1e-6  # a relative difference from this package's solution at which a solver has failed
 MOST_FILLED = 2_000  # states of a random graph up to which it is factorised: it has no order with little fill-in
 
 
@@ -92,9 +94,10 @@ def measure(kind: str, S: int, runs: int) -> dict[str, Any]:
                 best = min(best, time.process_time() - begin)
         except RuntimeError:  # an incomplete factorisation that is singular
             continue
-        found["seconds"][name] = best
-        for mine, its in zip(exact, values, strict=True):
-            found["difference"] = max(found["difference"], float(np.abs(mine - its).max() / np.abs(mine).max()))
+        off = max(float(np.abs(m - its).max() / np.abs(m).max()) for m, its in zip(exact, values, strict=True))
+        if off < WRONG:
+            found["seconds"][name] = best
+            found["difference"] = max(found["difference"], off)
     return found
 
 

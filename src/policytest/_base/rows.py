@@ -24,7 +24,7 @@ from scipy.sparse import linalg
 from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, is_sparse, row_totals
 from policytest._base.errors import InputError
 
-MOST_ROUNDS = 100  # of the iterative solver
+MOST_ROUNDS, MOST_STARTS = 100, 4  # of the iterative solver
 
 
 class Rows(NamedTuple):
@@ -152,15 +152,21 @@ def system_of(rows: Rows, q: FloatArray, discount: float) -> tuple[SparseArray, 
 
 
 def solved(moves: SparseArray, reward: FloatArray, near: FloatArray, close: float) -> FloatArray:
-    """V = r + gamma P V by BiCGSTAB, from values near it, up to a relative residual; those values, where it fails.
+    """V = r + gamma P V by BiCGSTAB, from values near it, up to a relative residual; as near as it came, if it fails.
 
     For values that need not be exact, such as those to bet on; `search.values_and_occupancy` has the others.
     """
     if moves.nnz >= moves.shape[0] ** 2:  # many rows of each state list every state
         moves = moves.toarray()
     operator = linalg.LinearOperator(moves.shape, matvec=lambda V: V - moves @ V, dtype=np.float64)
-    found, _ = linalg.bicgstab(operator, reward, x0=near, rtol=close, atol=0.0, maxiter=MOST_ROUNDS)
-    return np.asarray(found if np.isfinite(found).all() else near)
+    for _ in range(MOST_STARTS):  # it may break down: then it starts again, one sweep further
+        found, broken = linalg.bicgstab(operator, reward, x0=near, rtol=close, atol=0.0, maxiter=MOST_ROUNDS)
+        if not np.isfinite(found).all():
+            break
+        if not broken:
+            return np.asarray(found)
+        near = reward + moves @ found
+    return near
 
 
 def entry_keys(table: SparseArray) -> IntArray:

@@ -305,7 +305,8 @@ class Task:
         shift = (1.0 - self.discount) * threshold
         if arrays.is_sparse(self.rewards):  # successors without a stored reward earn 0
             allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
-            rewards = self.rewards.multiply(allowed) - shift * allowed.astype(np.float64)
+            rewards = sparse.csr_array(self.rewards.multiply(allowed) - shift * allowed.astype(np.float64))
+            rewards.sum_duplicates()
         else:
             rewards = self.rewards - shift
         arrays.freeze(rewards)

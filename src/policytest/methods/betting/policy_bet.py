@@ -75,6 +75,7 @@ class PolicyBet:
     so to the compiled code. (With a discount well below 1 coins end it as soon.)
     """
 
+    closed: IntArray = NONE  # closed states in which a rollout ends
     longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
 
     def __init__(self, task: Task, pool: Pool, rounding: float = 0.0, alone: bool = False) -> None:
