@@ -1,12 +1,12 @@
-"""The speed of small tasks, and of starting: CPU seconds (user and system), the best of some runs.
+"""What policytest costs, line by line: CPU seconds (user and system), the best of some runs.
 
-    python benchmarks/speed.py                       # about ten minutes
+    python benchmarks/speed.py                       # a quarter of an hour
     python benchmarks/speed.py --against OTHER       # beside another checkout, run by run in turn, with ratios
     python benchmarks/speed.py --only verdict grid   # some of the lines
     python benchmarks/speed.py --small               # as the tests run it: the warm lines, in this process
 
 *cold*: a process of its own with an empty cache of compiled code. *start*: a process of its own, compiled before.
-*warm*: one call of many in a process.
+*warm*: one call of many in a process. *long*: one call in a process that has compiled what it needs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Line(NamedTuple):
     """One line of the table: a process, or work to repeat in a process."""
 
     name: str
-    kind: str  # cold, start or warm
+    kind: str  # cold, start, warm or long
     process: tuple[str, ...] = ()
     work: Callable[[], Callable[[], object]] | None = None
     times: int = 1  # calls of the work in one measurement
@@ -108,6 +108,90 @@ def interval(rows: int) -> Callable[[], Callable[[], object]]:
     return prepared
 
 
+def sparse(S: int) -> Callable[[], Callable[[], object]]:
+    """A test of a random task with 4 actions and 5 declared successors, one standard deviation from the threshold."""
+
+    def prepared() -> Callable[[], object]:
+        import policytest as pt
+
+        for size in (3000, S):  # the first one compiles
+            i = pt.instances.random(1, size, 4, successors=5, discount=0.95)
+            sim, values = pt.TabularSimulator(i.kernel), pt.state_values(i.task, i.kernel)
+            bar = float(i.task.initial @ values) - float(values.std())
+            if size != S:
+                pt.decide(i.task, sim, bar, rng=0)
+        return lambda: pt.decide(i.task, sim, bar, rng=0)
+
+    return prepared
+
+
+def die(discount: float) -> Callable[[], Callable[[], object]]:
+    """A die made of coins, as in the examples of model checkers: is the mean number of throws above 3?"""
+
+    def prepared() -> Callable[[], object]:
+        import numpy as np
+
+        import policytest as pt
+
+        kernel = np.zeros((8, 1, 8))
+        for s, onward in enumerate([(1, 2), (3, 4), (5, 6), (1, 7), (7, 7), (7, 7), (2, 7), (7, 7)]):
+            for x in onward:
+                kernel[s, 0, x] += 0.5
+        rewards = np.ones((8, 1))
+        rewards[7] = 0.0
+        task = pt.Task(rewards, np.ones((8, 1)), np.eye(8)[0], discount, kernel > 0, terminal=[7])
+        return lambda: pt.decide(task, pt.TabularSimulator(kernel), 3.4)
+
+    return prepared
+
+
+def taxi() -> Callable[[], object]:
+    """500 states, any of which may follow, as far as the test knows."""
+    import policytest as pt
+
+    found = pt.sources.gymnasium("Taxi-v4", "uniform", 0.9, options={"is_rainy": True})
+    assert found.value is not None
+    bar = found.value - 1.0
+    return lambda: pt.decide(found.task, found.simulator, bar, max_samples=20_000)
+
+
+def allocation(S: int) -> Callable[[], Callable[[], object]]:
+    """The best allocation of a random task with 3 actions and 5 successors."""
+
+    def prepared() -> Callable[[], object]:
+        import policytest as pt
+
+        def ask(size: int) -> object:
+            i = pt.instances.random(size, size, 3, successors=5)
+            value, (low, _) = pt.value(i.task, i.kernel), pt.value_range(i.task)
+            return pt.optimal_allocation(i.task, i.kernel, value + 0.05 * (low - value))
+
+        ask(90 if S <= 100 else 120)  # compiles
+        return lambda: ask(S)
+
+    return prepared
+
+
+def proof(S: int, gap: float) -> Callable[[], Callable[[], object]]:
+    """The certificate of a random task with 2 actions and 3 successors."""
+
+    def prepared() -> Callable[[], object]:
+        import numpy as np
+
+        import policytest as pt
+
+        def ask(size: int) -> object:
+            i = pt.instances.random(size, size, 2, successors=3)
+            value, (low, _) = pt.value(i.task, i.kernel), pt.value_range(i.task)
+            weights, bar = np.ones(i.task.policy.shape), value + 0.05 * (low - value)
+            return pt.nearest_kernel(i.task, i.kernel, weights, bar, solver=pt.Certified(gap=gap))
+
+        ask(20)  # compiles
+        return lambda: ask(S)
+
+    return prepared
+
+
 LINES = [
     Line("first verdict", "cold", ("-c", VERDICT)),
     Line("first demo", "cold", DEMO),
@@ -126,6 +210,13 @@ LINES = [
     Line("nearest kernel", "warm", work=nearest, times=200),
     Line("interval, 500 rows", "warm", work=interval(500)),
     Line("interval, 5000 rows", "warm", work=interval(5000)),
+    Line("die, discount 0.9999", "warm", work=die(0.9999)),
+    Line("die, discount 0.99999", "warm", work=die(0.99999)),
+    Line("Taxi", "long", work=taxi),
+    *(Line(f"sparse, {S:,} states", "long", work=sparse(S)) for S in (10_000, 100_000, 1_000_000)),
+    *(Line(f"allocation, {S:,} states", "long", work=allocation(S)) for S in (100, 1000)),
+    Line("certificate, 100 states to 5%", "long", work=proof(100, 0.05)),
+    Line("certificate, 200 states to 50%", "long", work=proof(200, 0.5)),
 ]
 
 
@@ -133,7 +224,10 @@ def seconds_of(line: Line, runs: int) -> float:
     """The seconds of one call in this process, the best of some runs."""
     assert line.work is not None
     call, best = line.work(), float("inf")
-    call()
+    if line.kind == "long":
+        runs = 1
+    else:
+        call()
     for _ in range(runs):
         start = time.process_time()
         for _ in range(line.times):
@@ -178,10 +272,10 @@ def table(lines: list[Line], trees: list[Path], runs: int) -> list[dict[str, Any
     with tempfile.TemporaryDirectory() as folder:
         caches = [str(Path(folder) / str(index)) for index in range(len(trees))]
         for line in lines:
-            for tree, cache in zip(trees, caches, strict=True) if line.kind != "cold" else ():
+            for tree, cache in zip(trees, caches, strict=True) if line.kind in ("start", "warm") else ():
                 measured(line, tree, cache)  # compiles
             best = [float("inf")] * len(trees)
-            for _ in range(1 if line.kind == "cold" else runs):
+            for _ in range(1 if line.kind in ("cold", "long") else runs):
                 for index, (tree, cache) in enumerate(zip(trees, caches, strict=True)):
                     best[index] = min(best[index], measured(line, tree, cache))
             rows.append({"line": line.name, "kind": line.kind, "seconds": best})
