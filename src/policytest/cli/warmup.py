@@ -14,7 +14,9 @@ from policytest._base.compiled.search import DIRECT_SMALL
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.task import Task
+from policytest.mdp.values import value
 from policytest.methods.betting import TDBetting
+from policytest.methods.betting.splitting import FIRST as SPLITTING
 from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
 from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
@@ -39,6 +41,7 @@ def small_runs() -> Iterator[Callable[[], object]]:
     yield partial(_run, replace(task, support=support), flat)
     yield partial(_run, replace(task, support=None), flat)
     yield partial(_run, free.task, free.kernel, TDBetting(draws=2))
+    yield partial(_run, free.task, free.kernel, TDBetting(), value(free.task, free.kernel), 2 * SPLITTING)
     yield partial(evaluate, free.task, TabularSimulator(free.kernel), 0.3, max_samples=SAMPLES)
     for boundary in (PaperBoundary(), MixtureBoundary(0.5)):
         yield partial(_run, free.task, free.kernel, PTST(boundary=boundary))
@@ -50,7 +53,7 @@ def small_runs() -> Iterator[Callable[[], object]]:
     yield partial(_run, large.task, large.kernel, PTST(solver=ProjectionFree()))
 
 
-def _run(task: Task, kernel: Kernel, method: Method | None = None) -> None:
-    for check in checks(task, TabularSimulator(kernel), 0.0, 0.05, method, 0, SAMPLES):
+def _run(task: Task, kernel: Kernel, method: Method | None = None, R: float = 0.0, samples: int = SAMPLES) -> None:
+    for check in checks(task, TabularSimulator(kernel), R, 0.05, method, 0, samples):
         last = check
     last.interval()

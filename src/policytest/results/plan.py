@@ -105,16 +105,27 @@ class Plan(Shown):
 
     def _time(self) -> str:
         low, high = self.time
+        if self.is_unbounded:
+            return "not known"
         if not math.isfinite(low):
             return "infinite"
         return f"{number(digits(low))} to {number(digits(high))}" if math.isfinite(high) else f"at least {few(low)}"
 
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether no lower bound is known: beyond the discounted table."""
+        return self.time == (0.0, math.inf)
+
     def fewest_in_words(self) -> tuple[str, str]:
         """The lower bound, and what it counts."""
+        if self.is_unbounded:
+            return "not known", ""
         return (few(self.bound), "samples on average") if math.isfinite(self.bound) else ("no number", "is enough")
 
     def saved_in_words(self) -> str:
         """What the best allocation saves of uniform sampling."""
+        if self.is_unbounded:
+            return "not known"
         return f"{1.0 - 1.0 / self.saving:.0%}" if math.isfinite(self.saving) and self.saving > 1.0 else "nothing"
 
     def _row(self, name: str) -> Row:

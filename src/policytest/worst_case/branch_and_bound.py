@@ -221,6 +221,7 @@ class ClaimSearch:
         inside = np.clip(d, bottom, high)
         chord = np.log(bottom) + np.log(high / bottom) * (inside - bottom) / np.maximum(high - bottom, 1e-300)
         is_chord = self._kinds(low, high) == dual.CHORD
+        loss = np.minimum(loss, 1e300)  # infinite where the maximisation failed
         short = np.where(is_chord, self.visits * (np.log(inside) - chord), loss * (1.0 - inside / high))
         short = np.where(high > low * (1.0 + 1e-9), short + 1e-12 * _log_width(low, high), -np.inf)
         s = int(np.argmax(short))

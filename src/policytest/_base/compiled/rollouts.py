@@ -414,6 +414,18 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
+@compiled
+def _drawn(draws: Draws, pair: int, u: float) -> tuple[int, float]:
+    """What follows a pair, and the observed reward; -1 where its stack is empty."""
+    if draws.is_table:
+        return draws.successor[first_above(draws.cumulative, draws.start[pair], draws.start[pair + 1], u)], 0.0
+    at = draws.at[pair]
+    if at == draws.start[pair + 1]:
+        return -1, 0.0
+    draws.at[pair] += 1
+    return draws.successor[at], draws.reward[at] if len(draws.reward) > 0 else 0.0
+
+
 @entry
 def _bet(
     dynamics_of: tuple[Any, ...],
@@ -481,14 +493,8 @@ def _bet(
             if y < 0:
                 if samples >= limits.most:
                     break
-                if draws.is_table:
-                    y = draws.successor[first_above(draws.cumulative, draws.start[p], draws.start[p + 1], u[used, 1])]
-                elif draws.at[p] < draws.start[p + 1]:
-                    y = draws.successor[draws.at[p]]
-                    if observed:
-                        r = draws.reward[draws.at[p]]
-                    draws.at[p] += 1
-                else:
+                y, r = _drawn(draws, p, u[used, 1])
+                if y < 0:
                     ending, wanted = WAITING, p
                     break
                 samples += 1
@@ -655,14 +661,8 @@ def _branch(
             if y < 0:
                 if samples >= limits.most:
                     break
-                if draws.is_table:
-                    y = draws.successor[first_above(draws.cumulative, draws.start[p], draws.start[p + 1], u[used, 1])]
-                elif draws.at[p] < draws.start[p + 1]:
-                    y = draws.successor[draws.at[p]]
-                    if observed:
-                        residual = draws.reward[draws.at[p]]
-                    draws.at[p] += 1
-                else:
+                y, residual = _drawn(draws, p, u[used, 1])
+                if y < 0:
                     ending, wanted = WAITING, p
                     break
                 samples += 1
