@@ -129,6 +129,7 @@ class BettingRun:
         self.answer: str | None = None
         self.exhausted, self.wanted = False, -1
         self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
+        self.split_at = 0.0  # samples from which on splits are considered again
         self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
         self.branches = splitting.open_branches()
         self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
@@ -321,6 +322,7 @@ class BettingRun:
             v = self._noise(plan, visits)
         if q is not None and chosen and v is not None and self._may_split(len(chosen[0])):
             plan, v = splitting.split(self.policies[0], plan, v, self.dynamics, q, chosen[0], samples)
+            self.split_at = samples if len(plan.targets) else 2.0 * samples
         return self.staked(plan, v)
 
     def _best_share(
@@ -348,7 +350,7 @@ class BettingRun:
         return (
             free
             and len(self.policies) == 1
-            and self.samples >= max(splitting.FIRST, entries / splitting.ENTRIES_A_SAMPLE)
+            and self.samples >= max(splitting.FIRST, self.split_at, entries / splitting.ENTRIES_A_SAMPLE)
         )
 
     def _fit_visited(self, policy: VisitedBet) -> BettingPlan:
@@ -564,7 +566,7 @@ class BettingRun:
         kept: dict[str, Any] = {
             **self._progress(),
             **self.bets.state(),
-            "refit_at": np.array([self.refit_at, self.look_at]),
+            "refit_at": np.array([self.refit_at, self.look_at, self.split_at]),
             "walker": np.array([getattr(self.at, name) for name in self.WALKER]),
             "numbers": self.numbers.copy(),
             "generator": stored(self.source.rng),
@@ -596,7 +598,7 @@ class BettingRun:
     def _take_up(self, state: dict[str, Any]) -> None:
         self._set_progress(state)
         self.pool.samples = self.samples
-        self.refit_at, self.look_at = map(float, state["refit_at"])
+        self.refit_at, self.look_at, self.split_at = map(float, state["refit_at"])
         self.numbers = np.array(state["numbers"], dtype=np.float64)
         self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
         self.bets.restore(state)
