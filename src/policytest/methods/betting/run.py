@@ -322,7 +322,8 @@ class BettingRun:
             v = self._noise(plan, visits)
         if q is not None and chosen and v is not None and self._may_split(len(chosen[0])):
             plan, v = splitting.split(self.policies[0], plan, v, self.dynamics, q, chosen[0], samples)
-            self.split_at = samples if len(plan.targets) else 2.0 * samples
+            helped = len(plan.targets) or len(self.plan.targets)  # now, or at the refit before
+            self.split_at = samples if helped else 2.0 * samples
         return self.staked(plan, v)
 
     def _best_share(

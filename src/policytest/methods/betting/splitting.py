@@ -44,7 +44,7 @@ UNITS = (1.0, 0.5, 0.25)  # the weights z of a state with the root mean square o
 FIRST, ENTRIES_A_SAMPLE = 500, 100  # samples from which on splits are considered; where their choice costs no more
 LEAST_SIGMA, LEAST_TARGET = 0.3, 0.02  # of a state, in units of the root mean square; and of z
 MOST_BRANCHES = 1024  # open at once
-WORTH_IT = 1.25  # times the growth of rollouts that do not split, so that noise of the simulation seldom decides
+WORTH_IT = 1.1  # times the growth of rollouts that do not split, so that noise of the simulation seldom decides
 FEWEST_SIMULATED, MOST_SIMULATED = 2000, 8000  # transitions of a simulation
 
 
