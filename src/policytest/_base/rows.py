@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.sparse import linalg
 
 from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, is_sparse, row_totals
 from policytest._base.errors import InputError
@@ -156,6 +155,8 @@ def solved(moves: SparseArray, reward: FloatArray, near: FloatArray, close: floa
 
     For values that need not be exact, such as those to bet on; `search.values_and_occupancy` has the others.
     """
+    from scipy.sparse import linalg  # slow to import, and for large tasks only
+
     if moves.nnz >= moves.shape[0] ** 2:  # many rows of each state list every state
         moves = moves.toarray()
     operator = linalg.LinearOperator(moves.shape, matvec=lambda V: V - moves @ V, dtype=np.float64)
