@@ -611,6 +611,11 @@ def bet(
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
     found = _bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen), tuple(watch))
+    return _named(found)
+
+
+def _named(found: tuple[Any, ...]) -> Advance:
+    """How far a call came, by names."""
     ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
     return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
 
@@ -733,8 +738,7 @@ def branch(
     """`_branch` by names."""
     fixed = tuple(dynamics), tuple(side), targets, tuple(stakes), tuple(draws)
     found = _branch(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen), tuple(watch))
-    ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
-    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
+    return _named(found)
 
 
 # ---------------------------------------------------------------- rollouts that own their draws

@@ -36,6 +36,7 @@ from policytest._base.compiled.rollouts import (
 )
 from policytest._base.compiled.small import TINY
 from policytest._base.errors import InputError
+from policytest._base.rows import first_of_state
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
@@ -43,13 +44,7 @@ from policytest.mdp.task import Task
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun, difference
 from policytest.methods.betting.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
 from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
-from policytest.methods.betting.episode_run import (
-    LONGEST,
-    EpisodeRollouts,
-    episode_pool,
-    finite_sides,
-    warn_of_sides,
-)
+from policytest.methods.betting.episode_run import EpisodeRollouts, episode_pool, finite_sides, warn_of_sides
 from policytest.methods.betting.plan import LARGE, BettingPlan
 from policytest.methods.betting.policy_bet import part_of
 from policytest.methods.known_range import known_difference
@@ -111,10 +106,8 @@ class CoupledEpisodes(EpisodeRollouts, CoupledRun):
 
     def _partings(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
         """[H S] the worst that can follow when the two part; infinite where they do not."""
-        rows, S = self.tally.rows, self.task.n_states
-        total = np.zeros((self.bet.layers, S))
-        first = np.searchsorted(rows.state, np.arange(S))
-        laws = self.coupling.first, self.coupling.second
+        rows, total = self.tally.rows, np.zeros((self.bet.layers, self.task.n_states))
+        first, laws = first_of_state(rows), (self.coupling.first, self.coupling.second)
         for bet, part, side, law in zip((self.bet, self.other), parts, (sign, -sign), laws, strict=True):
             lowest = bet.lowest_steps(part.V, part.base, part.B, side)
             lowest[:, law.ravel()[rows.pair] <= 0] = np.inf
@@ -193,7 +186,7 @@ class CoupledTotals(CoupledEpisodes):
         if rows < LOOK:
             return done
         others += rows
-        longest = LONGEST + 20.0 * np.ceil(self.lengths[0] / max(self.lengths[1], 1.0)) + 100.0 * self.lengths[2]
+        longest = self._patience()
         if ended:
             self.lengths[0], others = self.lengths[0] + others, 0.0
         elif others >= longest and done.at.phase != rollouts.BETWEEN:

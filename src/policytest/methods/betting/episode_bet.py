@@ -30,7 +30,7 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import episodes as kernels
 from policytest._base.compiled.rollouts import LARGEST_WEIGHT
 from policytest._base.compiled.small import TINY
-from policytest._base.rows import Rows
+from policytest._base.rows import Rows, first_of_state
 from policytest.data.reward_moments import RewardMoments
 from policytest.mdp.episodes import evaluated, over_in
 from policytest.mdp.observed import Observed
@@ -206,8 +206,7 @@ class EpisodeBet(PolicyBet):
 
     def _by_state(self, table: FloatArray) -> FloatArray:
         """[H,S] the sums over the rows of each state; every state has one."""
-        first = np.searchsorted(self.pool.tally.rows.state, np.arange(self.task.n_states))
-        return np.asarray(np.add.reduceat(table, first, axis=1))
+        return np.asarray(np.add.reduceat(table, first_of_state(self.pool.tally.rows), axis=1))
 
     def is_centred(self, base: FloatArray, size: float) -> bool:
         """Whether the advantages have the mean 0 in every state and step, up to rounding."""

@@ -81,9 +81,13 @@ class EpisodeRollouts(BettingRun):
     def _fit(self) -> BettingPlan:
         """As for a discounted table; before it, the steps are fixed after which a rollout ends at its worst."""
         if self.task.is_total:
-            steps, ended, cut = self.lengths
-            self._limit_steps(float(LONGEST + 20.0 * np.ceil(steps / max(ended, 1.0)) + 100.0 * cut))
+            self._limit_steps(self._patience())
         return super()._fit()
+
+    def _patience(self) -> float:
+        """The steps after which a rollout ends at its worst: many times the mean, and more where many were ended."""
+        steps, ended, cut = self.lengths
+        return float(LONGEST + 20.0 * np.ceil(steps / max(ended, 1.0)) + 100.0 * cut)
 
     def _limit_steps(self, longest: float) -> None:
         for policy in self.policies:

@@ -13,7 +13,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts, search
 from policytest._base.compiled.rollouts import Residuals
 from policytest._base.compiled.small import TINY
-from policytest._base.rows import Rows
+from policytest._base.rows import Rows, first_of_state
 from policytest.data.simulators import cumulative_rows
 from policytest.mdp.task import Task
 from policytest.methods.betting.draws import Supply
@@ -22,10 +22,7 @@ from policytest.methods.witness import WitnessedCounts
 
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 MOST_LISTED = 200_000  # where any state may follow, from this many entries on only observed successors are listed
-MANY_STATES = (
-    2000  # above this bets are fitted to visited states, if the support is declared: less time, as many samples
-)
-MANY_ENTRIES = 500_000  # or above this
+MANY_STATES, MANY_ENTRIES = 2000, 500_000  # above either, with a declared support, bets are fitted to visited states
 LONG = 1000.0  # 1/(1-gamma) from which on a rollout ends in a closed state, instead of going on there for as many steps
 MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
 
@@ -89,11 +86,11 @@ class PolicyBet:
         self.policy_reward = np.bincount(rows.state, self.prob * self.reward, minlength=S).astype(np.float64)
         self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
         self.base_shape = self.reward.shape
-        self.first_rows = np.flatnonzero(np.diff(rows.state, prepend=-1))  # of each state; rows come by state
+        self.first_rows = first_of_state(rows)
         self.closed = self._closed_states() if task.is_discounted_table and task.expected_steps > LONG else NONE
-        earned = self.policy_reward + (
-            np.bincount(rows.state, self.prob * rows.sums(self.gain)) if len(self.gain) else 0.0
-        )
+        earned = self.policy_reward
+        if len(self.closed) and self.on_successor:
+            earned = earned + np.bincount(rows.state, self.prob * rows.sums(self.gain))
         self.closed_values = earned[self.closed] / (1.0 - task.discount)
 
     def _closed_states(self) -> IntArray:

@@ -336,9 +336,7 @@ class BettingRun:
         if q is not None and visits and are_quick(self.policies):
             quick, squares = plans_of_shares(self.policies[0], values[0], q, visits[0], sign, self.rounding)
             found = list(zip(quick, squares, strict=True))
-            return found[
-                most_promising([expected_growth(v, plan.lead / plan.room, self.rollouts) for plan, v in found])
-            ]
+            return found[most_promising([self._promise(plan, v) for plan, v in found])]
         plans = [self._plan(values, q, sign, share) for share in self._shares(visits is not None)]
         return plans[most_promising([self._growth(plan, visits) for plan in plans] if visits else [0.0])], None
 
@@ -348,11 +346,8 @@ class BettingRun:
         Intervals bet on both sides. There splits were tried, and on the whole took more samples.
         """
         free = not (self.source.waits or self.source.travels or self.draws or self.both_sides)
-        return (
-            free
-            and len(self.policies) == 1
-            and self.samples >= max(splitting.FIRST, self.split_at, entries / splitting.ENTRIES_A_SAMPLE)
-        )
+        enough = max(splitting.FIRST, self.split_at, entries / splitting.ENTRIES_A_SAMPLE)
+        return bool(free and len(self.policies) == 1 and self.samples >= enough)
 
     def _fit_visited(self, policy: VisitedBet) -> BettingPlan:
         """The same in a large task, from the visited states alone."""
