@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from policytest._base.errors import AssumptionWarning as AssumptionWarning
     from policytest._base.errors import InputError as InputError
     from policytest.data.counts import Counts as Counts
+    from policytest.data.episodes import Episodes as Episodes
     from policytest.data.simulators import TabularSimulator as TabularSimulator
     from policytest.data.transitions import Transitions as Transitions
     from policytest.mdp import instances as instances
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from policytest.methods.boundaries import PaperBoundary as PaperBoundary
     from policytest.methods.combined import Combined as Combined
     from policytest.methods.ptst import PTST as PTST
+    from policytest.methods.returns import ReturnBetting as ReturnBetting
     from policytest.methods.sampling import Adaptive as Adaptive
     from policytest.methods.sampling import Forward as Forward
     from policytest.methods.sampling import Optimal as Optimal
@@ -83,6 +85,7 @@ _HOME = {
     "Combined": "methods.combined",
     "Counts": "data.counts",
     "Diagnosis": "results.diagnosis",
+    "Episodes": "data.episodes",
     "Estimate": "results.estimate",
     "Forward": "methods.sampling",
     "InputError": "_base.errors",
@@ -102,6 +105,7 @@ _HOME = {
     "Plan": "results.plan",
     "ProjectionFree": "worst_case.projection_free",
     "RectangularKL": "methods.baselines.boxes",
+    "ReturnBetting": "methods.returns",
     "SLSQPHeuristic": "worst_case.slsqp",
     "Selection": "results.selection",
     "Status": "worst_case",

@@ -394,7 +394,7 @@ def counting_task(task: Task) -> Task:
     return Task(np.zeros(task.policy.shape), task.policy, task.initial, 0.0, task.support)
 
 
-def about_task(task: Task | Names) -> dict[str, Any]:
+def about_task(task: Any) -> dict[str, Any]:
     """What the JSON of a result says of its task; `Names` is made of it."""
     labels = {"states": task.states, "actions": task.actions}
     names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}

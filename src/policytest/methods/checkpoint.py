@@ -17,6 +17,7 @@ import numpy as np
 from policytest._base.arrays import is_sparse
 from policytest._base.errors import InputError
 from policytest._base.files import read_arrays, write_arrays
+from policytest.data.episodes import Episodes
 from policytest.mdp.task import Task
 
 FORMAT = "policytest-run-1"
@@ -45,9 +46,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return content
 
 
-def fingerprint(task: Task, threshold: float, method: object) -> str:
+def fingerprint(task: Task | Episodes, threshold: float, method: object) -> str:
     """A digest of what defines a run apart from its randomness; delta and limits may change on the way."""
     hasher = hashlib.sha256()
+    if isinstance(task, Episodes):
+        _feed(hasher, [*task.identity, threshold, method])
+        return hasher.hexdigest()
     _feed(hasher, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])
     if not task.is_discounted_table:
         _feed(hasher, [task.horizon, task.total_rewards])

@@ -28,7 +28,7 @@ class Run(Protocol):
     """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`."""
 
     method: Any
-    task: Task
+    task: Any  # the Task, or the Episodes
     threshold: float
     source: Any  # its attribute `drawing` is true while the simulator is at work
     samples: int
@@ -86,7 +86,7 @@ class Run(Protocol):
     def outcome(self, required: float) -> Outcome:
         """What the run rests on."""
 
-    def counts(self) -> Counts:
+    def counts(self) -> Any:
         """What was observed."""
 
     def state(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def steps(run: Any, required: float, limit: int, pause: Pause | None = None) -> 
 class Method(Protocol):
     """Settings of a test."""
 
-    def start(self, task: Task, sim: Any, threshold: float, rng: Any) -> Run:
+    def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> Run:
         """The test at work on a simulator."""
 
     def replay(self, task: Task, threshold: float, source: Any) -> Run:

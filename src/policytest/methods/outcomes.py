@@ -65,9 +65,9 @@ def source_of_outcomes(outcomes: Outcomes, source: Any) -> Any:
     return OutcomeSimulator(outcomes, source)
 
 
-def in_outcomes(task: Task, method: Any, source: Any) -> tuple[Task, Any, Any]:
+def in_outcomes(task: Any, method: Any, source: Any) -> tuple[Any, Any, Any]:
     """The task, the method and the source, or the outcome table and what belongs to it where the method needs that."""
-    outcomes = outcomes_for(task, method)
+    outcomes = outcomes_for(task, method) if isinstance(task, Task) else None
     if outcomes is None:
         return task, method, source
     return outcomes.table, on_outcomes(outcomes, method), source_of_outcomes(outcomes, source)

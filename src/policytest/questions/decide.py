@@ -6,10 +6,12 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from policytest._base import arrays
+from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
@@ -21,6 +23,7 @@ from policytest.questions.driver import (
     carry_out,
     checked_method,
     checked_question,
+    checked_source,
     checked_zone,
     drive,
     known_answer,
@@ -32,9 +35,9 @@ from policytest.results.verdict import Check, Verdict
 
 
 def decide(
-    task: Task,
-    sim: SimulatorLike,
-    threshold: float,
+    task: Task | Episodes,
+    sim: SimulatorLike | None = None,
+    threshold: float | None = None,
     delta: float = 0.05,
     method: Method | None = None,
     rng: Seed = 0,
@@ -49,9 +52,10 @@ def decide(
     Parameters
     ----------
     task, sim, threshold, delta
-        The question: a `Task`, a simulator (`draw(states, actions, rng)`), the bar R, the probability of error.
+        The question: a `Task`, a simulator (`draw(states, actions, rng)`), the bar R, the probability of error. Or
+        `Episodes`, which need no simulator.
     method
-        `Combined()`, which is the default, `TDBetting()`, `PTST(...)`, or a baseline.
+        `Combined()`, which is the default, `TDBetting()`, `PTST(...)`, or a baseline; of `Episodes`, `ReturnBetting()`.
     rng
         A seed or a Generator; it fixes the run. A resumed run goes on with its own.
     max_samples
@@ -81,8 +85,8 @@ def decide(
     known = known_answer(task, threshold, delta, indifference := checked_zone(indifference))
     if known is not None:
         return known
-    asked_of = task
-    task, method, sim = in_outcomes(task, checked_method(method), sim)
+    asked_of: Any = task
+    task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
     run = with_zone(method, indifference)(task, sim, threshold, rng)
     if indifference:
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
@@ -93,9 +97,9 @@ def decide(
 
 
 def checks(
-    task: Task,
-    sim: SimulatorLike,
-    threshold: float,
+    task: Task | Episodes,
+    sim: SimulatorLike | None = None,
+    threshold: float | None = None,
     delta: float = 0.05,
     method: Method | None = None,
     rng: Seed = 0,
@@ -114,14 +118,14 @@ def checks(
     known = known_answer(task, threshold, delta)
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    task, method, sim = in_outcomes(task, checked_method(method), sim)
+    task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
     return drive(method.start(task, sim, threshold, rng), level, limit, getattr(method, "pause", None))
 
 
 def stopping_times(
-    task: Task,
-    sim: SimulatorLike,
-    threshold: float,
+    task: Task | Episodes,
+    sim: SimulatorLike | None = None,
+    threshold: float | None = None,
     deltas: Sequence[float] = (0.05,),
     method: Method | None = None,
     rng: Seed = 0,
@@ -137,12 +141,13 @@ def stopping_times(
     levels = np.array([checked_question(task, threshold, delta)[2] for delta in array])
     samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
     certified = np.zeros(len(array), dtype=np.bool_)
-    known = known_answer(task, float(threshold), 0.5)
+    bar = checked_question(task, threshold, 0.5)[1]
+    known = known_answer(task, bar, 0.5)
     if known is not None:
         answers[:], certified[:] = known.answer, known.certified
         return StoppingTimes(array, samples, answers, 0, certified)
-    task, method, sim = in_outcomes(task, checked_method(method), sim)
-    run = method.start(task, sim, float(threshold), rng)
+    task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
+    run = method.start(task, sim, bar, rng)
     for index in np.argsort(levels, kind="stable"):
         run.reconsider(levels[index])
         if run.answer is None:

@@ -25,6 +25,8 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.episodes import Episodes
+from policytest.data.returns import Returns
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
@@ -32,6 +34,7 @@ from policytest.methods.boundaries import check_delta
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Pause, Run, is_certified, steps
 from policytest.methods.known_range import KnownRange, is_open_question, known_value
+from policytest.methods.returns import ReturnBetting
 from policytest.methods.sampler import UNLIMITED
 from policytest.questions.plan.still_needed import further
 from policytest.results.verdict import Check, Verdict
@@ -99,16 +102,31 @@ def until_interrupted(
     return interrupted
 
 
-def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Task, float, float]:
-    """The task, the threshold and log(1/delta), checked."""
-    arrays.instance("task", task, Task)
+def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Any, float, float]:
+    """The task or the episodes, the threshold and log(1/delta), checked."""
+    if not isinstance(task, Episodes):
+        arrays.instance("task", task, Task)
+    if threshold is None:
+        raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
     return task, arrays.real_number("threshold", threshold), -math.log(check_delta(delta))
 
 
-def checked_method(method: Any) -> Method:
+def checked_source(task: Task | Episodes, sim: Any) -> Any:
+    """The simulator of a task; episodes bring their own."""
+    if isinstance(task, Episodes):
+        if sim is not None:
+            raise InputError("sim: Episodes need no simulator; leave it out")
+    elif sim is None:
+        raise InputError("sim is missing; pass a simulator with draw(states, actions, rng)")
+    return sim
+
+
+def checked_method(method: Any, task: Task | Episodes | None = None) -> Method:
     """The method, or the default."""
+    if isinstance(task, Episodes) and not isinstance(getattr(method, "method", method), ReturnBetting | None):
+        raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
     if method is None:
-        return Combined()
+        return ReturnBetting() if isinstance(task, Episodes) else Combined()
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
         raise InputError(f"method is {method!r}; pass a method such as Combined(), with its parentheses")
     return method  # type: ignore[no-any-return]
@@ -157,18 +175,22 @@ def not_on_a_log(**given: object) -> None:
             raise InputError(f"{name} is for a simulator, and these are recorded transitions; leave it out")
 
 
-def with_zone(method: Method, indifference: float) -> Callable[[Task, Any, float, Any], Run]:
+def with_zone(method: Method, indifference: float) -> Callable[[Any, Any, float, Any], Run]:
     """How to start the method; with a zone, so that it looks for "within" too."""
     if not indifference:
         return method.start
-    if not isinstance(getattr(method, "method", method), TDBetting | Combined):
+    if not isinstance(getattr(method, "method", method), TDBetting | Combined | ReturnBetting):
         raise InputError(f"indifference: the method {method.describe()!r} has none; use Combined() or TDBetting()")
     start: Callable[..., Run] = method.start
     return partial(start, indifference=indifference, both_sides=True)
 
 
-def known_answer(task: Task, threshold: float, delta: float, indifference: float = 0.0) -> Verdict | None:
+def known_answer(task: Task | Episodes, threshold: float, delta: float, indifference: float = 0.0) -> Verdict | None:
     """The answer where no sample is needed: R outside the range of values, or no row unknown."""
+    if isinstance(task, Episodes):
+        known = KnownRange(*task.bounds, 0.0)
+        settled = known.settles(threshold, indifference)
+        return known_verdict(known, task, threshold, delta, indifference) if settled else None
     if is_open_question(task, threshold, indifference):
         return None
     known = known_value(task)
@@ -178,11 +200,12 @@ def known_answer(task: Task, threshold: float, delta: float, indifference: float
 
 
 def known_verdict(
-    known: KnownRange, task: Task, bar: float, delta: float, zone: float = 0.0, about: str = "value"
+    known: KnownRange, task: Task | Episodes, bar: float, delta: float, zone: float = 0.0, about: str = "value"
 ) -> Verdict:
     """The verdict without samples, about a value or a difference."""
     answer, name = known.answer(bar, zone), "threshold" if about == "value" else "margin"
     of = "values" if about == "value" else "the difference of policy A and policy B"
+    whatever = "over all kernels" if isinstance(task, Task) else "as declared"
     return Verdict(
         task=task,
         threshold=bar,
@@ -196,14 +219,21 @@ def known_verdict(
         witness=None,
         lower_bound=0.0,
         solves=0,
-        counts=Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support)),
+        counts=nothing_seen(task),
         reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
-        method=f"the range of {of} over all kernels",
+        method=f"the range of {of} {whatever}",
         about=about,
         indifference=zone,
         refuted=(math.inf, math.inf) if answer == "within" else None,
         forecaster=further,
     )
+
+
+def nothing_seen(task: Task | Episodes) -> Counts | Returns:
+    """No transitions, or no episodes."""
+    if isinstance(task, Episodes):
+        return Returns(np.zeros(0), np.zeros(0, dtype=np.int64))
+    return Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
 
 
 def verdict_of(

@@ -24,7 +24,9 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
+from policytest.data.returns import Returns
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
 from policytest.mdp.episodes import REMEDIES
@@ -37,10 +39,12 @@ from policytest.methods.boundaries import check_delta
 from policytest.methods.interface import steps
 from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.returns import ReturnBetting
+from policytest.methods.returns.run import ReturnsRun
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import method_for
 from policytest.questions.assess import recorded as recorded_data
-from policytest.questions.driver import not_on_a_log, sampling_limit, until_interrupted
+from policytest.questions.driver import checked_method, checked_source, not_on_a_log, sampling_limit, until_interrupted
 from policytest.questions.one_look import one_look
 from policytest.questions.plan.expected import any_unknown
 from policytest.results.estimate import Estimate, Interval
@@ -137,11 +141,11 @@ def _middle(task: Task) -> float:
 
 
 def evaluate(
-    task: Task,
-    sim: SimulatorLike | Transitions,
-    epsilon: float,
+    task: Task | Episodes,
+    sim: SimulatorLike | Transitions | None = None,
+    epsilon: float | None = None,
     delta: float = 0.05,
-    method: PTST | TDBetting | None = None,
+    method: PTST | TDBetting | ReturnBetting | None = None,
     rng: Seed = 0,
     max_samples: int | None = None,
     progress: Callable[[int, float, float], None] | None = None,
@@ -150,9 +154,9 @@ def evaluate(
 
     Parameters
     ----------
-    sim
-        A simulator; or recorded `Transitions(s, a, x)` in their order: then nothing is sampled, and the interval is
-        that of `value_interval`.
+    task, sim
+        A `Task` and a simulator; or `Episodes`, which need none; or, of a task, recorded `Transitions(s, a, x)` in
+        their order: then nothing is sampled, and the interval is that of `value_interval`.
     method
         `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball.
     max_samples
@@ -162,9 +166,19 @@ def evaluate(
 
     Paper: appendix B.
     """
-    arrays.instance("task", task, Task)
-    arrays.positive(epsilon=arrays.real_number("epsilon", epsilon))
+    if epsilon is None:
+        raise InputError("epsilon is missing; pass epsilon=, half the width of the interval that is wanted")
+    arrays.positive(epsilon=(epsilon := arrays.real_number("epsilon", epsilon)))
     level, limit = -math.log(check_delta(delta)), sampling_limit(max_samples)
+    if isinstance(task, Episodes):
+        betting: Any = checked_method(method, task)
+        run = betting.start(task, checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
+        found = _narrowed(run, Interval(*task.bounds, certified=True), level, epsilon, limit, progress)
+        return _estimate(task, found, epsilon, delta, run.paid, run.counts(), betting.describe())
+    if isinstance(method, ReturnBetting):
+        raise InputError("method: ReturnBetting() is for Episodes; pass TDBetting() or PTST()")
+    arrays.instance("task", task, Task)
+    sim = checked_source(task, sim)
     low, high = value_range(task)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(
@@ -178,22 +192,42 @@ def evaluate(
     method = method or TDBetting()
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
-    task, method, source = in_outcomes(task, method, sim)
-    error = 4 * value_range_error(task)
+    table, method, source = in_outcomes(task, method, sim)
+    error = 4 * value_range_error(table)
     best = Interval(low - error, high + error, certified=True)
-    found, counts = best, Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
+    found = best
+    counts: Counts | Returns = Counts(table.n_states, table.n_actions, sparse=arrays.is_sparse(table.support))
     paid = 0
-    if best.width > 2 * epsilon and any_unknown(task):  # else no sample is needed, or none can help
+    if best.width > 2 * epsilon and any_unknown(table):  # else no sample is needed, or none can help
         both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
-        run: Any = method.start(task, source, _middle(task), rng, **both_sides)
-        narrowing = Narrowing(run, best, level, epsilon)
-        until_interrupted(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
-        found, counts, paid = narrowing.at_the_end(), run.counts(), run.paid
-    return _estimate(task, found, epsilon, delta, paid, counts, method.describe())
+        run = method.start(table, source, _middle(table), rng, **both_sides)
+        found = _narrowed(run, best, level, epsilon, limit, progress)
+        counts, paid = run.counts(), run.paid
+    return _estimate(table, found, epsilon, delta, paid, counts, method.describe())
+
+
+def _narrowed(
+    run: Any,
+    best: Interval,
+    level: float,
+    epsilon: float,
+    limit: int,
+    progress: Callable[[int, float, float], None] | None,
+) -> Interval:
+    """The interval of a run that samples until it is short enough, the samples are used up, or Ctrl-C."""
+    narrowing = Narrowing(run, best, level, epsilon)
+    until_interrupted(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
+    return narrowing.at_the_end()
 
 
 def _estimate(
-    task: Task, found: Interval, epsilon: float, delta: float, samples: int, counts: Counts, method: str
+    task: Task | Episodes,
+    found: Interval,
+    epsilon: float,
+    delta: float,
+    samples: int,
+    counts: Counts | Returns,
+    method: str,
 ) -> Estimate:
     """The middle of an interval, and whether that is near enough."""
     return Estimate(
@@ -214,7 +248,7 @@ def _estimate(
 class Narrowing:
     """An interval that narrows as a run samples: at each look it is intersected with the one of that moment."""
 
-    def __init__(self, run: BettingRun | PTSTRun, best: Interval, level: float, epsilon: float) -> None:
+    def __init__(self, run: BettingRun | ReturnsRun | PTSTRun, best: Interval, level: float, epsilon: float) -> None:
         self.run, self.best, self.level, self.epsilon = run, best, level, epsilon
 
     def is_short(self) -> bool:
@@ -225,10 +259,10 @@ class Narrowing:
         """Sample until the interval is short enough or the samples are used up; whether there was a look."""
         run, look = self.run, 0.0
         while not self.is_short() and run.paid < limit:
-            if isinstance(run, BettingRun):
-                run.step(math.inf, limit - run.paid)
-            else:
+            if isinstance(run, PTSTRun):
                 _draw(run, limit)
+            else:
+                run.step(math.inf, limit - run.paid)
             due = run.samples >= look or run.paid >= limit
             if due:
                 look = LOOK * run.samples
@@ -248,14 +282,14 @@ class Narrowing:
         """The interval, with a last look where it is not short enough; a KL ball is then solved with proofs."""
         if not self.is_short():
             run, level = self.run, self.level
-            last = _now(run, level, self.epsilon) if isinstance(run, BettingRun) else ball_interval(run, level)
+            last = ball_interval(run, level) if isinstance(run, PTSTRun) else _now(run, level, self.epsilon)
             self.best = self.best & last
         return self.best
 
 
 def _now(run: Any, level: float, epsilon: float) -> Interval:
     """The interval of a run at this moment; that of a KL ball is proved only where it may end the run."""
-    if isinstance(run, BettingRun):
+    if not isinstance(run, PTSTRun):
         low, high = run.interval(level)
         return Interval(low, high, certified=True)
     found = ball_interval(run, level, ProjectionFree(starts=2))

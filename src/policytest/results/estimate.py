@@ -9,7 +9,8 @@ from typing import Any
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
-from policytest.mdp.task import Names, Task, about_task
+from policytest.data.returns import Returns
+from policytest.mdp.task import Names, about_task
 from policytest.results import sentences
 
 
@@ -56,8 +57,8 @@ class Estimate(Shown):
     delta: float
     reached: bool
     method: str
-    counts: Counts = field(repr=False)
-    task: Task | Names = field(default=Names(None, None), repr=False)
+    counts: Counts | Returns = field(repr=False)
+    task: Any = field(default=Names(None, None), repr=False)
 
     @cached_property
     def summary(self) -> Table:
@@ -71,6 +72,7 @@ class Estimate(Shown):
             Row("wanted precision", number(self.epsilon), missed, "epsilon", self.epsilon),
             Row("delta", probability(self.delta), "probability that the interval misses, at most", "delta", self.delta),
             Row("samples", number(self.samples), "", "samples", self.samples),
+            *sentences.episode_rows(self.counts),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
         title = sentences.estimate_claim(self)[:-1]

@@ -36,6 +36,7 @@ class Visits(NamedTuple):
     visits: Any
     selected: bool = False
     other_rewards: bool = False
+    episodes: int | None = None
 
     @property
     def flaws(self) -> tuple[str, ...]:
@@ -199,7 +200,8 @@ def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Nam
 
 def _visits(data: Mapping[str, Any]) -> Any:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
-    return Visits(table, *(_truth(data, name) if name in data else False for name in ("selected", "other_rewards")))
+    selected, other = (_truth(data, name) if name in data else False for name in ("selected", "other_rewards"))
+    return Visits(table, selected, other, int(data["episodes"]) if "episodes" in data else None)
 
 
 def _table(data: Mapping[str, Any], key: str, axes: int = 2) -> Any:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policytest._base.arrays import FloatArray
+from policytest._base.table import Row
 from policytest._base.text import nats, number, plural, probability
+from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, Episodes
 from policytest.mdp.task import Names, Task, given
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ MARKOV = (
     "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
 )
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
+RETURNS = "Returns lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
 WORDS = {
@@ -90,13 +93,18 @@ def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str]) ->
     return f"{subject} {'is ' if certified else ''}{proof(certified, assumptions)}."
 
 
-def assumptions_of(task: Task | Names, known: Sequence[str] | None = None) -> tuple[str, ...]:
+def assumptions_of(task: Task | Episodes | Names, known: Sequence[str] | None = None) -> tuple[str, ...]:
     """All that a guarantee rests on."""
-    return (*(markov(task) if known is None else known), DRAWS, *own_assumptions(task))
+    draws = () if EPISODES_ARE_INDEPENDENT in task.assumptions else (DRAWS,)
+    return (*(markov(task) if known is None else known), *draws, *own_assumptions(task))
 
 
-def markov(task: Task | Names) -> tuple[str, ...]:
+def markov(task: Task | Episodes | Names) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
+    if isinstance(task, Episodes):
+        return (RETURNS.format(", {} to {}".format(*map(number, task.bounds))),)
+    if not isinstance(task, Task) and EPISODES_ARE_INDEPENDENT in task.assumptions:
+        return (RETURNS.format(""),)
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
     law, given = MARKOV
@@ -109,7 +117,7 @@ def markov(task: Task | Names) -> tuple[str, ...]:
     return law, given + bound
 
 
-def own_assumptions(task: Task | Names) -> tuple[str, ...]:
+def own_assumptions(task: Task | Episodes | Names) -> tuple[str, ...]:
     """The assumptions of a task as sentences."""
     return tuple(f"{capital(words)}." for words in task.assumptions)
 
@@ -256,13 +264,17 @@ def asked(v: Verdict) -> list[str]:
     return described(v.asked_of or v.task, "Is {} above " + f"{number(v.threshold)}?") if v.about == "value" else []
 
 
-def quantity(task: Task | Names) -> str:
+def quantity(task: Task | Episodes | Names) -> str:
     """What a value is."""
+    if EPISODES_ARE_INDEPENDENT in task.assumptions:
+        return "mean return"
     return "probability of reaching the goal" if isinstance(task, Task) and task.goal else "value"
 
 
-def described(task: Task | Names, question: str) -> list[str]:
+def described(task: Task | Episodes | Names, question: str) -> list[str]:
     """A question about the value of a policy, with {} in its place; what it is, the policy, and the start."""
+    if isinstance(task, Episodes):
+        return _about_episodes(task, question)
     if not isinstance(task, Task):
         return []
     names = [str(name) for name in task.states] if task.states is not None else [str(s) for s in range(task.n_states)]
@@ -275,6 +287,23 @@ def described(task: Task | Names, question: str) -> list[str]:
     found.append(f"The policy: {'; '.join(rules)}{more}.")
     found.append(f"Start: {_shares(task.initial, names)}." + (f" Ends: {_list(names, task.ends)}." if ends else ""))
     return found
+
+
+def _about_episodes(task: Episodes, question: str) -> list[str]:
+    """The mean return of an episode."""
+    until = "" if task.horizon is None else f", over after {plural(task.horizon, 'step')} at the latest"
+    counting = f"; a reward one step later counts {number(task.discount)} times as much" if task.discount < 1 else ""
+    asked = question.format("the mean return of this agent")
+    return [
+        f"{asked} An episode is one of {task.name}{until}; its return is the sum of its rewards{counting}, between "
+        f"{number(task.bounds[0])} and {number(task.bounds[1])}."
+    ]
+
+
+def episode_rows(counts: object) -> list[Row]:
+    """How many episodes a result rests on, where it does."""
+    found = getattr(counts, "episodes", None)
+    return [] if found is None else [Row("episodes", number(found), "", "episodes", found)]
 
 
 def _about_goal(task: Task, names: Sequence[str], question: str) -> str:

@@ -76,6 +76,8 @@ class Verdict(Shown):
 
     Attributes
     ----------
+    task
+        The `Task`, or the `Episodes`; of a saved verdict, the names of its states and actions.
     answer
         "above", "below", "within", or None where there is no verdict yet.
     samples
@@ -100,7 +102,7 @@ class Verdict(Shown):
     certificate
         The proof itself, where there is one: ``verify()`` checks it without the solver.
     counts
-        What was observed.
+        What was observed: `Counts`, or the `Returns` of episodes.
     snapshot
         All that `decide(..., resume=verdict)` needs to go on; empty where there is nothing to go on from.
     method, settings
@@ -122,7 +124,7 @@ class Verdict(Shown):
         The task with listed rewards, where ``task`` is its outcome table.
     """
 
-    task: Task = field(repr=False)
+    task: Any = field(repr=False)
     threshold: float
     delta: float
     answer: str | None
@@ -134,7 +136,7 @@ class Verdict(Shown):
     witness: Kernel | None = field(repr=False)
     lower_bound: float
     solves: int
-    counts: Counts = field(repr=False)
+    counts: Any = field(repr=False)
     reason: str = ""
     method: str = ""
     proof_samples: int = 0
@@ -246,6 +248,7 @@ class Verdict(Shown):
             Row(f"{self.about}, interval", f"{number(low)} to {number(high)}", about, "interval", [low, high]),
             *self._one_look_rows(),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
+            *sentences.episode_rows(self.counts),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *self._evidence_rows(),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),

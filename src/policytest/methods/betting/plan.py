@@ -110,6 +110,11 @@ ON_EPISODES = Ladder(
     _steady(12), np.log(np.concatenate([0.6 * FALLING / FALLING.sum(), np.full(2, 0.2)])), np.array([0.7, 1.4])
 )
 
+_WEIGHTS = 0.8 ** np.arange(12)
+ON_RETURNS = Ladder(
+    _steady(12), np.log(np.concatenate([0.8 * _WEIGHTS / _WEIGHTS.sum(), np.array([0.2])])), np.array([1.0])
+)  # of whole episodes, where a plain bet often does best
+
 
 def hidden_gap(v: float, lead: float, rollouts: float) -> float:
     """The lead, or what noise may hide after this many rollouts."""

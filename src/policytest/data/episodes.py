@@ -1,0 +1,187 @@
+r"""Episodes of an agent in any environment, or of a function that runs them. No table, no Markov property.
+
+    balanced = Episodes("CartPole-v1", agent, reward_range=(0, 1))
+    decide(balanced, threshold=475)
+
+The value is the mean of the return G = r_0 + gamma r_1 + ... of an episode, which ends when the environment ends it
+(terminated or truncated), or after ``horizon`` steps. All that a test assumes is that episodes are independent, or that
+the mean return of each is V whatever happened before, and that returns lie in a known range [low, high]: declared by
+``return_range``, or implied by ``reward_range`` and the horizon,
+
+    low  = min over n = 1 .. H of lo (1 + gamma + ... + gamma^(n-1)),    high likewise,
+
+since an episode may end at any step. Every reward and every return is compared with these ranges.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.errors import InputError
+from policytest.data.walks import FunctionWalk, Walk, walk_of
+
+EPISODES_ARE_INDEPENDENT = "episodes are independent of each other, each with the same mean return"
+ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Independent episodes of an agent in an environment.
+
+    Parameters
+    ----------
+    env
+        A Gymnasium environment or its id, a vector of environments (`gymnasium.make_vec`), or a function
+        ``run(rng)`` that runs an episode and returns its rewards (or its return, one number).
+    agent
+        A function of the observation, or of the observation and a random generator; or an object with `predict`, as
+        trained agents have. None where ``env`` is a function.
+    horizon
+        The number of steps after which an episode is over at the latest; by default the environment's time limit.
+    reward_range, return_range
+        (low, high) of each reward, of the return of an episode; at least one of them. Every reward, every return is
+        checked.
+    discount
+        gamma, in [0, 1].
+    critic
+        What the agent expects of the rest of an episode, a function of the observation: any estimate of its value, such
+        as the agent's value network, or `FittedCritic(features)`. Episodes may then end early; answers stay exact.
+    batched
+        Of a vector of environments: the agent (and the critic) is called with all observations at once.
+
+    >>> import policytest as pt
+    >>> coin = pt.Episodes(lambda rng: rng.random() < 0.7, return_range=(0, 1))
+    >>> pt.decide(coin, threshold=0.5).answer
+    'above'
+    """
+
+    env: Any
+    agent: Any = None
+    horizon: int | None = None
+    reward_range: Range | None = None
+    return_range: Range | None = None
+    discount: float = 1.0
+    critic: Any = None
+    batched: bool = False
+    walk: Walk | FunctionWalk = field(init=False, repr=False)
+    states: None = field(default=None, init=False, repr=False)
+    actions: None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        discount = arrays.real_number("discount", self.discount)
+        if not 0 <= discount <= 1:
+            raise InputError(f"discount is {discount:g}; it must lie in [0, 1]")
+        arrays.flag("batched", self.batched)
+        walk = walk_of(self.env, self.agent, self.batched)
+        horizon = walk.time_limit if self.horizon is None else arrays.whole_number("horizon", self.horizon)
+        arrays.positive(horizon=horizon)
+        if self.critic is not None and isinstance(walk, FunctionWalk):
+            raise InputError("critic: a function that runs episodes shows no observations; pass an environment")
+        for name in ("reward_range", "return_range"):
+            object.__setattr__(self, name, checked_range(name, getattr(self, name)))
+        known = {"discount": discount, "horizon": horizon, "walk": walk}
+        for name, given in known.items():
+            object.__setattr__(self, name, given)
+        if not all(map(math.isfinite, self.bounds)):
+            raise InputError(
+                "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a "
+                "horizon or a discount below 1"
+            )
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee rests on."""
+        return (EPISODES_ARE_INDEPENDENT,)
+
+    @property
+    def identity(self) -> list[Any]:
+        """What tells these episodes from others, apart from what the environment and the agent do."""
+        ranges = [self.reward_range or (), self.return_range or ()]
+        return ["episodes", self.name, self.horizon or 0, *ranges, self.discount, self.critic is not None]
+
+    @property
+    def name(self) -> str:
+        """The environment's, or the function's."""
+        return self.walk.name
+
+    @cached_property
+    def bounds(self) -> Range:
+        """(low, high): where the return of an episode lies."""
+        low, high = -math.inf, math.inf
+        if self.reward_range is not None:
+            most = geometric(self.discount, self.horizon)
+            low, high = (end * (most if end < 0 else 1.0) for end in (self.reward_range[0], -self.reward_range[1]))
+            high = -high
+        if self.return_range is not None:
+            low, high = max(low, self.return_range[0]), min(high, self.return_range[1])
+        if low > high:
+            raise InputError(f"return_range is {self.return_range}, which rewards in {self.reward_range} cannot give")
+        return low, high
+
+    def rest(self, t: int, earned: float) -> Range:
+        """Where the discounted sum of the rewards from step t > 0 on lies, after rewards worth ``earned``."""
+        low, high, scale = -math.inf, math.inf, self.discount**t
+        if self.reward_range is not None:
+            left = geometric(self.discount, None if self.horizon is None else self.horizon - t)
+            low, high = min(self.reward_range[0], 0.0) * left, max(self.reward_range[1], 0.0) * left
+        if self.return_range is not None and scale > 0:
+            low = max(low, (self.return_range[0] - earned) / scale)
+            high = min(high, (self.return_range[1] - earned) / scale)
+        return low, max(low, high)
+
+    def checked_reward(self, reward: Any, t: int, seed: int) -> float:
+        """A reward, if it is a number in its range."""
+        paid = float(reward)
+        if self.reward_range is None:
+            if math.isfinite(paid):
+                return paid
+            raise InputError(f"the reward of step {t} (episode with seed {seed}) is {paid}; rewards are finite numbers")
+        low, high = self.reward_range
+        if not low - (slack := ROUNDING * (1.0 + abs(low) + abs(high))) <= paid <= high + slack:
+            raise InputError(
+                f"the reward of step {t} (episode with seed {seed}) is {paid:.9g}, outside reward_range "
+                f"({low:g}, {high:g}); widen the range"
+            )
+        return min(max(paid, low), high)
+
+    def checked_return(self, total: float, seed: int) -> float:
+        """The return of an episode, if it lies in its range."""
+        low, high = self.bounds
+        slack = ROUNDING * (1.0 + abs(low) + abs(high))
+        if not low - slack <= total <= high + slack:
+            raise InputError(
+                f"the return of the episode with seed {seed} is {total:.9g}, outside return_range "
+                f"({low:g}, {high:g}); widen the range"
+            )
+        return min(max(total, low), high)
+
+
+def geometric(discount: float, steps: int | None) -> float:
+    """1 + gamma + ... + gamma^(steps - 1); without an end where ``steps`` is None.
+
+    >>> geometric(0.5, 3), geometric(1.0, 3), geometric(0.5, None), geometric(1.0, None)
+    (1.75, 3.0, 2.0, inf)
+    """
+    if discount == 1.0:
+        return math.inf if steps is None else float(steps)
+    return (1.0 if steps is None else 1.0 - discount**steps) / (1.0 - discount)
+
+
+def checked_range(name: str, given: object) -> Range | None:
+    """(low, high), two finite numbers in this order."""
+    if given is None:
+        return None
+    if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
+        raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")
+    low, high = (arrays.real_number(f"{name}[{i}]", end) for i, end in enumerate(given))
+    if low > high:
+        raise InputError(f"{name} is ({low:g}, {high:g}); the first number must not be above the second")
+    return low, high

@@ -1,0 +1,38 @@
+"""What was observed of episodes: their returns and their lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Returns:
+    """Where `Counts` has transitions of a table: an unbiased estimate of the value by each episode, and its steps.
+
+    ``selected`` and ``other_rewards`` are as in `Counts`; ``visits`` is empty, since there are no states.
+    """
+
+    returns: FloatArray
+    steps: IntArray
+    selected: bool = False
+    other_rewards: bool = False
+    flaws: tuple[str, ...] = ()
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were seen."""
+        return len(self.returns)
+
+    @property
+    def total(self) -> int:
+        """How many transitions they have."""
+        return int(self.steps.sum())
+
+    @property
+    def visits(self) -> IntArray:
+        """No state was counted."""
+        return np.zeros((0, 0), dtype=np.int64)

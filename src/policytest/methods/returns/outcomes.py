@@ -1,0 +1,49 @@
+"""What bets on episodes are settled with, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+
+
+class Outcomes(NamedTuple):
+    """Episodes in their order.
+
+    ``above`` and ``below`` have mean V given the past; above >= low and below <= high, the bounds of their supply. They
+    are nan where an episode is not bet on that side. ``returns`` estimate V without bias, ``steps`` are transitions.
+    """
+
+    above: FloatArray
+    below: FloatArray
+    returns: FloatArray
+    steps: IntArray
+
+
+NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
+
+
+class EpisodeSupply(Protocol):
+    """Where episodes come from: an environment, or a log."""
+
+    low: float
+    high: float
+    drawing: bool
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a log has no more episodes."""
+
+    def take(self, most: int) -> Outcomes:
+        """The next episodes, in their order; with at most this many transitions, unless the first has more."""
+
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """What the next episodes are for: the threshold, and the estimate less the threshold; called now and then."""
+
+    def state(self) -> dict[str, Any]:
+        """What is needed to go on, as arrays."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""

@@ -1,0 +1,258 @@
+r"""Bets on episodes at work: no table, no Markov property, any supply of independent outcomes.
+
+Each episode gives Z with E[Z | past] = V and Z >= low, so that for every f in (0, 1), chosen before it,
+
+    1 + f (Z - R)/(R - low)  >=  1 - f  >  0     has mean at most 1 if V <= R.
+
+The product over episodes is a test martingale against V <= R; its average over some fractions f, steady ones and one
+that is fitted to the episodes so far, too. On the other side, Z' <= high and 1 + f (R - Z')/(high - R). By Ville's
+inequality one of them ever reaches 1/delta with probability at most delta where it should not.
+
+The same episodes serve every other threshold (`policytest.methods.betting.bets.Refuter`): that gives intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray
+from policytest._base.errors import InputError
+from policytest.data.returns import Returns
+from policytest.methods.betting.bets import Bets, Refuter, surely
+from policytest.methods.betting.plan import LOG_WIDE, NO_POLICY, ON_RETURNS, BettingPlan, wide_fractions
+from policytest.methods.interface import Outcome
+from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
+
+REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
+PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
+SIDES = (1.0, -1.0)
+
+
+class Moments:
+    """Of what a full bet on a side wins, x = sign (Z - R)/room: how often, the sum, and the sum of squares."""
+
+    def __init__(self) -> None:
+        self.count, self.sum, self.squares = 0, 0.0, 0.0
+
+    def add(self, x: float) -> None:
+        """One episode more."""
+        self.count, self.sum, self.squares = self.count + 1, self.sum + x, self.squares + x * x
+
+    @property
+    def mean(self) -> float:
+        """The mean, shrunk towards 0."""
+        return self.sum / (self.count + 1)
+
+    @property
+    def variance(self) -> float:
+        """The variance, with the prior."""
+        return max((PRIOR + self.squares) / (self.count + 1) - self.mean**2, 1e-12)
+
+
+class ReturnsRun:
+    """A test on episodes; a `policytest.methods.interface.Run`."""
+
+    solves = 0
+
+    def __init__(
+        self,
+        method: Any,
+        task: Any,
+        threshold: float,
+        source: EpisodeSupply,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+    ) -> None:
+        self.method, self.task, self.threshold, self.source = method, task, threshold, source
+        self.indifference, self.both_sides = indifference, both_sides or indifference > 0
+        self.answer: str | None = None
+        self.samples = 0
+        self.bets = Bets(ON_RETURNS.log_weights)
+        self.moments = tuple(Moments() for _ in SIDES)
+        self.plans: list[BettingPlan] = []
+        self.refit_at = 0
+        self.returns: list[float] = []
+        self.steps: list[int] = []
+
+    # ------------------------------------------------------------ going on
+
+    @property
+    def paid(self) -> int:
+        """The transitions of all episodes."""
+        return self.samples
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether a log has no more episodes."""
+        return self.source.exhausted
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were bet on."""
+        return len(self.returns)
+
+    def begin(self, required: float) -> None:
+        """What was seen before a pause may suffice."""
+        self.reconsider(required)
+
+    def step(self, required: float, most: int) -> None:
+        """The next episodes, up to the first at which the evidence suffices."""
+        self._fit()
+        taken = self.source.take(most)
+        for index in range(len(taken.returns)):
+            self._settle(taken, index)
+            self.reconsider(required)
+            if self.answer is not None:
+                return
+            self._fit()
+
+    def end(self, required: float) -> None:
+        """Nothing was put off."""
+
+    def reconsider(self, required: float) -> None:
+        """Answer if the evidence reaches what is required."""
+        above, below = self.evidence()
+        level = surely(required)
+        self.answer = None if max(above, below) < level else "above" if above >= below else "below"
+        if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
+            self.answer = "within"
+
+    def weigh(self, counts: Any, required: float, design: str) -> None:
+        """Counts have no episodes."""
+        raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
+
+    def used(self) -> int:
+        """The transitions of the episodes that the answer rests on."""
+        return self.samples
+
+    def _settle(self, taken: Outcomes, index: int) -> None:
+        for side, (sign, Z) in enumerate(zip(SIDES, (taken.above[index], taken.below[index]), strict=True)):
+            plan = self.plans[side]
+            if math.isnan(Z) or plan.L <= 0:
+                continue
+            won = sign * (float(Z) - self.threshold)
+            self.bets.capital[side] += np.log1p(plan.fractions * (won / plan.L))
+            self.bets.keep(plan, np.array([won]))
+            self.moments[side].add(won / plan.L)
+        self.returns.append(float(taken.returns[index]))
+        self.steps.append(int(taken.steps[index]))
+        self.samples += int(taken.steps[index])
+
+    def _fit(self) -> None:
+        """Choose the fractions of the next episodes, if it is time."""
+        if self.episodes < self.refit_at:
+            return
+        self.refit_at = max(self.episodes + 1, int(REFIT * self.episodes))
+        self.plans = []
+        for sign, bound, seen in zip(SIDES, (self.source.low, self.source.high), self.moments, strict=True):
+            fractions = ON_RETURNS.fractions(seen.variance, seen.mean, seen.count)
+            wide = wide_fractions(seen.variance, seen.count)
+            room = sign * (self.threshold - bound)
+            self.plans.append(BettingPlan(NO_POLICY, NO_POLICY, np.zeros(0), room, sign, 0.0, fractions, wide))
+        self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
+
+    # ------------------------------------------------------------ what it can say
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the capital of each side."""
+        first, second = np.logaddexp.reduce(self.bets.capital + self.bets.log_weights, axis=1)
+        return float(first), float(second)
+
+    def proof(self) -> tuple[float, float]:
+        """All of the evidence: capital is a proof."""
+        return self.evidence()
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """The values that no side's capital refutes at delta/2 each."""
+        return self._not_refuted(level + math.log(2.0), as_staked=False)
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """By the bets of the answer, each end at 1 - delta; see `BettingRun.verdict_interval`."""
+        within = self.answer == "within"
+        lower, upper = self._not_refuted(required, as_staked=not within)
+        zone = self.indifference if within else 0.0
+        if within or self.answer == "above":
+            lower = max(lower, self.threshold - zone)
+        if within or self.answer == "below":
+            upper = min(upper, self.threshold + zone)
+        return lower, upper
+
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        low, high = self.source.low - self.threshold, self.source.high - self.threshold
+        lower = self.refuter(1.0, as_staked).up_to(low, high, level)
+        upper = -self.refuter(-1.0, as_staked).up_to(-high, -low, level)
+        return lower + self.threshold, upper + self.threshold
+
+    def refuter(self, sign: float, as_staked: bool = False) -> Refuter:
+        """The bets of one side, to be settled against any threshold."""
+        stretches = [stretch for stretch in self.bets.stretches if stretch.sign == sign]
+        return Refuter(stretches, self.bets.log_weights if as_staked else None)
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """The evidence against V <= R - indifference, and against V >= R + indifference."""
+        first, second = (self.refuter(sign).log_capital(-self.indifference) for sign in SIDES)
+        return first, second
+
+    def outcome(self, required: float) -> Outcome:
+        """The capital is the proof."""
+        return Outcome(self.evidence(), None, math.nan)
+
+    @property
+    def estimate(self) -> float:
+        """The mean return."""
+        return float(np.mean(self.returns)) if self.returns else math.nan
+
+    def counts(self) -> Returns:
+        """What was observed."""
+        return Returns(np.array(self.returns), np.array(self.steps, dtype=np.int64))
+
+    def why_undecided(self) -> str:
+        """There is nothing more to say."""
+        return ""
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> dict[str, Any]:
+        """The capital, the episodes, and the source."""
+        return {
+            **self.bets.state(),
+            "returns": np.array(self.returns, dtype=np.float64),
+            "steps": np.array(self.steps, dtype=np.int64),
+            "moments": np.array([[seen.count, seen.sum, seen.squares] for seen in self.moments]),
+            "plans": self._kept_plans(),
+            "refit_at": np.array([self.refit_at], dtype=np.int64),
+            **self.source.state(),
+        }
+
+    def _kept_plans(self) -> FloatArray:
+        width = 1 + len(ON_RETURNS.log_weights) + len(LOG_WIDE)
+        return np.array([[plan.L, *plan.fractions, *plan.wide] for plan in self.plans]).reshape(-1, width)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state; one that is not of such a run is refused."""
+        try:
+            self._restore(state)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError("cannot resume: the checkpoint is inconsistent; start a new run") from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.bets.restore(state)
+        self.returns, self.steps = state["returns"].tolist(), state["steps"].tolist()
+        if len(self.returns) != len(self.steps) or min(self.steps, default=0) < 0:
+            raise ValueError("the episodes have no lengths")
+        self.samples = sum(self.steps)
+        for seen, (count, total, squares) in zip(self.moments, state["moments"], strict=True):
+            seen.count, seen.sum, seen.squares = int(count), float(total), float(squares)
+        self.refit_at = int(state["refit_at"][0])
+        self.plans, F = [], len(ON_RETURNS.log_weights)
+        for sign, (L, *rest) in zip(SIDES, state["plans"], strict=False):
+            fractions, wide = np.array(rest[:F]), np.array(rest[F:])
+            if not self.bets.are_fractions(fractions, wide):
+                raise ValueError("the bets are not fractions")
+            self.plans.append(BettingPlan(NO_POLICY, NO_POLICY, np.zeros(0), float(L), sign, 0.0, fractions, wide))
+        self.source.restore(state)
