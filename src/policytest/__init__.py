@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from policytest.methods.combined import Combined as Combined
     from policytest.methods.ptst import PTST as PTST
     from policytest.methods.returns import ReturnBetting as ReturnBetting
+    from policytest.methods.returns.critics import RidgeCritic as RidgeCritic
     from policytest.methods.sampling import Adaptive as Adaptive
     from policytest.methods.sampling import Forward as Forward
     from policytest.methods.sampling import Optimal as Optimal
@@ -106,6 +107,7 @@ _HOME = {
     "ProjectionFree": "worst_case.projection_free",
     "RectangularKL": "methods.baselines.boxes",
     "ReturnBetting": "methods.returns",
+    "RidgeCritic": "methods.returns.critics",
     "SLSQPHeuristic": "worst_case.slsqp",
     "Selection": "results.selection",
     "Status": "worst_case",

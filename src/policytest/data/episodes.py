@@ -53,7 +53,7 @@ class Episodes:
         gamma, in [0, 1].
     critic
         What the agent expects of the rest of an episode, a function of the observation: any estimate of its value, such
-        as the agent's value network, or `FittedCritic(features)`. Episodes may then end early; answers stay exact.
+        as the agent's value network, or `RidgeCritic(features)`. Episodes may then end early; answers stay exact.
     batched
         Of a vector of environments: the agent (and the critic) is called with all observations at once.
 

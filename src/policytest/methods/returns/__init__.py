@@ -8,6 +8,7 @@ from typing import Any
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
+from policytest.methods.returns.cutting import CutEpisodes
 from policytest.methods.returns.drawn import DrawnEpisodes
 from policytest.methods.returns.run import ReturnsRun
 
@@ -28,7 +29,8 @@ class ReturnBetting:
         """The test at work."""
         if not isinstance(task, Episodes):
             raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
-        return ReturnsRun(self, task, threshold, DrawnEpisodes(task, rng), indifference, both_sides)
+        source = DrawnEpisodes(task, rng) if task.critic is None else CutEpisodes(task, rng)
+        return ReturnsRun(self, task, threshold, source, indifference, both_sides)
 
     def replay(self, task: Any, threshold: float, source: Any) -> ReturnsRun:
         """Recorded transitions of a table have no episodes."""

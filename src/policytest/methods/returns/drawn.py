@@ -27,19 +27,23 @@ class DrawnEpisodes:
         self.low, self.high = episodes.bounds
 
     def take(self, most: int) -> Outcomes:
-        """One episode. An episode that is interrupted is not part of the run: its seed is drawn again."""
+        """One episode."""
+        total, steps = self._guarded()
+        found = np.array([total])
+        return Outcomes(found, found, found, np.array([steps]))
+
+    def _guarded(self) -> tuple[float, int]:
+        """An episode; one that is interrupted is not part of the run: its seed is drawn again."""
         before = self.rng.bit_generator.state
         self.drawing = True
         try:
-            total, steps = self.episode(int(self.rng.integers(LARGEST_SEED)))
+            return self.episode(int(self.rng.integers(LARGEST_SEED)))
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             self.rng.bit_generator.state = before
             raise
         finally:
             self.drawing = False
-        found = np.array([total])
-        return Outcomes(found, found, found, np.array([steps]))
 
     def episode(self, seed: int) -> tuple[float, int]:
         """The return of an episode, and its steps."""
