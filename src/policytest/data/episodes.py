@@ -24,6 +24,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
+from policytest.data.vector_walks import VectorWalk, vector_of
 from policytest.data.walks import FunctionWalk, Walk, walk_of
 
 EPISODES_ARE_INDEPENDENT = "episodes are independent of each other, each with the same mean return"
@@ -71,7 +72,7 @@ class Episodes:
     discount: float = 1.0
     critic: Any = None
     batched: bool = False
-    walk: Walk | FunctionWalk = field(init=False, repr=False)
+    walk: Walk | VectorWalk | FunctionWalk = field(init=False, repr=False)
     states: None = field(default=None, init=False, repr=False)
     actions: None = field(default=None, init=False, repr=False)
 
@@ -80,11 +81,13 @@ class Episodes:
         if not 0 <= discount <= 1:
             raise InputError(f"discount is {discount:g}; it must lie in [0, 1]")
         arrays.flag("batched", self.batched)
-        walk = walk_of(self.env, self.agent, self.batched)
+        walk = vector_of(self.env, self.agent, self.batched) or walk_of(self.env, self.agent, self.batched)
         horizon = walk.time_limit if self.horizon is None else arrays.whole_number("horizon", self.horizon)
         arrays.positive(horizon=horizon)
         if self.critic is not None and isinstance(walk, FunctionWalk):
             raise InputError("critic: a function that runs episodes shows no observations; pass an environment")
+        if self.critic is not None and isinstance(walk, VectorWalk):
+            raise InputError("critic: episodes of a vector of environments do not end early; pass one environment")
         for name in ("reward_range", "return_range"):
             object.__setattr__(self, name, checked_range(name, getattr(self, name)))
         known = {"discount": discount, "horizon": horizon, "walk": walk}

@@ -22,6 +22,13 @@ class Returns:
     other_rewards: bool = False
     flaws: tuple[str, ...] = ()
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Returns):
+            return NotImplemented
+        return np.array_equal(self.returns, other.returns) and np.array_equal(self.steps, other.steps)
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def episodes(self) -> int:
         """How many episodes were seen."""

@@ -17,6 +17,8 @@ from policytest._base import errors
 from policytest._base.errors import InputError
 
 AGENT_STREAM = 0x616765  # sets the random numbers of an agent apart from those of its environment
+LARGEST_SEED = 2**31 - 1
+NO_AGENT = "agent is missing; pass a function of the observation, or an object with predict"
 
 
 class FunctionWalk:
@@ -49,8 +51,7 @@ class Walk:
     @property
     def name(self) -> str:
         """Of the environment."""
-        spec = getattr(self.env, "spec", None)
-        return str(getattr(spec, "id", None) or type(getattr(self.env, "unwrapped", self.env)).__name__)
+        return called(self.env)
 
     def begin(self, seed: int) -> Any:
         """Reset; the first observation."""
@@ -105,17 +106,25 @@ def _takes_two(function: Any) -> bool:
 
 def walk_of(env: Any, agent: Any, batched: bool) -> Walk | FunctionWalk:
     """The environment with its agent; the function, where ``env`` is one."""
+    if batched:
+        raise InputError("batched=True is for a vector of environments, and env is not one; pass gymnasium.make_vec")
     if isinstance(env, str) or type(env).__name__ == "EnvSpec":
         env = made(env)
     if all(hasattr(env, name) for name in ("reset", "step")):
         if agent is None:
-            raise InputError("agent is missing; pass a function of the observation, or an object with predict")
+            raise InputError(NO_AGENT)
         return Walk(env, agent)
     if not callable(env):
         raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment, its id, or a function run(rng)")
     if agent is not None:
         raise InputError("agent belongs to an environment, and env is a function that runs episodes; leave it out")
     return FunctionWalk(env)
+
+
+def called(env: Any) -> str:
+    """The id of an environment, or the name of its class."""
+    spec = getattr(env, "spec", None)
+    return str(getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__)
 
 
 def made(env: Any, **options: Any) -> Any:

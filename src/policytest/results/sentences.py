@@ -300,10 +300,12 @@ def _about_episodes(task: Episodes, question: str) -> list[str]:
     ]
 
 
-def episode_rows(counts: object) -> list[Row]:
-    """How many episodes a result rests on, where it does."""
+def episode_rows(counts: object, samples: int) -> list[Row]:
+    """How many episodes a result rests on, where it does; and how many samples belong to others."""
     found = getattr(counts, "episodes", None)
-    return [] if found is None else [Row("episodes", number(found), "", "episodes", found)]
+    others = samples - int(getattr(counts, "total", samples))
+    remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
+    return [] if found is None else [Row("episodes", number(found), remark, "episodes", found)]
 
 
 def _about_goal(task: Task, names: Sequence[str], question: str) -> str:

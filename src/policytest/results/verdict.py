@@ -248,7 +248,7 @@ class Verdict(Shown):
             Row(f"{self.about}, interval", f"{number(low)} to {number(high)}", about, "interval", [low, high]),
             *self._one_look_rows(),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
-            *sentences.episode_rows(self.counts),
+            *sentences.episode_rows(self.counts, self.samples),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *self._evidence_rows(),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),

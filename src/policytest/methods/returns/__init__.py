@@ -8,9 +8,12 @@ from typing import Any
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
+from policytest.data.vector_walks import VectorWalk
 from policytest.methods.returns.cutting import CutEpisodes
 from policytest.methods.returns.drawn import DrawnEpisodes
+from policytest.methods.returns.outcomes import EpisodeSupply
 from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.returns.vectored import VectoredEpisodes
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,7 @@ class ReturnBetting:
         """The test at work."""
         if not isinstance(task, Episodes):
             raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
-        source = DrawnEpisodes(task, rng) if task.critic is None else CutEpisodes(task, rng)
-        return ReturnsRun(self, task, threshold, source, indifference, both_sides)
+        return ReturnsRun(self, task, threshold, supply_of(task, rng), indifference, both_sides)
 
     def replay(self, task: Any, threshold: float, source: Any) -> ReturnsRun:
         """Recorded transitions of a table have no episodes."""
@@ -39,3 +41,10 @@ class ReturnBetting:
     def describe(self) -> str:
         """The method in a few words."""
         return "betting on returns"
+
+
+def supply_of(episodes: Episodes, rng: Seed) -> EpisodeSupply:
+    """The episodes of an environment: several at once, or one after the other, whole or cut short by a critic."""
+    if isinstance(episodes.walk, VectorWalk):
+        return VectoredEpisodes(episodes, episodes.walk, rng)
+    return DrawnEpisodes(episodes, rng) if episodes.critic is None else CutEpisodes(episodes, rng)

@@ -10,10 +10,8 @@ from policytest._base import arrays
 from policytest._base.errors import WHILE_DRAWING, InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
-from policytest.data.walks import FunctionWalk, Walk
+from policytest.data.walks import LARGEST_SEED, FunctionWalk, Walk
 from policytest.methods.returns.outcomes import Outcomes
-
-LARGEST_SEED = 2**31 - 1
 
 
 class DrawnEpisodes:
@@ -47,7 +45,8 @@ class DrawnEpisodes:
 
     def episode(self, seed: int) -> tuple[float, int]:
         """The return of an episode, and its steps."""
-        about, walk = self.about, self.about.walk
+        about = self.about
+        walk: Any = about.walk
         rewards = self._returned(walk, seed) if isinstance(walk, FunctionWalk) else self._stepped(walk, seed)
         checked = [about.checked_reward(r, t, seed) for t, r in enumerate(rewards)] if about.reward_range else rewards
         total = float(np.dot(about.discount ** np.arange(len(checked)), checked))

@@ -81,8 +81,8 @@ class ReturnsRun:
 
     @property
     def paid(self) -> int:
-        """The transitions of all episodes."""
-        return self.samples
+        """The transitions of all episodes, also of those that a vector of environments has under way."""
+        return self.samples + int(getattr(self.source, "extra", 0))
 
     @property
     def exhausted(self) -> bool:

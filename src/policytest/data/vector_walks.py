@@ -1,0 +1,139 @@
+"""A vector of environments and an agent, step by step: `gymnasium.vector.VectorEnv`, in any of its autoreset modes.
+
+What a step tells is the same for all modes. They differ in when a row (a sub-environment) whose episode is over begins
+the next one (Gymnasium's `AutoresetMode`):
+
+    SAME_STEP   within the step that ended it
+    NEXT_STEP   at the next step, which moves the other rows, ignores the action of this one, and pays it nothing
+    DISABLED    where it is asked to: ``reset(options={"reset_mask": rows})``
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import BoolArray, FloatArray
+from policytest._base.errors import InputError
+from policytest.data.walks import AGENT_STREAM, LARGEST_SEED, NO_AGENT, acting, called
+
+MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
+
+
+class Stepped(NamedTuple):
+    """One step of all rows: the rewards, which episodes ended, and which rows were only reset (None: none)."""
+
+    rewards: FloatArray
+    ended: BoolArray
+    only_reset: BoolArray | None
+
+
+class VectorWalk:
+    """A vector of environments and an agent.
+
+    The agent is called for each row, or once for all rows where ``batched``. ``user`` is whoever steps it at present: a
+    supply that finds another one there has to begin again.
+    """
+
+    def __init__(self, env: Any, agent: Any, batched: bool) -> None:
+        self.env, self.act, self.batched = env, acting(agent), batched
+        if callable(getattr(agent, "reset", None)):
+            raise InputError(
+                "agent has reset, so it remembers an episode, and a vector runs several at once; pass one environment"
+            )
+        self.n = int(env.num_envs)
+        self.mode = _mode(env)
+        self.is_plain = hasattr(env.unwrapped, "env_fns")  # SyncVectorEnv and AsyncVectorEnv: a seed for each row
+        self.can_reset_rows = self.is_plain or self.mode == "DISABLED"
+        self.time_limit = _time_limit(env)
+        self.utils: Any = importlib.import_module("gymnasium.vector.utils")
+        self.user: object = None
+
+    @property
+    def name(self) -> str:
+        """Of the environment."""
+        return called(self.env)
+
+    def begin(self, seed: int) -> None:
+        """Reset all rows; the seed fixes what follows."""
+        self.rng = np.random.default_rng([seed, AGENT_STREAM]) if self.act.samples else None
+        seeds = np.random.default_rng(seed).integers(LARGEST_SEED, size=self.n).tolist()
+        self.observations = self.env.reset(seed=seeds if self.is_plain else seed)[0]
+        self.waiting: BoolArray | None = None  # rows that the next step only resets
+
+    def step(self) -> Stepped:
+        """One step of the agent in every row."""
+        self.observations, rewards, terminated, truncated, _ = self.env.step(self._actions())
+        only_reset, self.waiting = self.waiting, None
+        ended = np.logical_or(terminated, truncated)
+        return Stepped(np.asarray(rewards, dtype=np.float64), ended, only_reset)
+
+    def renew(self, ended: BoolArray, cut: BoolArray) -> BoolArray:
+        """Go on after a step that ended some rows, where ``cut`` are over for another reason; the rows that have begun.
+
+        A cut row that cannot be reset on its own goes on until its environment ends it.
+        """
+        if self.mode == "NEXT_STEP":
+            self.waiting = ended if ended.any() else None
+        begun = ended if self.mode != "NEXT_STEP" else np.zeros(self.n, dtype=np.bool_)
+        if self.can_reset_rows:
+            begun = begun | cut
+            asked = begun if self.mode == "DISABLED" else cut
+            if asked.any():
+                self.observations = self.env.reset(options={"reset_mask": asked.copy()})[0]
+        return begun
+
+    def _actions(self) -> Any:
+        if not self.batched:
+            rows = self.utils.iterate(self.env.observation_space, self.observations)
+            chosen = [self.act(row, self.rng) for row in rows]
+            space = self.env.single_action_space
+            return self.utils.concatenate(space, chosen, self.utils.create_empty_array(space, self.n))
+        actions = self.act(self.observations, self.rng)
+        if isinstance(actions, dict | tuple):  # of a space of several parts
+            return actions
+        actions = np.asarray(actions)
+        if actions.shape[:1] != (self.n,):
+            raise InputError(
+                f"agent returned actions of shape {actions.shape} for {self.n} observations; with batched=True it is "
+                "called with all of them and must return one action for each"
+            )
+        return actions.astype(np.int64) if actions.dtype == np.bool_ else actions
+
+
+def vector_of(env: Any, agent: Any, batched: bool) -> VectorWalk | None:
+    """The vector of environments with its agent; None where ``env`` is another thing."""
+    if not hasattr(env, "num_envs"):
+        return None
+    if not hasattr(env, "single_observation_space"):
+        raise InputError(
+            f"env is a {type(env).__name__}, a vector of environments that is not Gymnasium's; pass one of "
+            "gymnasium.make_vec, or one environment"
+        )
+    if agent is None:
+        raise InputError(NO_AGENT)
+    return VectorWalk(env, agent, batched)
+
+
+def _mode(env: Any) -> str:
+    """The autoreset mode that the environment declares."""
+    given = (env.metadata or {}).get("autoreset_mode")
+    name = str(getattr(given, "name", given))
+    if name not in MODES:
+        raise InputError(
+            f'env.metadata["autoreset_mode"] is {given!r}; it must say when an environment of the vector begins its '
+            f"next episode: gymnasium.vector.AutoresetMode.{', '.join(MODES)}"
+        )
+    return name
+
+
+def _time_limit(env: Any) -> int | None:
+    """The number of steps after which every row is truncated, where the environment says so."""
+    specs = [getattr(each, "spec", None) for each in (env, *getattr(env.unwrapped, "envs", ())[:1])]
+    for spec in specs:
+        limit = None if spec is None else spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
+        if limit is not None:
+            return int(limit)
+    return None
