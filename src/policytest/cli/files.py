@@ -59,7 +59,7 @@ def files_of_model(name: str | None) -> list[Path]:
     from policytest.cli.inputs import BUILT_IN
     from policytest.sources.tasks.files import companions
 
-    return [] if name is None or name in BUILT_IN or name.startswith("gym:") else companions(Path(name))
+    return [] if name is None or name in BUILT_IN or name.startswith(("gym:", "python:")) else companions(Path(name))
 
 
 def _check_place(file: Path) -> None:

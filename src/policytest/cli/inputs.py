@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +19,7 @@ from policytest._base.text import did_you_mean
 
 if TYPE_CHECKING:
     from policytest._base.arrays import Kernel
+    from policytest.data.episodes import Episodes
     from policytest.mdp.task import Task
     from policytest.sources.logged.log import Log
     from policytest.sources.tasks.files import Model
@@ -74,6 +74,36 @@ def find_model(name: str, policy: str | None = None, asked: Asked | None = None)
     return load_model(name, **given, policy=policy)
 
 
+OF_EPISODES = ("agent", "critic", "reward_range", "return_range", "vector", "batched")
+"""The options of --assume episodes, as `policytest.sources.environments.episodes` calls them."""
+
+
+def about_model(name: str, agent: str | None) -> str:
+    """What a report says of the model."""
+    return f"Model: {name}" if agent is None else f"Environment: {name}. Agent: {agent}."
+
+
+def find_episodes(
+    name: str, assume: str, given: Mapping[str, Any], asked: Asked, of_tables: Mapping[str, Any]
+) -> Episodes | None:
+    """The episodes that --assume episodes asks for; None with --assume markov.
+
+    ``given`` are the options of episodes, ``of_tables`` some of Markov tasks; those that do not apply are refused.
+    """
+    if assume == "markov":
+        for option, value in given.items():
+            if value:
+                raise InputError(f"--{option.replace('_', '-')} is for episodes; add --assume episodes")
+        return None
+    from policytest.sources.environments.episodes import AskedEpisodes, episodes_at
+
+    others = {f"--{key}": value for key, value in asked._asdict().items() if key not in ("horizon", "discount")}
+    for option, value in {**of_tables, **others}.items():
+        if value:
+            raise InputError(f"{option} is for a Markov task, and --assume episodes has no table; leave it out")
+    return episodes_at(name, AskedEpisodes(**given, horizon=asked.horizon, discount=asked.discount), "--")
+
+
 def _with_policy(task: Task, policy: str | None) -> Task:
     """The task with another policy: "uniform", or a file."""
     from policytest.sources.tasks.policy import policy as policy_array
@@ -84,9 +114,9 @@ def _with_policy(task: Task, policy: str | None) -> Task:
     return replace(task, policy=policy_array(policy, task) if policy == "uniform" else load_policy(policy, task))
 
 
-def the_bar(threshold: float | None, model: Model) -> float:
+def the_bar(threshold: float | None, model: Model | None) -> float:
     """The threshold of the command line, otherwise the file's; a forgotten one must not deploy anything."""
-    bar = threshold if threshold is not None else model.threshold
+    bar = threshold if threshold is not None or model is None else model.threshold
     if bar is None:
         raise InputError("no threshold: pass --threshold R, or add `threshold = R` to the task file")
     return bar
@@ -116,9 +146,10 @@ def is_policy(name: str) -> bool:
 def find_simulator(place: str | None, model: Model, name: str) -> Any:
     """What ``--simulator`` names, or the model's own kernel."""
     from policytest.data.simulators import TabularSimulator
+    from policytest.sources.imported import imported
 
     if place is not None:
-        return _usable(place, _imported(place))
+        return _usable(place, imported("--simulator", place))
     if model.kernel is None:
         raise InputError(
             f"{name} has no kernel to sample from; add the key kernel to it, or pass --simulator package.module:name"
@@ -126,38 +157,13 @@ def find_simulator(place: str | None, model: Model, name: str) -> Any:
     return TabularSimulator(model.kernel)
 
 
-def _imported(place: str) -> Any:
-    """The object at package.module:name, with the current folder among the places to import from."""
-    module, _, name = place.partition(":")
-    if not module or not name:
-        raise InputError(f"--simulator is {place!r}; it must look like package.module:name")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = importlib.import_module(module)
-    except (Exception, SystemExit) as error:
-        raise InputError(f"--simulator: importing {module} failed with {type(error).__name__}: {error}") from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            remedy = did_you_mean(part, dir(found), "check the name after the colon")
-            raise InputError(f"--simulator: {module} has no {name!r}", remedy)
-        found = getattr(found, part)
-    return found
-
-
 def _usable(place: str, found: Any) -> Any:
     """A simulator: an object with `draw`, a function like `draw`, or a class of such objects, which is called."""
     from policytest.data.simulators import takes_three
+    from policytest.sources.imported import instance_of
 
     kind = "an object" if not isinstance(found, type) else "a class"
-    if isinstance(found, type):
-        try:
-            found = found()
-        except Exception as error:
-            raise InputError(
-                f"--simulator: {place} is a class, and calling it without arguments failed with "
-                f"{type(error).__name__}: {error}; name an object made from it instead"
-            ) from error
+    found = instance_of("--simulator", place, found)
     draw = getattr(found, "draw", found)
     expected = "expected an object with a method draw(states, actions, rng), or such a function"
     if not callable(draw):

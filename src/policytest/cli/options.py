@@ -31,13 +31,17 @@ def _steps(text: str) -> int | str:
     return text if text == "time limit" else _whole(text)
 
 
-OnePolicyMethod = StrEnum("OnePolicyMethod", ["combined", "betting", "ptst", "boxes", "monte-carlo"])
+OnePolicyMethod = StrEnum("OnePolicyMethod", ["combined", "betting", "ptst", "boxes", "monte-carlo", "returns"])
 LogMethod = StrEnum("LogMethod", ["combined", "betting", "log-betting", "ptst", "boxes", "monte-carlo"])
 PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
+ValueMethod = StrEnum("ValueMethod", ["betting", "ptst", "returns"])
 SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])
 BoundaryName = StrEnum("BoundaryName", ["mixture", "paper"])
 AllocationName = StrEnum("AllocationName", ["uniform", "optimal", "adaptive", "forward"])
 """Names in `policytest.methods.names`."""
+
+Assumption = StrEnum("Assumption", ["markov", "episodes"])
+"""What is assumed of the process: states and actions with unknown transition probabilities, or only episodes."""
 
 Debug = Annotated[
     bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show the traceback of an error.")
@@ -102,6 +106,32 @@ MaxSamples = Annotated[
 ]
 SimulatorPlace = Annotated[
     str | None, typer.Option("--simulator", help="Sample from this Python object: package.module:name.")
+]
+Assume = Annotated[
+    Assumption,
+    typer.Option(help="markov: a table of states and actions; episodes: any environment with any agent (--agent)."),
+]
+AgentPlace = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="PLACE", help="With --assume episodes: the agent, as package.module:name."),
+]
+CriticPlace = Annotated[
+    str | None,
+    typer.Option("--critic", metavar="PLACE", help="What is expected of the rest of an episode: package.module:name."),
+]
+RewardRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--reward-range", metavar="LOW HIGH", help="Where every reward of an episode lies."),
+]
+ReturnRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--return-range", metavar="LOW HIGH", help="Where the return of every episode lies."),
+]
+Vector = Annotated[
+    int | None, typer.Option("--vector", metavar="N", help="Run N environments at once (gymnasium.make_vec).")
+]
+Batched = Annotated[
+    bool, typer.Option("--batched", help="With --vector: call the agent with all observations at once.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

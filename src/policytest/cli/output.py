@@ -126,7 +126,10 @@ def with_forecast(verdict: Verdict, quiet: bool) -> Verdict:
     """An undecided verdict with the forecast of what is missing, in tasks where that is soon known."""
     from dataclasses import replace
 
-    if not verdict.may_be_forecast or verdict.task.layout.n_entries > FORECAST_ENTRIES:
+    if not verdict.may_be_forecast:
+        return verdict
+    layout = getattr(verdict.task, "layout", None)  # episodes have none
+    if layout is not None and layout.n_entries > FORECAST_ENTRIES:
         return verdict
     with progress(sys.stderr, quiet) as shown:
         shown.notice("undecided: simulating how many more samples it takes")

@@ -104,7 +104,8 @@ class Lines:
         """A line about a check, when it is time."""
         if check.samples >= self._next:
             evidence = f"evidence at most {nats(max(check.evidence))} of {nats(check.required)}"
-            self.tell(check.samples, f"{evidence}, value estimate {number(check.estimate)}")
+            what = "value estimate" if _episodes(check) == "" else "mean return"
+            self.tell(check.samples, f"{_episodes(check)}{evidence}, {what} {number(check.estimate)}")
 
     def tell(self, samples: int, words: str) -> None:
         """Words about the run after this many samples, when it is time."""
@@ -197,12 +198,20 @@ class Bar(Lines):
         for _ in range(4):
             grid.add_column(no_wrap=True)
         grid.add_row(
-            f"{number(check.samples)} samples" + (f", {float(f'{speed:.3g}'):,.0f}/s" if wide and speed >= 1 else ""),
+            f"{number(check.samples)} samples"
+            + (f", {float(f'{speed:.3g}'):,.0f}/s" if wide and speed >= 1 else "")
+            + (f", {_episodes(check)[:-2]}" if wide and _episodes(check) else ""),
             ProgressBar(check.required, min(max(strongest, 0.0), check.required), width=20 if wide else 10),
             ("evidence at most " if wide else "") + f"{strongest:.3g} of {check.required:.3g} nats",
             self._interval(check),
         )
         return grid
+
+
+def _episodes(check: Check | SelectionCheck) -> str:
+    """How many episodes there were, and a comma; nothing where a test is not about episodes."""
+    found = getattr(check, "episodes", None)
+    return "" if found is None else f"{plural(found, 'episode')}, "
 
 
 class Reading:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
+
+MOST_BINS = 30
+
+
+class Histogram(NamedTuple):
+    """How many episodes have a return between two edges, one of which follows the other."""
+
+    edges: FloatArray
+    episodes: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +49,19 @@ class Returns:
     def total(self) -> int:
         """How many transitions they have."""
         return int(self.steps.sum())
+
+    @property
+    def histogram(self) -> Histogram | None:
+        """The returns in at most 30 bins; None without episodes."""
+        if not self.episodes:
+            return None
+        bins: Any = min(MOST_BINS, max(5, math.isqrt(self.episodes)))
+        if np.array_equal(self.returns, np.round(self.returns)):  # whole numbers: the same number of them in each bin
+            low, high = float(self.returns.min()), float(self.returns.max())
+            width = math.ceil((high - low + 1) / bins)
+            bins = np.arange(low - 0.5, high + width, width)
+        episodes, edges = np.histogram(self.returns, bins=bins)
+        return Histogram(edges, episodes)
 
     @property
     def visits(self) -> IntArray:

@@ -41,6 +41,7 @@ METHODS = {
     "klb-ts": Named("methods.baselines.klbts", "KLBTS", ("policies", "boundary", "allocation")),
     "boxes": Named("methods.baselines.boxes", "RectangularKL", ("prior", "allocation")),
     "monte-carlo": Named("methods.baselines.monte_carlo", "MonteCarlo", ("kind", "horizon")),
+    "returns": Named("methods.returns", "ReturnBetting"),
 }
 BOUNDARIES = {
     "mixture": Named("methods.boundaries", "MixtureBoundary"),

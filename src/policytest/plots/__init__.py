@@ -11,6 +11,7 @@ Needs matplotlib.
 from __future__ import annotations
 
 from policytest.plots.changes import witness
+from policytest.plots.episodes import returns
 from policytest.plots.maps import allocation, occupancy
 from policytest.plots.plans import plan
 from policytest.plots.runs import comparison, estimate, evidence, interval, selection
@@ -26,6 +27,7 @@ __all__ = [
     "interval",
     "occupancy",
     "plan",
+    "returns",
     "sample_efficiency",
     "selection",
     "stopping_times",

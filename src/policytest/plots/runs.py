@@ -14,7 +14,7 @@ from policytest.plots.style import BLUE, FAINT, GREEN, INK, MUTED, VERMILION
 from policytest.plots.trace import Trace
 from policytest.results.estimate import Estimate, Interval
 from policytest.results.selection import Selection
-from policytest.results.sentences import ONE_SIDED, sure
+from policytest.results.sentences import ONE_SIDED, measured, sure
 from policytest.results.verdict import Check, Verdict
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ def evidence(trace: Trace | Iterable[Check], ax: Axes | None = None, about: str 
     """The evidence on both sides along a run, in nats, against the level that decides.
 
     Evidence is the logarithm of an e-value: at log(1/delta) the other side is refuted with error delta. ``about`` is
-    "value" or "difference", as in a `Verdict`.
+    "value", "difference" or "mean return".
     """
     trace, ax = _traced(trace), style.axes(ax)
     t, both = trace.samples, trace.evidence
     if not len(t) or np.isnan(both).all():
         return style.nothing(ax, "no evidence was recorded along this run")
-    sides = ("above", "below") if about == "value" else ("better", "not better")
+    sides = ("better", "not better") if about == "difference" else ("above", "below")
     for column, word, (color, dashes) in zip((0, 1), sides, ((BLUE, "-"), (VERMILION, "--")), strict=True):
         ax.plot(t, both[:, column], color=color, linestyle=dashes, linewidth=1.8, label=f"evidence for “{word}”")
     ax.axhline(trace.required, color=INK, linestyle=":", linewidth=1.3, label=f"decides: {trace.required:.3g} nats")
@@ -64,7 +64,7 @@ def interval(
         ax.plot(t, end, color=BLUE, linewidth=1.1)
     ax.plot(t, np.clip(trace.estimates[known], low, high), color=INK, linewidth=1.3, marker=".", label="estimate")
     if threshold is not None:
-        word = "threshold" if what == "value" else "margin"
+        word = "margin" if what == "difference" else "threshold"
         ax.axhline(threshold, color=VERMILION, linestyle="--", linewidth=1.4, label=f"{word} {number(threshold)}")
     if t[-1] > MANY_TIMES * t[0]:
         ax.set_xscale("log")
@@ -90,7 +90,7 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
         middle = getattr(result, "value", 0.5 * (low + high))
         label = f"interval ({sure(result.delta)})" if isinstance(result, Estimate) else "interval"
     bar = getattr(result, "threshold", None)
-    what = getattr(result, "about", "value")
+    what = "value" if isinstance(result, Interval) else measured(result)
     zone = getattr(result, "indifference", 0.0)
     around = () if bar is None else (bar - zone, bar + zone)
     places = [x for x in (low, high, middle, *around) if np.isfinite(x)]
@@ -105,7 +105,7 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
     if np.isfinite(middle):
         ax.plot([middle], [0], color=INK, marker="o", markersize=6, linestyle="none", label="estimate")
     if bar is not None and np.isfinite(bar):
-        words = "threshold" if what == "value" else "margin"
+        words = "margin" if what == "difference" else "threshold"
         ax.axvline(bar, color=VERMILION, linestyle="--", linewidth=1.6, label=f"{words} {number(bar)}")
     if zone and bar is not None:
         ax.axvspan(bar - zone, bar + zone, color=VERMILION, alpha=0.12, linewidth=0, label=f"± {number(zone)}")
@@ -114,7 +114,7 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_locator(_few_ticks(6))
-    words = "value of the policy" if what == "value" else "value of policy A less value of policy B"
+    words = {"value": "value of the policy", "difference": "value of policy A less value of policy B"}.get(what, what)
     return style.finished(ax, words, columns=4)
 
 

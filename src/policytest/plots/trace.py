@@ -28,6 +28,7 @@ from policytest.methods.betting import TDBetting
 from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.returns import ReturnBetting
 from policytest.questions.driver import check_of
 from policytest.results.verdict import Check, Verdict
 from policytest.worst_case import nearest_kernel
@@ -144,7 +145,7 @@ class Trace:
 
     def most(self, run: Any, most: int) -> int:
         """How many samples to the next point. Runs that cannot be cut anywhere, and very large ones, are not cut."""
-        if not _can_pause(run):
+        if not _can_pause(run) or isinstance(run.method, ReturnBetting):  # which is looked at after every episode
             return most
         if isinstance(run, PTSTRun) and run.task.layout.n_entries > LARGE:
             self.few()
@@ -219,7 +220,7 @@ def _can_pause(run: Any) -> bool:
     """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
     if isinstance(run, PTSTRun) and run.task.layout.n_entries > HUGE:
         return False
-    return isinstance(run.method, PTST | TDBetting | Combined | RectangularKL)
+    return isinstance(run.method, PTST | TDBetting | Combined | RectangularKL | ReturnBetting)
 
 
 def _first_pause(run: object) -> int:

@@ -157,7 +157,8 @@ def drive(run: Run, required: float, limit: int, pause: Pause | None = None) -> 
 def check_of(run: Run, required: float) -> Check:
     """One look at a run; what is costly is computed when it is asked for."""
     found = run.paid, run.evidence(), required, run.solves, run.answer
-    return Check(*found, lambda: run.estimate, lambda: run.interval(required))
+    seen = getattr(run, "episodes", None)
+    return Check(*found, lambda: run.estimate, lambda: run.interval(required), seen)
 
 
 def checked_zone(indifference: object) -> float:

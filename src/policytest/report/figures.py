@@ -58,8 +58,9 @@ def figures_of(result: object, trace: Trace | None, suppress_below: int) -> list
 
 
 def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> list[Figure]:
-    what, bar = ("value", "threshold") if verdict.about == "value" else ("difference", "margin")
+    what, bar = sentences.measured(verdict), "threshold" if verdict.about == "value" else "margin"
     found = [
+        *_returns(verdict, suppress_below),
         Figure(
             "place",
             f"Where the {what} lies",
@@ -67,7 +68,7 @@ def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> l
             f"{_reach(*verdict.interval)}, the estimate is {number(verdict.estimate)}, the {bar} "
             f"{number(verdict.threshold)}.",
             lambda: plots.estimate(verdict),
-        )
+        ),
     ]
     if trace is not None and verdict.samples:
         found += _course(trace.ended(verdict), verdict)
@@ -87,13 +88,30 @@ def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> l
     return found + _samples(verdict.counts.visits, verdict.task, suppress_below)
 
 
+def _returns(result: Verdict | Estimate, suppress_below: int) -> list[Figure]:
+    """The returns of episodes; not where small counts are hidden."""
+    found = getattr(result.counts, "histogram", None)
+    if found is None or suppress_below > 1:
+        return []
+    return [
+        Figure(
+            "returns",
+            "The returns of the episodes",
+            "How many episodes have which return. The shaded interval is for their mean, not for a single episode.",
+            f"{number(int(found.episodes.sum()))} episodes with returns from {number(float(found.edges[0]))} to "
+            f"{number(float(found.edges[-1]))}.",
+            lambda: plots.returns(result),
+        )
+    ]
+
+
 def _reach(low: float, high: float) -> str:
     return f"The interval reaches from {number(low)} to {number(high)}"
 
 
 def _course(trace: Trace, verdict: Verdict) -> list[Figure]:
     """Evidence and interval along the run."""
-    found, about = [], verdict.about
+    found, about = [], sentences.measured(verdict)
     known = np.isfinite(trace.evidence).all(axis=1)
     if known.sum() >= FEWEST_POINTS and verdict.answer != "within":  # which has evidence of its own
         found.append(
@@ -126,16 +144,21 @@ def _narrowing(trace: Trace, threshold: float | None, about: str, kind: str) -> 
 
 
 def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> list[Figure]:
-    kind = sentences.two_sided(found.delta)
+    kind, what = sentences.two_sided(found.delta), sentences.measured(found)
     place = Figure(
         "place",
-        "Where the value lies",
+        f"Where the {what} lies",
         f"{sentences.capital(kind)}.",
         f"{_reach(found.lower, found.upper)}, around {number(found.value)}.",
         lambda: plots.estimate(found),
     )
-    course = [] if trace is None else _narrowing(trace, None, "value", kind)
-    return [place, *course, *_samples(found.counts.visits, found.task, suppress_below)]
+    course = [] if trace is None else _narrowing(trace, None, what, kind)
+    return [
+        *_returns(found, suppress_below),
+        place,
+        *course,
+        *_samples(found.counts.visits, found.task, suppress_below),
+    ]
 
 
 def _of_plan(found: Plan) -> list[Figure]:

@@ -92,22 +92,24 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
     """Is the value above the threshold, or the difference above the margin."""
     alone, rows = verdict.about == "value", safe_rows(verdict.summary.rows, suppress_below)
     word, claim = sentences.claim(verdict)
-    samples = how_many(verdict.samples, suppress_below)
+    samples = sentences.after(how_many(verdict.samples, suppress_below), verdict.counts)
     place = Names(verdict.task.states, verdict.task.actions).place
     hidden = f"Counts from 1 to {suppress_below - 1} are not shown, nor what would give them away."
     after = f"{plural(verdict.proof_samples, 'sample')} drawn for the proof, after the answer had been found."
-    call = f"decide(task, sim, threshold={verdict.threshold:g}, delta={verdict.delta:g}, rng=seed)"
+    of_episodes = sentences.is_about_episodes(verdict.task)
+    who, given = ("agent", "episodes") if of_episodes else ("policy", "task, sim")
+    call = f"decide({given}, threshold={verdict.threshold:g}, delta={verdict.delta:g}, rng=seed)"
     if not alone:
         call = f"compare(task_a, task_b, sim, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed)"
     return Story(
-        question or ("Is this policy good enough?" if alone else "Which policy is better?"),
+        question or (f"Is this {who} good enough?" if alone else f"Which {who} is better?"),
         word,
         claim,
         sentences.lead(verdict, samples),
         {"above": YES, "below": NO}.get(str(verdict.answer), OPEN),
         "no guarantee" if verdict.counts.flaws else sentences.badge(verdict.certified),
         sentences.about_proof(verdict)[1],
-        picked(rows, "estimate", "interval", "samples", "evidence"),
+        picked(rows, "estimate", "interval", counted(rows), "evidence"),
         background=tuple(sentences.asked(verdict)),
         next_steps=sentences.next_steps(verdict) if verdict.answer is None else (),
         warnings=[*sentences.warnings(verdict), *([hidden] if suppress_below > 1 else ())],
@@ -129,16 +131,18 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
 
 def estimate_story(found: Estimate, question: str | None = None, suppress_below: int = 0) -> Story:
     """How good is the policy."""
-    rows, samples = safe_rows(found.summary.rows, suppress_below), how_many(found.samples, suppress_below)
+    rows = safe_rows(found.summary.rows, suppress_below)
+    samples = sentences.after(how_many(found.samples, suppress_below), found.counts)
+    who, given = ("agent", "episodes") if sentences.is_about_episodes(found.task) else ("policy", "task, sim")
     return Story(
-        question or "How good is this policy?",
+        question or f"How good is this {who}?",
         "",
         sentences.estimate_claim(found),
         sentences.estimate_lead(found, samples),
         YES if found.reached and found.certified else OPEN,
         sentences.badge(found.certified),
         sentences.proof_sentence("The interval", found.certified, found.task.assumptions),
-        picked(rows, "value", "interval", "samples", "epsilon"),
+        picked(rows, "value", "interval", counted(rows), "epsilon"),
         background=tuple(sentences.described(found.task, "What is {}?")),
         next_steps=()
         if found.reached
@@ -146,7 +150,7 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
         rows=rows,
         guarantee=(sentences.estimate_guarantee(found),),
         assumptions=sentences.assumptions_of(found.task),
-        recipe=_recipe("found", f"evaluate(task, sim, epsilon={found.epsilon:g}, delta={found.delta:g}, rng=seed)"),
+        recipe=_recipe("found", f"evaluate({given}, epsilon={found.epsilon:g}, delta={found.delta:g}, rng=seed)"),
     )
 
 
@@ -282,6 +286,11 @@ def _recipe(name: str, call: str) -> tuple[str, ...]:
 def how_many(count: int, suppress_below: int) -> str:
     """A number of samples, or that it is small."""
     return f"fewer than {suppress_below} samples" if 0 < count < suppress_below else plural(count, "sample")
+
+
+def counted(rows: Sequence[Row]) -> str:
+    """The key of what a result counts: episodes, where there are some, or samples."""
+    return "episodes" if any(row.key == "episodes" for row in rows) else "samples"
 
 
 def picked(rows: Sequence[Row], *keys: str) -> list[Row]:

@@ -67,7 +67,13 @@ class Estimate(Shown):
         missed = "" if self.reached else "not reached"
         proof = sentences.proof(self.certified, self.task.assumptions)
         rows = (
-            Row("value", number(self.value), f"within {number(sentences.half_width(self))}", "value", self.value),
+            Row(
+                sentences.measured(self),
+                number(self.value),
+                f"within {number(sentences.half_width(self))}",
+                "value",
+                self.value,
+            ),
             Row("interval", ends, about, "interval", [self.lower, self.upper]),
             Row("wanted precision", number(self.epsilon), missed, "epsilon", self.epsilon),
             Row("delta", probability(self.delta), "probability that the interval misses, at most", "delta", self.delta),
@@ -81,4 +87,5 @@ class Estimate(Shown):
     def data(self) -> dict[str, Any]:
         """What a program reads."""
         extra = {"interval_kind": sentences.TWO_SIDED, "method": self.method, "reached": self.reached}
-        return {**self.summary.data(), **extra, "visits": self.counts.visits, **about_task(self.task)}
+        seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}
+        return {**self.summary.data(), **extra, **seen, **about_task(self.task)}

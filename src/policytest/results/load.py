@@ -13,6 +13,7 @@ import numpy as np
 from policytest._base.errors import InputError
 from policytest._base.files import read_file
 from policytest.data.counts import flaws
+from policytest.data.returns import Histogram
 from policytest.mdp.task import Names
 from policytest.results.estimate import Estimate
 from policytest.results.plan import Plan, Sensitivity
@@ -37,6 +38,7 @@ class Visits(NamedTuple):
     selected: bool = False
     other_rewards: bool = False
     episodes: int | None = None
+    histogram: Histogram | None = None
 
     @property
     def flaws(self) -> tuple[str, ...]:
@@ -201,7 +203,20 @@ def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Nam
 def _visits(data: Mapping[str, Any]) -> Any:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
     selected, other = (_truth(data, name) if name in data else False for name in ("selected", "other_rewards"))
-    return Visits(table, selected, other, int(data["episodes"]) if "episodes" in data else None)
+    return Visits(table, selected, other, int(data["episodes"]) if "episodes" in data else None, _histogram(data))
+
+
+def _histogram(data: Mapping[str, Any]) -> Histogram | None:
+    """The returns of episodes, where a document has them."""
+    if data.get("returns") is None:
+        return None
+    edges = np.asarray(data["returns"]["edges"], dtype=np.float64)
+    episodes = np.asarray(data["returns"]["episodes"], dtype=np.int64)
+    if edges.ndim != 1 or episodes.shape != (len(edges) - 1,) or episodes.min() < 0 or not (np.diff(edges) > 0).all():
+        raise InputError("returns is not a histogram: edges must rise, with a number of episodes between each two")
+    if not (np.abs(edges) < LARGEST).all():
+        raise InputError(f"returns.edges has numbers beyond {LARGEST:g}")
+    return Histogram(edges, episodes)
 
 
 def _table(data: Mapping[str, Any], key: str, axes: int = 2) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from policytest._base.arrays import FloatArray
 from policytest._base.table import Row
@@ -30,6 +30,7 @@ MARKOV = (
     "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
 )
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
+MEAN_RETURN = "mean return"
 RETURNS = "Returns lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
@@ -134,8 +135,13 @@ def title(v: Verdict) -> str:
     """The answer in one line: the title of its summary."""
     if not v.answer:
         return f"Undecided: {v.reason}"
-    claim = f"The value is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {COMPARED[v.answer]}"
-    return f"{claim} ({badge(v.certified)}){f': {NO_DATA}' if v.is_known else ''}"
+    claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {COMPARED[v.answer]}"
+    return f"{claim} ({badge(v.certified)}){f': {known(v)}' if v.is_known else ''}"
+
+
+def known(v: Verdict) -> str:
+    """Why no data were needed."""
+    return "this follows from the declared range, no episodes were run" if is_about_episodes(v.task) else NO_DATA
 
 
 def claim(v: Verdict) -> tuple[str, str]:
@@ -166,7 +172,7 @@ def lead(v: Verdict, samples: str) -> str:
             f"{v.reason or 'the data do not settle it'}. Nothing is lost: sampling on keeps the guarantee."
         )
     if v.samples == 0:
-        return f"{capital(NO_DATA)}."
+        return f"{capital(known(v))}."
     if v.counts.flaws:
         return f"Answered after {samples}, but {'; '.join(v.counts.flaws)}: delta bounds nothing here."
     return f"Answered after {samples}, with a probability of error of at most {probability(v.delta)}."
@@ -194,7 +200,7 @@ def one_look(delta: float) -> str:
 def about_interval(v: Verdict) -> str:
     """What the interval of the verdict is."""
     if v.is_known:
-        return "whatever the unknown rows are"
+        return "as declared" if is_about_episodes(v.task) else "whatever the unknown rows are"
     words = one_sided(v.delta) if v.interval_kind == ONE_SIDED else two_sided(v.delta)
     searched = v.answer and v.dimension is not None and not v.certified
     return f"{words}, if the search found its ends" if searched else words
@@ -264,10 +270,27 @@ def asked(v: Verdict) -> list[str]:
     return described(v.asked_of or v.task, "Is {} above " + f"{number(v.threshold)}?") if v.about == "value" else []
 
 
+def is_about_episodes(task: Task | Episodes | Names) -> bool:
+    """Whether a result rests on episodes alone, without a table."""
+    return EPISODES_ARE_INDEPENDENT in task.assumptions
+
+
+def measured(result: Verdict | Estimate) -> str:
+    """What a result is about: a "value", a "difference", or the mean return of episodes."""
+    about = getattr(result, "about", "value")
+    return MEAN_RETURN if about == "value" and is_about_episodes(result.task) else about
+
+
+def after(samples: str, counts: object) -> str:
+    """After how many samples, and episodes where a result rests on them."""
+    found = getattr(counts, "episodes", None)
+    return samples if found is None else f"{plural(found, 'episode')} ({samples})"
+
+
 def quantity(task: Task | Episodes | Names) -> str:
     """What a value is."""
-    if EPISODES_ARE_INDEPENDENT in task.assumptions:
-        return "mean return"
+    if is_about_episodes(task):
+        return MEAN_RETURN
     return "probability of reaching the goal" if isinstance(task, Task) and task.goal else "value"
 
 
@@ -306,6 +329,12 @@ def episode_rows(counts: object, samples: int) -> list[Row]:
     others = samples - int(getattr(counts, "total", samples))
     remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
     return [] if found is None else [Row("episodes", number(found), remark, "episodes", found)]
+
+
+def histogram_data(counts: object) -> dict[str, Any]:
+    """The returns of episodes as JSON: a histogram."""
+    found = getattr(counts, "histogram", None)
+    return {} if found is None else {"returns": {"edges": found.edges.tolist(), "episodes": found.episodes.tolist()}}
 
 
 def _about_goal(task: Task, names: Sequence[str], question: str) -> str:
@@ -365,8 +394,8 @@ def next_steps(v: Verdict) -> list[str]:
             "Compare again with a larger limit on the samples, or more data: the samples so far are the first of it."
         )
     equal = (
-        "Where the value may equal the threshold, no number of samples settles it. A test with an indifference zone "
-        "(--indifference) may then answer that they are practically equal."
+        f"Where the {measured(v)} may equal the threshold, no number of samples settles it. A test with an "
+        "indifference zone (--indifference) may then answer that they are practically equal."
     )
     return [step for step in (first, *((forecast(v), equal) if alone else ())) if step]
 
@@ -388,8 +417,8 @@ def guarantee(v: Verdict) -> list[str]:
     ]
     if v.indifference:
         lines.append(
-            f"To answer “within” where the value is {number(v.indifference)} or more away is wrong, too: all "
-            f"wrong answers together have a probability of at most {delta}."
+            f"To answer “within” where the {quantity(v.task)} is {number(v.indifference)} or more away is wrong, too: "
+            f"all wrong answers together have a probability of at most {delta}."
         )
     if v.counts.flaws:
         lines.append(f"None of this holds here: {'; '.join(v.counts.flaws)}.")
@@ -425,8 +454,8 @@ def estimate_lead(e: Estimate, samples: str) -> str:
 def estimate_guarantee(e: Estimate) -> str:
     """What the interval promises."""
     return (
-        f"With probability at least {sure(e.delta)} the interval contains the value at every moment of the run at "
-        f"once: it may be looked at as often as one likes. {PROCEDURE}."
+        f"With probability at least {sure(e.delta)} the interval contains the {measured(e)} at every moment of the "
+        f"run at once: it may be looked at as often as one likes. {PROCEDURE}."
     )
 
 

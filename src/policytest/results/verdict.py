@@ -36,7 +36,8 @@ class Check:
     """One look at a running test.
 
     ``evidence`` (against V <= R, against V >= R) in nats is what the standing witness allows at most; at the end of a
-    test it is what the solver found. The test stops when one of them reaches ``required`` = log(1/delta).
+    test it is what the solver found. The test stops when one of them reaches ``required`` = log(1/delta). ``episodes``
+    is the number of episodes where the test is about them.
     """
 
     samples: int
@@ -46,6 +47,7 @@ class Check:
     answer: str | None
     _estimate: Callable[[], float] = field(repr=False, compare=False)
     _interval: Callable[[], tuple[float, float]] = field(repr=False, compare=False)
+    episodes: int | None = None
 
     @cached_property
     def estimate(self) -> float:
@@ -244,8 +246,14 @@ class Verdict(Shown):
             Row("answer", answer, f"by {self.method}" if self.method else "", "answer", self.answer),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
             Row("threshold R" if alone else "margin", number(self.threshold), zone, "threshold", self.threshold),
-            Row(f"{self.about}, estimated", *sentences.about_estimate(self), "estimate", self.estimate),
-            Row(f"{self.about}, interval", f"{number(low)} to {number(high)}", about, "interval", [low, high]),
+            Row(f"{sentences.measured(self)}, estimated", *sentences.about_estimate(self), "estimate", self.estimate),
+            Row(
+                f"{sentences.measured(self)}, interval",
+                f"{number(low)} to {number(high)}",
+                about,
+                "interval",
+                [low, high],
+            ),
             *self._one_look_rows(),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples),
@@ -303,6 +311,7 @@ class Verdict(Shown):
             "still_needed": None if self.forecast is None else self.forecast.data(),
             "proof_samples": self.proof_samples,
             "visits": self.counts.visits,
+            **sentences.histogram_data(self.counts),
             "changes": [
                 {"state": c.state, "action": c.action, "next": c.successor, "observed": c.observed, "needed": c.needed}
                 for c in self.changes

@@ -10,7 +10,16 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import Asked, find_method, find_model, find_simulator, the_bar
+from policytest.cli.inputs import (
+    OF_EPISODES,
+    Asked,
+    about_model,
+    find_episodes,
+    find_method,
+    find_model,
+    find_simulator,
+    the_bar,
+)
 from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
@@ -44,20 +53,37 @@ def decide(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    assume: o.Assume = o.Assumption.markov,
+    agent: o.AgentPlace = None,
+    critic: o.CriticPlace = None,
+    reward_range: o.RewardRange = None,
+    return_range: o.ReturnRange = None,
+    vector: o.Vector = None,
+    batched: o.Batched = False,
     debug: o.Debug = False,
 ) -> int:
     """Is the value of the policy above the threshold? Sample until it is known.
+
+    With --assume episodes: is the mean return of the agent, which --agent names, above the threshold? Nothing is
+    assumed of the environment (gym:CartPole-v1, or python:package.module:name) but that its episodes are independent.
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided or interrupted, 4 internal error, 5 within.
     """
     check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json):
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
-        problem, trace = find_model(model, policy, asked), course(html)
-        chosen = find_method(method, boundary, prior, allocation, problem.kernel)
+        asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal), course(html)
+        given = (agent, critic, reward_range, return_range, vector, batched)
+        of_tables = {"--policy": policy, "--simulator": simulator, "--boundary": boundary, "--prior": prior}
+        of_tables |= {"--allocation": allocation, f"--method {method}": method not in (None, "returns")}
+        task: Any = find_episodes(model, assume, dict(zip(OF_EPISODES, given, strict=True)), asked, of_tables)
+        problem, sim, chosen = None, None, find_method("returns")
+        if task is None:
+            problem = find_model(model, policy, asked)
+            task, sim = problem.task, find_simulator(simulator, problem, model)
+            chosen = find_method(method, boundary, prior, allocation, problem.kernel)
         verdict = run_decide(
-            problem,
-            find_simulator(simulator, problem, model),
+            task,
+            sim,
             quiet,
             threshold=the_bar(threshold, problem),
             delta=delta,
@@ -69,8 +95,15 @@ def decide(
             resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
         )
     verdict = with_forecast(verdict, quiet)
-    show(verdict, json, html, "Is this policy good enough?", f"Model: {model}", trace)
-    if model.startswith("gym:"):
+    show(
+        verdict,
+        json,
+        html,
+        f"Is this {'policy' if problem else 'agent'} good enough?",
+        about_model(model, agent),
+        trace,
+    )
+    if problem is not None and model.startswith("gym:"):
         _beside(problem, json)
     return ended(verdict, require_certified, how_to_go_on(verdict, checkpoint))
 
@@ -89,9 +122,9 @@ def _beside(model: Model, as_json: bool) -> None:
         say(line)
 
 
-def run_decide(model: Model, simulator: Any, quiet: bool = False, **settings: Any) -> Verdict:
+def run_decide(task: Any, simulator: Any, quiet: bool = False, **settings: Any) -> Verdict:
     """The test, with its progress on stderr."""
     with progress(sys.stderr, quiet) as shown:
         from policytest.questions.decide import decide
 
-        return decide(model.task, simulator, **settings, progress=shown)
+        return decide(task, simulator, **settings, progress=shown)

@@ -37,7 +37,7 @@ def demo(
     problem, trace = find_model("paper-5"), course(html)
     simulator = find_simulator(None, problem, "paper-5")
     watched = None if trace is None else trace.watch()
-    verdict = run_decide(problem, simulator, threshold=problem.threshold, delta=delta, rng=seed, method=watched)
+    verdict = run_decide(problem.task, simulator, threshold=problem.threshold, delta=delta, rng=seed, method=watched)
     bound = _lower_bound(problem, delta)
     say(f"{verdict.summary.text()}\n\n{bound}")
     write_report(html, verdict, "Is this policy good enough?", (*question, bound), trace)

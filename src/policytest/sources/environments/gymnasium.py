@@ -278,17 +278,7 @@ def from_address(address: str, policy: object, discount: float | None, **questio
     An option that is true or false is written so, or as yes, no, on, off, 1, 0; nothing else is taken for it.
     The policy is a file, or "uniform". ``question`` are horizon, goal and avoid, as for `gymnasium`.
     """
-    name, _, query = address.removeprefix(PREFIX).partition("?")
-    if not name:
-        raise InputError(f"{address!r} names no environment; write {PREFIX}FrozenLake-v1, for instance")
-    try:
-        listed = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
-    except ValueError:
-        raise InputError(f"{address}: options are written ?name=value&other=value") from None
-    defaults = _defaults(name)
-    options = {key: _option(key, text, defaults.get(key)) for key, text in listed}
-    if len(options) < len(listed):
-        raise InputError(f"{address}: an option is there twice; keep one")
+    name, options = parsed_address(address)
     own: dict[str, Any] = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
     stated = {"policy": own.pop("policy", None), "discount": own.pop("discount", None)}
     policy, discount = policy or stated["policy"], stated["discount"] if discount is None else discount
@@ -308,6 +298,22 @@ def from_address(address: str, policy: object, discount: float | None, **questio
         told = str(error).replace('pass ambiguous="split"', "write &ambiguous=split behind the address")
         told = told.replace("pass known_support=True", "write &known_support=true behind the address")
         raise InputError(f"{address}: {told}") from None
+
+
+def parsed_address(address: str) -> tuple[str, dict[str, Any]]:
+    """The id of an environment, and the options behind the question mark."""
+    name, _, query = address.removeprefix(PREFIX).partition("?")
+    if not name:
+        raise InputError(f"{address!r} names no environment; write {PREFIX}FrozenLake-v1, for instance")
+    try:
+        listed = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise InputError(f"{address}: options are written ?name=value&other=value") from None
+    defaults = _defaults(name)
+    options = {key: _option(key, text, defaults.get(key)) for key, text in listed}
+    if len(options) < len(listed):
+        raise InputError(f"{address}: an option is there twice; keep one")
+    return name, options
 
 
 def _defaults(name: str) -> dict[str, Any]:
