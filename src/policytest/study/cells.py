@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
-from policytest.mdp.task import Task
+from policytest.data.episodes import Episodes
 from policytest.mdp.values import value, value_range_error
 from policytest.methods import checkpoint
 from policytest.methods.boundaries import check_delta
@@ -33,24 +34,30 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A task, the kernel that plays the truth, and the threshold; ``alternative`` is a second policy, or None."""
+    """A task, the kernel that plays the truth, and the threshold; ``alternative`` is a second policy, or None.
+
+    Or `Episodes`, without a kernel: their mean return is known where ``mean`` says it, and ``source`` is their address.
+    """
 
     name: str
-    task: Task
-    kernel: Kernel
+    task: Any  # the Task, or the Episodes
+    kernel: Kernel | None
     threshold: float
     alternative: FloatArray | None = None
+    mean: float = math.nan
+    source: str = ""
 
     @cached_property
     def value(self) -> float:
-        """The true value of the policy."""
-        return float(value(self.task, self.kernel))
+        """The true value of the policy; nan where it is not known."""
+        return self.mean if isinstance(self.task, Episodes) else float(value(self.task, self.kernel))
 
     @cached_property
     def side(self) -> str | None:
-        """The right answer; None at V = R, where every answer is an error."""
+        """The right answer; None at V = R, where every answer is an error, and where the value is not known."""
         gap = self.value - self.threshold
-        if abs(gap) <= 4 * value_range_error(self.task):
+        error = 0.0 if isinstance(self.task, Episodes) else 4 * value_range_error(self.task)
+        if not abs(gap) > error:
             return None
         return "above" if gap > 0 else "below"
 
@@ -123,6 +130,7 @@ class Sweep:
             p = trial.problem
             settings = [trial.method, p.kernel, -1 if trial.max_samples is None else trial.max_samples]
             parts += [p.name, trial.name, checkpoint.fingerprint(p.task, p.threshold, settings)]
+            parts += [p.source] if p.source else []
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -19,7 +19,9 @@ from typing import Any
 from policytest._base import arrays, errors
 from policytest._base.errors import InputError
 from policytest._base.text import short
+from policytest.data.episodes import Episodes
 from policytest.data.simulators import TabularSimulator
+from policytest.mdp.task import Task
 from policytest.methods.boundaries import information
 from policytest.questions.decide import stopping_times
 from policytest.study.cells import Cell, Problem, Sweep, Trial, stream
@@ -130,6 +132,8 @@ def _results(plan: Sweep, todo: dict[Cell, Trial], jobs: int, cluster: object) -
     if not todo:
         return
     calls = [(trial, cell.seed, plan.deltas) for cell, trial in todo.items()]
+    if any(isinstance(trial.problem.task, Episodes) for trial in todo.values()) and cluster is None:
+        jobs = 1  # an environment is stepped by one thread
     if cluster is None and min(jobs, len(calls)) == 1:
         for call in calls:
             yield run_cell(*call)
@@ -162,7 +166,7 @@ def run_cell(trial: Trial, seed: int, deltas: tuple[float, ...]) -> Record:
     try:
         found = stopping_times(
             problem.task,
-            TabularSimulator(problem.kernel),
+            None if problem.kernel is None else TabularSimulator(problem.kernel),
             problem.threshold,
             deltas,
             trial.method,
@@ -188,6 +192,8 @@ def compile_first(plan: Sweep) -> None:
     seen = set()
     for trial in plan.trials:
         task, kernel = trial.problem.task, trial.problem.kernel
+        if isinstance(task, Episodes) or kernel is None:
+            continue
         form = tuple(arrays.is_sparse(part) for part in (kernel, task.rewards, task.support))
         key = (trial.name, *form, task.support is None, getattr(task.rewards, "ndim", 2))
         if key not in seen:
@@ -259,7 +265,7 @@ def _row(cell: Cell, trial: Trial, record: Record, facts: dict[str, float], k: i
         "seed": cell.seed,
         "samples": record["samples"][k],
         "answer": answer,
-        "correct": None if answer is None else answer == trial.problem.side,
+        "correct": None if answer is None or math.isnan(facts["value"]) else answer == trial.problem.side,
         "certified": record["certified"][k],
         "cut": answer is None,
         "solves": record["solves"],
@@ -272,9 +278,9 @@ def _row(cell: Cell, trial: Trial, record: Record, facts: dict[str, float], k: i
 def _facts(problem: Problem, bounds: bool) -> dict[str, float]:
     """The true value, and T* with uniform and with the best sampling; NaN where it is not known."""
     uniform = best = math.nan
-    if problem.side is None:
+    if problem.value == problem.threshold or (problem.side is None and not math.isnan(problem.value)):
         uniform = best = math.inf
-    elif bounds:
+    elif bounds and isinstance(problem.task, Task) and problem.kernel is not None:
         with contextlib.suppress(InputError, ArithmeticError):
             uniform = float(characteristic_time(problem.task, problem.kernel, threshold=problem.threshold).time)
             rate = optimal_allocation(problem.task, problem.kernel, problem.threshold).upper_bound

@@ -1,7 +1,7 @@
 """From a description, in Python or TOML, to a sweep. Everything wrong with it is an error before the first run.
 
 The keys, with what they mean, are listed in ``docs/studies.md``. A description is plain data (strings, numbers, lists,
-tables); in Python an instance may also be an `Instance` or a `Model`, and a method a method such as ``PTST()``.
+tables); in Python an instance may also be an `Instance`, a `Model` or `Episodes`, and a method one such as ``PTST()``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Any
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest._base.text import did_you_mean
+from policytest.data.episodes import Episodes
 from policytest.mdp import instances
 from policytest.mdp.instances import Instance
 from policytest.methods import names
 from policytest.methods.boundaries import Boundary, MixtureBoundary
 from policytest.methods.interface import Method
+from policytest.methods.returns import ReturnBetting
 from policytest.questions.driver import sampling_limit
+from policytest.sources.environments.episodes import AskedEpisodes, episodes_at
 from policytest.sources.tasks import toml
 from policytest.sources.tasks.files import Model, companions, load_model
 from policytest.study.cells import Problem, Sweep, Trial, check_deltas, check_name, check_seeds, placed, repeated
@@ -34,8 +37,9 @@ GENERATED: dict[str, tuple[Callable[..., Instance], tuple[str, ...], tuple[str, 
     "grid_world": (instances.grid_world, ("width", "height"), ("slip", "discount"), "{width = 4, height = 3}"),
 }
 """Instances that are made from settings: the function, the settings it must have, those it may have, an example."""
-SOURCES = ("paper", *GENERATED, "file")
-INSTANCE_KEYS = (*SOURCES, "threshold", "gap", "alternative")
+SOURCES = ("paper", *GENERATED, "file", "episodes")
+INSTANCE_KEYS = (*SOURCES[:-1], "threshold", "gap", "alternative")
+EPISODE_KEYS = ("episodes", "threshold", "value", *AskedEpisodes._fields)
 OF_A_TRIAL = ("method", "instances", "max_samples")
 
 
@@ -123,6 +127,8 @@ def _built_in_name(text: str) -> dict[str, Any]:
 
 def _problem(name: str, given: object, folder: Path, threshold: object) -> Problem:
     place = f"instances.{name}"
+    if isinstance(given, Episodes) or (isinstance(given, Mapping) and "episodes" in given):
+        return _episodes(name, given, threshold)
     if isinstance(given, Instance | Model):
         given = {"object": given}
     elif not isinstance(given, Mapping):
@@ -141,6 +147,24 @@ def _problem(name: str, given: object, folder: Path, threshold: object) -> Probl
             alternative = arrays.real_array("alternative", alternative, found.task.policy.shape)
         problem = Problem(check_name("an instance", name), found.task, found.kernel, math.nan, alternative)
         return dataclasses.replace(problem, threshold=_threshold(problem, given, found, threshold))
+
+
+def _episodes(name: str, given: Any, shared: Any) -> Problem:
+    """Episodes by their address and what is said about them; or an `Episodes`."""
+    place, table = f"instances.{name}", given if isinstance(given, Mapping) else {}
+    _known_keys(place, table, EPISODE_KEYS)
+    with placed(place):
+        about, asked = given, {key: table[key] for key in AskedEpisodes._fields if key in table}
+        source = repr((table["episodes"], asked)) if table else ""
+        if table:
+            arrays.instance("episodes", address := table["episodes"], str, " such as gym:CartPole-v1")
+            about = episodes_at(address, AskedEpisodes(**asked))
+        bar = table.get("threshold", shared)
+        if bar is None:
+            raise InputError("it has no threshold; add threshold = R, to it or to the study")
+        mean = arrays.real_number("value", table["value"]) if "value" in table else math.nan
+        bar = arrays.real_number("threshold", bar)
+        return Problem(check_name("an instance", name), about, None, bar, mean=mean, source=source)
 
 
 def _source(kind: str, given: object, folder: Path) -> Any:
@@ -187,7 +211,7 @@ def _trials(name: str, given: Any, problems: list[Problem], limit: Any) -> list[
         if isinstance(given, type) or not all(hasattr(given, part) for part in ("start", "replay", "describe")):
             raise InputError(f'{place} is {given!r}; pass a table such as {{method = "PTST"}}, or PTST()')
         limit = _limit(place, limit)
-        return [Trial(problem, name, given, limit) for problem in problems]
+        return [_trial(place, problem, name, given, limit) for problem in problems]
     entry = names.method_entry(f"{place}.method", given.get("method", name))
     _known_keys(place, given, (*OF_A_TRIAL, *entry.settings))
     limit = _limit(place, given.get("max_samples", limit))
@@ -200,8 +224,21 @@ def _trials(name: str, given: Any, problems: list[Problem], limit: Any) -> list[
             names.unknown_name(f"{place}.instances", instance, where)
         options = {key: given[key] for key in entry.settings if key in given}
         with placed(place):
-            trials.append(Trial(where[instance], name, _made(entry, options, where[instance]), limit))
+            problem = where[instance]
+            trials.append(_trial(place, problem, name, _made(entry, options, problem), limit))
     return trials
+
+
+def _trial(place: str, problem: Problem, name: str, method: Any, limit: int | None) -> Trial:
+    """A method on a problem; ReturnBetting is the method of episodes, and of nothing else."""
+    of_episodes = isinstance(problem.task, Episodes)
+    if of_episodes != isinstance(method, ReturnBetting):
+        kind = "has episodes, whose method is ReturnBetting" if of_episodes else "is a Markov task"
+        raise InputError(
+            f"{place}: {method.describe()} cannot be used on {problem.name!r}, which {kind}",
+            f"name the instances of each method: {place}.instances = [...]",
+        )
+    return Trial(problem, name, method, limit)
 
 
 def _made(entry: names.Named, options: dict[str, Any], problem: Problem) -> Method:

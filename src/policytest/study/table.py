@@ -291,7 +291,8 @@ def _block(instance: str, means: list[dict[str, Any]], deltas: list[float]) -> B
         found = [at.get((method, delta)) for delta in deltas]
         proved = all(mean["certified"] == mean["runs"] - mean["cut"] for mean in means if mean["method"] == method)
         lines.append(Line(method, tuple(_cell(mean) for mean in found), "" if proved else "not certified"))
-    heading = f"{instance}: value {first['value']:.6g}, threshold {first['threshold']:.6g}"
+    known = "unknown" if math.isnan(first["value"]) else f"{first['value']:.6g}"
+    heading = f"{instance}: value {known}, threshold {first['threshold']:.6g}"
     return Block(heading, tuple(f"delta = {delta:g}" for delta in deltas), tuple(lines))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from policytest._base import errors
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes, Range, checked_range
-from policytest.data.walks import made
+from policytest.data.walks import NO_AGENT, made
 from policytest.sources.environments.gymnasium import OWN_OPTIONS, PREFIX, parsed_address
 from policytest.sources.imported import imported, instance_of
 
@@ -68,10 +68,10 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
 
 def _spelled(told: str, dashes: str) -> str:
     """An error of `Episodes` with the names that arguments have here."""
+    if told == NO_AGENT:
+        return "no agent; " + (f"pass {dashes}agent package.module:name" if dashes else 'add agent = "module:name"')
     if not dashes:
         return told
-    if told.startswith("agent is missing"):
-        return f"no agent; pass {dashes}agent package.module:name"
     for name in ("return_range", "reward_range"):
         told = told.replace(f"{name}=(low, high)", f"{dashes}{name.replace('_', '-')} LOW HIGH")
     return told.replace("with a horizon or a discount below 1", f"with {dashes}horizon N or {dashes}discount below 1")
