@@ -110,6 +110,8 @@ def walk_of(env: Any, agent: Any, batched: bool) -> Walk | FunctionWalk:
         raise InputError("batched=True is for a vector of environments, and env is not one; pass gymnasium.make_vec")
     if isinstance(env, str) or type(env).__name__ == "EnvSpec":
         env = made(env)
+    if isinstance(env, type):
+        raise InputError(f"env is the class {env.__name__}; pass an environment, {env.__name__}(...)")
     if all(hasattr(env, name) for name in ("reset", "step")):
         if agent is None:
             raise InputError(NO_AGENT)

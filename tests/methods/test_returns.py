@@ -1,0 +1,324 @@
+"""Bets on returns: the capital is a fair game, delta is kept, and a run that pauses is the same run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import policytest as pt
+from builders import assert_refused, assert_same_verdict, each
+from policytest.data.randomness import generator
+from policytest.methods import checkpoint
+from policytest.methods.names import method_entry
+from policytest.methods.returns.drawn import DrawnEpisodes
+from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.run import ReturnsRun
+from policytest.results.load import from_data
+
+LEVEL = -math.log(0.05)
+MEAN = 0.4 * 0.9 + 0.6 * 0.2  # of `skewed`
+
+
+def skewed(rng):
+    """0.9 with probability 0.4, else 0.2; no return is at the ends of the range, and the mean is not its middle."""
+    return 0.9 if rng.random() < 0.4 else 0.2
+
+
+COIN = pt.Episodes(skewed, return_range=(0, 1))
+
+
+class Listed:
+    """Given outcomes, as a supply."""
+
+    drawing = False
+    exhausted = False
+
+    def __init__(self, returns, low=0.0, high=1.0):
+        self.left, self.low, self.high = list(returns), low, high
+
+    def take(self, most):
+        found = np.array([self.left.pop(0)])
+        return Outcomes(found, found, found, np.ones(1, dtype=np.int64))
+
+    def look(self, threshold, lead, both_sides):
+        pass
+
+
+def after(returns, threshold, **settings):
+    """The run after these returns."""
+    run = ReturnsRun(pt.ReturnBetting(), COIN, threshold, Listed(returns), **settings)
+    for _ in returns:
+        run.step(math.inf, 1)
+    return run
+
+
+# ---------------------------------------------------------------- the game is fair
+
+
+def test_the_capital_has_mean_one_at_the_threshold_over_all_outcomes_of_three_episodes():
+    """Exactly, on both sides; below it the bets on "above" lose, and those on "below" win."""
+    for threshold in (MEAN, MEAN + 0.1, MEAN - 0.1):
+        means = np.zeros(2)
+        for outcomes in itertools.product((0.9, 0.2), repeat=3):
+            chance = math.prod(0.4 if one == 0.9 else 0.6 for one in outcomes)
+            means += chance * np.exp(after(outcomes, threshold).evidence())
+        if threshold == MEAN:
+            assert means == pytest.approx([1.0, 1.0], abs=1e-12)
+        else:
+            losing = 0 if threshold > MEAN else 1
+            assert means[losing] < 1.0 < means[1 - losing]
+
+
+def test_the_intervals_capital_has_mean_one_at_every_threshold():
+    """The bets of an interval are settled against any threshold m: at m = V their mean is 1, too."""
+    means = np.zeros(2)
+    for outcomes in itertools.product((0.9, 0.2), repeat=3):
+        chance = math.prod(0.4 if one == 0.9 else 0.6 for one in outcomes)
+        run = after(outcomes, 0.6)
+        shift = MEAN - 0.6
+        means += chance * np.exp([run.refuter(1.0).log_capital(shift), run.refuter(-1.0).log_capital(-shift)])
+    assert (means <= 1.0 + 1e-12).all()
+    assert (means > 0.9).all()
+
+
+class Restarted(DrawnEpisodes):
+    """What must not be done: every third episode that goes badly is stopped, and another one is run instead."""
+
+    def episode(self, seed):
+        total, steps = super().episode(seed)
+        return (total, steps) if total > MEAN or seed % 3 else super().episode(seed + 1)
+
+
+def test_delta_is_kept_at_the_threshold_and_not_by_a_test_that_restarts_bad_episodes():
+    runs, delta, wrong = 100, 0.1, {}
+    for supply in (DrawnEpisodes, Restarted):
+        answers = []
+        for seed in range(runs):
+            run = ReturnsRun(pt.ReturnBetting(), COIN, MEAN, supply(COIN, seed))
+            while run.answer is None and run.episodes < 100:
+                run.step(-math.log(delta), 1)
+            answers.append(run.answer)
+        wrong[supply] = max(answers.count(side) for side in ("above", "below"))
+        alarm = binom.sf(wrong[supply] - 1, runs, delta) < 1e-6
+        assert alarm == (supply is Restarted), wrong
+
+
+def test_the_interval_of_evaluate_misses_at_most_as_often_as_promised():
+    missed = 0
+    for seed in range(60):
+        found = pt.evaluate(COIN, epsilon=0.15, delta=0.2, rng=seed)
+        assert found.reached
+        missed += not found.lower <= MEAN <= found.upper
+    assert binom.sf(missed - 1, 60, 0.2) > 1e-6, missed
+
+
+def test_bets_never_lose_more_than_they_have():
+    """The worst outcome, again and again: the capital stays positive, on both sides."""
+    for worst, side in ((0.0, 0), (1.0, 1)):
+        evidence = after([worst] * 200, 0.5).evidence()
+        assert np.isfinite(evidence).all()
+        assert evidence[side] < 0 < evidence[1 - side]
+
+
+def test_an_outcome_that_is_not_bet_on_a_side_leaves_its_capital_alone():
+    class OneSided(Listed):
+        def take(self, most):
+            found = super().take(most)
+            return found._replace(above=np.array([math.nan]))
+
+    run = ReturnsRun(pt.ReturnBetting(), COIN, 0.5, OneSided([0.9] * 20))
+    for _ in range(20):
+        run.step(math.inf, 1)
+    assert run.evidence()[0] == pytest.approx(0.0, abs=1e-12)
+    assert run.evidence()[1] < -1.0
+    assert run.estimate == pytest.approx(0.9)
+
+
+@each("returns", [[0.0, 1.0, 1.0, 0.3] * 30, [0.7] * 60, [1.0] * 40])
+def test_units_do_not_matter(returns):
+    """Thrice the return plus 10, with threshold and range moved along: the same evidence, the interval moved along."""
+    plain = after(returns, 0.5)
+    moved = ReturnsRun(pt.ReturnBetting(), COIN, 11.5, Listed([3 * one + 10 for one in returns], 10.0, 13.0))
+    for _ in returns:
+        moved.step(math.inf, 1)
+    assert moved.evidence() == pytest.approx(plain.evidence(), rel=1e-9)
+    assert moved.interval(LEVEL) == pytest.approx([3 * end + 10 for end in plain.interval(LEVEL)], abs=1e-6)
+
+
+# ---------------------------------------------------------------- what every method promises
+
+
+@each(("threshold", "answer"), [(MEAN - 0.15, "above"), (MEAN + 0.15, "below")])
+def test_both_sides_are_answered_and_what_is_said_fits_together(threshold, answer):
+    v = pt.decide(COIN, threshold=threshold, rng=1)
+    side = ("above", "below").index(answer)
+    assert (v.answer, v.certified, v.method, v.settings) == (answer, True, "betting on returns", pt.ReturnBetting())
+    assert v.samples == v.counts.total == v.counts.episodes
+    assert v.evidence[side] >= LEVEL > v.evidence[1 - side]
+    assert v.p_value == pytest.approx(math.exp(-max(v.evidence)))
+    assert v.interval[0] > threshold if side == 0 else v.interval[1] < threshold
+    assert v.interval[0] <= v.estimate <= v.interval[1]
+    assert v.estimate == pytest.approx(v.counts.returns.mean())
+    told = json.loads(v.to_json(), parse_constant=pytest.fail)
+    assert (told["schema"], told["answer"], told["episodes"], told["samples"]) == (1, answer, v.samples, v.samples)
+    assert sum(told["returns"]["episodes"]) == v.counts.episodes
+    again = from_data(told)
+    assert (again.answer, again.counts.episodes, str(again)) == (answer, v.counts.episodes, str(v))
+    assert from_data(json.loads(again.to_json())).to_json() == again.to_json()
+
+
+def test_checks_stopping_times_and_decide_tell_the_same():
+    deltas = (0.2, 0.05, 0.001)
+    times = pt.stopping_times(COIN, threshold=0.6, deltas=deltas, rng=4)
+    for delta, samples, answer in zip(deltas, times.samples, times.answers, strict=True):
+        found = pt.decide(COIN, threshold=0.6, delta=delta, rng=4)
+        assert (found.samples, found.answer) == (samples, answer)
+        *_, last = pt.checks(COIN, threshold=0.6, delta=delta, rng=4)
+        assert (last.samples, last.episodes, last.answer, last.evidence) == (samples, samples, answer, found.evidence)
+    assert times.certified.all()
+
+
+def test_the_default_is_return_betting_and_it_has_a_name():
+    assert method_entry("methods", "returns").load() is pt.ReturnBetting
+    assert method_entry("methods", "ReturnBetting").load() is pt.ReturnBetting
+    assert_refused(lambda: pt.ReturnBetting().replay(COIN, 0.5, None), "LoggedEpisodes")
+    run = pt.ReturnBetting().start(COIN, None, 0.5, generator(0))
+    assert (run.samples, run.paid, run.answer) == (0, 0, None)
+    assert run.evidence() == pytest.approx((0.0, 0.0), abs=1e-12)
+    assert run.interval(LEVEL) == pytest.approx((0.0, 1.0))
+    assert math.isnan(run.estimate)
+
+
+def test_an_indifference_zone_ends_a_test_at_the_threshold():
+    found = pt.decide(COIN, threshold=MEAN, indifference=0.15, rng=2)
+    assert (found.answer, found.certified) == ("within", True)
+    assert min(found.refuted) >= found.required == pytest.approx(math.log(2 / 0.05))
+    assert MEAN - 0.15 <= found.interval[0] <= found.interval[1] <= MEAN + 0.15
+    assert pt.decide(COIN, threshold=0.2, indifference=0.05).answer == "above"
+
+
+def test_a_limit_on_samples_is_kept_up_to_an_episode():
+    long = pt.Episodes(lambda rng: [skewed(rng) / 7] * 7, return_range=(0, 1))
+    found = pt.decide(long, threshold=MEAN, max_samples=100)
+    assert (found.answer, found.samples, found.counts.episodes) == (None, 105, 15)
+    assert "the sample limit is reached" in str(found)
+    assert pt.decide(long, threshold=MEAN, max_samples=0).samples == 0
+    estimate = pt.evaluate(long, epsilon=1e-3, max_samples=100)
+    assert (estimate.reached, estimate.samples) == (False, 105)
+    assert_refused(lambda: pt.decide(long, threshold=MEAN, max_samples=-1), "max_samples is -1")
+
+
+# ---------------------------------------------------------------- pauses
+
+
+QUESTION = {"threshold": 0.6, "delta": 1e-3, "rng": 3}
+WHOLE = pt.decide(COIN, **QUESTION)
+
+
+def test_a_run_goes_on_as_if_it_had_not_paused(tmp_path):
+    paused = pt.decide(COIN, **QUESTION, max_samples=5)
+    for limit in (6, 17, 40, None):
+        paused = pt.decide(COIN, **QUESTION, max_samples=limit, resume=paused)
+    assert_same_verdict(paused, WHOLE)
+    file = tmp_path / "run.npz"
+    first = pt.decide(COIN, **QUESTION, max_samples=20, checkpoint=file)
+    assert first.answer is None
+    assert_refused(lambda: pt.decide(COIN, **QUESTION, checkpoint=file), "exists")
+    assert_same_verdict(pt.decide(COIN, **QUESTION, checkpoint=file, resume=file), WHOLE)
+
+
+@each("presses", [1, 2])
+def test_ctrl_c_loses_nothing(presses):
+    """The first ends the run after the episode at hand, the second gives that one up: it is run again."""
+    calls = []
+
+    def interrupted(rng):
+        calls.append(1)
+        if len(calls) == 12:
+            for _ in range(presses):
+                os.kill(os.getpid(), signal.SIGINT)
+        return skewed(rng)
+
+    before = signal.getsignal(signal.SIGINT)
+    about = pt.Episodes(interrupted, return_range=(0, 1))
+    paused = pt.decide(about, **QUESTION)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert (paused.answer, paused.reason, paused.counts.episodes) == (None, "interrupted", 13 - presses)
+    assert_same_verdict(pt.decide(about, **QUESTION, resume=paused), WHOLE)
+
+
+def test_an_episode_that_fails_is_run_again():
+    calls = []
+
+    def failing(rng):
+        calls.append(1)
+        if len(calls) == 9:
+            raise ValueError("the robot fell over")
+        return skewed(rng)
+
+    supply = DrawnEpisodes(pt.Episodes(failing, return_range=(0, 1)), 0)
+    expected = DrawnEpisodes(COIN, 0)
+    for _ in range(8):
+        assert supply.take(1).returns == expected.take(1).returns
+    with pytest.raises(ValueError, match="fell over"):
+        supply.take(1)
+    assert not supply.drawing
+    assert supply.take(1).returns == expected.take(1).returns
+
+
+def damaged(**changes):
+    kept = pt.decide(COIN, **QUESTION, max_samples=20)
+    object.__setattr__(kept, "snapshot", {**kept.snapshot, **changes})
+    return kept
+
+
+@each(
+    "changes",
+    [
+        {"plans": np.full((2, 20), 1.5)},
+        {"plans": np.zeros(3)},
+        {"steps": np.array([1, 2])},
+        {"steps": np.full(20, -1)},
+        {"returns": np.array(["a"])},
+        {"moments": np.zeros((1, 3))},
+        {"refit_at": np.zeros(0, dtype=np.int64)},
+        {"rng": np.zeros(3, dtype=np.uint8)},
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(changes):
+    assert_refused(lambda: pt.decide(COIN, **QUESTION, resume=damaged(**changes)), "inconsistent")
+
+
+@each(
+    ("about", "question", "words"),
+    [
+        (COIN, {"threshold": 0.7}, ["the threshold 0.6, not 0.7"]),
+        (pt.Episodes(skewed, return_range=(0, 2)), {}, ["another task"]),
+        (pt.Episodes(skewed, return_range=(0, 1), discount=0.5), {}, ["another task"]),
+        (COIN, {"indifference": 0.1}, ["indifference"]),
+    ],
+)
+def test_another_run_cannot_be_resumed(about, question, words):
+    paused = pt.decide(COIN, **QUESTION, max_samples=5)
+    assert_refused(lambda: pt.decide(about, **{**QUESTION, **question}, resume=paused), *words)
+
+
+def test_the_fingerprint_tells_episodes_apart():
+    marks = {
+        checkpoint.fingerprint(about, 0.5, pt.ReturnBetting())
+        for about in (
+            COIN,
+            pt.Episodes(np.mean, return_range=(0, 1)),
+            pt.Episodes(skewed, return_range=(0, 1), horizon=3),
+            pt.Episodes(skewed, return_range=(0, 1), discount=0.9),
+            pt.Episodes(skewed, reward_range=(0, 1), horizon=1),
+        )
+    }
+    assert len(marks) == 5
