@@ -58,7 +58,7 @@ class Returns:
         bins: Any = min(MOST_BINS, max(5, math.isqrt(self.episodes)))
         if np.array_equal(self.returns, np.round(self.returns)):  # whole numbers: the same number of them in each bin
             low, high = float(self.returns.min()), float(self.returns.max())
-            width = math.ceil((high - low + 1) / bins)
+            width = math.ceil((high - low + 1) / MOST_BINS)
             bins = np.arange(low - 0.5, high + width, width)
         episodes, edges = np.histogram(self.returns, bins=bins)
         return Histogram(edges, episodes)

@@ -1,0 +1,224 @@
+"""--assume episodes on the command line: answers are exit codes, what does not fit is refused with a remedy."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+
+import pytest
+
+from builders import each
+from policytest.cli import main
+
+AGENTS = """
+import numpy as np
+import gymnasium as gym
+import policytest as pt
+
+def left(observation):
+    return 0
+
+def all_left(observations):
+    return np.zeros(len(observations), dtype=np.int64)
+
+class Left:
+    def predict(self, observation):
+        return 0, None
+
+def critic(observation):
+    return 5.0
+
+def coin(rng):
+    return rng.random() < 0.7
+
+def interrupted(rng):
+    interrupted.calls += 1
+    if interrupted.calls == 15:
+        import os, signal
+        os.kill(os.getpid(), signal.SIGINT)
+    return rng.random() < 0.5
+
+interrupted.calls = 0
+ready = pt.Episodes(coin, return_range=(0, 1))
+
+class Ranged(gym.Env):
+    reward_range = (0.0, 1.0)
+    observation_space = action_space = gym.spaces.Discrete(1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 0, self.np_random.random(), True, False, {}
+
+class Unranged(Ranged):
+    reward_range = (-np.inf, np.inf)
+"""
+POLE = ("gym:CartPole-v1", "--assume", "episodes", "--agent", "agents_here:left", "--quiet")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder with agents; a pole that is always pushed to the left falls after 8 to 10 steps."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "agents_here", raising=False)
+    (tmp_path / "agents_here.py").write_text(AGENTS, encoding="utf-8")
+    return tmp_path
+
+
+def decide(*arguments):
+    return main(["decide", *arguments])
+
+
+def test_the_exit_code_is_the_answer(capsys):
+    assert decide(*POLE, "--threshold", "30", "--reward-range", "0", "1") == 1
+    said = capsys.readouterr().out
+    assert "The mean return is below the threshold (certified)" in said
+    assert "episodes are independent" in said
+    assert decide(*POLE, "--threshold", "5", "--return-range", "0", "500") == 0
+    assert decide(*POLE, "--threshold", "5", "--reward-range", "0", "1", "--horizon", "10", "--discount", "0.9") == 0
+    assert decide(*POLE, "--threshold", "9.35", "--return-range", "0", "500", "--max-samples", "1e3") == 3
+    assert decide(*POLE, "--threshold", "9", "--return-range", "0", "20", "--indifference", "4") == 5
+    assert decide(*POLE, "--threshold", "600", "--reward-range", "0", "1") == 1
+    assert "no episodes were run" in capsys.readouterr().out
+
+
+@each(
+    "more",
+    [
+        ("--agent", "agents_here:Left"),
+        ("--critic", "agents_here:critic"),
+        ("--vector", "4"),
+        ("--vector", "4", "--batched", "--agent", "agents_here:all_left"),
+        ("--method", "returns"),
+        ("--horizon", "time limit"),
+    ],
+)
+def test_agents_critics_and_vectors(more):
+    assert decide(*POLE, "--threshold", "30", "--reward-range", "0", "1", *more) == 1
+
+
+def test_json_and_options_behind_the_question_mark(capsys):
+    address = "gym:CartPole-v1?sutton_barto_reward=true"
+    given = (address, *POLE[1:], "--reward-range", "-1", "0", "--return-range", "-1", "0", "--json")
+    assert decide(*given, "--threshold", "-0.5") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["answer"], told["estimate"], told["interval"][0]) == ("below", -1.0, -1.0)
+    assert told["episodes"] == sum(told["returns"]["episodes"])
+    assert told["states"] is None
+
+
+def test_functions_episodes_and_declared_ranges(capsys):
+    coin = ("--assume", "episodes", "--threshold", "0.5", "--quiet")
+    assert decide("python:agents_here:coin", "--return-range", "0", "1", *coin) == 0
+    assert decide("python:agents_here:ready", *coin) == 0
+    ranged = ("--agent", "agents_here:left", "--horizon", "1", "--assume", "episodes", "--quiet", "--threshold", "0.3")
+    assert decide("python:agents_here:Ranged", *ranged) == 0
+    assert decide("python:agents_here:Unranged", *ranged) == 2
+    assert "--reward-range LOW HIGH" in capsys.readouterr().err
+
+
+def test_evaluate(capsys, here):
+    coin = ("python:agents_here:coin", "--assume", "episodes", "--return-range", "0", "1", "--quiet")
+    assert main(["evaluate", *coin, "--epsilon", "0.1", "--html", "page.html"]) == 0
+    assert "The mean return is 0." in capsys.readouterr().out
+    page = (here / "page.html").read_text(encoding="utf-8")
+    for words in ("How good is this agent?", "The returns of the episodes", "How the interval narrowed", "mean return"):
+        assert words in page
+    assert main(["evaluate", *coin, "--epsilon", "0.01", "--max-samples", "100"]) == 3
+
+
+def test_a_report_with_pictures_and_one_from_the_json(capsys, here):
+    asked = (*POLE, "--threshold", "12", "--reward-range", "0", "1")
+    assert decide(*asked, "--html", "page.html") == 1
+    page = (here / "page.html").read_text(encoding="utf-8")
+    for words in (
+        "Is this agent good enough?",
+        "Its mean return is below 12.",
+        "Environment: gym:CartPole-v1. Agent: agents_here:left.",
+        "The returns of the episodes",
+        "How the evidence grew",
+        "Where the mean return lies",
+        "Returns lie in the declared range, 0 to 500",
+        "--assume episodes --agent agents_here:left",
+    ):
+        assert words in page, words
+    for words in ("transition", "states", "kernel", "the value "):
+        assert words not in page.partition("<body")[2], words
+    capsys.readouterr()
+    assert decide(*asked, "--json") == 1
+    (here / "verdict.json").write_text(capsys.readouterr().out, encoding="utf-8")
+    assert main(["report", "verdict.json", "--out", "again.html"]) == 0
+    again = (here / "again.html").read_text(encoding="utf-8")
+    assert "The returns of the episodes" in again
+    assert "Its mean return is below 12." in again
+    assert "decide(episodes, threshold=12" in again
+
+
+def test_a_checkpoint_is_resumed_and_ctrl_c_ends_undecided(capsys, here):
+    run = ("python:agents_here:interrupted", "--assume", "episodes", "--return-range", "0", "1", "--threshold", "0.75")
+    before = signal.getsignal(signal.SIGINT)
+    assert decide(*run, "--checkpoint", "run.npz") == 3
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "the same command continues it" in capsys.readouterr().err
+    assert decide(*run, "--checkpoint", "run.npz", "--json") == 1
+    resumed = json.loads(capsys.readouterr().out)
+    assert decide(*run, "--json") == 1
+    whole = json.loads(capsys.readouterr().out)
+    assert resumed == whole
+    assert whole["episodes"] > 15
+
+
+def test_progress_tells_the_episodes(capsys):
+    assert decide(*POLE[:-1], "--threshold", "9.35", "--return-range", "0", "500", "--max-samples", "3e3") == 3
+    err = capsys.readouterr().err
+    told = re.search(r"2,0\d\d samples, (\d+) episodes, evidence at most .* nats, mean return (9\.\d+)", err)
+    assert 2000 / 9.6 < int(told[1]) < 2010 / 9.1
+
+
+@each(
+    ("arguments", "words"),
+    [
+        (("gym:CartPole-v1", "--agent", "agents_here:left"), ["--agent is for episodes; add --assume episodes"]),
+        (("paper-2", "--vector", "4"), ["--vector is for episodes"]),
+        (("paper-2", "--reward-range", "0", "1"), ["--reward-range is for episodes"]),
+        (("paper-2", "--batched"), ["--batched is for episodes"]),
+        (("paper-2", "--method", "returns"), ["ReturnBetting() is for Episodes"]),
+        (("gym:CartPole-v1", "--assume", "episodes"), ["no agent; pass --agent package.module:name"]),
+        ((*POLE,), ["--return-range LOW HIGH", "--reward-range LOW HIGH", "--horizon N"]),
+        ((*POLE, "--reward-range", "0"), ["--reward-range"]),
+        ((*POLE, "--reward-range", "1", "0"), ["reward_range is (1, 0)"]),
+        ((*POLE, "--return-range", "0", "1", "--policy", "uniform"), ["--policy is for a Markov task", "leave it out"]),
+        ((*POLE, "--return-range", "0", "1", "--goal", "3"), ["--goal is for a Markov task"]),
+        ((*POLE, "--return-range", "0", "1", "--simulator", "a:b"), ["--simulator is for a Markov task"]),
+        ((*POLE, "--return-range", "0", "1", "--method", "ptst"), ["--method ptst is for a Markov task"]),
+        ((*POLE, "--return-range", "0", "1", "--agent", "left"), ["--agent is 'left'", "package.module:name"]),
+        ((*POLE, "--return-range", "0", "1", "--agent", "agents_here:lfet"), ["no 'lfet'", "left"]),
+        ((*POLE, "--return-range", "0", "1", "--agent", "no.such:agent"), ["--agent: importing no.such failed"]),
+        ((*POLE, "--return-range", "0", "1", "--vector", "0"), ["vector is 0"]),
+        ((*POLE, "--return-range", "0", "1", "--batched"), ["batched"]),
+        ((*POLE, "--return-range", "0", "1"), ["outside return_range (0, 1)"]),
+        (("gym:NoSuch-v1", *POLE[1:], "--return-range", "0", "1"), ["NoSuch-v1"]),
+        (("gym:CartPole-v1?known_support=true", *POLE[1:], "--return-range", "0", "1"), ["known_support", "table"]),
+        (("paper-2", *POLE[1:], "--return-range", "0", "1"), ["'paper-2' has no episodes", "gym:CartPole-v1"]),
+        (("python:agents_here:ready", "--assume", "episodes", "--agent", "agents_here:left"), ["leave --agent out"]),
+        (("python:agents_here:coin", *POLE[1:], "--return-range", "0", "1"), ["env is a function"]),
+        (("python:agents_here:coin", "--assume", "episodes", "--vector", "2"), ["--vector is for gym: addresses"]),
+        (("gym:CartPole-v1", "--assume", "bandits"), ["bandits"]),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_remedy(arguments, words, capsys):
+    threshold = () if "--threshold" in arguments else ("--threshold", "0.5")
+    assert decide(*arguments, *threshold) == 2
+    err = capsys.readouterr().err
+    for word in words:
+        assert word in err, err
+
+
+def test_a_threshold_is_required_of_episodes_too(capsys):
+    assert decide(*POLE, "--return-range", "0", "500") == 2
+    assert "no threshold: pass --threshold R" in capsys.readouterr().err
