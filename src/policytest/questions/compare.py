@@ -4,6 +4,7 @@ Two policies A and B, with rewards that may differ, meet the same unknown kernel
 
 - *Betting* along coupled rollouts (`policytest.methods.betting.coupled`), the default: exact, so answers are certified.
 - The *KL rule* on the difference (`policytest.methods.ptst_difference`): samples any pair, answers on a local search.
+- *Pairs of episodes* (`policytest.methods.returns.paired`), of two agents in any environment, without a table.
 
 What delta bounds: if V^A - V^B <= margin, the probability of ever answering "above" is at most delta, and if >= margin
 that of "below"; looking at every sample, stopping early and resuming are all allowed.
@@ -18,6 +19,7 @@ from dataclasses import replace
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
+from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
@@ -28,15 +30,19 @@ from policytest.methods.betting.coupled import CoupledBetting, CoupledRun
 from policytest.methods.betting.coupled_episodes import coupled_episodes
 from policytest.methods.betting.coupling import joint_task, shared_pool
 from policytest.methods.betting.stacks import StacksRun, sets_of_coins
-from policytest.methods.known_range import check_alike, known_difference
+from policytest.methods.known_range import KnownRange, check_alike, known_difference
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.returns import ReturnBetting
+from policytest.methods.returns.paired import PairedRun, check_same_return, difference_bounds, whole_episodes
 from policytest.methods.sampler import Recorded
 from policytest.questions.assess import beside_data, check_indices, judged
 from policytest.questions.driver import (
     Resume,
     carry_out,
+    checked_method,
     checked_question,
+    checked_source,
     checked_zone,
     known_verdict,
     not_on_a_log,
@@ -47,12 +53,12 @@ from policytest.results.verdict import Check, Verdict
 
 
 def compare(
-    task_a: Task,
-    task_b: Task | str,
-    sim: SimulatorLike | Transitions,
+    task_a: Task | Episodes,
+    task_b: Task | Episodes | str,
+    sim: SimulatorLike | Transitions | None = None,
     delta: float = 0.05,
     margin: float = 0.0,
-    method: TDBetting | PTST | None = None,
+    method: TDBetting | PTST | ReturnBetting | None = None,
     rng: Seed = 0,
     max_samples: int | None = None,
     indifference: float = 0.0,
@@ -68,14 +74,17 @@ def compare(
         Two tasks that differ in their policies, and perhaps in their rewards, and in nothing else. Of recorded
         transitions B may be "logged": how often they take each action in a state. The answer is about these
         frequencies, valid if actions were chosen by the state alone, and says so (`questions.logged_policy`).
+        Or two `Episodes` with the same discount and horizon: every seed is used for an episode of each.
     sim
         The simulator of the kernel that both meet: `draw(states, actions, rng)`. Or recorded `Transitions(s, a, x)` in
-        their order, from any policy: then nothing is sampled, and betting forms its rollouts from them.
+        their order, from any policy: then nothing is sampled, and betting forms its rollouts from them. `Episodes` need
+        none.
     delta, margin
         If V^A - V^B <= margin, "above" is answered with probability at most delta; if >=, so is "below".
     method
         `TDBetting()`, which is the default: certified. `PTST(...)`: the KL rule on the difference; a descent may miss
-        the nearest kernel, so its answers are not certified. It samples by its allocation, `Adaptive()` included.
+        the nearest kernel, so its answers are not certified. It samples by its allocation, `Adaptive()` included. Of
+        `Episodes`, `ReturnBetting()`.
     rng, max_samples
         A seed or a Generator; stop undecided after this many samples.
     indifference
@@ -85,6 +94,7 @@ def compare(
         As in `decide`; so is Ctrl-C, which ends the run between two draws.
 
     In the Verdict, ``threshold`` is the margin, and ``estimate`` and ``interval`` are about the difference V^A - V^B.
+    Of `Episodes`, ``samples`` are the transitions of both, and ``counts.episodes`` is the number of pairs.
 
     Paper: `app:extension`.
 
@@ -95,6 +105,12 @@ def compare(
     'above'
     """
     _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta)
+    if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
+        checked_source(task_a, sim)
+        checked_method(method, task_a)
+        until = level, sampling_limit(max_samples)
+        return _in_pairs(task_a, task_b, margin, delta, until, rng, indifference, checkpoint, resume, progress)
+    sim = checked_source(task_a, sim)
     task_b = _policy_b(task_a, task_b, sim)
     check_alike(task_a, task_b)
     if isinstance(method, PTST):
@@ -122,6 +138,31 @@ def compare(
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
         verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
     return replace(verdict, about="difference")
+
+
+def _in_pairs(
+    a: object,
+    b: object,
+    margin: float,
+    delta: float,
+    until: tuple[float, int],
+    rng: Seed,
+    indifference: float,
+    checkpoint: str | os.PathLike[str] | None,
+    resume: Resume | None,
+    progress: Callable[[Check], None] | None,
+) -> Verdict:
+    """The comparison of two agents, in pairs of episodes."""
+    (level, limit), zone = until, checked_zone(indifference)
+    a, b = whole_episodes("task_a", a), whole_episodes("task_b", b)
+    check_same_return(a, b)
+    known = KnownRange(*difference_bounds(a, b), 0.0)
+    if known.settles(margin, zone):
+        return known_verdict(known, a, margin, delta, zone, "difference")
+    run = PairedRun(a, b, margin, rng, zone, zone > 0)
+    mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
+    until = level + math.log(2.0) if zone else level, limit
+    return replace(carry_out(run, mark, delta, until, checkpoint, resume, progress), about="difference")
 
 
 def _coupled(

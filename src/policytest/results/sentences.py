@@ -323,12 +323,16 @@ def _about_episodes(task: Episodes, question: str) -> list[str]:
     ]
 
 
-def episode_rows(counts: object, samples: int) -> list[Row]:
-    """How many episodes a result rests on, where it does; and how many samples belong to others."""
+def episode_rows(counts: object, samples: int, about: str = "value") -> list[Row]:
+    """How many episodes, or pairs of them, a result rests on, where it does; and how many samples belong to others."""
     found = getattr(counts, "episodes", None)
+    if found is None:
+        return []
+    if about == "difference":
+        return [Row("pairs of episodes", number(found), "both of a pair with the same seed", "episodes", found)]
     others = samples - int(getattr(counts, "total", samples))
     remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
-    return [] if found is None else [Row("episodes", number(found), remark, "episodes", found)]
+    return [Row("episodes", number(found), remark, "episodes", found)]
 
 
 def histogram_data(counts: object) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+r"""Two agents in pairs of episodes: both episodes of a pair have the same seed, so what they share cancels.
+
+The outcome of a pair is D = G_A - G_B. Seeds are drawn independently, so that pairs are independent with mean
+V_A - V_B, however much the two returns of a pair depend on each other; and
+
+    low_A - high_B  <=  D  <=  high_A - low_B.
+
+So the bets of `policytest.methods.returns.run` apply, with the margin in the place of the threshold. Their growth is
+about (V_A - V_B - margin)^2 / (2 Var D) a pair, and Var D = Var G_A + Var G_B - 2 Cov(G_A, G_B): a positive covariance
+is what pairing saves. It comes from the environment's own luck, such as the start, the cards or the weather, where
+`reset(seed=...)` fixes it. An environment that does not honour its seed has none: the two episodes are then
+independent, and the test is as valid and takes more pairs.
+
+Both agents may share one environment object: an episode is over before the next begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest.data.episodes import Episodes
+from policytest.data.randomness import Seed, generator, restored, stored
+from policytest.data.returns import Returns
+from policytest.data.walks import FunctionWalk, Walk
+from policytest.methods.returns.drawn import LARGEST_SEED, DrawnEpisodes
+from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.run import ReturnsRun
+
+
+@dataclass(frozen=True)
+class PairedBetting:
+    """The method of a comparison of `Episodes`, for its verdict."""
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on returns, agent A against agent B in pairs of episodes with the same seed"
+
+
+class PairedEpisodes:
+    """Pairs of episodes, as a supply; each pair has a seed of its own, drawn from ``rng``."""
+
+    exhausted = False
+    drawing = False
+
+    def __init__(self, a: Episodes, b: Episodes, rng: Seed) -> None:
+        self.sides = tuple(DrawnEpisodes(one, 0) for one in (a, b))  # of which `episode(seed)` is used
+        self.rng = generator(rng)
+        self.low, self.high = difference_bounds(a, b)
+
+    def take(self, most: int) -> Outcomes:
+        """One pair. A pair that is interrupted is not part of the run: its seed is drawn again."""
+        before = self.rng.bit_generator.state
+        self.drawing = True
+        try:
+            seed = int(self.rng.integers(LARGEST_SEED))
+            (first, steps), (second, more) = (side.episode(seed) for side in self.sides)
+        except BaseException as error:
+            error.add_note(WHILE_DRAWING)
+            self.rng.bit_generator.state = before
+            raise
+        finally:
+            self.drawing = False
+        found = np.array([first - second])
+        return Outcomes(found, found, found, np.array([steps + more]))
+
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """Pairs serve every question."""
+
+    def state(self) -> dict[str, Any]:
+        """The generator of seeds."""
+        return {"rng": stored(self.rng)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with the seeds that come next."""
+        self.rng = restored(state["rng"])
+
+
+class PairedRun(ReturnsRun):
+    """A test on pairs of episodes."""
+
+    def __init__(
+        self, a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0, both_sides: bool = False
+    ) -> None:
+        super().__init__(PairedBetting(), a, margin, PairedEpisodes(a, b, rng), indifference, both_sides)
+
+    def counts(self) -> Returns:
+        """What was observed: differences of returns."""
+        return replace(super().counts(), paired=True)
+
+
+def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:
+    """Where G_A - G_B lies."""
+    return a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0]
+
+
+def whole_episodes(name: str, given: object) -> Episodes:
+    """Episodes that can be run one by one from a seed. A critic has no part in pairs, which are of whole episodes."""
+    if not isinstance(given, Episodes):
+        raise InputError(f"{name} is a {type(given).__name__}; Episodes are compared with Episodes: pass two of them")
+    if not isinstance(given.walk, Walk | FunctionWalk):
+        raise InputError(f"{name} has a vector of environments, and pairs are run one by one; pass one environment")
+    return given if given.critic is None else replace(given, critic=None)
+
+
+def check_same_return(a: Episodes, b: Episodes) -> None:
+    """Refuse returns that do not mean the same, and say in what they differ."""
+    for name in ("discount", "horizon"):
+        first, second = getattr(a, name), getattr(b, name)
+        if first != second:
+            raise InputError(
+                f"task_a.{name} is {first} and task_b.{name} is {second}; their returns are only comparable with the "
+                "same: pass the same"
+            )

@@ -1,0 +1,113 @@
+"""Pairs of episodes: the seeds, the range of the difference, what pairing saves, and delta at the margin itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import policytest as pt
+from policytest.methods.returns.paired import PairedEpisodes, PairedRun
+
+
+class Walker:
+    """A Gymnasium-like environment: five steps with a reward of luck plus the action; luck comes from the seed."""
+
+    def __init__(self, honours_seed=True):
+        self.honours_seed, self.log, self.left = honours_seed, [], 0
+        self.own = np.random.default_rng(99)
+
+    def reset(self, seed=None):
+        assert self.left == 0, "an episode began before the last was over"
+        self.log.append(seed)
+        self.rng = np.random.default_rng(seed) if self.honours_seed else self.own
+        self.left = 5
+        return self.rng.random(), {}
+
+    def step(self, action):
+        self.left -= 1
+        luck = self.rng.random()
+        return luck, 0.5 * luck + 0.5 * action, self.left == 0, False, {}
+
+
+def agents(env, share_a=0.6, share_b=0.5):
+    """Two agents that sample; their mean returns are 1.25 + 2.5 times their share."""
+    return tuple(
+        pt.Episodes(env, lambda observation, rng, p=p: float(rng.random() < p), horizon=5, reward_range=(0, 1))
+        for p in (share_a, share_b)
+    )
+
+
+def test_both_episodes_of_a_pair_have_the_same_seed_in_one_environment():
+    env = Walker()
+    pairs = PairedEpisodes(*agents(env, 0.5, 0.5), 3)
+    for _ in range(4):
+        taken = pairs.take(1)
+        assert taken.returns[0] == 0.0  # the same agent under the same luck
+        assert taken.steps[0] == 10
+    assert env.log[::2] == env.log[1::2]
+    assert len(set(env.log)) == 4
+
+
+def test_the_difference_lies_between_the_extremes_of_both_ranges():
+    a = pt.Episodes(lambda rng: 1.0, return_range=(0, 1))
+    b = pt.Episodes(lambda rng: -2.0, return_range=(-2, 5))
+    pairs = PairedEpisodes(a, b, 0)
+    assert (pairs.low, pairs.high) == (-5.0, 3.0)
+    assert pairs.take(1).above[0] == 3.0
+
+
+@pytest.mark.parametrize("honours_seed", [True, False])
+def test_pairs_have_the_mean_of_the_difference_and_less_variance_where_seeds_are_honoured(honours_seed):
+    """Luck has variance 5/48 a return, and the actions 5/16 at 1/2; both agents use the same random numbers."""
+    pairs = PairedEpisodes(*agents(Walker(honours_seed), 0.6, 0.5), 1)
+    found = np.concatenate([pairs.take(1).returns for _ in range(2000)])
+    variance = 5 * 0.25 * (0.1 - 0.01) + (0.0 if honours_seed else 2 * 5 * 0.25 / 12)
+    assert found.mean() == pytest.approx(0.25, abs=5 * np.sqrt(variance / 2000))
+    assert found.var() == pytest.approx(variance, rel=0.25)
+
+
+def test_an_interrupted_pair_is_run_again_from_its_seed():
+    env = Walker()
+    a, b = agents(env)
+    expected, pairs = PairedEpisodes(a, b, 5), PairedEpisodes(a, b, 5)
+    wanted = [expected.take(1).returns[0] for _ in range(3)]
+    pairs.take(1)
+    walk, step = pairs.sides[1].about.walk, env.step
+    env.step = lambda action: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pairs.take(1)
+    env.step, env.left = step, 0
+    assert walk.env is env
+    assert not pairs.drawing
+    assert [pairs.take(1).returns[0] for _ in range(2)] == wanted[1:]
+
+
+DELTA, RUNS, PAIRS, ALARM = 0.1, 300, 400, 1e-6
+
+
+def wrong_at_the_margin(a, b, margin, wrong, shrunk=1.0):
+    """How often the answer is the wrong one, at V_A - V_B = margin; a shrunk range breaks the rule."""
+    count = 0
+    for seed in range(RUNS):
+        run = PairedRun(a, b, margin, seed)
+        source = run.source
+        source.low, source.high = (margin + shrunk * (end - margin) for end in (source.low, source.high))
+        while run.answer is None and run.episodes < PAIRS:
+            run.step(-np.log(DELTA), 1)
+        count += run.answer == wrong
+    return binom.sf(count - 1, RUNS, DELTA)
+
+
+def rare(chance):
+    """A large return, seldom."""
+    return pt.Episodes(lambda rng: float(rng.random() < chance), return_range=(0, 1))
+
+
+def test_delta_is_kept_at_the_margin_itself_and_a_range_that_is_too_small_is_caught():
+    """Asymmetric in sign: differences are 0 or 1, seldom 1, and their mean is the margin."""
+    a, b = rare(0.05), rare(0.02)
+    for wrong in ("above", "below"):
+        assert wrong_at_the_margin(a, b, 0.03, wrong) > ALARM
+    with np.errstate(invalid="ignore", divide="ignore"):
+        assert wrong_at_the_margin(a, b, 0.03, "below", shrunk=0.04) < ALARM
