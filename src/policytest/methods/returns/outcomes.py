@@ -21,6 +21,12 @@ class Outcomes(NamedTuple):
     returns: FloatArray
     steps: IntArray
 
+    def part(self, first: int, last: int) -> Outcomes:
+        """Some of them, in their order."""
+        return Outcomes(
+            self.above[first:last], self.below[first:last], self.returns[first:last], self.steps[first:last]
+        )
+
 
 NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
 

@@ -37,9 +37,11 @@ class Moments:
     def __init__(self) -> None:
         self.count, self.sum, self.squares = 0, 0.0, 0.0
 
-    def add(self, x: float) -> None:
-        """One episode more."""
-        self.count, self.sum, self.squares = self.count + 1, self.sum + x, self.squares + x * x
+    def add(self, x: FloatArray) -> None:
+        """More episodes, one after the other: how they are taken changes no result."""
+        self.count += len(x)
+        for gain in x.tolist():
+            self.sum, self.squares = self.sum + gain, self.squares + gain * gain
 
     @property
     def mean(self) -> float:
@@ -101,13 +103,13 @@ class ReturnsRun:
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices."""
         self._fit()
-        taken = self.source.take(most)
-        for index in range(len(taken.returns)):
-            self._settle(taken, index)
+        taken, done = self.source.take(most), 0
+        while done < len(taken.returns) and self.answer is None:
+            until = done + (1 if self.indifference else self.refit_at - self.episodes)
+            done += self._settle(taken.part(done, until), surely(required))
             self.reconsider(required)
-            if self.answer is not None:
-                return
-            self._fit()
+            if self.answer is None:
+                self._fit()
 
     def end(self, required: float) -> None:
         """Nothing was put off."""
@@ -128,18 +130,27 @@ class ReturnsRun:
         """The transitions of the episodes that the answer rests on."""
         return self.samples
 
-    def _settle(self, taken: Outcomes, index: int) -> None:
-        for side, (sign, Z) in enumerate(zip(SIDES, (taken.above[index], taken.below[index]), strict=True)):
-            plan = self.plans[side]
-            if math.isnan(Z) or plan.L <= 0:
-                continue
-            won = sign * (float(Z) - self.threshold)
-            self.bets.capital[side] += np.log1p(plan.fractions * (won / plan.L))
-            self.bets.keep(plan, np.array([won]))
-            self.moments[side].add(won / plan.L)
-        self.returns.append(float(taken.returns[index]))
-        self.steps.append(int(taken.steps[index]))
-        self.samples += int(taken.steps[index])
+    def _settle(self, taken: Outcomes, level: float) -> int:
+        """Settle bets with these episodes, up to the first at which the evidence suffices; with how many."""
+        L = np.array([[plan.L] for plan in self.plans])
+        won = np.array([taken.above - self.threshold, self.threshold - taken.below])
+        bet = (L > 0) & ~np.isnan(won)
+        ratios = np.where(bet, won, 0.0) / np.where(L > 0, L, 1.0)
+        path = np.log1p(ratios[:, :, None] * np.array([plan.fractions for plan in self.plans])[:, None])
+        path[:, 0] += self.bets.capital
+        np.cumsum(path, axis=1, out=path)
+        evidence = np.logaddexp.reduce(path + self.bets.log_weights, axis=2).max(axis=0)
+        reached = int(np.argmax(evidence >= level)) + 1
+        used = reached if evidence[reached - 1] >= level else len(evidence)
+        self.bets.capital = path[:, used - 1].copy()
+        for side, plan in enumerate(self.plans):
+            if len(chosen := np.flatnonzero(bet[side, :used])):
+                self.bets.keep(plan, won[side, chosen])
+                self.moments[side].add(ratios[side, chosen])
+        self.returns += taken.returns[:used].tolist()
+        self.steps += taken.steps[:used].tolist()
+        self.samples += int(taken.steps[:used].sum())
+        return used
 
     def _fit(self) -> None:
         """Choose the fractions of the next episodes, if it is time."""
