@@ -24,7 +24,7 @@ class Histogram(NamedTuple):
 class Returns:
     """Where `Counts` has transitions of a table: an unbiased estimate of the value by each episode, and its steps.
 
-    ``paired``: each is the difference of two episodes with the same seed, and the steps are those of both.
+    Of two agents each is the difference of a pair, and the steps are those of both.
     ``selected`` and ``other_rewards`` are as in `Counts`; ``visits`` is empty, since there are no states.
     """
 
@@ -33,7 +33,6 @@ class Returns:
     selected: bool = False
     other_rewards: bool = False
     flaws: tuple[str, ...] = ()
-    paired: bool = False
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Returns):

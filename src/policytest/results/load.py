@@ -159,7 +159,8 @@ def _plan(data: Mapping[str, Any]) -> Plan:
         "task": _names(data, weights.shape),
         "time": (low, high),
         "allocation": Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
-        "samples": {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in data["samples"].items()},
+        "samples": _ranges(data["samples"]),
+        "episodes": _ranges(data.get("episodes", {})),
         "methods": {},
         "at_least": frozenset(map(str, data["at_least"])),
         "sensitivity": Sensitivity(words=str(about["words"]), values=_pair(about, "values"), **rest),
@@ -169,6 +170,11 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     if data["allocation"] is None:
         whole["allocation"] = None
     return Plan(**whole)
+
+
+def _ranges(given: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
+    """(mean, low, high) by name."""
+    return {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in given.items()}
 
 
 def _selection(data: Mapping[str, Any]) -> Selection:

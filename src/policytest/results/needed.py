@@ -10,7 +10,6 @@ from typing import Any
 from policytest._base.arrays import IntArray
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, probability
-from policytest.mdp.task import Task
 
 CHANCE = 0.8  # that the samples forecast are enough
 MAX_SAMPLES = 100_000  # of one simulated run
@@ -33,11 +32,14 @@ class Needed(Shown):
         The same if they turn out just as the estimate says; for methods that were simulated, with probability 1/2.
     fresh, at_least
         {method name: (mean, low, high)}: what a new run of other methods takes, and those that were cut; see `Plan`.
+    spread
+        Of `Episodes`: {"episodes": (mean, low, high), "transitions": ...} of how many more settle it; nine runs in ten
+        lie between low and high. Infinite where runs were cut.
     words
         All of it in a sentence.
     """
 
-    task: Task = field(repr=False)
+    task: Any = field(repr=False)
     method: str
     samples: float
     uniform: float | None
@@ -49,6 +51,7 @@ class Needed(Shown):
     words: str
     fresh: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     at_least: frozenset[str] = frozenset()
+    spread: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
     @cached_property
     def summary(self) -> Table:
@@ -62,6 +65,8 @@ class Needed(Shown):
         ]
         if self.uniform is not None:
             rows.insert(3, Row("drawn uniformly", number(self.uniform), odds, "uniform", self.uniform))
+        for unit, (mean, *ends) in self.spread.items():
+            rows.append(Row(f"more {unit}", few(mean), nine_in_ten("runs", *ends)))
         for name, found in self.fresh.items():
             shown, remark = samples_in_words(found, name in self.at_least)
             rows.append(Row(f"or a new run: {name}", shown, remark))
@@ -77,6 +82,7 @@ class Needed(Shown):
             "pairs": self.pairs,
             "fresh": {name: list(found) for name, found in self.fresh.items()},
             "at_least": sorted(self.at_least),
+            "spread": {unit: list(found) for unit, found in self.spread.items()},
             "words": self.words,
         }
 
@@ -91,6 +97,17 @@ def samples_in_words(found: tuple[float, float, float], is_cut: bool) -> tuple[s
     if not math.isfinite(high):
         return f"{few(mean)} samples", f"mean, at least {few(low)}; there is no upper end"
     return f"{few(mean)} samples", f"mean, between {few(low)} and {few(high)}"
+
+
+def nine_in_ten(what: str, low: float, high: float) -> str:
+    """A remark on a mean.
+
+    >>> nine_in_ten("tests", 12, 3456), nine_in_ten("runs", 7, math.inf)
+    ('mean; nine tests in ten take 12 to 3,460', 'mean; nineteen runs in twenty take 7 or more')
+    """
+    if math.isfinite(high):
+        return f"mean; nine {what} in ten take {few(low)} to {few(high)}"
+    return f"mean; nineteen {what} in twenty take {few(low)} or more"
 
 
 def digits(x: float) -> float:

@@ -9,9 +9,9 @@ from typing import Any
 
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, probability
-from policytest.mdp.task import Task, about_task
+from policytest.mdp.task import about_task
 from policytest.results import sentences
-from policytest.results.needed import digits, few, samples_in_words
+from policytest.results.needed import digits, few, nine_in_ten, samples_in_words
 from policytest.worst_case.lower_bound import Allocation
 
 Range = tuple[float, float, float]
@@ -62,9 +62,13 @@ class Plan(Shown):
         The names of methods whose runs were cut at ``max_samples``: their numbers are lower bounds.
     sensitivity
         How the answer changes if the guess is off.
+    episodes
+        Of `Episodes`: {method name: (mean, low, high)} of the number of episodes, beside their transitions in
+        ``samples``. The mean is that of a test whose returns are the pilot's; nine tests in ten lie between low and
+        high, with the uncertainty of the pilot.
     """
 
-    task: Task = field(repr=False)
+    task: Any = field(repr=False)
     threshold: float
     delta: float
     value: float
@@ -78,6 +82,7 @@ class Plan(Shown):
     sensitivity: Sensitivity
     notes: tuple[str, ...] = ()
     sure: dict[str, float] = field(default_factory=dict)
+    episodes: dict[str, Range] = field(default_factory=dict)
 
     @cached_property
     def summary(self) -> Table:
@@ -86,12 +91,18 @@ class Plan(Shown):
             Row("threshold R", number(self.threshold), "", "threshold", self.threshold),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             Row("value of the guess", number(self.value), "", "value", self.value),
+            *(() if self.episodes else self._bounds()),
+            *(row for name in self.samples for row in self._rows(name)),
+        )
+        return Table(self._title(), rows, (*self.notes, self.sensitivity.words))
+
+    def _bounds(self) -> tuple[Row, ...]:
+        """What holds for every method."""
+        return (
             Row("characteristic time T*", self._time(), "of the best allocation", "time", list(self.time)),
             Row("no test needs fewer than", *self.fewest_in_words(), "bound", self.bound),
             Row("the best allocation saves", self.saved_in_words(), "of uniform sampling's T*", "saving", self.saving),
-            *(self._row(name) for name in self.samples),
         )
-        return Table(self._title(), rows, (*self.notes, self.sensitivity.words))
 
     def _title(self) -> str:
         best, least = sentences.best_methods(self)
@@ -101,6 +112,8 @@ class Plan(Shown):
         if best is None:
             return f"{at_least} samples"
         found = f"{best}: about {few(self.samples[best][0])} samples"
+        if best in self.episodes:
+            return f"{found}, {few(self.episodes[best][0])} episodes"
         return found if least == best else f"{found}; or {at_least}"
 
     def _time(self) -> str:
@@ -128,11 +141,18 @@ class Plan(Shown):
             return "not known"
         return f"{1.0 - 1.0 / self.saving:.0%}" if math.isfinite(self.saving) and self.saving > 1.0 else "nothing"
 
-    def _row(self, name: str) -> Row:
+    def _rows(self, name: str) -> list[Row]:
+        if name in self.episodes:
+            units = {"episodes": self.episodes[name], "samples": self.samples[name]}
+            words = "at least " if name in self.at_least else ""
+            return [
+                Row(f"{name}, {unit}", words + few(mean), nine_in_ten("tests", *ends))
+                for unit, (mean, *ends) in units.items()
+            ]
         shown, remark = samples_in_words(self.samples[name], name in self.at_least)
         if name in self.sure and math.isfinite(self.samples[name][2]):
             remark += f"; within a factor {FACTOR:g} with probability {probability(round(self.sure[name], 2))}"
-        return Row(name, shown, remark)
+        return [Row(name, shown, remark)]
 
     def data(self) -> dict[str, Any]:
         """What a program reads."""
@@ -144,5 +164,9 @@ class Plan(Shown):
             "allocation": None if self.allocation is None else self.allocation.weights,
             "sensitivity": asdict(self.sensitivity),
             "notes": list(self.notes),
+            "episodes": {name: list(found) for name, found in self.episodes.items()},
+            "time": list(self.time),
+            "bound": self.bound,
+            "saving": self.saving,
         }
         return {**self.summary.data(), **extra, **about_task(self.task)}

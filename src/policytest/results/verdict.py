@@ -16,6 +16,7 @@ from policytest._base.errors import InputError
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import Counts
+from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.reward_moments import RewardMoments
 from policytest.mdp.task import Task, about_task
@@ -180,7 +181,7 @@ class Verdict(Shown):
         By the method of this verdict. KL rules go on from the counts with the best allocation; other runs that can be
         resumed are simulated from where they stand, for at most ``max_samples`` more, against kernels that the counts
         leave possible; of recorded transitions, what `PTST()` would need. `policytest.still_needed` also tells what a
-        new run takes.
+        new run takes. Of `Episodes`, the run goes on with episodes like those that were seen, at most ``max_samples``.
 
         >>> import policytest as pt
         >>> two = pt.instances.paper(2)
@@ -197,8 +198,11 @@ class Verdict(Shown):
     @property
     def may_be_forecast(self) -> bool:
         """Whether `still_needed` has something to say: undecided, one policy, a method to foresee."""
-        foreseen = isinstance(self.settings, PTST | TDBetting | LogBetting | Combined) and self.forecaster is not None
-        return self.answer is None and self.about == "value" and foreseen
+        if self.answer is not None or self.forecaster is None:
+            return False
+        if isinstance(self.task, Episodes):
+            return bool(self.samples and self.snapshot)
+        return self.about == "value" and isinstance(self.settings, PTST | TDBetting | LogBetting | Combined)
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?
@@ -256,7 +260,7 @@ class Verdict(Shown):
             ),
             *self._one_look_rows(),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
-            *sentences.episode_rows(self.counts, self.samples),
+            *sentences.episode_rows(self.counts, self.samples, self.about),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *self._evidence_rows(),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),

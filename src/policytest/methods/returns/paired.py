@@ -17,17 +17,12 @@ Both agents may share one environment object: an episode is over before the next
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
-
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
-from policytest.data.randomness import Seed, generator, restored, stored
-from policytest.data.returns import Returns
+from policytest.data.randomness import Seed
 from policytest.data.walks import FunctionWalk, Walk
-from policytest.methods.returns.drawn import LARGEST_SEED, DrawnEpisodes
-from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.drawn import DrawnEpisodes
 from policytest.methods.returns.run import ReturnsRun
 
 
@@ -40,43 +35,18 @@ class PairedBetting:
         return "betting on returns, agent A against agent B in pairs of episodes with the same seed"
 
 
-class PairedEpisodes:
+class PairedEpisodes(DrawnEpisodes):
     """Pairs of episodes, as a supply; each pair has a seed of its own, drawn from ``rng``."""
 
-    exhausted = False
-    drawing = False
-
     def __init__(self, a: Episodes, b: Episodes, rng: Seed) -> None:
-        self.sides = tuple(DrawnEpisodes(one, 0) for one in (a, b))  # of which `episode(seed)` is used
-        self.rng = generator(rng)
+        super().__init__(a, rng)
+        self.other = DrawnEpisodes(b, 0)  # of which `episode(seed)` is used
         self.low, self.high = difference_bounds(a, b)
 
-    def take(self, most: int) -> Outcomes:
-        """One pair. A pair that is interrupted is not part of the run: its seed is drawn again."""
-        before = self.rng.bit_generator.state
-        self.drawing = True
-        try:
-            seed = int(self.rng.integers(LARGEST_SEED))
-            (first, steps), (second, more) = (side.episode(seed) for side in self.sides)
-        except BaseException as error:
-            error.add_note(WHILE_DRAWING)
-            self.rng.bit_generator.state = before
-            raise
-        finally:
-            self.drawing = False
-        found = np.array([first - second])
-        return Outcomes(found, found, found, np.array([steps + more]))
-
-    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """Pairs serve every question."""
-
-    def state(self) -> dict[str, Any]:
-        """The generator of seeds."""
-        return {"rng": stored(self.rng)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on with the seeds that come next."""
-        self.rng = restored(state["rng"])
+    def episode(self, seed: int) -> tuple[float, int]:
+        """The difference of the returns of a pair, and the steps of both."""
+        (first, steps), (second, more) = super().episode(seed), self.other.episode(seed)
+        return first - second, steps + more
 
 
 class PairedRun(ReturnsRun):
@@ -86,10 +56,6 @@ class PairedRun(ReturnsRun):
         self, a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0, both_sides: bool = False
     ) -> None:
         super().__init__(PairedBetting(), a, margin, PairedEpisodes(a, b, rng), indifference, both_sides)
-
-    def counts(self) -> Returns:
-        """What was observed: differences of returns."""
-        return replace(super().counts(), paired=True)
 
 
 def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:

@@ -27,7 +27,9 @@ from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
+from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator
+from policytest.data.returns import Returns
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
@@ -36,6 +38,8 @@ from policytest.methods.combined import Combined
 from policytest.methods.interface import Method
 from policytest.methods.outcomes import outcomes_for
 from policytest.methods.ptst import PTST
+from policytest.questions.plan.episodes import LEAST, PILOT, piloted, plan_episodes
+from policytest.questions.plan.episodes import RUNS as EPISODE_RUNS
 from policytest.questions.plan.expected import (
     MANY_ENTRIES,
     any_unknown,
@@ -62,9 +66,9 @@ ON_IT = "the value of the guess is the threshold, where no test ends by itself; 
 
 
 def plan(
-    task: Task,
-    guess: Kernel | Counts | Transitions | Sequence[Kernel],
-    threshold: float,
+    task: Task | Episodes,
+    guess: Kernel | Counts | Transitions | Sequence[Kernel] | Returns | None = None,
+    threshold: float | None = None,
     delta: float = 0.05,
     methods: Mapping[str, Method] | Sequence[Method] | None = None,
     runs: int | None = None,
@@ -72,6 +76,7 @@ def plan(
     max_samples: int = MAX_SAMPLES,
     progress: Any = None,
     rewards: Any = None,
+    pilot: int = PILOT,
 ) -> Plan:
     """How many samples will the test take, and where should they go, if the guess is right?
 
@@ -81,6 +86,7 @@ def plan(
         The question, as for `decide`.
     guess
         A kernel; or `Counts` or `Transitions` of pilot draws, around which kernels are drawn; or a list of kernels.
+        Not needed of `Episodes`, of which ``pilot`` are run; or the ``counts`` of an earlier verdict about them.
     methods
         {name: method}, or a list of methods; by default those one would choose from.
     runs
@@ -89,7 +95,8 @@ def plan(
     rng
         A seed or a Generator; it fixes the plan.
     max_samples
-        Where a simulated run is cut; what is then known is a lower bound, and shown as "at least".
+        Where a simulated run is cut; what is then known is a lower bound, and shown as "at least". Of `Episodes`, this
+        many episodes.
     progress
         Called with the name of each method before it is simulated.
     rewards
@@ -97,6 +104,8 @@ def plan(
         arrays, one for each kernel. Simulated rewards are then at the ends of the declared range, which is the largest
         variance: the plan is on the safe side. A pilot of `Transitions(s, a, x, r)` tells means and variances itself,
         and with `Observed(values=[...])` the guess may be q[s,a,x,j], the law of next state and value.
+    pilot
+        Of `Episodes`: how many are run to plan with. They are not part of the test.
 
     Paper: `thm:stat_lower`.
 
@@ -108,7 +117,23 @@ def plan(
     >>> low < mean < high and found.bound < mean
     True
     """
+    if threshold is None:
+        raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
+    if isinstance(task, Episodes):
+        for name, given in {"methods": methods, "rewards": rewards}.items():
+            if given is not None:
+                raise InputError(f"{name} is for tables, and task is Episodes; leave it out")
+        bar, rng, count = arrays.real_number("threshold", threshold), generator(rng), count_from("pilot", pilot, LEAST)
+        asked, limit = (
+            count_from("runs", EPISODE_RUNS if runs is None else runs, 20),
+            count_from("max_samples", max_samples, 1),
+        )
+        if progress is not None:
+            progress("a pilot")
+        return plan_episodes(task, lambda: piloted(task, guess, count, rng), bar, check_delta(delta), asked, rng, limit)
     arrays.instance("task", task, Task)
+    if guess is None:
+        raise InputError("guess is missing; pass a kernel, several, or the Counts or Transitions of a pilot")
     question = Question(task, arrays.real_number("threshold", threshold), check_delta(delta), generator(rng))
     runs, limit = _runs(task, runs), count_from("max_samples", max_samples, 1)
     return _simulated(question, guesses_from(question, guess, rewards), methods, runs, limit, progress)
@@ -292,6 +317,8 @@ def still_needed(
     rng, runs = generator(rng), count_from("runs", runs, 2)
     needed = verdict.still_needed(chance, rng, max_samples)
     given = {"Combined": Combined()} if methods is None else methods
+    if isinstance(verdict.task, Episodes):
+        return needed
     if not given or verdict.answer is not None or not any_unknown(verdict.task):
         return needed
     question = Question(verdict.task, verdict.threshold, verdict.delta, rng)

@@ -13,6 +13,8 @@ probability wanted.
 *Other methods* go on from where they were stopped, against kernels that the counts leave possible
 (`plan.posterior`), one run each, with a future of its own: so many of these runs end within so many samples.
 
+*Episodes* go on with episodes like those so far (`plan.episodes`).
+
 *A log* is simulated from its start, by the same method, against such kernels: pairs come as often as they did. Those
 that are settled sooner than this one are left out.
 """
@@ -31,6 +33,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import number, plural
+from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, stored
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp.task import Task
@@ -38,6 +41,7 @@ from policytest.methods.betting.logged import LogBetting
 from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
+from policytest.questions.plan.episodes import further_episodes
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
@@ -59,6 +63,8 @@ def check_chance(chance: Any) -> float:
 def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: int = MAX_SAMPLES) -> Needed:
     """How many more samples settle a test, by the method it was made with; see `policytest.results.verdict.Verdict`."""
     chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
+    if isinstance(verdict.task, Episodes):
+        return further_episodes(verdict, chance, rng, limit)
     if verdict.about != "value":
         raise InputError(
             "verdict compares two policies, and the forecast is for one; continue with compare(..., resume=verdict)"

@@ -1,0 +1,279 @@
+r"""How many episodes a test of `Episodes` takes: before it, from a pilot, and after one that is undecided.
+
+Episodes to come are drawn, with replacement, from those that were seen, and the test itself is run on them:
+
+- *the mean* is that of tests whose returns are the pilot's;
+- *the range* holds nine tests in ten whose returns are those of a pilot that is drawn again, with replacement, for each
+  test. So it has the uncertainty of the pilot's mean, too.
+
+An undecided test goes on from where it stands, each time with the returns of its own episodes drawn again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import InputError
+from policytest._base.text import number, plural
+from policytest.data.episodes import Episodes
+from policytest.data.returns import Returns
+from policytest.methods.known_range import KnownRange
+from policytest.methods.returns import ReturnBetting
+from policytest.methods.returns.drawn import DrawnEpisodes
+from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.run import ReturnsRun
+from policytest.results.needed import Needed
+from policytest.results.plan import Plan, Sensitivity
+
+PILOT, LEAST = 50, 2  # episodes of a pilot
+MEANS = 400  # pilots that are drawn again, for the uncertainty of the mean
+RUNS, WORK = 64, 200_000  # tests that are simulated, and episodes of all of them
+TAIL = 0.05  # on each side of nine tests in ten
+OTHER_SIDE = 0.05  # share of pilots beyond the threshold from which on they do not say the side
+BLOCK = 64  # episodes that are drawn at once
+NAME = "ReturnBetting"
+ENDLESS = "more than one simulated test in twenty was cut after {}"
+UNSURE = "the pilot does not say on which side of the threshold the mean return is"
+
+
+class Resampled:
+    """Episodes drawn with replacement from others, as a supply; ``again``: these are first drawn so themselves."""
+
+    exhausted = drawing = False
+
+    def __init__(self, seen: Returns, bounds: tuple[float, float], rng: np.random.Generator, again: bool) -> None:
+        chosen = rng.integers(seen.episodes, size=seen.episodes) if again else slice(None)
+        self.returns, self.steps, self.rng = seen.returns[chosen], seen.steps[chosen], rng
+        self.low, self.high = bounds
+
+    def take(self, most: int) -> Outcomes:
+        """The next episodes."""
+        drawn = self.rng.integers(len(self.returns), size=BLOCK)
+        found = np.clip(self.returns[drawn], self.low, self.high)
+        return Outcomes(found, found, found, self.steps[drawn])
+
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """They serve every question."""
+
+    def state(self) -> dict[str, Any]:
+        """Nothing is kept of what is simulated."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The future is new."""
+
+
+class Lengths(NamedTuple):
+    """(episodes, transitions) of simulated tests [n, 2], infinite where a test was cut: after ``most`` episodes."""
+
+    found: FloatArray
+    most: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a test was cut."""
+        return bool(np.isinf(self.found).any())
+
+    def mean(self, steps: float) -> tuple[float, float]:
+        """The means; a test that was cut counts with what it had, with so many steps an episode."""
+        episodes, transitions = np.minimum(self.found, [self.most, self.most * steps]).mean(axis=0)
+        return float(episodes), float(transitions)
+
+    def range(self) -> FloatArray:
+        """[low, high] of both, which nine tests in ten lie between."""
+        n, ordered = len(self.found), np.sort(self.found, axis=0)
+        return np.asarray(ordered[[math.ceil(TAIL * n) - 1, math.ceil((1.0 - TAIL) * n) - 1]])
+
+
+def simulated(start: Callable[[bool], ReturnsRun], required: float, runs: int, limit: int, again: bool) -> Lengths:
+    """Tests that go on until they are settled; those that are not are cut, all after the same number of episodes.
+
+    That number is at most ``limit``, and such that all tests together have about `WORK` episodes at most.
+    """
+    tests = [start(again) for _ in range(runs)]
+    before = np.array([(run.episodes, run.samples) for run in tests])
+    most, first = BLOCK, int(before[0, 0])
+    while True:
+        for run in tests:
+            run.begin(required)
+            while run.answer is None and run.episodes - first < min(most, limit):
+                run.step(required, BLOCK)
+        left = sum(run.answer is None for run in tests)
+        if not left or most >= limit or left * most > WORK:
+            break
+        most *= 2
+    found = np.array([(run.episodes, run.samples) for run in tests]) - before
+    settled = np.array([run.answer is not None for run in tests])
+    return Lengths(np.where(settled[:, None], found, math.inf), min(most, limit))
+
+
+def piloted(task: Episodes, given: object, pilot: int, rng: np.random.Generator) -> Returns:
+    """The episodes of a pilot, which is run here unless it is ``given``."""
+    if given is None:
+        source = DrawnEpisodes(task, rng)
+        taken = [source.take(1) for _ in range(pilot)]
+        columns = zip(*taken, strict=True)
+        _, _, returns, steps = (np.concatenate(column) for column in columns)
+        return Returns(returns, steps)
+    if not isinstance(given, Returns):
+        raise InputError(
+            f"guess is a {type(given).__name__}; of Episodes, leave it out, so that a pilot is run, or pass the counts "
+            "of a verdict about these episodes"
+        )
+    if given.episodes < LEAST:
+        raise InputError(f"guess has {plural(given.episodes, 'episode')}; a pilot has at least {LEAST}")
+    return given
+
+
+def plan_episodes(
+    task: Episodes,
+    seen: Callable[[], Returns],
+    threshold: float,
+    delta: float,
+    runs: int,
+    rng: np.random.Generator,
+    limit: int,
+) -> Plan:
+    """How many episodes and transitions the test takes, if those to come are like those of the pilot."""
+    if KnownRange(*task.bounds, 0.0).settles(threshold):
+        note = "The declared range of returns gives the answer, without a sample."
+        return _plan(
+            task, threshold, delta, math.nan, np.zeros((3, 2)), False, Sensitivity("", task.bounds, 0.0, 1.0), note
+        )
+    pilot, method = seen(), ReturnBetting()
+
+    def start(again: bool) -> ReturnsRun:
+        return ReturnsRun(method, task, threshold, Resampled(pilot, task.bounds, rng, again))
+
+    level, steps = -math.log(delta), pilot.total / pilot.episodes
+    plain, drawn_again = (simulated(start, level, runs, limit, again) for again in (False, True))
+    mean, (low, high) = plain.mean(steps), drawn_again.range()
+    about, notes = _about_pilot(pilot, threshold, rng)
+    if about.other_side > OTHER_SIDE:
+        high = np.full(2, math.inf)
+        notes.append(f"Beware: {UNSURE}.")
+    if np.isinf(low).any():
+        low = drawn_again.most * np.array([1.0, steps])
+    if np.isinf(high).any() and about.other_side <= OTHER_SIDE:
+        notes.append(f"Beware: {ENDLESS.format(plural(drawn_again.most, 'episode'))}.")
+    found = np.array([np.maximum(mean, 0.0), np.minimum(low, mean), np.maximum(high, mean)])
+    return _plan(task, threshold, delta, float(pilot.returns.mean()), found, plain.is_cut, about, *notes)
+
+
+def _about_pilot(pilot: Returns, threshold: float, rng: np.random.Generator) -> tuple[Sensitivity, list[str]]:
+    """What the pilot says of the mean return, and a note on it."""
+    n, middle, means = pilot.episodes, float(pilot.returns.mean()), resampled_means(pilot, rng)
+    low, high = (float(end) for end in np.quantile(means, [TAIL, 1.0 - TAIL]))
+    gap, beyond, error = middle - threshold, _beyond(means, middle, threshold), float(means.std())
+    words = f"The pilot puts the mean return between {number(low)} and {number(high)}."
+    note = f"The pilot has {plural(n, 'episode')} with {plural(pilot.total, 'transition')}, not part of the test."
+    return Sensitivity(words, (low, high), beyond, math.nan, error / abs(gap) if gap else math.inf), [note]
+
+
+def resampled_means(seen: Returns, rng: np.random.Generator) -> FloatArray:
+    """[MEANS] mean returns of as many episodes, drawn with replacement."""
+    return np.array([seen.returns[rng.integers(seen.episodes, size=seen.episodes)].mean() for _ in range(MEANS)])
+
+
+def _beyond(means: FloatArray, middle: float, threshold: float) -> float:
+    """The share of the means on the other side of the threshold."""
+    return float(((middle - threshold) * (means - threshold) <= 0).mean())
+
+
+def _plan(
+    task: Episodes,
+    threshold: float,
+    delta: float,
+    value: float,
+    found: FloatArray,
+    is_cut: bool,
+    about: Sensitivity,
+    *notes: str,
+) -> Plan:
+    """``found`` [3, 2]: mean, low and high, of episodes and of transitions."""
+    episodes, samples = ((float(mean), float(low), float(high)) for mean, low, high in found.T)
+    return Plan(
+        task=task,
+        threshold=threshold,
+        delta=delta,
+        value=value,
+        time=(0.0, math.inf),
+        bound=0.0,
+        allocation=None,
+        saving=1.0,
+        samples={NAME: samples},
+        methods={NAME: ReturnBetting()},
+        at_least=frozenset([NAME] if is_cut else ()),
+        sensitivity=about,
+        notes=notes,
+        episodes={NAME: episodes},
+    )
+
+
+# ---------------------------------------------------------------- a test that goes on
+
+
+def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
+    """How many more episodes settle an undecided test, if they are like those so far."""
+    seen: Returns = verdict.counts
+    kind = ("pair", "pairs") if verdict.about == "difference" else ("episode", "episodes")
+    if verdict.answer is not None or not verdict.snapshot or not seen.episodes:
+        words = "No more episodes are needed." if verdict.answer else "Nothing can be foreseen: no episode was run yet."
+        return _needed(verdict, chance, 0.0 if verdict.answer else math.inf, words, None)
+
+    def start(again: bool) -> ReturnsRun:
+        return _restored(verdict, seen, rng, again)
+
+    lengths = simulated(start, verdict.required, RUNS, limit, True)
+    enough = np.sort(lengths.found, axis=0)[math.ceil(chance * len(lengths.found)) - 1]
+    low, high = lengths.range()
+    mean = lengths.found.mean(axis=0)
+    units = (f"{kind[0]}s of episodes" if kind[0] == "pair" else "episodes"), "transitions"
+    spread = {unit: (float(mean[i]), float(low[i]), float(high[i])) for i, unit in enumerate(units)}
+    if np.isfinite(enough[0]):
+        words = f"About {plural(int(enough[0]), f'more {kind[0]}', f'more {kind[1]}')} should settle it, "
+        words += f"of {plural(int(enough[1]), 'transition')}."
+    else:
+        words = f"More than {plural(lengths.most, f'further {kind[0]}', f'further {kind[1]}')} may be needed."
+    if _beyond(resampled_means(seen, rng), verdict.estimate, verdict.threshold) > OTHER_SIDE:
+        words = f"{words[:-1]}; the data do not say on which side the value is."
+    return _needed(verdict, chance, float(enough[1]), words, spread, float(np.median(lengths.found[:, 1])))
+
+
+def _needed(
+    verdict: Any,
+    chance: float,
+    samples: float,
+    words: str,
+    spread: dict[str, tuple[float, float, float]] | None,
+    middle: float | None = None,
+) -> Needed:
+    nothing: IntArray = np.zeros((0, 0), dtype=np.int64)
+    return Needed(
+        task=verdict.task,
+        method=f"{verdict.method}, resumed",
+        samples=samples,
+        uniform=None,
+        expected=samples if middle is None else middle,
+        chance=chance,
+        pairs=nothing,
+        evidence=max(verdict.evidence),
+        required=verdict.required,
+        words=words,
+        spread=spread or {},
+    )
+
+
+def _restored(verdict: Any, seen: Returns, rng: np.random.Generator, again: bool) -> ReturnsRun:
+    """The run of a verdict as it stood, with a future like its past. Its plans have what a full bet stakes."""
+    (above, *_), (below, *_) = verdict.snapshot["plans"]
+    bounds = verdict.threshold - float(above), verdict.threshold + float(below)
+    source, zone = Resampled(seen, bounds, rng, again), verdict.indifference
+    run = ReturnsRun(verdict.settings, verdict.task, verdict.threshold, source, zone, zone > 0)
+    run.restore(verdict.snapshot)
+    return run
