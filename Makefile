@@ -69,6 +69,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/identification.py
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/environments.py
+	$(BIN)/python benchmarks/any_environment.py
 	$(BIN)/python benchmarks/logs.py
 	$(BIN)/python benchmarks/settled_logs.py
 	$(BIN)/python benchmarks/scale.py
@@ -77,6 +78,7 @@ bench: $(STAMP)
 
 calibrate: $(STAMP)
 	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/episode_calibration.py
 	$(BIN)/python benchmarks/interval_coverage.py
 	$(BIN)/python benchmarks/one_look.py
 

@@ -256,6 +256,14 @@ def test_environments(small):
     assert all(row["wrong"] == 0 for row in numbers["table"])
 
 
+def test_any_environment(small):
+    shown, numbers = small("any_environment")
+    assert [row["side"] for row in numbers["one"]] == ["above", "below"] * 2
+    assert all(row["wrong"] <= 1 for row in numbers["one"] + numbers["two"])
+    assert all(2 * row["episodes"] < row["two_tests"] for row in numbers["two"])
+    assert "| Blackjack-v1 | sticks at 17 |" in shown
+
+
 def test_logs(small):
     rows = {row["case"]: row for row in small("logs")[1]}
     assert all(row["rows"] == row["total"] == 20_000 for row in rows.values())
@@ -308,6 +316,13 @@ def test_identification(small):
     assert rows["betting"]["certified"] == 2
     assert rows["KL, uniform"]["certified"] == 0
     assert rows["KL, uniform"]["mean"] < 0.2 * rows["KLB-TS"]["mean"]
+
+
+def test_delta_is_kept_by_bets_on_episodes_and_the_control_is_caught(small):
+    _, rows = small("episode_calibration")
+    assert {row["returns"] for row in rows} >= {"rare success", "A - B"}
+    for row in rows:
+        assert row["alarm"] == (row["rule"] == "range too small"), row
 
 
 def test_delta_is_kept_and_the_control_is_caught(small):
