@@ -24,7 +24,6 @@ from policytest.data.episodes import Episodes
 from policytest.data.returns import Returns
 from policytest.methods.known_range import KnownRange
 from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.drawn import DrawnEpisodes
 from policytest.methods.returns.outcomes import Outcomes
 from policytest.methods.returns.run import ReturnsRun
 from policytest.results.needed import Needed
@@ -115,11 +114,12 @@ def simulated(start: Callable[[bool], ReturnsRun], required: float, runs: int, l
 def piloted(task: Episodes, given: object, pilot: int, rng: np.random.Generator) -> Returns:
     """The episodes of a pilot, which is run here unless it is ``given``."""
     if given is None:
-        source = DrawnEpisodes(task, rng)
-        taken = [source.take(1) for _ in range(pilot)]
-        columns = zip(*taken, strict=True)
-        _, _, returns, steps = (np.concatenate(column) for column in columns)
-        return Returns(returns, steps)
+        source = ReturnBetting().start(task, None, task.bounds[0], rng).source
+        returns, steps = np.zeros(0), np.zeros(0, dtype=np.int64)
+        while len(returns) < pilot:
+            taken = source.take(1)
+            returns, steps = np.append(returns, taken.returns), np.append(steps, taken.steps)
+        return Returns(returns[:pilot], steps[:pilot])
     if not isinstance(given, Returns):
         raise InputError(
             f"guess is a {type(given).__name__}; of Episodes, leave it out, so that a pilot is run, or pass the counts "
