@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from policytest.cli.inputs import (
     Asked,
     check_logged,
     checked_for,
+    find_episodes,
     find_model,
     find_policy,
     find_source,
@@ -25,7 +26,7 @@ from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
-    from policytest.mdp.task import Task
+    from policytest.data.episodes import Episodes
 
 
 def compare(
@@ -34,7 +35,8 @@ def compare(
         str,
         typer.Argument(
             help="The other policy: a .csv file, or a scheduler; or a model that differs in its policy or its rewards; "
-            "or logged, the action frequencies of --log."
+            "or logged, the action frequencies of --log. With --assume episodes: the other agent, as "
+            "package.module:name, or another environment."
         ),
     ],
     margin: Annotated[float, typer.Option(help="By how much the first must be better.")] = 0.0,
@@ -66,9 +68,16 @@ def compare(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    assume: o.Assume = o.Assumption.markov,
+    agent: o.AgentPlace = None,
+    reward_range: o.RewardRange = None,
+    return_range: o.ReturnRange = None,
     debug: o.Debug = False,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
+
+    With --assume episodes: is the agent that --agent names better than the second, in pairs of episodes with the same
+    seed? Nothing is assumed of the environment but that its episodes are independent.
 
     Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided or interrupted, 4
     internal error, 5 within the indifference zone.
@@ -81,23 +90,42 @@ def compare(
         from policytest.results.sentences import own_assumptions
 
         asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
-        problem = find_model(model, policy, asked)
-        read_as = problem
-        if logged:
-            rival: Task | str = other
-            read_as = checked_for(problem)
-        elif is_policy(other):
-            rival = find_policy(other, problem)
-            read_as = problem if log is None else checked_for(problem, rival)
-        else:
-            rival = find_model(other, None, asked).task
-        chosen = method_of_pairs(method, boundary, prior, allocation)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
+        given = {"agent": agent, "reward_range": reward_range, "return_range": return_range}
+        of_tables: dict[str, Any] = {
+            "--policy": policy,
+            "--simulator": simulator,
+            "--log": log,
+            "--column": columns,
+            "--skip": skip,
+            "--by-episode": by_episode,
+            "--boundary": boundary,
+            "--prior": prior,
+            "--allocation": allocation,
+            f"--method {method}": method,
+        }
+        first: Any = find_episodes(model, assume, given, asked, of_tables)
+        if first is not None:
+            rival: Any = _other_agent(model, other, given, asked)
+            chosen, source = None, None
+        else:
+            problem = find_model(model, policy, asked)
+            first, read_as = problem.task, problem
+            if logged:
+                rival = other
+                read_as = checked_for(problem)
+            elif is_policy(other):
+                rival = find_policy(other, problem)
+                read_as = problem if log is None else checked_for(problem, rival)
+            else:
+                rival = find_model(other, None, asked).task
+            chosen = method_of_pairs(method, boundary, prior, allocation)
+            source = find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice)
         verdict = compare_policies(
-            problem.task,
+            first,
             rival,
-            find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice),
+            source,
             delta,
             margin,
             chosen,
@@ -111,5 +139,15 @@ def compare(
     notes = own_assumptions(verdict.task) if logged else ()
     if notes and not quiet:
         complain(f"policy B is the logged one; what the answer rests on: {' '.join(notes)}")
-    show(verdict, json, html, "Which policy is better?", (f"Policy A: {model}. Policy B: {other}.", *notes))
+    named = f"Policy A: {model}. Policy B: {other}."
+    if assume == "episodes":
+        named = f"Environment: {model}. Agent A: {agent or model}. Agent B: {other}."
+    show(verdict, json, html, "Which policy is better?", (named, *notes))
     return ended(verdict, require_certified, how_to_go_on(verdict, checkpoint))
+
+
+def _other_agent(model: str, other: str, given: dict[str, Any], asked: Asked) -> Episodes | None:
+    """The episodes of the other agent in the same environment; or those at another address."""
+    if other.startswith(("gym:", "python:")):
+        return find_episodes(other, "episodes", given, asked, {})
+    return find_episodes(model, "episodes", {**given, "agent": other}, asked, {})

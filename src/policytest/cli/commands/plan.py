@@ -13,7 +13,7 @@ from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import Asked, find_model, read_log, the_bar
+from policytest.cli.inputs import Asked, about_model, find_episodes, find_model, read_log, the_bar
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -50,9 +50,18 @@ def plan(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    assume: o.Assume = o.Assumption.markov,
+    agent: o.AgentPlace = None,
+    reward_range: o.RewardRange = None,
+    return_range: o.ReturnRange = None,
+    pilot_episodes: Annotated[
+        int | None, typer.Option("--pilot-episodes", metavar="N", help="With --assume episodes: how many to plan with.")
+    ] = None,
     debug: o.Debug = False,
 ) -> int:
     """How many samples will it take, and where should they go? By the model's kernel, or by pilot data.
+
+    With --assume episodes a pilot is run of the agent that --agent names.
 
     Exit codes: 0 done, 2 usage or input error, 3 interrupted, 4 internal error.
     """
@@ -62,19 +71,28 @@ def plan(
         from policytest.questions.plan.plan import plan as make_plan
 
         asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
-        problem = find_model(model, policy, asked)
-        bar = the_bar(threshold, problem)
+        given: dict[str, Any] = {"agent": agent, "reward_range": reward_range, "return_range": return_range}
+        of_tables = {"--policy": policy, "--pilot": pilot, "--guess": guess, "--column": columns}
+        task: Any = find_episodes(model, assume, given, asked, of_tables)
+        if task is None and pilot_episodes is not None:
+            raise InputError("--pilot-episodes is for episodes; add --assume episodes")
         with progress(sys.stderr, quiet) as shown:
-            given = _guess(problem, model, pilot or [], guess or [], columns, shown.notice)
+            if task is not None:
+                bar = the_bar(threshold, None)
+                given = {} if pilot_episodes is None else {"pilot": pilot_episodes}
+            else:
+                problem = find_model(model, policy, asked)
+                task, bar = problem.task, the_bar(threshold, problem)
+                given = _guess(problem, model, pilot or [], guess or [], columns, shown.notice)
             found = make_plan(
-                problem.task,
+                task,
                 rng=seed,
                 progress=lambda name: shown.notice(f"simulating {name}"),
                 **given,
                 threshold=bar,
                 delta=delta,
             )
-    show(found, json, html, "How many samples will it take?", f"Model: {model}")
+    show(found, json, html, "How many samples will it take?", about_model(model, agent))
     return DONE
 
 
