@@ -13,6 +13,8 @@ test itself.
   `decide` with the environment.
 - *Two agents*: `compare`, on pairs of episodes with the same seed, beside two separate tests, each at delta/2, against
   the one of nine bars between the two means that takes fewest episodes on average, which nobody would know.
+- *Plans*: `plan` from pilots of 50 episodes. How often is its mean within a factor 1.5 of the true one, and how often
+  does its range hold the length of a test (nine times in ten, if it is right)?
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ import numpy as np
 
 import policytest as pt
 from policytest._base.arrays import FloatArray, IntArray
+from policytest.data.returns import Returns
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.returns.drawn import DrawnEpisodes
 from policytest.methods.returns.outcomes import Outcomes
@@ -44,6 +47,7 @@ DELTA = 0.05
 MOST = 20_000  # episodes of a replication
 BLOCK = 64
 BARS = np.linspace(0.1, 0.9, 9)
+PILOT = 50
 
 # ---------------------------------------------------------------- agents
 
@@ -235,6 +239,13 @@ def one_agent(agent: Agent, side: str, runs: int, count: int) -> dict[str, Any]:
     }
 
 
+def lengths(agent: Agent, runs: int, count: int) -> list[int]:
+    """The episodes of the tests at V - gap."""
+    (returns, steps), about = recorded(agent, count), agent.episodes()
+    bar = float(returns.mean()) - agent.gap
+    return [tested(about, Redrawn(returns, steps, about.bounds, seed), bar, DELTA).episodes for seed in range(runs)]
+
+
 # ---------------------------------------------------------------- two agents
 
 
@@ -268,12 +279,32 @@ def two_agents(a: Agent, b: Agent, runs: int, count: int) -> dict[str, Any]:
     }
 
 
+# ---------------------------------------------------------------- plans
+
+
+def planned(agent: Agent, lengths: list[int], pilots: int, count: int) -> dict[str, Any]:
+    """One line: plans from pilots, for the test at V - gap, whose lengths are known."""
+    (returns, steps), about = recorded(agent, count), agent.episodes()
+    bar, near, held = float(returns.mean()) - agent.gap, 0, 0
+    for seed in range(pilots):
+        chosen = np.random.default_rng([seed, PILOT]).integers(len(returns), size=PILOT)
+        found = pt.plan(about, Returns(returns[chosen], steps[chosen]), bar, DELTA, rng=seed)
+        mean, low, high = found.episodes["ReturnBetting"]
+        near += int(1 / 1.5 <= mean / np.mean(lengths) <= 1.5)
+        held += int(low <= lengths[seed % len(lengths)] <= high)
+    error = float(returns.std() / math.sqrt(PILOT)) / agent.gap
+    about_it = {"environment": agent.env, "agent": agent.name, "error": error, "pilots": pilots}
+    return {**about_it, "near": near / pilots, "held": held / pilots}
+
+
 def lines(small: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """All rows, one after the other."""
     runs, count = (10, 60) if small else (400, 2000)
     for agent in (AGENTS[1], AGENTS[7]) if small else AGENTS:
         for side in ("above", "below"):
             yield "one", one_agent(agent, side, runs, count)
+    for agent in AGENTS[7:8] if small else AGENTS[:8:2]:
+        yield "plan", planned(agent, lengths(agent, runs, count), 2 if small else 100, count)
     for pair in PAIRS[5:6] if small else PAIRS:
         yield "two", two_agents(*pair, runs, count)
 
@@ -287,13 +318,10 @@ def main() -> None:
     print(f"{date.today()}, {platform.machine()}, Python {platform.python_version()}")
     if not importlib.util.find_spec("ville"):
         print("ville is not installed: its column is empty")
-    found: dict[str, list[dict[str, Any]]] = {"one": [], "two": []}
-    print("| environment | agent | V | threshold | wrong | episodes | ville | ratio | transitions | seconds |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in TITLES}
     for kind, row in lines(options.small):
-        if kind == "two" and not found["two"]:
-            print("\n| environment | A | B | difference | correlation | wrong | pairs | episodes | two tests | ratio |")
-            print("|---|---|---|---|---|---|---|---|---|---|")
+        if not found[kind]:
+            print(f"\n{TITLES[kind]}\n{'|---' * (TITLES[kind].count('|') - 1)}|")
         found[kind].append(row)
         print(_shown(kind, row), flush=True)
     ratios = [row["episodes"] / row["ville"] for row in found["one"] if row["ville"]]
@@ -304,6 +332,13 @@ def main() -> None:
             json.dump(found, file, indent=1)
 
 
+TITLES = {
+    "one": "| environment | agent | V | threshold | wrong | episodes | ville | ratio | transitions | seconds |",
+    "plan": "| environment | agent | error of the gap | mean within a factor 1.5 | range holds a test |",
+    "two": "| environment | A | B | difference | correlation | wrong | pairs | episodes | two tests | ratio |",
+}
+
+
 def _shown(kind: str, row: dict[str, Any]) -> str:
     """A row of the table."""
     if kind == "one":
@@ -312,6 +347,8 @@ def _shown(kind: str, row: dict[str, Any]) -> str:
             f"| {row['environment']} | {row['agent']} | {row['V']:.4g} | {row['bar']:.4g} | {row['wrong']} of "
             f"{row['runs']} | {row['episodes']:,.0f} | {beside} | {row['transitions']:,.0f} | {row['seconds']:.2f} |"
         )
+    if kind == "plan":
+        return f"| {row['environment']} | {row['agent']} | {row['error']:.0%} | {row['near']:.0%} | {row['held']:.0%} |"
     return (
         f"| {row['environment']} | {row['A']} | {row['B']} | {row['difference']:.3g} | {row['correlation']:.2f} | "
         f"{row['wrong']} of {row['runs']} | {row['pairs']:,.0f} | {row['episodes']:,.0f} | {row['two_tests']:,.0f} | "

@@ -262,6 +262,7 @@ def test_any_environment(small):
     assert all(row["wrong"] <= 1 for row in numbers["one"] + numbers["two"])
     assert all(2 * row["episodes"] < row["two_tests"] for row in numbers["two"])
     assert "| Blackjack-v1 | sticks at 17 |" in shown
+    assert all(0 <= row["near"] <= 1 for row in numbers["plan"])
 
 
 def test_logs(small):
