@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
     """A histogram of the returns, with the interval for their mean, the mean itself, and the threshold."""
     ax = style.axes(ax)
+    paired = getattr(result, "about", "value") == "difference"
     found = getattr(result.counts, "histogram", None)
     if found is None:
         return style.nothing(ax, "no episodes were run")
@@ -38,10 +39,18 @@ def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
         alpha=0.6,
         edgecolor="white",
         linewidth=0.6,
-        label="episodes",
+        label="pairs of episodes" if paired else "episodes",
     )
     ax.axvspan(low, high, color=BLUE, alpha=0.18, linewidth=0, label=words)
     ax.axvline(middle, color=INK, linewidth=1.5, label=f"{'mean' if bar is not None else 'middle'} {number(middle)}")
     if bar is not None:
-        ax.axvline(bar, color=VERMILION, linestyle="--", linewidth=1.6, label=f"threshold {number(bar)}")
+        ax.axvline(
+            bar,
+            color=VERMILION,
+            linestyle="--",
+            linewidth=1.6,
+            label=f"{'margin' if paired else 'threshold'} {number(bar)}",
+        )
+    if paired:
+        return style.finished(ax, "return of A less that of B", "pairs of episodes", "y")
     return style.finished(ax, "return of an episode", "episodes", "y")

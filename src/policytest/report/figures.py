@@ -93,12 +93,16 @@ def _returns(result: Verdict | Estimate, suppress_below: int) -> list[Figure]:
     found = getattr(result.counts, "histogram", None)
     if found is None or suppress_below > 1:
         return []
+    title, which, what, one = "The returns of the episodes", "episodes have which return", "returns", "episode"
+    if getattr(result, "about", "value") == "difference":
+        title, which = "The differences of the pairs", "pairs of episodes have which difference, A less B"
+        what, one = "differences", "pair"
     return [
         Figure(
             "returns",
-            "The returns of the episodes",
-            "How many episodes have which return. The shaded interval is for their mean, not for a single episode.",
-            f"{number(int(found.episodes.sum()))} episodes with returns from {number(float(found.edges[0]))} to "
+            title,
+            f"How many {which}. The shaded interval is for their mean, not for a single {one}.",
+            f"{number(int(found.episodes.sum()))} {one}s with {what} from {number(float(found.edges[0]))} to "
             f"{number(float(found.edges[-1]))}.",
             lambda: plots.returns(result),
         )
