@@ -265,6 +265,13 @@ def test_any_environment(small):
     assert all(0 <= row["near"] <= 1 for row in numbers["plan"])
 
 
+def test_vectors(small):
+    shown, rows = small("vectors")
+    assert len(rows) == 8
+    assert all(row["speed"] > 0 for row in rows)
+    assert "64 environments, tested" in shown
+
+
 def test_logs(small):
     rows = {row["case"]: row for row in small("logs")[1]}
     assert all(row["rows"] == row["total"] == 20_000 for row in rows.values())

@@ -28,7 +28,9 @@ def taken(supply, episodes):
     while len(found) < episodes:
         outcomes = supply.take(10**9)
         found += zip(outcomes.returns.tolist(), outcomes.steps.tolist(), strict=True)
-    return found
+    if len(found) > episodes:
+        supply.put_back(len(found) - episodes)
+    return found[:episodes]
 
 
 def supplied(about, seed=0):
@@ -141,6 +143,24 @@ def test_two_runs_share_a_vector_one_after_the_other():
     alone = [taken(supplied(lasting(), seed), 30) for seed in (1, 2)]
     mixed = [(taken(first, 1)[0], taken(second, 1)[0]) for _ in range(30)]
     assert [list(column) for column in zip(*mixed, strict=True)] == alone
+
+
+def test_what_was_not_needed_is_handed_on_again():
+    supply, expected = supplied(lasting(n=64)), taken(supplied(lasting(n=64)), 300)
+    found = []
+    while len(found) < 250:
+        outcomes = supply.take(10**9)
+        left = len(outcomes.returns) // 2
+        if left:
+            supply.put_back(left)
+        found += list(zip(outcomes.returns.tolist(), outcomes.steps.tolist(), strict=True))[
+            : len(outcomes.returns) - left
+        ]
+    assert found[:250] == expected[:250]
+    times = pt.stopping_times(lasting(n=64), threshold=Lasting.mean + 0.5, deltas=(0.3, 0.1, 0.01), rng=5)
+    for delta, answer, samples in zip((0.3, 0.1, 0.01), times.answers, times.samples, strict=True):
+        alone = pt.decide(lasting(n=64), threshold=Lasting.mean + 0.5, delta=delta, rng=5)
+        assert (alone.answer, alone.samples) == (answer, samples)
 
 
 def test_an_interrupted_step_is_repeated(monkeypatch):

@@ -67,7 +67,7 @@ class VectorWalk:
         """One step of the agent in every row."""
         self.observations, rewards, terminated, truncated, _ = self.env.step(self._actions())
         only_reset, self.waiting = self.waiting, None
-        ended = np.logical_or(terminated, truncated)
+        ended = np.asarray(terminated) | np.asarray(truncated)
         return Stepped(np.asarray(rewards, dtype=np.float64), ended, only_reset)
 
     def renew(self, ended: BoolArray, cut: BoolArray) -> BoolArray:
@@ -76,12 +76,12 @@ class VectorWalk:
         A cut row that cannot be reset on its own goes on until its environment ends it.
         """
         if self.mode == "NEXT_STEP":
-            self.waiting = ended if ended.any() else None
+            self.waiting = ended if np.count_nonzero(ended) else None
         begun = ended if self.mode != "NEXT_STEP" else np.zeros(self.n, dtype=np.bool_)
         if self.can_reset_rows:
             begun = begun | cut
             asked = begun if self.mode == "DISABLED" else cut
-            if asked.any():
+            if np.count_nonzero(asked):
                 self.observations = self.env.reset(options={"reset_mask": asked.copy()})[0]
         return begun
 

@@ -101,7 +101,7 @@ class ReturnsRun:
         self.reconsider(required)
 
     def step(self, required: float, most: int) -> None:
-        """The next episodes, up to the first at which the evidence suffices."""
+        """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
         self._fit()
         taken, done = self.source.take(most), 0
         while done < len(taken.returns) and self.answer is None:
@@ -110,6 +110,8 @@ class ReturnsRun:
             self.reconsider(required)
             if self.answer is None:
                 self._fit()
+        if done < len(taken.returns) and hasattr(self.source, "put_back"):
+            self.source.put_back(len(taken.returns) - done)
 
     def end(self, required: float) -> None:
         """Nothing was put off."""

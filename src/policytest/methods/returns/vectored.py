@@ -58,22 +58,21 @@ class VectoredEpisodes:
         return self.dropped + self.made - self.handed_steps
 
     def take(self, most: int) -> Outcomes:
-        """The next episode in the order of their beginnings; none where it does not end soon."""
+        """The episodes that are next in the order of their beginnings; none where the first does not end soon."""
         self.drawing, first = True, self.extra
         try:
             if self.walk.user is not self:
                 self._repeat()
-            for _ in range(PATIENCE):
-                if len(self.handed) == self.size:
-                    self.before, self.dropped = self.before + self.size, self.extra
-                    self._new_block()
-                    self._repeat()
+            if len(self.handed) == self.size:
+                self.before, self.dropped = self.before + self.size, self.extra
+                self._new_block()
+                self._repeat()
+            left = -(-(most - (self.extra - first)) // self.walk.n)  # steps of the vector
+            for _ in range(min(left, PATIENCE)):
                 if len(self.handed) in self.ready:
-                    return self._hand_on()
-                if self.extra - first >= most:
                     break
                 self._step()
-            return NO_OUTCOMES
+            return self._hand_on()
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             self.walk.user = None  # what it was doing is repeated
@@ -81,15 +80,26 @@ class VectoredEpisodes:
         finally:
             self.drawing = False
 
+    def put_back(self, episodes: int) -> None:
+        """The last episodes that were handed on are the next."""
+        for total, steps in reversed(self.last[-episodes:]):
+            self.handed.pop()
+            self.handed_steps -= steps
+            self.ready[len(self.handed)] = total, steps
+
     def look(self, threshold: float, lead: float, both_sides: bool) -> None:
         """Whole episodes serve every question."""
 
     def _hand_on(self) -> Outcomes:
-        total, steps = self.ready.pop(len(self.handed))
-        self.handed.append(total)
-        self.handed_steps += steps
-        found = np.array([total])
-        return Outcomes(found, found, found, np.array([steps]))
+        if len(self.handed) not in self.ready:
+            return NO_OUTCOMES
+        self.last: list[tuple[float, int]] = []
+        while len(self.handed) in self.ready:
+            self.last.append(self.ready.pop(len(self.handed)))
+            self.handed.append(self.last[-1][0])
+        found, steps = np.array([total for total, _ in self.last]), np.array([steps for _, steps in self.last])
+        self.handed_steps += int(steps.sum())
+        return Outcomes(found, found, found, steps)
 
     # ------------------------------------------------------------ a block: what follows a reset of all rows
 
@@ -127,14 +137,17 @@ class VectoredEpisodes:
     def _begin(self, rows: BoolArray) -> None:
         """Number the episodes that begin; those beyond the block's have none."""
         self.total[rows], self.scale[rows], self.steps[rows] = 0.0, 1.0, 0
-        numbers = self.begun + np.arange(int(rows.sum()))
-        self.number[rows] = np.where(numbers < self.size, numbers, -1)
-        self.begun += len(numbers)
+        after = self.begun + int(np.count_nonzero(rows))
+        numbers = np.arange(self.begun, after)
+        numbers[numbers >= self.size] = -1
+        self.number[rows], self.begun = numbers, after
 
     def _step(self) -> None:
         """One step of all rows."""
         rewards, ended, only_reset = self.walk.step()
-        rewards = self._checked(rewards, only_reset)
+        low, high = self.rewards
+        if not (np.minimum.reduce(rewards) >= low and np.maximum.reduce(rewards) <= high):  # also where one is nan
+            rewards = self._checked(rewards, only_reset)
         if self.about.discount < 1.0:
             rewards = self.scale * rewards
             self.scale *= self.about.discount
@@ -143,7 +156,7 @@ class VectoredEpisodes:
         self.longest += 1
         self.made += self.walk.n
         if only_reset is not None:
-            self.made -= int(only_reset.sum())
+            self.made -= int(np.count_nonzero(only_reset))
             self._begin(only_reset)
         horizon = self.about.horizon
         over = ended if horizon is None or self.longest < horizon else ended | (self.steps >= horizon)
@@ -154,21 +167,19 @@ class VectoredEpisodes:
     def _end(self, over: BoolArray, ended: BoolArray) -> None:
         """Keep the episodes that are over, and go on to the next."""
         counted = over & (self.number >= 0)
-        for row in np.flatnonzero(counted):
-            total = self.about.checked_return(float(self.total[row]), self.seed)
-            self.ready[int(self.number[row])] = total, int(self.steps[row])
+        columns = (column[counted].tolist() for column in (self.number, self.total, self.steps))
+        for number, total, steps in zip(*columns, strict=True):
+            self.ready[number] = self.about.checked_return(total, self.seed), steps
         self.number[over] = -1
         begun = self.walk.renew(ended, counted & ~ended)
-        if begun.any():
+        if np.count_nonzero(begun):
             self._begin(begun)
         if self.walk.waiting is None and (self.number < 0).all():  # every row was cut: reset them all
             self.size = min(self.size, self.begun)
 
     def _checked(self, rewards: FloatArray, only_reset: BoolArray | None) -> FloatArray:
-        """The rewards, those of episodes compared with their range."""
+        """The rewards, some of which are outside the range; refused where that is in an episode that counts."""
         low, high = self.rewards
-        if np.minimum.reduce(rewards) >= low and np.maximum.reduce(rewards) <= high:  # not where one is nan
-            return rewards
         checked, counted = rewards.copy(), self.number >= 0
         if only_reset is not None:
             counted &= ~only_reset
