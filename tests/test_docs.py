@@ -238,7 +238,7 @@ def prepared():
 
 
 RUNNABLE = {"notebooks.md": 3, "betting.md": 1}
-COMPLETE = {"evaluation.md": 1, "environments.md": 1, "reports.md": 2, "comparing-and-planning.md": 5}
+COMPLETE = {"evaluation.md": 1, "environments.md": 3, "reports.md": 2, "comparing-and-planning.md": 5}
 """How many blocks of a page run, with the names of the documentation, or by themselves."""
 
 

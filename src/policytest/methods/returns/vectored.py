@@ -6,7 +6,7 @@ G_j is V, as if one episode were run after the other, and a bet on G_j that was 
 that ends early waits for those that began before it.
 
 The order in which episodes *end* has no such property: of n that run at once, the first to end is the shortest. Where
-long episodes earn more, its mean is below V.
+long episodes earn more, its mean is below V, and so is that of the next ones: the long episodes are still under way.
 
 *Pauses.* What is under way when a run pauses cannot be kept, and to leave it out would prefer short episodes again,
 if a clock decides when to pause. So the vector is reset with a new seed from time to time: after a number of episodes
