@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
 import sys
+from dataclasses import replace
 
 import pytest
 
+import policytest as pt
 from builders import each
 from policytest.cli import main
+from policytest.cli.progress import Bar
 
 AGENTS = """
 import numpy as np
@@ -222,3 +226,16 @@ def test_what_does_not_fit_is_refused_with_a_remedy(arguments, words, capsys):
 def test_a_threshold_is_required_of_episodes_too(capsys):
     assert decide(*POLE, "--return-range", "0", "500") == 2
     assert "no threshold: pass --threshold R" in capsys.readouterr().err
+
+
+def test_the_live_line_tells_the_episodes(monkeypatch):
+    from rich.console import Console
+
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("TERM", "xterm")
+    check = next(pt.checks(pt.Episodes(lambda rng: 0.5, return_range=(0, 1)), threshold=0.4))
+    stream = io.StringIO()
+    bar = Bar(Console(file=stream, force_terminal=True, color_system=None, width=140))
+    bar.show(replace(check, samples=1200, episodes=34))
+    bar.close()
+    assert "1,200 samples, 34 episodes" in stream.getvalue()
