@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+import peers
 import policytest as pt
 
 DELTAS = (0.1, 0.05, 0.01, 1e-5, 1e-15)
@@ -72,10 +73,11 @@ def cell(name: str, method: str, runs: int, cap: int) -> dict[str, Any] | None:
     if method == "KLB-TS, two policies" and (instance.alternative_policy is None or threshold != 0):
         return None
     if method.startswith("ville"):
-        found = [_ville(instance, threshold, seed, cap) for seed in range(runs)]
-        if None in found:
+        if importlib.util.find_spec("ville") is None:
             return None
-        samples, answers = np.array([one[0] for one in found]), np.array([one[1] for one in found])
+        stops = [peers.ville_on_returns(instance, threshold, DELTAS, seed, cap) for seed in range(runs)]
+        samples = np.array([[cap if stop is None else min(stop, cap) for stop in row] for row in stops])
+        answers = np.array([[None if stop is None else "above" for stop in row] for row in stops], dtype=object)
     else:
         sim, rule = pt.TabularSimulator(instance.kernel), METHODS[method][0](instance)
         times = [
@@ -92,35 +94,6 @@ def cell(name: str, method: str, runs: int, cap: int) -> dict[str, Any] | None:
         "wrong": [(answers[:, j] == "below").sum().item() for j in range(len(DELTAS))],
         "cut": [(answers[:, j] == None).sum().item() for j in range(len(DELTAS))],  # noqa: E711
     }
-
-
-def _ville(instance: Any, threshold: float, seed: int, cap: int) -> Any:
-    """Betting on truncated returns by the package `ville`, looked at after every return.
-
-    The horizon is chosen from the true gap, in its favour; what is cut off counts at its lowest.
-    """
-    if importlib.util.find_spec("ville") is None:
-        return None
-    task, rng, sim = instance.task, np.random.default_rng(seed), pt.TabularSimulator(instance.kernel)
-    gamma, (low, high) = task.discount, task.reward_bounds
-    gap = abs(pt.value(task, instance.kernel) - threshold)
-    horizon = int(np.ceil(np.log(0.02 * gap * (1 - gamma) / (high - low)) / np.log(gamma)))
-    rest = low * gamma**horizon / (1 - gamma)
-    weight = (1 - gamma**horizon) / (1 - gamma)
-    bounds = (low * weight + rest, high * weight + rest)
-    test, drawn = importlib.import_module("ville").BettingTest(threshold, bounds, alternative="greater"), 0
-    while drawn < cap and test.stopping_time(min(DELTAS)) is None:
-        s = rng.choice(task.n_states, size=256, p=task.initial)
-        returns = np.full(len(s), rest)
-        for step in range(horizon):
-            a = (task.policy[s].cumsum(axis=1) > rng.random((len(s), 1))).argmax(axis=1)
-            returns += gamma**step * task.rewards[s, a]
-            s = sim.draw(s, a, rng)
-        test.update(np.clip(returns, *bounds))
-        drawn += len(s) * horizon
-    at = [test.stopping_time(delta) for delta in DELTAS]
-    samples = [cap if stop is None else min(stop * horizon, cap) for stop in at]
-    return samples, np.array([None if stop is None else "above" for stop in at], dtype=object)
 
 
 def large(S: int, declared: bool, side: int) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 
     python benchmarks/speed.py                       # a quarter of an hour
     python benchmarks/speed.py --against OTHER       # beside another checkout, run by run in turn, with ratios
+    python benchmarks/speed.py --part peers growth   # some of the tables: costs, peers, growth
     python benchmarks/speed.py --only verdict grid   # some of the lines
     python benchmarks/speed.py --small               # as the tests run it: the warm lines, in this process
+
+The table of peers has the same questions asked of ville and Storm (`peers.py` says how to install them); lines of what
+is not installed are left out. "samples" are transitions, a mean where a line has several seeds.
 
 *cold*: a process of its own with an empty cache of compiled code. *start*: a process of its own, compiled before.
 *warm*: one call of many in a process. *long*: one call in a process that has compiled what it needs.
@@ -12,6 +16,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import itertools
 import json
 import os
 import resource
@@ -43,24 +49,33 @@ DEMO = ("-m", "policytest", "demo")
 
 
 class Line(NamedTuple):
-    """One line of the table: a process, or work to repeat in a process."""
+    """One line of a table: a process, or work to repeat in a process, which may return a number of samples."""
 
     name: str
     kind: str  # cold, start, warm or long
     process: tuple[str, ...] = ()
     work: Callable[[], Callable[[], object]] | None = None
     times: int = 1  # calls of the work in one measurement
+    part: str = "costs"  # the table: costs, peers or growth
+    needs: tuple[str, ...] = ()  # packages without which the line is left out
 
 
-def at_the_threshold(n: int, method: str) -> Callable[[], Callable[[], object]]:
-    """A test that cannot end: 100,000 samples at V = R."""
+class Measured(NamedTuple):
+    """CPU seconds of one call, and the number of samples where there is one."""
+
+    seconds: float
+    samples: float | None = None
+
+
+def at_the_threshold(n: int, method: str, samples: int = 100_000) -> Callable[[], Callable[[], object]]:
+    """A test that cannot end: so many samples at V = R."""
 
     def prepared() -> Callable[[], object]:
         import policytest as pt
 
         i, settings = pt.instances.paper(n), None if method == "default" else pt.TDBetting()
         sim, bar = pt.TabularSimulator(i.kernel), pt.value(i.task, i.kernel)
-        return lambda: pt.decide(i.task, sim, bar, method=settings, max_samples=100_000)
+        return lambda: pt.decide(i.task, sim, bar, method=settings, max_samples=samples)
 
     return prepared
 
@@ -114,7 +129,7 @@ def sparse(S: int) -> Callable[[], Callable[[], object]]:
     def prepared() -> Callable[[], object]:
         import policytest as pt
 
-        for size in (3000, S):  # the first one compiles
+        for size in (min(S, 3000), S):  # the first one compiles
             i = pt.instances.random(1, size, 4, successors=5, discount=0.95)
             sim, values = pt.TabularSimulator(i.kernel), pt.state_values(i.task, i.kernel)
             bar = float(i.task.initial @ values) - float(values.std())
@@ -192,36 +207,201 @@ def proof(S: int, gap: float) -> Callable[[], Callable[[], object]]:
     return prepared
 
 
-LINES = [
-    Line("first verdict", "cold", ("-c", VERDICT)),
-    Line("first demo", "cold", DEMO),
-    Line("first log", "cold", ("-c", LOG)),
-    Line("first goal", "cold", ("-c", GOAL)),
-    Line("demo", "start", DEMO),
-    Line("import", "start", ("-c", "import policytest; policytest.decide")),
-    Line("help", "start", ("-m", "policytest", "--help")),
-    *(
-        Line(f"{n}x{n} at R, {method}", "warm", work=at_the_threshold(n, method))
-        for n in (5, 2)
-        for method in ("default", "betting")
-    ),
-    Line("verdict", "warm", work=verdict, times=20),
-    Line("grid", "warm", work=grid, times=3),
-    Line("nearest kernel", "warm", work=nearest, times=200),
-    Line("interval, 500 rows", "warm", work=interval(500)),
-    Line("interval, 5000 rows", "warm", work=interval(5000)),
-    Line("die, discount 0.9999", "warm", work=die(0.9999)),
-    Line("die, discount 0.99999", "warm", work=die(0.99999)),
-    Line("Taxi", "long", work=taxi),
-    *(Line(f"sparse, {S:,} states", "long", work=sparse(S)) for S in (10_000, 100_000, 1_000_000)),
-    *(Line(f"allocation, {S:,} states", "long", work=allocation(S)) for S in (100, 1000)),
-    Line("certificate, 100 states to 5%", "long", work=proof(100, 0.05)),
-    Line("certificate, 200 states to 50%", "long", work=proof(200, 0.5)),
-]
+def endless(discount: float) -> Callable[[], Callable[[], object]]:
+    """A random task of 20 states without an end: is the mean reward of a step more than 0.05 above a bar?"""
+
+    def prepared() -> Callable[[], object]:
+        import policytest as pt
+
+        i = pt.instances.random(1, 20, 3, successors=4, discount=discount)
+        sim, bar = pt.TabularSimulator(i.kernel), pt.value(i.task, i.kernel) - 0.05 / (1.0 - discount)
+        return lambda: pt.decide(i.task, sim, bar, rng=0)
+
+    return prepared
 
 
-def seconds_of(line: Line, runs: int) -> float:
-    """The seconds of one call in this process, the best of some runs."""
+SEEDS = range(20)  # of a question that is asked of several tools
+
+
+def each_seed(ask: Callable[[int], object]) -> Callable[[], object]:
+    """Calls that ask with one seed after the other."""
+    seeds = itertools.cycle(SEEDS)
+    return lambda: ask(next(seeds))
+
+
+def question(name: str) -> Any:
+    """An instance, and a threshold below its value."""
+    import policytest as pt
+
+    if name == "5x5":
+        return pt.instances.paper(5), 0.0
+    i = pt.instances.grid_world(6, 6, discount=0.95)
+    return i, 0.6 * pt.value(i.task, i.kernel)
+
+
+def decided(name: str) -> Callable[[], Callable[[], object]]:
+    """The question of this name, by the default method."""
+
+    def prepared() -> Callable[[], object]:
+        import policytest as pt
+
+        i, bar = question(name)
+        sim = pt.TabularSimulator(i.kernel)
+        return each_seed(lambda seed: pt.decide(i.task, sim, bar, rng=seed))
+
+    return prepared
+
+
+def by_ville(name: str) -> Callable[[], Callable[[], object]]:
+    """The question of this name, by ville on returns."""
+
+    def prepared() -> Callable[[], object]:
+        import peers
+
+        i, bar = question(name)
+        return each_seed(lambda seed: peers.ville_on_returns(i, bar, [0.05], seed, 10**7)[0])
+
+    return prepared
+
+
+def written(name: str) -> tuple[Any, Path]:
+    """A chain as both tools read it: in memory, and as a DRN file."""
+    import peers
+    import policytest as pt
+
+    path = Path(tempfile.mkdtemp()) / "chain.drn"
+    if name == "goal":
+        import numpy as np
+        from scipy import sparse
+
+        P = sparse.csr_array(np.array([[0.4, 0.5, 0, 0.1], [0.2, 0.4, 0.4, 0], [0, 0, 1, 0], [0, 0, 0, 1]]))
+        peers.write_drn(path, P, np.zeros(4), {0: "init", 2: "goal", 3: "lost"})
+        return pt.sources.load_model(path, goal=["goal"], avoid=["lost"], known_support=True), path
+    made = pt.instances.random(1, 100, 4, successors=5) if name == "random" else pt.instances.grid_world(100, 100)
+    P, reward = peers.chain_of(made)
+    peers.write_drn(path, P, reward, {0: "init"})
+    return pt.sources.load_model(path, discount=0.95, known_support=True), path
+
+
+def reached() -> Callable[[], object]:
+    """A chain of four states: is the goal reached before the chain is lost with probability above 0.6?"""
+    import policytest as pt
+
+    model, _ = written("goal")
+    sim = pt.TabularSimulator(model.kernel)
+    return each_seed(lambda seed: pt.decide(model.task, sim, 0.6, rng=seed))
+
+
+def reached_by_storm() -> Callable[[], object]:
+    """The same question, by episodes of Storm's simulator and bets of ville."""
+    import peers
+
+    storm = peers.Storm(written("goal")[1])
+    return each_seed(lambda seed: storm.reaches(2, 3, 0.6, 0.05, seed))
+
+
+def walked() -> Callable[[], object]:
+    """100,000 transitions of a chain of 100 states, with a bet on each, at V = R."""
+    import policytest as pt
+
+    model, _ = written("random")
+    sim, bar = pt.TabularSimulator(model.kernel), pt.value(model.task, model.kernel)
+    return lambda: pt.decide(model.task, sim, bar, method=pt.TDBetting(), max_samples=100_000)
+
+
+def walked_by_storm() -> Callable[[], object]:
+    """100,000 transitions of the same chain, by Storm's simulator."""
+    import peers
+
+    storm = peers.Storm(written("random")[1])
+    return lambda: storm.steps(100_000)
+
+
+def checked() -> Callable[[], object]:
+    """The value of a chain of 10,000 states whose kernel is known."""
+    import policytest as pt
+
+    model, _ = written("grid")
+    return lambda: pt.value(model.task, model.kernel)
+
+
+def checked_by_storm() -> Callable[[], object]:
+    """The same value, by Storm's sparse engine."""
+    import peers
+    import policytest as pt
+
+    model, path = written("grid")
+    storm, value = peers.Storm(path), pt.value(model.task, model.kernel)
+    assert abs(storm.checked("R=? [Cdiscount=0.95]") - value) <= 1e-4 * abs(value)
+    return lambda: storm.checked("R=? [Cdiscount=0.95]")
+
+
+def _costs() -> list[Line]:
+    """What one call, or one process, costs."""
+    return [
+        Line("first verdict", "cold", ("-c", VERDICT)),
+        Line("first demo", "cold", DEMO),
+        Line("first log", "cold", ("-c", LOG)),
+        Line("first goal", "cold", ("-c", GOAL)),
+        Line("demo", "start", DEMO),
+        Line("import", "start", ("-c", "import policytest; policytest.decide")),
+        Line("help", "start", ("-m", "policytest", "--help")),
+        *(
+            Line(f"{n}x{n} at R, {method}", "warm", work=at_the_threshold(n, method))
+            for n in (5, 2)
+            for method in ("default", "betting")
+        ),
+        Line("verdict", "warm", work=verdict, times=20),
+        Line("grid", "warm", work=grid, times=3),
+        Line("nearest kernel", "warm", work=nearest, times=200),
+        Line("interval, 500 rows", "warm", work=interval(500)),
+        Line("interval, 5000 rows", "warm", work=interval(5000)),
+        Line("Taxi", "long", work=taxi),
+        *(Line(f"allocation, {S:,} states", "long", work=allocation(S)) for S in (100, 1000)),
+        Line("certificate, 100 states to 5%", "long", work=proof(100, 0.05)),
+        Line("certificate, 200 states to 50%", "long", work=proof(200, 0.5)),
+    ]
+
+
+def _peers() -> list[Line]:
+    """The same question asked of several tools, with each seed where there is chance."""
+    each = [
+        Line("5x5, policytest", "warm", work=decided("5x5")),
+        Line("5x5, ville on returns", "warm", work=by_ville("5x5"), needs=("ville",)),
+        Line("grid of 36 states, policytest", "warm", work=decided("grid")),
+        Line("grid of 36 states, ville on returns", "warm", work=by_ville("grid"), needs=("ville",)),
+        Line("reaching a goal, policytest", "warm", work=reached),
+        Line("reaching a goal, Storm and ville", "warm", work=reached_by_storm, needs=("stormpy", "ville")),
+    ]
+    once = [
+        Line("100,000 transitions and bets, policytest", "warm", work=walked),
+        Line("100,000 transitions, Storm", "warm", work=walked_by_storm, needs=("stormpy",)),
+        Line("value of 10,000 states, policytest", "warm", work=checked),
+        Line("value of 10,000 states, Storm", "warm", work=checked_by_storm, needs=("stormpy",)),
+    ]
+    return [line._replace(part="peers") for line in (*(line._replace(times=len(SEEDS)) for line in each), *once)]
+
+
+def _growth() -> list[Line]:
+    """How time grows with the states, with the samples and with 1/(1 - discount)."""
+    lines = [
+        *(Line(f"sparse, {S:,} states", "warm" if S <= 1000 else "long", work=sparse(S)) for S in SIZES),
+        *(Line(f"5x5 at R, {n:,} samples", "warm", work=at_the_threshold(5, "default", n)) for n in LENGTHS),
+        *(Line(f"die, discount {gamma}", "warm", work=die(gamma)) for gamma in DISCOUNTS),
+        *(Line(f"without an end, discount {gamma}", "warm", work=endless(gamma)) for gamma in DISCOUNTS),
+    ]
+    return [line._replace(part="growth") for line in lines]
+
+
+SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
+LENGTHS = (1_000, 10_000, 100_000, 1_000_000)
+DISCOUNTS = (0.9, 0.99, 0.999, 0.9999, 0.99999)
+LINES = [*_costs(), *_peers(), *_growth()]
+SLOW = {"5x5 at R, 1,000,000 samples"}  # left out of the small run
+
+
+def measured_here(line: Line, runs: int) -> Measured:
+    """One call in this process, the best of some runs; the mean number of samples of one run."""
     assert line.work is not None
     call, best = line.work(), float("inf")
     if line.kind == "long":
@@ -230,15 +410,16 @@ def seconds_of(line: Line, runs: int) -> float:
         call()
     for _ in range(runs):
         start = time.process_time()
-        for _ in range(line.times):
-            call()
+        found = [call() for _ in range(line.times)]
         best = min(best, (time.process_time() - start) / line.times)
-    return best
+    samples = [n for n in (getattr(one, "samples", one) for one in found) if isinstance(n, int)]
+    return Measured(best, sum(samples) / len(samples) if samples else None)
 
 
 def spent(tree: Path, cache: str, arguments: tuple[str, ...]) -> tuple[float, str]:
     """The CPU seconds of a process on a source tree, and what it printed."""
-    settings = {**os.environ, "PYTHONPATH": str(tree / "src"), "NUMBA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
+    path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH")]))
+    settings = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:  # the demo writes a page
         done = subprocess.run(
@@ -248,14 +429,14 @@ def spent(tree: Path, cache: str, arguments: tuple[str, ...]) -> tuple[float, st
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
 
 
-def measured(line: Line, tree: Path, cache: str) -> float:
+def measured(line: Line, tree: Path, cache: str) -> Measured:
     """One measurement of a line on a source tree."""
     if line.kind == "cold":
         with tempfile.TemporaryDirectory() as empty:
-            return spent(tree, empty, line.process)[0]
+            return Measured(spent(tree, empty, line.process)[0])
     if line.kind == "start":
-        return spent(tree, cache, line.process)[0]
-    return float(spent(tree, cache, (str(HERE), "--line", line.name))[1])
+        return Measured(spent(tree, cache, line.process)[0])
+    return Measured(*json.loads(spent(tree, cache, (str(HERE), "--line", line.name))[1]))
 
 
 def shown(seconds: float) -> str:
@@ -266,32 +447,29 @@ def shown(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} us"
 
 
-def table(lines: list[Line], trees: list[Path], runs: int) -> list[dict[str, Any]]:
-    """Measure the trees in turn, and print the best of each line."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        caches = [str(Path(folder) / str(index)) for index in range(len(trees))]
-        for line in lines:
-            for tree, cache in zip(trees, caches, strict=True) if line.kind in ("start", "warm") else ():
-                measured(line, tree, cache)  # compiles
-            best = [float("inf")] * len(trees)
-            for _ in range(1 if line.kind in ("cold", "long") else runs):
-                for index, (tree, cache) in enumerate(zip(trees, caches, strict=True)):
-                    best[index] = min(best[index], measured(line, tree, cache))
-            rows.append({"line": line.name, "kind": line.kind, "seconds": best})
-            ratio = f" | {best[1] / best[0]:.1f}" if len(best) > 1 else ""
-            print(f"| {line.name} | {line.kind} | {' | '.join(map(shown, best))}{ratio} |", flush=True)
-    return rows
+def best_of(line: Line, trees: list[Path], caches: list[str], runs: int) -> list[Measured]:
+    """The trees measured in turn, the best of each."""
+    pairs = list(zip(trees, caches, strict=True))
+    if line.kind in ("start", "warm"):
+        for pair in pairs:
+            measured(line, *pair)  # compiles
+    rounds = [[measured(line, *pair) for pair in pairs] for _ in range(1 if line.kind in ("cold", "long") else runs)]
+    return [min(of_tree) for of_tree in zip(*rounds, strict=True)]
 
 
-def here(lines: list[Line]) -> list[dict[str, Any]]:
-    """The warm lines, measured in this process."""
-    rows = []
+def table(lines: list[Line], measure: Callable[[Line], list[Measured]]) -> list[dict[str, Any]]:
+    """Measure each line, and print it; a new table for each part."""
+    rows, part = [], ""
     for line in lines:
-        if line.kind == "warm":
-            seconds = seconds_of(line._replace(times=1), 2)
-            rows.append({"line": line.name, "kind": line.kind, "seconds": [seconds]})
-            print(f"| {line.name} | {line.kind} | {shown(seconds)} |", flush=True)
+        best = measure(line)
+        if line.part != part:
+            part, columns = line.part, ["seconds", "other", "ratio"] if len(best) > 1 else ["seconds"]
+            print(f"\n| {part} | | samples | {' | '.join(columns)} |\n|---|---|---|{'---|' * len(columns)}")
+        seconds, samples = [one.seconds for one in best], best[0].samples
+        rows.append({"line": line.name, "part": part, "kind": line.kind, "seconds": seconds, "samples": samples})
+        ratio = [f"{seconds[1] / seconds[0]:.1f}"] if len(best) > 1 else []
+        drawn = "" if samples is None else f"{samples:,.0f}"
+        print(f"| {' | '.join([line.name, line.kind, drawn, *map(shown, seconds), *ratio])} |", flush=True)
     return rows
 
 
@@ -300,19 +478,34 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--small", action="store_true")
     options.add_argument("--against", type=Path, help="another checkout")
+    options.add_argument(
+        "--part", nargs="+", choices=("costs", "peers", "growth"), default=[], help="some of the tables"
+    )
     options.add_argument("--only", nargs="+", default=[], help="the beginnings of the names of lines")
     options.add_argument("--runs", type=int, default=5)
-    options.add_argument("--line", help="measure this line in this process, and print seconds")
+    options.add_argument("--line", help="measure this line in this process, and print seconds and samples")
     options.add_argument("--json", type=Path)
     given = options.parse_args()
     if given.line:
-        print(seconds_of(next(line for line in LINES if line.name == given.line), 3))
+        print(json.dumps(measured_here(next(line for line in LINES if line.name == given.line), 3)))
         return
-    chosen = [line for line in LINES if not given.only or line.name.startswith(tuple(given.only))]
-    trees = [HERE.parents[1], *([given.against.resolve()] if given.against else [])]
-    print(f"| what | | {'seconds | other | ratio' if given.against else 'seconds'} |")
-    print(f"|---|---|{'---|---|---' if given.against else '---'}|")
-    rows = here(chosen) if given.small else table(chosen, trees, given.runs)
+    chosen = [
+        line
+        for line in LINES
+        if (not given.part or line.part in given.part)
+        and (not given.only or line.name.startswith(tuple(given.only)))
+        and all(importlib.util.find_spec(name) for name in line.needs)
+    ]
+    for name in sorted({name for line in LINES for name in line.needs if importlib.util.find_spec(name) is None}):
+        print(f"{name} is not installed: its lines are left out")
+    if given.small:
+        warm = [line._replace(times=1) for line in chosen if line.kind == "warm" and line.name not in SLOW]
+        rows = table(warm, lambda line: [measured_here(line, 2)])
+    else:
+        trees = [HERE.parents[1], *([given.against.resolve()] if given.against else [])]
+        with tempfile.TemporaryDirectory() as folder:
+            caches = [str(Path(folder) / str(index)) for index in range(len(trees))]
+            rows = table(chosen, lambda line: best_of(line, trees, caches, given.runs))
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))
 
