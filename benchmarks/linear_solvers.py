@@ -25,7 +25,7 @@ from scipy.sparse import linalg
 
 import policytest as pt
 from policytest._base.compiled import search
-from policytest._base.rows import system_of
+from policytest._base.linear import system_of
 
 GAMMA, CLOSE = 0.95, 1e-12
 WRONG = 1e-6  # a relative difference from this package's solution at which a solver has failed

@@ -23,8 +23,6 @@ from scipy import sparse
 from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, is_sparse, row_totals
 from policytest._base.errors import InputError
 
-MOST_ROUNDS, MOST_STARTS = 100, 4  # of the iterative solver
-
 
 class Rows(NamedTuple):
     """Pairs with pi > 0 and their listed successors; a named tuple, so that compiled code can read it."""
@@ -140,34 +138,6 @@ class Rows(NamedTuple):
 def first_of_state(rows: Rows) -> IntArray:
     """The first row of each state that has rows; rows come by state."""
     return np.flatnonzero(np.diff(rows.state, prepend=-1))
-
-
-def system_of(rows: Rows, q: FloatArray, discount: float) -> tuple[SparseArray, FloatArray]:
-    """gamma P and r of a policy with rows in every state, of which V = r + gamma P V."""
-    earned = rows.reward + rows.sums(q * rows.gain) if len(rows.gain) else rows.reward
-    first = first_of_state(rows)
-    parts = q * rows.per_entry(discount * rows.prob), rows.successor, rows.start[np.append(first, len(rows.state))]
-    return sparse.csr_array(parts, shape=(len(first), len(first))), np.add.reduceat(rows.prob * earned, first)
-
-
-def solved(moves: SparseArray, reward: FloatArray, near: FloatArray, close: float) -> FloatArray:
-    """V = r + gamma P V by BiCGSTAB, from values near it, up to a relative residual; as near as it came, if it fails.
-
-    For values that need not be exact, such as those to bet on; `search.values_and_occupancy` has the others.
-    """
-    from scipy.sparse import linalg  # slow to import, and for large tasks only
-
-    if moves.nnz >= moves.shape[0] ** 2:  # many rows of each state list every state
-        moves = moves.toarray()
-    operator = linalg.LinearOperator(moves.shape, matvec=lambda V: V - moves @ V, dtype=np.float64)
-    for _ in range(MOST_STARTS):  # it may break down: then it starts again, one sweep further
-        found, broken = linalg.bicgstab(operator, reward, x0=near, rtol=close, atol=0.0, maxiter=MOST_ROUNDS)
-        if not np.isfinite(found).all():
-            break
-        if not broken:
-            return np.asarray(found)
-        near = reward + moves @ found
-    return near
 
 
 def entry_keys(table: SparseArray) -> IntArray:

@@ -12,7 +12,8 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import search
 from policytest._base.errors import InputError, check_precision
-from policytest._base.rows import Rows, first_of_state, solved, system_of
+from policytest._base.linear import solved, system_of
+from policytest._base.rows import Rows, first_of_state
 from policytest.mdp import episodes
 from policytest.mdp.observed import Observed
 

@@ -37,7 +37,8 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import Residuals
 from policytest._base.compiled.small import TINY
-from policytest._base.rows import Rows, first_of_state, solved, system_of
+from policytest._base.linear import solved, system_of
+from policytest._base.rows import Rows, first_of_state
 from policytest.mdp.task import Task
 from policytest.methods.betting.plan import LARGE, SHARES, BettingPlan
 from policytest.methods.betting.policy_bet import PAIR_MASS, STATE_MASS, PolicyBet, Pool, part_of, rounded
