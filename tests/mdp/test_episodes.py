@@ -10,6 +10,7 @@ from scipy import sparse
 
 import policytest as pt
 from builders import assert_refused, each
+from policytest.mdp import episodes
 
 
 def chain(p=0.3, **settings):
@@ -143,6 +144,22 @@ def test_named_states_and_sparse_tables_are_the_same_question():
     assert pt.value(thin, sparse.csr_array(kernel.reshape(3, 3))) == pytest.approx(pt.value(task, kernel))
     limited = pt.Task.reaching([2], [1], policy=np.ones((3, 1)), initial=[1.0, 0, 0], support=support, within=4)
     assert pt.value(limited, kernel) == pytest.approx(pt.value(chain(0.3, within=4)[0], kernel))
+
+
+def test_the_structure_of_a_chain_is_the_same_by_paths_and_by_components():
+    """Random graphs with few edges, so that there are classes of every kind."""
+    seen = set()
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        S = int(rng.integers(1, 12))
+        P = np.where(rng.random((S, S)) < 1.2 / S, rng.random((S, S)), 0.0)
+        paid, start = rng.random(S) < 0.3, rng.random(S) < 0.3
+        by_paths = episodes._closed(P, paid, start)
+        by_components = episodes._connected(sparse.csr_array(P), paid, start)
+        for mine, other in zip(by_paths, by_components, strict=True):
+            assert (mine == other).all(), seed
+        seen |= set(zip(*(part.tolist() for part in by_paths), strict=True))
+    assert len(seen) == 8  # staying or not, improper or not, reached or not: all occur
 
 
 def test_large_sparse_totals_are_those_of_a_long_walk():

@@ -11,7 +11,7 @@ In states that it does not leave the value is 0 where nothing is paid, and not d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -24,6 +24,7 @@ from policytest._base.rows import Rows
 if TYPE_CHECKING:
     from policytest.mdp.task import Task
 
+CLOSED_STATES = 40  # up to which the graph of a chain is a dense matrix
 DENSE_STATES = 600  # up to which a dense solve is used
 MOST_SWEEPS = 20_000  # of the range of values without a discount
 REMEDIES = "pass a horizon, a discount below 1, or total_rewards=(low, high), a bound on the total of any episode"
@@ -60,47 +61,78 @@ def over_in(task: Task) -> BoolArray:
     return over
 
 
+class Structure(NamedTuple):
+    """What the graph of a chain says about its states, [S] each."""
+
+    stays: BoolArray  # in a class of states that is never left
+    improper: BoolArray  # may end in such a class in which something is paid
+    reached: BoolArray  # an episode may come here
+
+
 def _totals(rows: Rows, q: FloatArray, initial: FloatArray, over: BoolArray) -> Evaluation:
     """Totals without a discount; see above. The error is |residual| max (I - P)^{-1} 1, relative to the values."""
-    from scipy.sparse.csgraph import connected_components  # slow to import, and rarely needed
-
     S, entries = len(initial), rows.per_entry(rows.prob) * q
     state = rows.state[rows.of_entry()]
-    P = sparse.csr_array((entries, (state, rows.successor.astype(np.int64))), shape=(S, S))
-    P.eliminate_zeros()
-    r = np.bincount(state, entries * rows.rewards(), minlength=S)
-    _, part = connected_components(P, directed=True, connection="strong")
-    edges = P.tocoo()
-    leaves = np.zeros(part.max() + 1, dtype=bool)
-    leaves[part[edges.row[part[edges.row] != part[edges.col]]]] = True
-    stays = ~leaves[part]
+    P: Any
+    if S <= CLOSED_STATES:
+        P = np.bincount(state * S + rows.successor, entries, minlength=S * S).reshape(S, S)
+    else:
+        P = sparse.csr_array((entries, (state, rows.successor.astype(np.int64))), shape=(S, S))
+        P.eliminate_zeros()
+    r = np.bincount(state, entries * rows.rewards(), minlength=S).astype(np.float64)
     paid = np.zeros(S, dtype=bool)
     paid[state[(entries > 0) & (rows.rewards() != 0)]] = True
-    pays_for_ever = np.bincount(part, paid & stays, minlength=part.max() + 1) > 0
-    improper = _reaching(P, pays_for_ever[part])
+    stays, improper, reached = (_closed if S <= CLOSED_STATES else _connected)(P, paid, initial > 0)
     solved = ~stays & ~improper
     V, d, error = np.zeros(S), np.where(stays & ~over, np.inf, 0.0), 0.0
     if solved.any():
         V[solved], error = _solution(P[solved][:, solved], r[solved])
     inner = ~stays
     if inner.any():
-        d[inner], _ = _solution(P[inner][:, inner].T.tocsr(), initial[inner])
-    reached = _reaching(P.T.tocsr(), initial > 0)
+        d[inner], _ = _solution(P[inner][:, inner].T, initial[inner])
     d[stays & ~reached] = 0.0
     V[improper] = np.nan
     return Evaluation(V, d, error, improper)
 
 
-def _solution(P: sparse.csr_array, b: FloatArray) -> tuple[FloatArray, float]:
+def _closed(P: FloatArray, paid: BoolArray, start: BoolArray) -> Structure:
+    """The structure of a small chain, from the pairs of states of which one leads to the other, in any number of steps.
+
+    A state stays if all states that it leads to lead back to it. Up to 20 states this takes a sixth of the time of
+    `_connected`, at 50 as much.
+    """
+    leads = (P > 0) | np.eye(len(P), dtype=bool)
+    for _ in range(len(P).bit_length()):
+        leads = leads @ leads  # twice as many steps
+    stays = np.all(~leads | leads.T, axis=1)
+    pays_for_ever = stays & leads[:, paid].any(axis=1)
+    return Structure(stays, np.asarray(leads[:, pays_for_ever].any(axis=1)), np.asarray(leads[start].any(axis=0)))
+
+
+def _connected(P: sparse.csr_array, paid: BoolArray, start: BoolArray) -> Structure:
+    """The structure of a large chain, from its strongly connected components."""
+    from scipy.sparse.csgraph import connected_components  # slow to import, and rarely needed
+
+    _, part = connected_components(P, directed=True, connection="strong")
+    edges = P.tocoo()
+    leaves = np.zeros(part.max() + 1, dtype=bool)
+    leaves[part[edges.row[part[edges.row] != part[edges.col]]]] = True
+    stays = ~leaves[part]
+    pays_for_ever = np.bincount(part, paid & stays, minlength=part.max() + 1) > 0
+    return Structure(stays, _reaching(P, pays_for_ever[part]), _reaching(P.T.tocsr(), start))
+
+
+def _solution(P: Any, b: FloatArray) -> tuple[FloatArray, float]:
     """x with (I - P) x = b, and a bound on its error, relative to its largest entry."""
     n = len(b)
-    A = sparse.csc_array(sparse.eye_array(n) - P)
     both = np.column_stack([b, np.ones(n)])
     if n <= DENSE_STATES:
-        x, tau = np.linalg.solve(A.toarray(), both).T
+        A = np.eye(n) - (P if isinstance(P, np.ndarray) else P.toarray())
+        x, tau = np.linalg.solve(A, both).T
     else:
         from scipy.sparse.linalg import splu  # slow to import
 
+        A = sparse.csc_array(sparse.eye_array(n) - P)
         x, tau = splu(A).solve(both).T
     size = np.abs(x).max()
     rounding = 4e-16 * size + np.abs(b - A @ x).max()
