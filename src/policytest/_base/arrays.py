@@ -262,7 +262,10 @@ def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callab
             row, x = divmod(first, S)
         raise InputError(f"{name} at {place(row, x)} is {entries[first]:.6g}; probabilities cannot be negative")
     totals = row_totals(kernel, pair, S)
-    wrong = np.abs(totals - 1.0) > SUM_TOLERANCE
+    off = np.abs(totals - 1.0)
+    if (off <= S * 2.0**-52).all():  # as in `_divisors`
+        return kernel
+    wrong = off > SUM_TOLERANCE
     if wrong.any():
         first = int(np.argmax(wrong))
         raise InputError(
@@ -273,11 +276,8 @@ def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callab
                 else "divide each row by its sum, in double precision, if the table was rounded"
             )
         )
-    wanted = _divisors(totals, S)
-    if (wanted == 1.0).all():
-        return kernel
     divisors = np.ones(kernel.size // S if not is_sparse(kernel) else kernel.shape[0])
-    divisors[pair] = wanted
+    divisors[pair] = _divisors(totals, S)
     return divided(kernel, divisors, S)
 
 

@@ -23,6 +23,8 @@ from scipy import sparse
 from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, is_sparse, row_totals
 from policytest._base.errors import InputError
 
+MANY_ROWS = 200  # above which it pays to look whether all rows list as many successors
+
 
 class Rows(NamedTuple):
     """Pairs with pi > 0 and their listed successors; a named tuple, so that compiled code can read it."""
@@ -46,9 +48,10 @@ class Rows(NamedTuple):
 
     def per_entry(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """[E] a row vector [K], repeated for each entry of its row."""
-        width = np.diff(self.start)
-        same = len(width) > 0 and bool((width == width[0]).all())  # then repeated in a third of the time
-        return np.repeat(values, width[0] if same else width)
+        width = self.start[1:] - self.start[:-1]
+        if len(width) > MANY_ROWS and (width == width[0]).all():  # then repeated in a third of the time
+            return np.repeat(values, width[0])
+        return np.repeat(values, width)
 
     def rewards(self) -> FloatArray:
         """[E] r(s,a,x) of every entry, whether the reward is on the successor or on the pair."""

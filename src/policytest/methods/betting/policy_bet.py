@@ -23,7 +23,7 @@ from policytest.methods.witness import WitnessedCounts
 PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 MOST_LISTED = 200_000  # where any state may follow, from this many entries on only observed successors are listed
 MANY_STATES, MANY_ENTRIES = 2000, 500_000  # above either, with a declared support, bets are fitted to visited states
-LONG = 1000.0  # 1/(1-gamma) from which on a rollout ends in a closed state, instead of going on there for as many steps
+LONG = 999.0  # 1/(1-gamma) above which a rollout ends in a closed state, not after as many steps there: from 0.999 on
 MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
 
 
