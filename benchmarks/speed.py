@@ -9,13 +9,15 @@
 The table of peers has the same questions asked of ville and Storm (`peers.py` says how to install them); lines of what
 is not installed are left out. "samples" are transitions, a mean where a line has several seeds.
 
-*cold*: a process of its own with an empty cache of compiled code. *start*: a process of its own, compiled before.
+*cold*: a process of its own with an empty cache of compiled code. *start*: a process of its own, compiled before. (In
+both Python's own bytecode is there, as after an installation.)
 *warm*: one call of many in a process. *long*: one call in a process that has compiled what it needs.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib.util
 import itertools
 import json
@@ -345,6 +347,7 @@ def _costs() -> list[Line]:
         Line("first goal", "cold", ("-c", GOAL)),
         Line("demo", "start", DEMO),
         Line("import", "start", ("-c", "import policytest; policytest.decide")),
+        Line("import of numba and scipy.sparse", "start", ("-c", "import numba, scipy.sparse")),
         Line("help", "start", ("-m", "policytest", "--help")),
         *(
             Line(f"{n}x{n} at R, {method}", "warm", work=at_the_threshold(n, method))
@@ -420,6 +423,7 @@ def spent(tree: Path, cache: str, arguments: tuple[str, ...]) -> tuple[float, st
     """The CPU seconds of a process on a source tree, and what it printed."""
     path = os.pathsep.join(filter(None, [str(tree / "src"), os.environ.get("PYTHONPATH")]))
     settings = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": cache, "OPENBLAS_NUM_THREADS": "1"}
+    settings.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:  # the demo writes a page
         done = subprocess.run(
@@ -503,6 +507,8 @@ def main() -> None:
         rows = table(warm, lambda line: [measured_here(line, 2)])
     else:
         trees = [HERE.parents[1], *([given.against.resolve()] if given.against else [])]
+        for tree in trees:
+            compileall.compile_dir(tree / "src", quiet=2)
         with tempfile.TemporaryDirectory() as folder:
             caches = [str(Path(folder) / str(index)) for index in range(len(trees))]
             rows = table(chosen, lambda line: best_of(line, trees, caches, given.runs))
