@@ -172,7 +172,7 @@ def closed_task(discount):
 @pytest.mark.parametrize("many", [0, 10**9])
 def test_close_to_discount_1_rollouts_end_in_closed_states_and_steps_do_not_grow(many, monkeypatch):
     monkeypatch.setattr(policy_bet, "MANY_STATES", many)
-    for discount, ends in ((0.99999, True), (0.9, False)):
+    for discount, ends in ((0.99999, True), (0.999, True), (0.9, False)):
         task, kernel = closed_task(discount)
         value = pt.value(task, kernel)
         run = pt.TDBetting().start(task, pt.TabularSimulator(kernel), value - 0.1, 0)
