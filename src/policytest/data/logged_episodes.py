@@ -49,9 +49,10 @@ from policytest._base.errors import InputError
 from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, ROUNDING, Range, geometric
 
 ON_PROPENSITIES = (
-    "each propensity is the probability with which its action was drawn, fixed before the draw",
+    EPISODES_ARE_INDEPENDENT,
+    "each propensity is the probability with which its action was drawn, fixed before the draw (the logging policy may "
+    "adapt to the past)",
     "every action that the target policy may take had a positive propensity",
-    "episodes are independent of each other, but for a logging policy that may adapt between them",
 )
 ON_CRITICS = "v is the mean of q under the target policy, and both were fixed before the episode"
 NO_RANGE = (-math.inf, math.inf)

@@ -1,0 +1,359 @@
+r"""Recorded episodes at work: importance weights, doubly robust outcomes, and bets on a whole log at once.
+
+Without more than propensities the outcomes are those of `policytest.data.logged_episodes`: weights times increments
+that are not negative, with no bound on the weights.
+
+*Doubly robust.* With estimates q(s,a) of what follows an action and v(s) = sum over a of pi(a|s) q(s,a),
+
+    Z = low + sum over t of  k_t (w_{t-1} v_t - w_t q_t) + w_t gamma^t (r_t - lo),
+
+where v_t, q_t >= 0 are counted from the least that an episode can still earn. *Its mean is V* for every k_t that is
+fixed before action t is drawn, since E[w_t q_t | before t] = w_{t-1} v_t. *Its bound:* q is subtracted with the weight
+of the action that is drawn, so it needs a bound of the weights: let M_t >= 1/mu(a|s_t) for all a
+(``smallest_propensity``). All q >= 0, so that pi(a|s_t) q(s_t,a) <= v_t and w_t q_t <= M_t w_{t-1} v_t: step t can cost
+at most k_t w_{t-1} v_t (M_t - 1). A ``slack`` A_0 is granted, A_t is what is left of it and of what was won since, and
+
+    k_t = min(1, A_t / (w_{t-1} v_t (M_t - 1)))      so that  A_{t+1} >= 0  and  Z >= low - A_0, whatever is drawn.
+
+There is no doubly robust version without a bound of the weights: M = infinity gives k_t = 0. With A_0 = 0 nothing is
+subtracted at the first step, and later steps spend what was won before. A larger slack
+reduces the variance further, and makes the largest possible bet smaller. Which slack serves best, or none, is chosen
+by the expected growth of the capital on the episodes so far; the choice, and with it the bound, holds for the next
+block of episodes. Without q and v, but with ``smallest_propensity``, one number a step serves as both: the
+mean estimate so far, in proportion to the steps that are left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled.weights import doubly_robust
+from policytest._base.errors import InputError
+from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.returns import Returns
+from policytest.methods.betting.bets import Bets, Refuter, Stretch, surely
+from policytest.methods.betting.plan import (
+    LARGEST_FRACTION,
+    NATS,
+    NO_POLICY,
+    BettingPlan,
+    Ladder,
+    most_promising,
+)
+from policytest.methods.betting.stacks import OnALog
+from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.run import REFIT, SIDES, ReturnsRun
+
+MOST_AT_ONCE = 2**18  # episodes of a block
+FIRST_CHOICE = 16  # episodes before slack is considered
+SLACKS = 5  # how many, each four times the one before
+
+HALVES = 0.5 ** np.arange(20)
+WIDE = LARGEST_FRACTION * HALVES
+LOG_WIDE = np.log(0.9 ** np.arange(20) / (0.9 ** np.arange(20)).sum())
+"""The fractions of intervals: steady ones, down to those that suit heavy weights and long logs."""
+
+_FALLING = 0.85 ** np.arange(14)
+ON_LOGS = Ladder(
+    LARGEST_FRACTION * HALVES[:14],
+    np.log(np.concatenate([0.7 * _FALLING / _FALLING.sum(), np.array([0.3])])),
+    np.array([1.0]),
+)
+"""The fractions of tests: the same, and one that is fitted to the episodes so far."""
+
+
+class Side:
+    """The outcomes of one side, plain or doubly robust with some slack, and how each of them has done so far."""
+
+    def __init__(self, log: LoggedEpisodes, sign: float) -> None:
+        self.log, self.sign, self.plain = log, sign, log.outcomes.above if sign > 0 else log.outcomes.below
+        self.slacks = [0.0, *_slacks(log)]
+        end = log.bounds[0 if sign > 0 else 1]
+        base = log.reward_scale.low if sign > 0 else log.reward_scale.high
+        self.bounds = [end, *(base - sign * slack for slack in self.slacks[1:])]
+        self.chosen, self.count = 0, 0
+        self.sums, self.squares = np.zeros(len(self.slacks)), np.zeros(len(self.slacks))
+
+    @property
+    def bound(self) -> float:
+        """That of the outcomes that are chosen for now."""
+        return self.bounds[self.chosen]
+
+    def take(self, first: int, last: int, critics: tuple[FloatArray, FloatArray] | None) -> FloatArray:
+        """The outcomes of these episodes, of the kind that was chosen; all kinds are remembered for the next choice."""
+        found = [self.plain[first:last]]
+        if critics is not None:
+            log = self.log
+            start = log.start[first : last + 1]
+            rows = slice(int(start[0]), int(start[-1]))
+            about = log.reward[rows], log.ratio[rows], *critics, 1.0 / log.smallest_propensity[rows], log.reward_scale
+            found += [doubly_robust(start - start[0], *about, self.sign, slack) for slack in self.slacks[1:]]
+        self.count += last - first
+        self.sums += [float(kind.sum()) for kind in found]
+        self.squares += [float((kind**2).sum()) for kind in found]
+        return found[self.chosen]
+
+    def choose(self, threshold: float | None) -> None:
+        """The kind of the next block: the one whose capital grows fastest against this threshold, by what was seen.
+
+        With gains of variance v and a lead g the best bet f <= 1/room grows by f g - f^2 (v + g^2)/2. Without a
+        threshold the lead is that of the ends of an interval.
+        """
+        if len(self.slacks) < 2 or self.count < FIRST_CHOICE:
+            return
+        mean = self.sums / self.count
+        v = np.maximum(self.squares / self.count - mean**2, 0.0) + 1e-12 * (1.0 + mean**2)
+        centre = float(mean[np.argmin(v)])
+        if threshold is None:
+            lead = math.sqrt(2.0 * NATS * float(v.min()) / (self.count + 1.0))
+            threshold = centre - self.sign * lead
+        else:
+            lead = max(self.sign * (centre - threshold), 0.5 * math.sqrt(float(v.min()) / (self.count + 1.0)))
+        room = np.maximum(self.sign * (threshold - np.array(self.bounds)), 1e-12)
+        f = np.minimum(1.0 / room, lead / (v + lead * lead))
+        self.chosen = most_promising((f * lead - 0.5 * f * f * (v + lead * lead)).tolist())
+
+
+def _slacks(log: LoggedEpisodes) -> list[float]:
+    """How much may be spent on subtracting q: up to what all of it can cost at the first step."""
+    if log.smallest_propensity is None or not log.weighted:
+        return []
+    low, high = log.reward_scale.low, log.reward_scale.high
+    largest = float((1.0 / log.smallest_propensity).max()) - 1.0
+    if not (math.isfinite(low) and math.isfinite(high)) or largest <= 0 or high <= low:
+        return []
+    return [(high - low) * largest * 4.0**-k for k in range(SLACKS)] + ([] if log.horizon == 1 else [0.0])
+
+
+class RecordedEpisodes:
+    """The episodes of a log in their order, as a supply; plain outcomes, unless `prepare` is called before a block."""
+
+    drawing = False
+
+    def __init__(self, log: LoggedEpisodes) -> None:
+        self.log, self.taken = log, 0
+        self.sides = tuple(Side(log, sign) for sign in SIDES)
+        self.ends = np.cumsum(log.steps)
+        self.estimated = 0.0  # the sum of the estimates so far
+
+    @property
+    def low(self) -> float:
+        """No outcome above is less."""
+        return self.sides[0].bound
+
+    @property
+    def high(self) -> float:
+        """No outcome below is more."""
+        return self.sides[1].bound
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all episodes were taken."""
+        return self.taken >= self.log.n_episodes
+
+    def prepare(self, threshold: float | None) -> None:
+        """Choose the kind of outcomes of the next block, for a threshold, or for the ends of an interval."""
+        for side in self.sides:
+            side.choose(threshold)
+
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """The kind of outcomes is chosen by `prepare` alone."""
+
+    def take(self, most: int) -> Outcomes:
+        """The next episodes, with at most this many rows, unless the first has more."""
+        before = int(self.ends[self.taken - 1]) if self.taken else 0
+        last = int(np.searchsorted(self.ends, before + most, side="right"))
+        return self.take_episodes(max(last - self.taken, 1))
+
+    def take_episodes(self, count: int) -> Outcomes:
+        """So many of the next episodes."""
+        first, last = self.taken, min(self.taken + count, self.log.n_episodes)
+        critics = self._critics(first, last)
+        above, below = (side.take(first, last, critics) for side in self.sides)
+        returns = self._estimates(first, last, critics)
+        self.taken, self.estimated = last, self.estimated + float(returns.sum())
+        return Outcomes(above, below, returns, self.log.steps[first:last])
+
+    def _critics(self, first: int, last: int) -> tuple[FloatArray, FloatArray] | None:
+        """q and v of the rows of these episodes; None where nothing is subtracted."""
+        log = self.log
+        if len(self.sides[0].slacks) < 2:
+            return None
+        rows = slice(int(log.start[first]), int(log.start[last]))
+        if log.q is not None:
+            return log.q[rows], log.v[rows]
+        low, high = (end[rows] for end in self.still_possible)
+        least, most = log.reward_scale.low, log.reward_scale.high
+        mean = (0.5 * (least + most) + self.estimated) / (1 + self.taken)
+        share = min(max((mean - least) / (most - least), 0.0), 1.0)
+        both = low + share * (high - low)
+        return both, both
+
+    @property
+    def still_possible(self) -> tuple[FloatArray, FloatArray]:
+        """What an episode can earn from each row on."""
+        if not hasattr(self, "_still_possible"):
+            self._still_possible = self.log.still_possible()
+        return self._still_possible
+
+    def _estimates(self, first: int, last: int, critics: tuple[FloatArray, FloatArray] | None) -> FloatArray:
+        """Unbiased estimates of V, doubly robust where that is possible, without any bound."""
+        log = self.log
+        if critics is None:
+            return log.outcomes.estimates[first:last]
+        start = log.start[first : last + 1]
+        rows = slice(int(start[0]), int(start[-1]))
+        about = log.reward[rows], log.ratio[rows], *critics, 1.0 / log.smallest_propensity[rows], log.reward_scale
+        return np.asarray(doubly_robust(start - start[0], *about, 1.0, np.inf))
+
+    def state(self) -> dict[str, Any]:
+        """How many episodes were taken."""
+        return {"taken": np.array([self.taken], dtype=np.int64)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """A log is read from its beginning."""
+        raise InputError("resume: a log is assessed from its beginning; leave out resume")
+
+
+class RecordedRun(OnALog, ReturnsRun):
+    """A test on recorded episodes: all of them are looked at, in blocks; the answer is given at one of them.
+
+    The evidence of a side is the largest that its capital ever reached, which exp(-evidence) is a p-value of. With
+    ``for_interval`` the bets serve the ends of an interval, not a threshold.
+    """
+
+    source: RecordedEpisodes
+
+    def __init__(self, method: Any, log: LoggedEpisodes, threshold: float, for_interval: bool = False) -> None:
+        super().__init__(method, log, threshold, RecordedEpisodes(log))
+        self.bets, self.for_interval = Bets(ON_LOGS.log_weights), for_interval
+        self.best, self.seen = [0.0, 0.0], 0
+        self.kept: tuple[list[Stretch], list[Stretch]] = ([], [])  # the same episodes, with the fractions of intervals
+        self.estimates: list[FloatArray] = []
+
+    # ------------------------------------------------------------ the loop
+
+    def step(self, required: float, most: int) -> None:
+        """All episodes; the first at which the evidence suffices is the answer."""
+        while not self.source.exhausted:
+            self.source.prepare(None if self.for_interval else self.threshold)
+            self._plan()
+            taken = self.source.take_episodes(min(max(int((REFIT - 1.0) * self.seen), 1), MOST_AT_ONCE))
+            crossed = [self._settled(side, taken, required) for side in range(2)]
+            first = min(crossed)
+            if self.answer is None and first < len(taken.steps):
+                self.answer = "above" if crossed[0] == first else "below"
+                self.answered_at = self.samples + int(taken.steps[: first + 1].sum())
+            self.estimates.append(taken.returns)
+            self.seen += len(taken.steps)
+            self.samples += int(taken.steps.sum())
+
+    def _plan(self) -> None:
+        """The bets of both sides for the next block, from the episodes so far."""
+        self.plans = []
+        for sign, side, seen in zip(SIDES, self.source.sides, self.moments, strict=True):
+            room, without = (sign * (self.threshold - bound) for bound in (side.bound, side.bounds[0]))
+            fractions, wide = self._fractions(seen.sum, seen.squares, seen.count, without), WIDE
+            if side.chosen:  # the same stakes, as far as the larger room allows
+                fractions, wide = (np.minimum(f * (room / without), LARGEST_FRACTION) for f in (fractions, wide))
+            self.plans.append(BettingPlan(NO_POLICY, NO_POLICY, np.zeros(0), room, sign, 0.0, fractions, wide))
+
+    def _fractions(self, total: float, squares: float, count: int, room: float) -> FloatArray:
+        """For gains of this sum and these squares so far, in units of the room."""
+        if not 0 < room < math.inf:
+            return ON_LOGS.fractions(None, 0.0, 0)
+        mean = total / room / (count + 1)
+        v = max((1.0 + squares / room**2) / (count + 1) - mean**2, 1e-12)
+        return ON_LOGS.fractions(v, mean, count)
+
+    def _settled(self, side: int, taken: Outcomes, required: float) -> int:
+        """Settle a block on one side; the first episode at which its capital suffices, or their number."""
+        plan, Z = self.plans[side], (taken.above, taken.below)[side]
+        if not 0 < plan.L < math.inf:
+            return len(Z)
+        won = plan.sign * (Z - self.threshold)
+        self.kept[side].append(Stretch([won], plan.L, 0.0, plan.sign, plan.wide, plan.wide))
+        if self.for_interval:
+            return len(Z)
+        capital = self.bets.capital[side] + np.cumsum(np.log1p(np.outer(won / plan.L, plan.fractions)), axis=0)
+        self.bets.capital[side] = capital[-1]
+        self.bets.keep(plan, won)
+        seen = self.moments[side]
+        seen.count, seen.sum, seen.squares = seen.count + len(Z), seen.sum + won.sum(), seen.squares + (won**2).sum()
+        evidence = np.logaddexp.reduce(capital + self.bets.log_weights, axis=1)
+        self.best[side] = max(self.best[side], float(evidence.max()))
+        crossed = np.flatnonzero(evidence >= surely(required))
+        return int(crossed[0]) if len(crossed) else len(Z)
+
+    # ------------------------------------------------------------ what it can say
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were looked at."""
+        return self.seen
+
+    def evidence(self) -> tuple[float, float]:
+        """The largest so far of each side, in nats."""
+        return self.best[0], self.best[1]
+
+    @property
+    def estimate(self) -> float:
+        """The mean of the estimates of all episodes, within the range of returns."""
+        low, high = self.task.bounds
+        return min(max(float(np.concatenate(self.estimates).mean()), low), high) if self.estimates else math.nan
+
+    def counts(self) -> Returns:
+        """What was observed."""
+        return Returns(np.concatenate([np.zeros(0), *self.estimates]), self.task.steps[: self.seen])
+
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        """The values that no side's capital refutes; by the bets of the test, or by those of intervals."""
+        low, high = (end - self.threshold for end in self.task.bounds)
+        lower = self.refuter(1.0, as_staked).up_to(low, high, level)
+        upper = -self.refuter(-1.0, as_staked).up_to(-high, -low, level)
+        return lower + self.threshold, upper + self.threshold
+
+    def refuter(self, sign: float, as_staked: bool = False) -> Refuter:
+        """The bets of one side, to be settled against any threshold."""
+        if as_staked:
+            return Refuter([stretch for stretch in self.bets.stretches if stretch.sign == sign], self.bets.log_weights)
+        return Refuter(list(_merged(self.kept[0 if sign > 0 else 1])), LOG_WIDE)
+
+    def why_undecided(self) -> str:
+        """Whether a side could not be tested."""
+        low, high = self.task.bounds
+        one = "above" if math.isinf(high) else "below" if math.isinf(low) else ""
+        return f'the data do not settle it; only "{one}" can be answered, since returns have no other bound' * bool(one)
+
+
+def _merged(stretches: list[Stretch]) -> Iterator[Stretch]:
+    """Blocks with the same bound, and the same fractions with it, as one stretch."""
+    for L in dict.fromkeys(stretch.L for stretch in stretches):
+        same = [stretch for stretch in stretches if stretch.L == L]
+        parts = [part for stretch in same for part in stretch.parts]
+        yield Stretch([np.concatenate(parts)], L, 0.0, same[0].sign, same[0].wide, same[0].wide)
+
+
+@dataclass(frozen=True)
+class EpisodeLogBetting:
+    """Bets on recorded episodes: the method of `LoggedEpisodes`. Its answers are certified."""
+
+    def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> ReturnsRun:
+        """Not on a simulator."""
+        raise InputError("recorded episodes are assessed, not drawn; use assess(log, threshold)")
+
+    def replay(self, task: Any, threshold: float, source: Any = None, for_interval: bool = False) -> RecordedRun:
+        """The test at work on a log."""
+        arrays.instance("log", task, LoggedEpisodes)
+        return RecordedRun(self, task, threshold, for_interval)
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on recorded episodes"
