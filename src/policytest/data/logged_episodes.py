@@ -169,6 +169,11 @@ class LoggedEpisodes:
         return self.propensity is not None
 
     @property
+    def name(self) -> str:
+        """What its episodes are of."""
+        return "the log"
+
+    @property
     def n_episodes(self) -> int:
         """The number of episodes."""
         return len(self.start) - 1
@@ -220,16 +225,19 @@ class LoggedEpisodes:
         """What an episode can earn from each row on, in units of that row: at least, and at most."""
         assert self.reward_range is not None
         t = np.arange(len(self.reward)) - np.repeat(self.start[:-1], np.diff(self.start))
-        steps = None if self.horizon is None else self.horizon - t - 1.0
-        if self.discount == 1.0:
-            left = np.full(len(t), np.inf) if steps is None else steps
-        else:
-            end = 0.0 if steps is None else self.discount**steps
-            left = self.discount * (1.0 - end) / (1.0 - self.discount)
-        (lo, hi), first = self.reward_range, t == 0
-        (least, most), (low, high) = (min(lo, 0.0), max(hi, 0.0)), (np.zeros(len(t)), np.zeros(len(t)))
-        low, high = (end * left if end else rest for end, rest in ((least, low), (most, high)))
-        return np.where(first, lo, least) + low, np.where(first, hi, most) + high
+        left = self._left(t.astype(np.float64))
+        lo, hi = self.reward_range
+        least, most = min(lo, 0.0), max(hi, 0.0)
+        low = np.where(t == 0, lo, least) + (least * left if least else 0.0)
+        high = np.where(t == 0, hi, most) + (most * left if most else 0.0)
+        return low, high
+
+    def _left(self, t: FloatArray) -> FloatArray:
+        """gamma + ... + gamma^(H-1-t): what the steps after step t count, from there."""
+        if self.horizon is None:
+            return np.full(len(t), geometric(self.discount, None) - 1.0)
+        steps = self.horizon - 1.0 - t
+        return steps if self.discount == 1.0 else self.discount * (1.0 - self.discount**steps) / (1.0 - self.discount)
 
     # ------------------------------------------------------------ checks
 
@@ -387,9 +395,9 @@ class Grouped(NamedTuple):
 
 def _missing(ids: Any) -> BoolArray:
     if ids.dtype.kind in "fc":
-        return np.isnan(ids)
+        return np.asarray(np.isnan(ids))
     if ids.dtype.kind in "mM":
-        return np.isnat(ids)
+        return np.asarray(np.isnat(ids))
     found = (one is None or one != one for one in ids.tolist()) if ids.dtype.kind == "O" else ()
     return np.array([*found] or np.zeros(len(ids)), dtype=bool)
 

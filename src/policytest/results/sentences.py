@@ -10,6 +10,7 @@ from policytest._base.arrays import FloatArray
 from policytest._base.table import Row
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, Episodes
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names, Task, given
 
 if TYPE_CHECKING:
@@ -93,15 +94,17 @@ def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str]) ->
     return f"{subject} {'is ' if certified else ''}{proof(certified, assumptions)}."
 
 
-def assumptions_of(task: Task | Episodes | Names, known: Sequence[str] | None = None) -> tuple[str, ...]:
+def assumptions_of(
+    task: Task | Episodes | LoggedEpisodes | Names, known: Sequence[str] | None = None
+) -> tuple[str, ...]:
     """All that a guarantee rests on."""
     draws = () if EPISODES_ARE_INDEPENDENT in task.assumptions else (DRAWS,)
     return (*(markov(task) if known is None else known), *draws, *own_assumptions(task))
 
 
-def markov(task: Task | Episodes | Names) -> tuple[str, ...]:
+def markov(task: Task | Episodes | LoggedEpisodes | Names) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
-    if isinstance(task, Episodes):
+    if isinstance(task, Episodes | LoggedEpisodes):
         return (RETURNS.format(", {} to {}".format(*map(number, task.bounds))),)
     if not isinstance(task, Task) and EPISODES_ARE_INDEPENDENT in task.assumptions:
         return (RETURNS.format(""),)
@@ -117,7 +120,7 @@ def markov(task: Task | Episodes | Names) -> tuple[str, ...]:
     return law, given + bound
 
 
-def own_assumptions(task: Task | Episodes | Names) -> tuple[str, ...]:
+def own_assumptions(task: Task | Episodes | LoggedEpisodes | Names) -> tuple[str, ...]:
     """The assumptions of a task as sentences."""
     return tuple(f"{capital(words)}." for words in task.assumptions)
 
@@ -264,16 +267,16 @@ def asked(v: Verdict) -> list[str]:
     return described(v.asked_of or v.task, "Is {} above " + f"{number(v.threshold)}?") if v.about == "value" else []
 
 
-def quantity(task: Task | Episodes | Names) -> str:
+def quantity(task: Task | Episodes | LoggedEpisodes | Names) -> str:
     """What a value is."""
     if EPISODES_ARE_INDEPENDENT in task.assumptions:
         return "mean return"
     return "probability of reaching the goal" if isinstance(task, Task) and task.goal else "value"
 
 
-def described(task: Task | Episodes | Names, question: str) -> list[str]:
+def described(task: Task | Episodes | LoggedEpisodes | Names, question: str) -> list[str]:
     """A question about the value of a policy, with {} in its place; what it is, the policy, and the start."""
-    if isinstance(task, Episodes):
+    if isinstance(task, Episodes | LoggedEpisodes):
         return _about_episodes(task, question)
     if not isinstance(task, Task):
         return []
@@ -289,11 +292,11 @@ def described(task: Task | Episodes | Names, question: str) -> list[str]:
     return found
 
 
-def _about_episodes(task: Episodes, question: str) -> list[str]:
+def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]:
     """The mean return of an episode."""
     until = "" if task.horizon is None else f", over after {plural(task.horizon, 'step')} at the latest"
     counting = f"; a reward one step later counts {number(task.discount)} times as much" if task.discount < 1 else ""
-    asked = question.format("the mean return of this agent")
+    asked = question.format(f"the mean return of this {'policy' if isinstance(task, LoggedEpisodes) else 'agent'}")
     return [
         f"{asked} An episode is one of {task.name}{until}; its return is the sum of its rewards{counting}, between "
         f"{number(task.bounds[0])} and {number(task.bounds[1])}."

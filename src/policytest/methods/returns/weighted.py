@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -53,16 +54,16 @@ from policytest.methods.returns.run import REFIT, SIDES, ReturnsRun
 
 MOST_AT_ONCE = 2**18  # episodes of a block
 FIRST_CHOICE = 16  # episodes before slack is considered
+CHOOSE_AGAIN, RECENT = 1.5, 2**14  # when the episodes have grown by this factor, from at least the last of them
 SLACKS = 5  # how many, each four times the one before
 
-HALVES = 0.5 ** np.arange(20)
-WIDE = LARGEST_FRACTION * HALVES
+WIDE: FloatArray = np.asarray(LARGEST_FRACTION * 0.5 ** np.arange(20), dtype=np.float64)
 LOG_WIDE = np.log(0.9 ** np.arange(20) / (0.9 ** np.arange(20)).sum())
 """The fractions of intervals: steady ones, down to those that suit heavy weights and long logs."""
 
 _FALLING = 0.85 ** np.arange(14)
 ON_LOGS = Ladder(
-    LARGEST_FRACTION * HALVES[:14],
+    WIDE[:14],
     np.log(np.concatenate([0.7 * _FALLING / _FALLING.sum(), np.array([0.3])])),
     np.array([1.0]),
 )
@@ -78,13 +79,20 @@ class Side:
         end = log.bounds[0 if sign > 0 else 1]
         base = log.reward_scale.low if sign > 0 else log.reward_scale.high
         self.bounds = [end, *(base - sign * slack for slack in self.slacks[1:])]
-        self.chosen, self.count = 0, 0
-        self.sums, self.squares = np.zeros(len(self.slacks)), np.zeros(len(self.slacks))
+        self.chosen, self.count, self.next_choice = 0, 0, FIRST_CHOICE
+        self.centre = 0.5 * (log.scale.low + log.scale.high)  # about where the value is
+        self.recent: list[list[FloatArray]] = []  # of the last blocks, the outcomes of each kind
 
     @property
     def bound(self) -> float:
         """That of the outcomes that are chosen for now."""
         return self.bounds[self.chosen]
+
+    @property
+    def rooms(self) -> tuple[float, float]:
+        """How far the bound that was chosen, and the plain one, are from about where the value is."""
+        plain = max(self.sign * (self.centre - self.bounds[0]), 1e-9 * (1.0 + abs(self.centre)))
+        return plain + self.sign * (self.bounds[0] - self.bound), plain
 
     def take(self, first: int, last: int, critics: tuple[FloatArray, FloatArray] | None) -> FloatArray:
         """The outcomes of these episodes, of the kind that was chosen; all kinds are remembered for the next choice."""
@@ -96,29 +104,41 @@ class Side:
             about = log.reward[rows], log.ratio[rows], *critics, 1.0 / log.smallest_propensity[rows], log.reward_scale
             found += [doubly_robust(start - start[0], *about, self.sign, slack) for slack in self.slacks[1:]]
         self.count += last - first
-        self.sums += [float(kind.sum()) for kind in found]
-        self.squares += [float((kind**2).sum()) for kind in found]
+        if critics is not None:
+            self.recent.append(found)
         return found[self.chosen]
 
     def choose(self, threshold: float | None) -> None:
-        """The kind of the next block: the one whose capital grows fastest against this threshold, by what was seen.
+        """The kind of the next block: the one whose capital would have grown fastest on the last blocks.
 
-        With gains of variance v and a lead g the best bet f <= 1/room grows by f g - f^2 (v + g^2)/2. Without a
-        threshold the lead is that of the ends of an interval.
+        By the mean of log(1 + f (Z - R)/(R - bound)) at the best of some fractions f, with the same mean of Z for all
+        kinds. Without a threshold R is where the end of an interval will be.
         """
-        if len(self.slacks) < 2 or self.count < FIRST_CHOICE:
+        if self.count < self.next_choice or len(self.slacks) < 2:
             return
-        mean = self.sums / self.count
-        v = np.maximum(self.squares / self.count - mean**2, 0.0) + 1e-12 * (1.0 + mean**2)
-        centre = float(mean[np.argmin(v)])
+        self.next_choice = math.ceil(CHOOSE_AGAIN * self.count)
+        while len(self.recent) > 1 and sum(len(block[0]) for block in self.recent[1:]) >= RECENT:
+            del self.recent[0]
+        kinds = [np.concatenate(blocks)[-RECENT:] for blocks in zip(*self.recent, strict=True)]
+        spread = [float(Z.std()) for Z in kinds]
+        centre, end = float(kinds[int(np.argmin(spread))].mean()), self.bounds[0]
+        self.centre = max(centre, end) if self.sign > 0 else min(centre, end)
+        noise = min(spread) / math.sqrt(self.count)
         if threshold is None:
-            lead = math.sqrt(2.0 * NATS * float(v.min()) / (self.count + 1.0))
-            threshold = centre - self.sign * lead
+            lead = min(math.sqrt(2.0 * NATS) * noise, 0.9 * abs(self.centre - end))
+            threshold = self.centre - self.sign * lead
         else:
-            lead = max(self.sign * (centre - threshold), 0.5 * math.sqrt(float(v.min()) / (self.count + 1.0)))
-        room = np.maximum(self.sign * (threshold - np.array(self.bounds)), 1e-12)
-        f = np.minimum(1.0 / room, lead / (v + lead * lead))
-        self.chosen = most_promising((f * lead - 0.5 * f * f * (v + lead * lead)).tolist())
+            lead = max(self.sign * (self.centre - threshold), 0.5 * noise)
+        growth = [
+            _growth(self.sign * (Z - Z.mean()) + lead, self.sign * (threshold - bound))
+            for Z, bound in zip(kinds, self.bounds, strict=True)
+        ]
+        self.chosen = most_promising(growth)
+
+
+def _growth(won: FloatArray, room: float) -> float:
+    """The mean of log(1 + f won/room) at the best of some fractions f."""
+    return max(float(np.log1p(f * np.maximum(won / room, -1.0)).mean()) for f in WIDE[:12]) if room > 0 else 0.0
 
 
 def _slacks(log: LoggedEpisodes) -> list[float]:
@@ -222,6 +242,14 @@ class RecordedEpisodes:
         raise InputError("resume: a log is assessed from its beginning; leave out resume")
 
 
+def estimates_of(log: LoggedEpisodes) -> FloatArray:
+    """[n] an unbiased estimate of V by each episode: doubly robust with q and v, weighted, or the return."""
+    if log.q is None:
+        return log.outcomes.estimates
+    about = log.reward, log.ratio, log.q, log.v, 1.0 / log.smallest_propensity, log.reward_scale
+    return np.asarray(doubly_robust(log.start, *about, 1.0, np.inf))
+
+
 class RecordedRun(OnALog, ReturnsRun):
     """A test on recorded episodes: all of them are looked at, in blocks; the answer is given at one of them.
 
@@ -259,11 +287,14 @@ class RecordedRun(OnALog, ReturnsRun):
         """The bets of both sides for the next block, from the episodes so far."""
         self.plans = []
         for sign, side, seen in zip(SIDES, self.source.sides, self.moments, strict=True):
-            room, without = (sign * (self.threshold - bound) for bound in (side.bound, side.bounds[0]))
-            fractions, wide = self._fractions(seen.sum, seen.squares, seen.count, without), WIDE
-            if side.chosen:  # the same stakes, as far as the larger room allows
-                fractions, wide = (np.minimum(f * (room / without), LARGEST_FRACTION) for f in (fractions, wide))
-            self.plans.append(BettingPlan(NO_POLICY, NO_POLICY, np.zeros(0), room, sign, 0.0, fractions, wide))
+            room, plain = (sign * (self.threshold - bound) for bound in (side.bound, side.bounds[0]))
+            fractions = self._fractions(seen.sum, seen.squares, seen.count, plain)
+            plans = self._as_large(fractions, room, plain), self._as_large(WIDE, *side.rooms)
+            self.plans.append(BettingPlan(NO_POLICY, NO_POLICY, np.zeros(0), room, sign, 0.0, *plans))
+
+    def _as_large(self, fractions: FloatArray, room: float, plain: float) -> FloatArray:
+        """Fractions of a room that stake the same as these fractions of the plain one, as far as it goes."""
+        return fractions if room == plain else np.asarray(np.minimum(fractions * (room / plain), LARGEST_FRACTION))
 
     def _fractions(self, total: float, squares: float, count: int, room: float) -> FloatArray:
         """For gains of this sum and these squares so far, in units of the room."""
@@ -326,6 +357,14 @@ class RecordedRun(OnALog, ReturnsRun):
             return Refuter([stretch for stretch in self.bets.stretches if stretch.sign == sign], self.bets.log_weights)
         return Refuter(list(_merged(self.kept[0 if sign > 0 else 1])), LOG_WIDE)
 
+    def largest_capital(self, sign: float) -> float:
+        """The logarithm of the largest capital that the bets of intervals ever had against this threshold."""
+        total, best = LOG_WIDE.copy(), 0.0
+        for stretch in self.kept[0 if sign > 0 else 1]:
+            capital = total + np.cumsum(np.log1p(np.outer(stretch.ratios, stretch.wide)), axis=0)
+            total, best = capital[-1], max(best, float(np.logaddexp.reduce(capital, axis=1).max()))
+        return best
+
     def why_undecided(self) -> str:
         """Whether a side could not be tested."""
         low, high = self.task.bounds
@@ -334,11 +373,11 @@ class RecordedRun(OnALog, ReturnsRun):
 
 
 def _merged(stretches: list[Stretch]) -> Iterator[Stretch]:
-    """Blocks with the same bound, and the same fractions with it, as one stretch."""
-    for L in dict.fromkeys(stretch.L for stretch in stretches):
-        same = [stretch for stretch in stretches if stretch.L == L]
+    """Adjacent blocks with the same bound and the same fractions as one stretch."""
+    for _, blocks in groupby(stretches, key=lambda one: (one.L, one.wide.tobytes())):
+        same = list(blocks)
         parts = [part for stretch in same for part in stretch.parts]
-        yield Stretch([np.concatenate(parts)], L, 0.0, same[0].sign, same[0].wide, same[0].wide)
+        yield Stretch([np.concatenate(parts)], same[0].L, 0.0, same[0].sign, same[0].wide, same[0].wide)
 
 
 @dataclass(frozen=True)

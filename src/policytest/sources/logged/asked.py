@@ -13,6 +13,7 @@ from typing import Any
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
@@ -32,9 +33,9 @@ Columns = Mapping[str, str | None] | None
 
 
 def assess(
-    task: Task,
-    data: Any,
-    threshold: float,
+    task: Task | LoggedEpisodes,
+    data: Any = None,
+    threshold: float | None = None,
     delta: float = 0.05,
     method: Method | None = None,
     design: str = "adaptive",
@@ -52,6 +53,9 @@ def assess(
 
     Parameters
     ----------
+    task
+        The `Task`; or `LoggedEpisodes`, which need no table and no ``data``: ``assess(log, threshold=R)``. The estimate
+        and the interval then rest on all episodes.
     data
         A path (CSV, Parquet, JSON lines; also a folder or a list), a data frame, a log of `policytest.sources.logs`,
         `Counts`, or `Transitions`. A log is taken in its order where it has one, and as counts where not.
@@ -76,8 +80,8 @@ def assess(
 
 
 def value_interval(
-    task: Task,
-    data: Any,
+    task: Task | LoggedEpisodes,
+    data: Any = None,
     delta: float = 0.05,
     method: PTST | TDBetting | LogBetting | None = None,
     looks: str = "any",
@@ -92,7 +96,8 @@ def value_interval(
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: the thresholds that
     betting does not refute, by `LogBetting()` unless ``method`` says otherwise. With ``looks="one"``: the usual
     interval for one look at a finished log, approximate and not certified
-    (`policytest.questions.one_look`). ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
+    (`policytest.questions.one_look`). `LoggedEpisodes` stand in the place of the task and of the data. ``data``,
+    ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
 
     >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)
@@ -103,8 +108,14 @@ def value_interval(
     return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode, bins), delta, method, looks)
 
 
-def observed(task: Task, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool, bins: Bins | None) -> Any:
+def observed(
+    task: Task | LoggedEpisodes, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool, bins: Bins | None
+) -> Any:
     """Transitions in their order, or counts: of a path, a data frame or a log; other data as they are."""
+    if isinstance(task, LoggedEpisodes):
+        if columns or skip or bins is not None or by_episode:
+            raise InputError("columns, skip, by_episode and bins are for the rows of a table; leave them out")
+        return data
     frame = is_path(data) or hasattr(type(data), "columns") or hasattr(data, "get_fragments")
     if not isinstance(data, Log) and frame:
         arrays.instance("task", task, Task)
