@@ -17,6 +17,7 @@ The control, propensities that were filled in after the reward was seen, must fa
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 from pathlib import Path
@@ -108,7 +109,7 @@ def wrong_answers(logs: int, count: int, after_the_fact: bool) -> tuple[float, f
 def peer(found: Bandit, looks: list[int]) -> list[float] | None:
     """The widths of the confidence sequence of vw-estimators; None where it is not installed."""
     try:
-        from estimators.bandits.cs import Interval
+        Interval = importlib.import_module("estimators.bandits.cs").Interval
     except ImportError:
         return None
     interval, widths = Interval(0, 1), []

@@ -11,6 +11,7 @@ Needs matplotlib.
 from __future__ import annotations
 
 from policytest.plots.changes import witness
+from policytest.plots.ladder import ladder
 from policytest.plots.maps import allocation, occupancy
 from policytest.plots.plans import plan
 from policytest.plots.runs import comparison, estimate, evidence, interval, selection
@@ -24,6 +25,7 @@ __all__ = [
     "estimate",
     "evidence",
     "interval",
+    "ladder",
     "occupancy",
     "plan",
     "sample_efficiency",

@@ -33,6 +33,7 @@ MARKOV = (
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
 RETURNS = "Returns lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
+REFUTED = "the data refute the Markov model"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
 WORDS = {
     "above": "above the threshold",
@@ -170,8 +171,8 @@ def lead(v: Verdict, samples: str) -> str:
         )
     if v.samples == 0:
         return f"{capital(NO_DATA)}."
-    if v.counts.flaws:
-        return f"Answered after {samples}, but {'; '.join(v.counts.flaws)}: delta bounds nothing here."
+    if v.flaws:
+        return f"Answered after {samples}, but {'; '.join(v.flaws)}: delta bounds nothing here."
     return f"Answered after {samples}, with a probability of error of at most {probability(v.delta)}."
 
 
@@ -179,8 +180,8 @@ def about_proof(v: Verdict) -> tuple[str, str]:
     """What the answer rests on, as a remark and as a sentence; "" without an answer."""
     if not v.answer:
         return "", ""
-    remark = proof(v.certified, v.task.assumptions, v.counts.flaws)
-    if v.counts.flaws:
+    remark = proof(v.certified, v.task.assumptions, v.flaws)
+    if v.flaws:
         return remark, f"{capital(remark)}."
     return remark, proof_sentence("The answer", v.certified, v.task.assumptions)
 
@@ -241,9 +242,10 @@ def about_changes(v: Verdict) -> str:
 def warnings(v: Verdict) -> list[str]:
     """What to know before relying on a verdict."""
     found = []
-    if v.counts.flaws:
+    if v.flaws:
         use = "all of the data" if v.counts.selected else "rewards that are known, not estimated"
-        found.append(f"{capital('; '.join(v.counts.flaws))}. Whatever is said here may be wrong: use {use}.")
+        use = use if v.counts.flaws else "the answer that rests on episodes alone, or states that tell more"
+        found.append(f"{capital('; '.join(v.flaws))}. Whatever is said here may be wrong: use {use}.")
     elif v.answer and not v.certified:
         found.append("Not certified. A method that proves its answer, Combined() or PTST(), gives one that is.")
     if v.unseen and v.samples:
@@ -392,8 +394,8 @@ def guarantee(v: Verdict) -> list[str]:
             f"To answer “within” where the value is {number(v.indifference)} or more away is wrong, too: all "
             f"wrong answers together have a probability of at most {delta}."
         )
-    if v.counts.flaws:
-        lines.append(f"None of this holds here: {'; '.join(v.counts.flaws)}.")
+    if v.flaws:
+        lines.append(f"None of this holds here: {'; '.join(v.flaws)}.")
     elif v.answer and not v.certified:
         lines.append("For this answer it is stated under the condition that the local search missed nothing.")
     if v.certificate is not None:

@@ -22,6 +22,7 @@ from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
 from policytest.questions import assess as assess_module
 from policytest.questions import evaluate
+from policytest.questions.ladder import with_ladder
 from policytest.results.estimate import Interval
 from policytest.results.verdict import Verdict
 from policytest.sources.environments.bins import Bins
@@ -44,6 +45,7 @@ def assess(
     skip: Sequence[str] = (),
     by_episode: bool = False,
     bins: Bins | None = None,
+    episodes: LoggedEpisodes | None = None,
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
@@ -66,6 +68,9 @@ def assess(
         (how often each pair is drawn was fixed beforehand), which only betting on counts needs.
     columns, skip, by_episode, bins
         How to read a path or a data frame; see `policytest.sources.logs` and `Log.transitions`.
+    episodes
+        Of a task: the episodes of the same log, to ask the same without the Markov property. The verdict then has a
+        ``ladder``, and where the episodes contradict the table it warns and is not certified.
 
     >>> import policytest as pt, pandas as pd
     >>> two = pt.instances.paper(2)
@@ -74,9 +79,13 @@ def assess(
     >>> pt.assess(two.task, frame, threshold=0.0, columns=names).samples
     2
     """
-    return assess_module.assess(
-        task, observed(task, data, columns, skip, by_episode, bins), threshold, delta, method, design
-    )
+    seen = observed(task, data, columns, skip, by_episode, bins)
+    verdict = assess_module.assess(task, seen, threshold, delta, method, design)
+    if episodes is None:
+        return verdict
+    if isinstance(task, LoggedEpisodes):
+        raise InputError("episodes is for a task, and LoggedEpisodes were passed in its place; leave it out")
+    return with_ladder(verdict, seen.counts if isinstance(seen, Log) else seen, episodes, stacklevel=3)
 
 
 def value_interval(
