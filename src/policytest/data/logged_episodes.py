@@ -117,7 +117,8 @@ class LoggedEpisodes:
     smallest_propensity
         A lower bound of the propensities of all actions, known before they are drawn: one number, or one a row.
     rows
-        Where each entry of ``reward`` is the return of an episode that was added up elsewhere: its number of rows.
+        Where each entry of ``reward`` is the return of an episode that was added up elsewhere: its number of rows. Only
+        the returns are then checked.
 
     >>> import policytest as pt
     >>> log = pt.LoggedEpisodes(None, [1, 0, 1], [0.5, 0.25, 0.5], [0.9, 0.05, 0.9], reward_range=(0, 1))
@@ -242,7 +243,7 @@ class LoggedEpisodes:
     # ------------------------------------------------------------ checks
 
     def _checked_horizon(self) -> int | None:
-        if self.episode is None:
+        if self.episode is None and self.rows is None:
             if self.horizon not in (None, 1):
                 raise InputError(f"horizon is {self.horizon!r}, and without episode each row is one; pass episode")
             return 1
@@ -295,14 +296,14 @@ class LoggedEpisodes:
 
     def _check_episodes(self, grouped: Grouped) -> None:
         """Episodes of at most ``horizon`` rows; rewards and returns in their ranges; a bound on one side at least."""
-        lengths = np.diff(self.start)
+        lengths = self.steps
         if self.horizon is not None and (lengths > self.horizon).any():
             at = int(np.argmax(lengths > self.horizon))
             raise InputError(
                 f"episode {grouped.name(at)} has {lengths[at]:,} rows, and the horizon is {self.horizon:,}; fix the "
                 "episode ids, or pass a longer horizon"
             )
-        if self.reward_range is not None:
+        if self.reward_range is not None and self.rows is None:
             wrong = outside(self.reward, self.reward_range)
             grouped.refuse(
                 wrong,
@@ -314,11 +315,15 @@ class LoggedEpisodes:
             np.clip(self.reward, *self.reward_range, out=self.reward)
         if not any(map(math.isfinite, self.bounds)):
             raise InputError(NO_BOUND)
-        if self.return_range is not None and (wrong := outside(self.outcomes.returns, self.return_range)).any():
-            at = int(np.argmax(wrong))
+        possible = self.return_range if self.rows is None else self.bounds
+        if possible is not None and (wrong := outside(self.outcomes.returns, possible)).any():
+            at, name = (
+                int(np.argmax(wrong)),
+                "return_range" if self.return_range else "what rewards in their range give,",
+            )
             raise InputError(
-                f"the return of episode {grouped.name(at)} is {self.outcomes.returns[at]:.9g}, outside return_range "
-                f"({self.return_range[0]:g}, {self.return_range[1]:g}); widen the range"
+                f"the return of episode {grouped.name(at)} is {self.outcomes.returns[at]:.9g}, outside {name} "
+                f"({possible[0]:g}, {possible[1]:g}); widen the range"
             )
 
     def _check_critics(self, grouped: Grouped) -> None:
