@@ -35,6 +35,7 @@ OnePolicyMethod = StrEnum("OnePolicyMethod", ["combined", "betting", "ptst", "bo
 LogMethod = StrEnum("LogMethod", ["combined", "betting", "log-betting", "ptst", "boxes", "monte-carlo"])
 PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
 SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])
+Assumption = StrEnum("Assumption", ["markov", "propensities", "episodes"])
 BoundaryName = StrEnum("BoundaryName", ["mixture", "paper"])
 AllocationName = StrEnum("AllocationName", ["uniform", "optimal", "adaptive", "forward"])
 """Names in `policytest.methods.names`."""
@@ -115,6 +116,33 @@ RequireCertified = Annotated[
 Columns = Annotated[
     list[str] | None,
     typer.Option("--column", metavar="PART=NAME", help="Your name of a column, such as s=state; may be repeated."),
+]
+Assume = Annotated[
+    Assumption,
+    typer.Option(
+        help="What the answer may rest on: a Markov table; or the episodes of the log alone, with the propensities of "
+        "their actions, or as those of the policy itself. The last two need no task file."
+    ),
+]
+Ladder = Annotated[
+    bool,
+    typer.Option(
+        "--ladder",
+        help="Also ask the episodes alone, by their propensities, or, without such a column, as those of this policy; "
+        "warn if they refute the Markov table.",
+    ),
+]
+RewardRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--reward-range", metavar="LOW HIGH", help="Of episodes: where every reward lies."),
+]
+ReturnRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option("--return-range", metavar="LOW HIGH", help="Of episodes: where every return lies."),
+]
+SmallestPropensity = Annotated[
+    float | None,
+    typer.Option("--smallest-propensity", metavar="P", help="No action had a smaller propensity; narrows intervals."),
 ]
 LogFiles = Annotated[
     list[str] | None,

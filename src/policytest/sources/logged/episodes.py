@@ -22,6 +22,7 @@ from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Range
 from policytest.data.logged_episodes import COLUMNS, LoggedEpisodes, ends_of, outside
+from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.labels import distinct, places_in
 from policytest.sources.logged import duckdb_files, frames, paths
@@ -87,9 +88,14 @@ def logged_episodes(
 
 
 def _rewards_of(task: Task) -> Range:
-    """The range of the task's rewards, as they are paid."""
-    low, high = task.reward_bounds
-    return float(low * task.reward_scale), float(high * task.reward_scale)
+    """The range of all rewards of the task, as they are paid: also of actions that its policy does not take."""
+    rewards = task.rewards
+    if isinstance(rewards, Observed):
+        low, high = float(rewards.low.min()), float(rewards.high.max())
+    else:
+        listed = rewards.data if arrays.is_sparse(rewards) else rewards
+        low, high = min(float(listed.min()), 0.0), max(float(listed.max()), 0.0)
+    return low * task.reward_scale, high * task.reward_scale
 
 
 def _opened(data: object, mapping: EpisodeColumns) -> Frame:
