@@ -90,8 +90,6 @@ def assess_episodes(
 
     model = None if is_log(names[0]) else find_model(names[0], policy, asked)
     files = names if model is None else names[1:]
-    if not files:
-        raise InputError("no log: name its files after the task")
     if model is None:
         for option, value in (("--policy", policy), *((f"--{key}", getattr(asked, key)) for key in OF_A_TASK)):
             if value is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ORDERED = ("combined", "betting", "log-betting")
 """Methods that need the order of the transitions."""
+NO_LOG = "no log: name its files after the task (with --assume propensities or episodes no task is needed)"
 FEW = 5
 """Pairs and states that a warning names."""
 
@@ -158,7 +159,10 @@ def assess(
     if assume != o.Assumption.markov:
         _only_of_tables(method, skip, by_episode, add_to, save, suppress_below, ladder)
         names = [model, *(data or ())]
-        check_files((*files_of_log([name for name in names if is_log(name)]), policy), {"--html": html})
+        files = names if is_log(model) else names[1:]
+        if not files:
+            raise InputError(NO_LOG)
+        check_files((*files_of_log(files), policy), {"--html": html})
         with quiet_stdout(json):
             verdict, told = assess_episodes(names, str(assume), threshold, delta, columns, policy, asked, ranges)
         show_episodes(verdict, told, json, html)
@@ -166,7 +170,7 @@ def assess(
     if not ladder:
         ranges.check_unused()
     if not data:
-        raise InputError("no log: name its files after the task (or use --assume episodes, which needs no task)")
+        raise InputError(NO_LOG)
     with quiet_stdout(json):
         problem = find_model(model, policy, asked)
         check_files((*files_of_model(model), policy, *files_of_log(data)), {"--save": save, "--html": html})

@@ -50,11 +50,11 @@ from policytest.methods.betting.plan import (
 )
 from policytest.methods.betting.stacks import OnALog
 from policytest.methods.returns.outcomes import Outcomes
-from policytest.methods.returns.run import REFIT, SIDES, ReturnsRun
+from policytest.methods.returns.run import SIDES, ReturnsRun
 
-MOST_AT_ONCE = 2**18  # episodes of a block
+FIRST_BLOCK, GROWTH, MOST_AT_ONCE = 8, 0.2, 2**18  # episodes of a block: at first, of those so far, and at most
 FIRST_CHOICE = 16  # episodes before slack is considered
-CHOOSE_AGAIN, RECENT = 1.5, 2**14  # when the episodes have grown by this factor, from at least the last of them
+CHOOSE_AGAIN, RECENT = 1.5, 2**13  # when the episodes have grown by this factor, from at least the last of them
 SLACKS = 5  # how many, each four times the one before
 
 WIDE: FloatArray = np.asarray(LARGEST_FRACTION * 0.5 ** np.arange(20), dtype=np.float64)
@@ -138,7 +138,9 @@ class Side:
 
 def _growth(won: FloatArray, room: float) -> float:
     """The mean of log(1 + f won/room) at the best of some fractions f."""
-    return max(float(np.log1p(f * np.maximum(won / room, -1.0)).mean()) for f in WIDE[:12]) if room > 0 else 0.0
+    if room <= 0:
+        return 0.0
+    return float(np.log1p(np.outer(WIDE[:12], np.maximum(won / room, -1.0))).mean(axis=1).max())
 
 
 def _slacks(log: LoggedEpisodes) -> list[float]:
@@ -273,7 +275,7 @@ class RecordedRun(OnALog, ReturnsRun):
         while not self.source.exhausted:
             self.source.prepare(None if self.for_interval else self.threshold)
             self._plan()
-            taken = self.source.take_episodes(min(max(int((REFIT - 1.0) * self.seen), 1), MOST_AT_ONCE))
+            taken = self.source.take_episodes(min(max(int(GROWTH * self.seen), FIRST_BLOCK), MOST_AT_ONCE))
             crossed = [self._settled(side, taken, required) for side in range(2)]
             first = min(crossed)
             if self.answer is None and first < len(taken.steps):
