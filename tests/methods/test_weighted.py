@@ -9,9 +9,10 @@ import pytest
 from scipy import stats
 
 import policytest as pt
+from policytest._base.compiled.weights import settle
 from policytest.methods.betting.bets import Refuter
 from policytest.methods.returns.run import ReturnsRun
-from policytest.methods.returns.weighted import EpisodeLogBetting, RecordedEpisodes
+from policytest.methods.returns.weighted import FEW, EpisodeLogBetting, RecordedEpisodes, up_to
 
 DELTA, RUNS, ALARM = 0.1, 120, 1e-6
 MOST = int(stats.binom.ppf(1 - ALARM, RUNS, DELTA))
@@ -192,3 +193,32 @@ def test_a_refuter_of_one_side_sees_only_its_rollouts():
     assert run.refuter(1.0, as_staked=True).log_capital(0.0) == pytest.approx(
         float(np.logaddexp.reduce(run.bets.capital[0] + run.bets.log_weights))
     )
+
+
+def test_settling_in_compiled_code_is_adding_up_logarithms():
+    """Through sums of 1e-400 and 1e400, where capitals are divided by a common factor."""
+    rng = np.random.default_rng(0)
+    fractions, before = np.array([0.9, 0.3, 0.01]), np.log([0.5, 0.3, 0.2])
+    for shift in (-0.4, 0.0, 0.8):
+        won = np.maximum(rng.normal(shift, 1.0, 3000), -1.0)
+        course = before + np.cumsum(np.log1p(np.outer(won, fractions)), axis=0)
+        sums = np.logaddexp.reduce(course, axis=1)
+        level, capital = sums.max() - 0.5, before.copy()
+        best, crossed = settle(won, 1.0, fractions, capital, level)
+        assert best == pytest.approx(sums.max(), abs=1e-8)
+        assert crossed == np.flatnonzero(sums >= level)[0]
+        kept = course[-1] > course[-1].max() - 300
+        np.testing.assert_allclose(capital[kept], course[-1][kept], atol=1e-7)
+        assert settle(won, 1.0, fractions, before.copy(), sums.max() + 1.0)[1] == 3000
+
+
+def test_the_ends_of_long_logs_are_those_of_halving():
+    log, _ = log_of(np.random.default_rng(2), "weights", rows=FEW + 1)
+    run = EpisodeLogBetting().replay(log, 0.4, for_interval=True)
+    run.step(math.inf, len(log))
+    for sign in (1.0, -1.0):
+        refuter = run.refuter(sign)
+        ends = (-0.4, 0.6) if sign > 0 else (-0.6, 0.4)
+        found, level = up_to(refuter, *ends, 3.0), 3.0
+        assert found == pytest.approx(refuter.up_to(*ends, level), abs=1e-9)
+        assert refuter.log_capital(found) >= level
