@@ -20,6 +20,7 @@ import argparse
 import importlib
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,6 +101,7 @@ def misses_over_time(log: pt.LoggedEpisodes, value: float) -> bool:
 def wrong_answers(logs: int, count: int, after_the_fact: bool) -> tuple[float, float]:
     """The shares of logs with the answers "above" and "below", where V = R."""
     rng, found = np.random.default_rng(11), []
+    warnings.simplefilter("ignore", pt.AssumptionWarning)  # of weights that average more than 1
     for _ in range(logs):
         log, value = episodes(rng, count, after_the_fact)
         found.append(pt.assess(log, threshold=value, delta=DELTA).answer)

@@ -12,7 +12,7 @@ import policytest as pt
 from policytest._base.compiled.weights import settle
 from policytest.methods.betting.bets import Refuter
 from policytest.methods.returns.run import ReturnsRun
-from policytest.methods.returns.weighted import FEW, EpisodeLogBetting, RecordedEpisodes, up_to
+from policytest.methods.returns.weighted import FEW, EpisodeLogBetting, RecordedEpisodes, flaws_of, up_to
 
 DELTA, RUNS, ALARM = 0.1, 120, 1e-6
 MOST = int(stats.binom.ppf(1 - ALARM, RUNS, DELTA))
@@ -50,6 +50,7 @@ def test_at_the_threshold_wrong_answers_are_rare_on_both_sides(kind):
     assert found.count("below") <= MOST
 
 
+@pytest.mark.filterwarnings("ignore:the weights:policytest.AssumptionWarning")
 def test_propensities_after_the_fact_are_caught_by_the_same_test():
     assert answers("weights", after_the_fact=True).count("above") > MOST
 
@@ -222,3 +223,22 @@ def test_the_ends_of_long_logs_are_those_of_halving():
         found, level = up_to(refuter, *ends, 3.0), 3.0
         assert found == pytest.approx(refuter.up_to(*ends, level), abs=1e-9)
         assert refuter.log_capital(found) >= level
+
+
+def test_weights_that_average_more_than_one_are_told():
+    """Propensities too small by a fifth. Right ones, and large weights that were not seen, are not called wrong."""
+    rng = np.random.default_rng(9)
+    columns, _, value = bandit(rng, 4000)
+    wrong = pt.LoggedEpisodes(None, **columns | {"propensity": 0.8 * columns["propensity"]}, reward_range=(0, 1))
+    with pytest.warns(
+        pt.AssumptionWarning, match=r"the weights target/propensity of episodes average 1\.[12]\d?, not 1"
+    ):
+        verdict = pt.assess(wrong, threshold=value - 0.2)
+    assert (verdict.answer, verdict.certified) == ("above", False)
+    assert "so that some are wrong: no guarantee holds" in str(verdict)
+    with pytest.warns(pt.AssumptionWarning, match="check propensity and target"):
+        assert not pt.value_interval(wrong).certified
+    for _ in range(200):
+        assert flaws_of(log_of(rng, "weights", rows=300)[0]) == ()
+    rare = pt.LoggedEpisodes(None, np.ones(500), np.full(500, 0.999), np.zeros(500), reward_range=(0, 1))
+    assert flaws_of(rare) == ()

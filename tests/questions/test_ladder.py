@@ -118,3 +118,12 @@ def test_episodes_of_another_value_are_refused():
     endless = pt.Task([[1.0], [0.0]], [[1.0], [1.0]], [1.0, 0.0], GAMMA)
     with pytest.raises(pt.InputError, match="those of this task never end"):
         pt.assess(endless, data, 1.0, episodes=both(data, one)[1])
+
+
+def test_wrong_propensities_refute_themselves_not_the_table():
+    data, one = visits(np.random.default_rng(3), 80, (0.3,))
+    _, log = both(data, one, propensity=np.full(len(one), 0.5), target=np.full(len(one), 0.7))
+    with pytest.warns(pt.AssumptionWarning, match="the weights target/propensity of episodes average"):
+        verdict = pt.assess(TASK, data.counts(TASK, len(data)), 2.0, episodes=log)
+    assert (verdict.ladder.refuted, verdict.ladder.rungs[1].empty) == (False, True)
+    assert "The data refute the assumptions of episodes with propensities." in verdict.ladder.notes

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 from policytest._base import arrays
-from policytest._base.errors import InputError
+from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
@@ -80,6 +81,12 @@ def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLog
     return EpisodeLogBetting()
 
 
+def warn_of_weights(flaws: tuple[str, ...]) -> None:
+    """Warn of propensities that the data refute."""
+    for words in flaws:
+        warnings.warn(f"{words}: no answer is certified; check propensity and target", AssumptionWarning, stacklevel=4)
+
+
 def _assess_episodes(log: LoggedEpisodes, data: object, threshold: Any, delta: float, method: object) -> Verdict:
     """Recorded episodes in their order; the estimate and the interval rest on all of them."""
     betting = checked_log(log, data, method)
@@ -90,7 +97,9 @@ def _assess_episodes(log: LoggedEpisodes, data: object, threshold: Any, delta: f
     run = betting.replay(log, bar)
     for _ in drive(run, level, len(log)):
         pass
-    verdict = verdict_of(run, delta, "the data do not settle it", {}, run.counts(), run.used(), level)
+    counts = run.counts()
+    verdict = verdict_of(run, delta, "the data do not settle it", {}, counts, run.used(), level)
+    warn_of_weights(counts.flaws)
     found = one_look_at_episodes(log, delta)
     return replace(verdict, one_look=(found.lower, found.upper))
 

@@ -42,8 +42,9 @@ from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.returns.weighted import flaws_of
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
-from policytest.questions.assess import checked_log, method_for
+from policytest.questions.assess import checked_log, method_for, warn_of_weights
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.driver import checked_method, checked_source, not_on_a_log, sampling_limit, until_interrupted
 from policytest.questions.one_look import one_look, one_look_at_episodes
@@ -116,7 +117,9 @@ def _of_episodes(log: LoggedEpisodes, data: object, delta: float, method: object
     run = betting.replay(log, inside, for_interval=True)
     for _ in steps(run, math.inf, UNLIMITED):
         pass
-    return Interval(*run.interval(-math.log(delta)), certified=True)
+    flaws = flaws_of(log)
+    warn_of_weights(flaws)
+    return Interval(*run.interval(-math.log(delta)), certified=not flaws)
 
 
 def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from policytest.questions.assess import assess
 from policytest.questions.evaluate import value_interval
 from policytest.results.ladder import EPISODES, MARKOV, PROPENSITIES, AssumptionLadder, Rung
 from policytest.results.verdict import Verdict
+
+NO_VALUE = (math.inf, -math.inf)  # the interval of a rung whose assumptions the data refute
 
 
 def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEpisodes, stacklevel: int = 2) -> Verdict:
@@ -33,9 +36,10 @@ def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEp
         value_interval(episodes, delta=half),
     )
     kind = PROPENSITIES if episodes.weighted else EPISODES
+    ends = NO_VALUE if alone.counts.flaws else (found.lower, found.upper)
     rungs = (
         Rung(MARKOV, (table.lower, table.upper), verdict.answer, rows),
-        Rung(kind, (found.lower, found.upper), alone.answer, len(episodes), episodes.n_episodes),
+        Rung(kind, ends, alone.answer, len(episodes), episodes.n_episodes),
     )
     ladder = AssumptionLadder(rungs, verdict.threshold, verdict.delta)
     if ladder.refuted:

@@ -244,7 +244,9 @@ def warnings(v: Verdict) -> list[str]:
     found = []
     if v.flaws:
         use = "all of the data" if v.counts.selected else "rewards that are known, not estimated"
-        use = use if v.counts.flaws else "the answer that rests on episodes alone, or states that tell more"
+        if not (v.counts.selected or v.counts.other_rewards):
+            weights = "propensities as they were when actions were drawn"
+            use = weights if v.counts.flaws else "the answer that rests on episodes alone, or states that tell more"
         found.append(f"{capital('; '.join(v.flaws))}. Whatever is said here may be wrong: use {use}.")
     elif v.answer and not v.certified:
         found.append("Not certified. A method that proves its answer, Combined() or PTST(), gives one that is.")

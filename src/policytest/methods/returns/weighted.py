@@ -54,6 +54,7 @@ from policytest.methods.returns.outcomes import Outcomes
 from policytest.methods.returns.run import SIDES, ReturnsRun
 
 FIRST_BLOCK, GROWTH, MOST_AT_ONCE = 8, 0.2, 2**18  # episodes of a block: at first, of those so far, and at most
+WRONG_WEIGHTS = 1e-4  # the probability with which right propensities are called wrong, at most
 FEW = 10_000  # episodes up to which an end of an interval is found by halving
 FIRST_CHOICE = 16  # episodes before slack is considered
 CHOOSE_AGAIN, RECENT = 1.5, 2**13  # when the episodes have grown by this factor, from at least the last of them
@@ -247,6 +248,21 @@ class RecordedEpisodes:
         raise InputError("resume: a log is assessed from its beginning; leave out resume")
 
 
+def flaws_of(log: LoggedEpisodes) -> tuple[str, ...]:
+    """Why no guarantee holds, in words: the weights of episodes, whose mean is 1, have a larger one.
+
+    By bets 1 + f (w - 1) on the weights, which have no bound: if the propensities are right, their average ever reaches
+    1/WRONG_WEIGHTS with probability at most WRONG_WEIGHTS. (A mean below 1 cannot be told from rare large weights.)
+    """
+    if not log.weighted:
+        return ()
+    w = log.outcomes.weights
+    evidence, _ = settle(w - 1.0, 1.0, WIDE, LOG_WIDE.copy(), np.inf)
+    if evidence < -math.log(WRONG_WEIGHTS):
+        return ()
+    return (f"the weights target/propensity of episodes average {float(w.mean()):.3g}, not 1, so that some are wrong",)
+
+
 def estimates_of(log: LoggedEpisodes) -> FloatArray:
     """[n] an unbiased estimate of V by each episode: doubly robust with q and v, weighted, or the return."""
     if log.q is None:
@@ -345,7 +361,8 @@ class RecordedRun(OnALog, ReturnsRun):
 
     def counts(self) -> Returns:
         """What was observed."""
-        return Returns(np.concatenate([np.zeros(0), *self.estimates]), self.task.steps[: self.seen])
+        found = np.concatenate([np.zeros(0), *self.estimates])
+        return Returns(found, self.task.steps[: self.seen], flaws=flaws_of(self.task))
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values that no side's capital refutes; by the bets of the test, or by those of intervals."""
