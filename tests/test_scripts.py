@@ -209,6 +209,23 @@ def test_one_look(small):
     assert all(row["covers"] >= 0.8 for row in numbers["table"])
 
 
+def test_propensities(small):
+    _, numbers = small("propensities")
+    assert all(numbers[f"misses, {kind}"] <= 0.5 for kind in ("weights", "bound", "critics"))
+    assert max(numbers["episodes at V = R"]) <= 0.5
+    assert max(numbers["control: propensities after the fact"]) > 0.5
+    assert all(numbers[f"one look, {kind}"] >= 0.8 for kind in ("returns", "weighted episodes"))
+    first, _, last = numbers["widths"]["weights"]
+    assert last < first
+
+
+def test_ladder(small):
+    _, numbers = small("ladder")
+    assert len(numbers) == 8
+    assert all(share == 0 for name, share in numbers.items() if "states: no" in name)
+    assert any(share > 0 for name, share in numbers.items() if "states: yes" in name)
+
+
 def test_settled_logs(small):
     _, numbers = small("settled_logs")
     assert {row["method"] for row in numbers["table"]} == {"default", "one set"}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from policytest._base.errors import InputError as InputError
     from policytest.data.counts import Counts as Counts
     from policytest.data.episodes import Episodes as Episodes
+    from policytest.data.logged_episodes import LoggedEpisodes as LoggedEpisodes
     from policytest.data.simulators import TabularSimulator as TabularSimulator
     from policytest.data.transitions import Transitions as Transitions
     from policytest.mdp import instances as instances
@@ -94,6 +95,7 @@ _HOME = {
     "KLBTS": "methods.baselines.klbts",
     "KLBall": "worst_case.ball",
     "LogBetting": "methods.betting.logged",
+    "LoggedEpisodes": "data.logged_episodes",
     "LowerBound": "worst_case.lower_bound",
     "MixtureBoundary": "methods.boundaries",
     "MonteCarlo": "methods.baselines.monte_carlo",

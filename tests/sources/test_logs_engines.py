@@ -209,3 +209,40 @@ def test_sums_of_counts_do_not_wrap_around(engine, request):
     frame = pd.DataFrame({"s": [0] * 5, "a": 0, "s_next": 1, "count": 2**62 - 1})
     with pytest.raises(pt.InputError, match="adds up to 2"):
         pt.sources.logs(from_pandas(engine, frame, request), TASK)
+
+
+def episode_table(seed=0):
+    """Rows of 200 episodes in no particular order; `order` says which, and restarts in each episode."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 9, 200)
+    episode = np.repeat(np.arange(200), lengths)
+    rows = pd.DataFrame({"episode": [f"visit {one}" for one in episode]})
+    rows["order"] = np.concatenate([np.arange(length) for length in lengths])
+    rows["reward"], rows["propensity"] = rng.random(len(rows)), rng.uniform(0.1, 1.0, len(rows))
+    rows["target"] = rng.random(len(rows))
+    return rows, rows.sample(frac=1.0, random_state=seed)
+
+
+@EVERY
+def test_the_same_episodes(engine, request):
+    """Weights row by row, returns by a group-by in the engine: both as from the columns themselves."""
+    rows, mixed = episode_table()
+    about = {"horizon": 8, "reward_range": (0, 1)}
+    by_id = {one: at for at, one in enumerate(dict.fromkeys(rows["episode"]))}
+    data = from_pandas(engine, mixed, request)
+    log = pt.sources.logged_episodes(data, **about)
+    plain = pt.LoggedEpisodes(rows["episode"], rows["reward"], rows["propensity"], rows["target"], **about)
+    assert (log.n_episodes, len(log), log.weighted) == (200, len(rows), True)
+    at_zero = mixed["episode"][mixed["order"] == 0]
+    if engine not in ("dask", "spark"):  # whose rows have no order of their own
+        order = [by_id[one] for one in at_zero]
+        np.testing.assert_allclose(log.outcomes.above, plain.outcomes.above[order])
+        np.testing.assert_allclose(log.outcomes.below, plain.outcomes.below[order])
+    np.testing.assert_allclose(np.sort(log.outcomes.above), np.sort(plain.outcomes.above))
+    own = pt.sources.logged_episodes(data, columns={"propensity": None, "target": None}, **about)
+    assert (own.n_episodes, len(own), own.weighted, own.horizon) == (200, len(rows), False, 8)
+    totals = rows.groupby("episode")["reward"].sum()
+    np.testing.assert_allclose(own.outcomes.above, totals.sort_index().to_numpy())  # by id: all begin at order 0
+    assert own.bounds == (0.0, 8.0)
+    with pytest.raises(pt.InputError, match=r"reward is .*outside reward_range \(0, 0.5\)"):
+        pt.sources.logged_episodes(data, columns={"propensity": None, "target": None}, horizon=8, reward_range=(0, 0.5))

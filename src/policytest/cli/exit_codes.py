@@ -132,6 +132,15 @@ PHRASES = {
     "total_rewards=(low, high), a": "total_rewards = [low, high] in the task file, a",
     "pass initial, ": "pass --initial STATE, ",
     "use log.counts": "use --method ptst",
+    "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1": (
+        "pass --return-range LOW HIGH, or --reward-range LOW HIGH with --horizon or a --discount below 1"
+    ),
+    "outside reward_range": "outside --reward-range",
+    "outside return_range": "outside --return-range",
+    "propensity is given, and target is not; pass both, of the logged action: propensity mu(a|s) and target pi(a|s)": (
+        "the log has a column propensity and none for target, pi(a|s) of the logged action; name it with --column "
+        "target=NAME, or name a task file before the log, whose policy is the target"
+    ),
 }
 """What only Python can do, and what the command line does instead."""
 ARGUMENT = (

@@ -41,6 +41,7 @@ AllocationName = StrEnum("AllocationName", ["uniform", "optimal", "adaptive", "f
 """Names in `policytest.methods.names`."""
 
 Assumption = StrEnum("Assumption", ["markov", "episodes"])
+LogAssumption = StrEnum("LogAssumption", ["markov", "propensities", "episodes"])
 """What is assumed of the process: states and actions with unknown transition probabilities, or only episodes."""
 
 Debug = Annotated[
@@ -145,6 +146,25 @@ RequireCertified = Annotated[
 Columns = Annotated[
     list[str] | None,
     typer.Option("--column", metavar="PART=NAME", help="Your name of a column, such as s=state; may be repeated."),
+]
+AssumeOfLog = Annotated[
+    LogAssumption,
+    typer.Option(
+        help="What the answer may rest on: a Markov table; or the episodes of the log alone, with the propensities of "
+        "their actions, or as those of the policy itself. The last two need no task file."
+    ),
+]
+Ladder = Annotated[
+    bool,
+    typer.Option(
+        "--ladder",
+        help="Also ask the episodes alone, by their propensities, or, without such a column, as those of this policy; "
+        "warn if they refute the Markov table.",
+    ),
+]
+SmallestPropensity = Annotated[
+    float | None,
+    typer.Option("--smallest-propensity", metavar="P", help="No action had a smaller propensity; narrows intervals."),
 ]
 LogFiles = Annotated[
     list[str] | None,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from policytest.plots.changes import witness
 from policytest.plots.episodes import returns
+from policytest.plots.ladder import ladder
 from policytest.plots.maps import allocation, occupancy
 from policytest.plots.plans import plan
 from policytest.plots.runs import comparison, estimate, evidence, interval, selection
@@ -25,6 +26,7 @@ __all__ = [
     "estimate",
     "evidence",
     "interval",
+    "ladder",
     "occupancy",
     "plan",
     "returns",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 from policytest._base import arrays
-from policytest._base.errors import InputError
+from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
@@ -16,9 +18,10 @@ from policytest.methods.betting.stacks import OnALog
 from policytest.methods.interface import Method, Run
 from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST
+from policytest.methods.returns.weighted import EpisodeLogBetting
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
-from policytest.questions.one_look import one_look
+from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.results.verdict import Verdict
 
 IN_ORDER = "pass the rows in their order: a log with a column order, or Transitions(s, a, x, r)"
@@ -26,9 +29,9 @@ MOST_ENTRIES = 2_000_000  # allowed transitions up to which the usual interval i
 
 
 def assess(
-    task: Task,
-    data: Any,
-    threshold: float,
+    task: Task | LoggedEpisodes,
+    data: Any = None,
+    threshold: float | None = None,
     delta: float = 0.05,
     method: Method | None = None,
     design: str = "adaptive",
@@ -43,8 +46,12 @@ def assess(
 
     ``samples`` of the verdict is the row at which the answer was reached. By `LogBetting()` the estimate and the
     interval rest on all rows.
+
+    `LoggedEpisodes` stand in the place of the task and of the data: ``assess(log, threshold=R)``.
     """
-    task, threshold, level = checked_question(task, threshold, delta)
+    if isinstance(task, LoggedEpisodes):
+        return _assess_episodes(task, data, threshold, delta, method)
+    _, threshold, level = checked_question(task, threshold, delta)
     arrays.one_of("design", design, ("adaptive", "fixed"))
     data = data.counts if isinstance(getattr(data, "counts", None), Counts) else data  # a log
     if not isinstance(data, Counts | Transitions):
@@ -53,15 +60,48 @@ def assess(
     if known is not None:
         return beside_data(known, data)
     method = checked_method(method_for(task, data) if method is None else method)
-    asked_of = task
-    task, method, data = in_outcomes(task, method, data)
-    run = method.replay(task, threshold, recorded(task, data))
+    table, method, data = in_outcomes(task, method, data)
+    asked_of = None if table is task else task
+    run = method.replay(table, threshold, recorded(table, data))
     if isinstance(data, Counts):
         run.weigh(data, level, design)
         verdict = verdict_of(run, delta, "the data do not settle it", {}, data)
-        return _beside(replace(verdict, asked_of=None if task is asked_of else asked_of), data)
-    verdict = replace(judged(run, data, delta, level), asked_of=None if task is asked_of else asked_of)
-    return _beside(verdict, verdict.counts if verdict.counts.total == len(data) else data.counts(task, len(data)))
+        return _beside(replace(verdict, asked_of=asked_of), data)
+    verdict = replace(judged(run, data, delta, level), asked_of=asked_of)
+    return _beside(verdict, verdict.counts if verdict.counts.total == len(data) else data.counts(table, len(data)))
+
+
+def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLogBetting:
+    """The method for recorded episodes, with which nothing else is passed."""
+    if data is not None:
+        remedy = f"pass threshold={data!r}" if isinstance(data, int | float) else "leave data out"
+        raise InputError(f"data is a {type(data).__name__}, and LoggedEpisodes are the data; {remedy}")
+    if method is not None and not isinstance(method, EpisodeLogBetting):
+        raise InputError(f"method is {method!r}; recorded episodes are assessed by bets on them: leave it out")
+    return EpisodeLogBetting()
+
+
+def warn_of_weights(flaws: tuple[str, ...]) -> None:
+    """Warn of propensities that the data refute."""
+    for words in flaws:
+        warnings.warn(f"{words}: no answer is certified; check propensity and target", AssumptionWarning, stacklevel=4)
+
+
+def _assess_episodes(log: LoggedEpisodes, data: object, threshold: Any, delta: float, method: object) -> Verdict:
+    """Recorded episodes in their order; the estimate and the interval rest on all of them."""
+    betting = checked_log(log, data, method)
+    _, bar, level = checked_question(log, threshold, delta)
+    known = known_answer(log, bar, delta)
+    if known is not None:
+        return known
+    run = betting.replay(log, bar)
+    for _ in drive(run, level, len(log)):
+        pass
+    counts = run.counts()
+    verdict = verdict_of(run, delta, "the data do not settle it", {}, counts, run.used(), level)
+    warn_of_weights(counts.flaws)
+    found = one_look_at_episodes(log, delta)
+    return replace(verdict, one_look=(found.lower, found.upper))
 
 
 def beside_data(known: Verdict, data: Counts | Transitions) -> Verdict:

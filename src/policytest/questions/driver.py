@@ -26,6 +26,7 @@ from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.returns import Returns
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
@@ -104,7 +105,7 @@ def until_interrupted(
 
 def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Any, float, float]:
     """The task or the episodes, the threshold and log(1/delta), checked."""
-    if not isinstance(task, Episodes):
+    if not isinstance(task, Episodes | LoggedEpisodes):
         arrays.instance("task", task, Task)
     if threshold is None:
         raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
@@ -186,9 +187,11 @@ def with_zone(method: Method, indifference: float) -> Callable[[Any, Any, float,
     return partial(start, indifference=indifference, both_sides=True)
 
 
-def known_answer(task: Task | Episodes, threshold: float, delta: float, indifference: float = 0.0) -> Verdict | None:
+def known_answer(
+    task: Task | Episodes | LoggedEpisodes, threshold: float, delta: float, indifference: float = 0.0
+) -> Verdict | None:
     """The answer where no sample is needed: R outside the range of values, or no row unknown."""
-    if isinstance(task, Episodes):
+    if isinstance(task, Episodes | LoggedEpisodes):
         known = KnownRange(*task.bounds, 0.0)
         settled = known.settles(threshold, indifference)
         return known_verdict(known, task, threshold, delta, indifference) if settled else None
@@ -201,7 +204,12 @@ def known_answer(task: Task | Episodes, threshold: float, delta: float, indiffer
 
 
 def known_verdict(
-    known: KnownRange, task: Task | Episodes, bar: float, delta: float, zone: float = 0.0, about: str = "value"
+    known: KnownRange,
+    task: Task | Episodes | LoggedEpisodes,
+    bar: float,
+    delta: float,
+    zone: float = 0.0,
+    about: str = "value",
 ) -> Verdict:
     """The verdict without samples, about a value or a difference."""
     answer, name = known.answer(bar, zone), "threshold" if about == "value" else "margin"
@@ -230,9 +238,9 @@ def known_verdict(
     )
 
 
-def nothing_seen(task: Task | Episodes) -> Counts | Returns:
+def nothing_seen(task: Task | Episodes | LoggedEpisodes) -> Counts | Returns:
     """No transitions, or no episodes."""
-    if isinstance(task, Episodes):
+    if isinstance(task, Episodes | LoggedEpisodes):
         return Returns(np.zeros(0), np.zeros(0, dtype=np.int64))
     return Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
 
@@ -242,7 +250,7 @@ def verdict_of(
     delta: float,
     reason: str,
     snapshot: dict[str, Any],
-    counts: Counts | None = None,
+    counts: Counts | Returns | None = None,
     samples: int | None = None,
     required: float | None = None,
 ) -> Verdict:

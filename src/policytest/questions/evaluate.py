@@ -25,6 +25,7 @@ from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed
 from policytest.data.returns import Returns
 from policytest.data.simulators import SimulatorLike
@@ -41,11 +42,12 @@ from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.returns.weighted import flaws_of
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
-from policytest.questions.assess import method_for
+from policytest.questions.assess import checked_log, method_for, warn_of_weights
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.driver import checked_method, checked_source, not_on_a_log, sampling_limit, until_interrupted
-from policytest.questions.one_look import one_look
+from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.plan.expected import any_unknown
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
@@ -56,8 +58,8 @@ LOOK = 1.03  # the interval is computed when the samples have grown by this fact
 
 
 def value_interval(
-    task: Task,
-    data: Counts | Transitions,
+    task: Task | LoggedEpisodes,
+    data: Counts | Transitions | None = None,
     delta: float = 0.05,
     method: PTST | TDBetting | LogBetting | None = None,
     looks: str = "any",
@@ -66,8 +68,8 @@ def value_interval(
 
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: the thresholds that
     betting does not refute, by `LogBetting()` unless ``method`` says otherwise; an end is infinite where totals have no
-    bound. With ``looks="one"``: the usual interval for one look at a finished log (`one_look`), approximate and not
-    certified.
+    bound. `LoggedEpisodes` stand in the place of the task and of the data. With ``looks="one"``: the usual interval for
+    one look at a finished log (`one_look`), approximate and not certified.
 
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
@@ -75,29 +77,49 @@ def value_interval(
     >>> pt.value(two.task, two.kernel) in found, found.certified
     (True, True)
     """
-    arrays.instance("task", task, Task)
     level = -math.log(check_delta(delta))
+    arrays.one_of("looks", looks, ("any", "one"))
+    if isinstance(task, LoggedEpisodes):
+        return _of_episodes(task, data, delta, method, looks)
+    arrays.instance("task", task, Task)
     if not isinstance(data, Counts | Transitions):
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
     if method is not None and not isinstance(method, PTST | TDBetting | LogBetting):
         raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), LogBetting(), or None")
-    if arrays.one_of("looks", looks, ("any", "one")) == "one":
+    if looks == "one":
         if method is not None:
             raise InputError('method is for looks="any"; leave it out')
-        task, _, data = in_outcomes(task, PTST(), data)
-        task.check_discounted_table('looks="one"')
-        return one_look(task, data if isinstance(data, Counts) else data.counts(task, len(data)), delta)
-    task, method, data = in_outcomes(task, method or method_for(task, data), data)
-    low, high = value_range(task)
-    if high - low <= 4 * value_range_error(task):  # nothing depends on what is unknown
+        table, _, data = in_outcomes(task, PTST(), data)
+        table.check_discounted_table('looks="one"')
+        return one_look(table, data if isinstance(data, Counts) else data.counts(table, len(data)), delta)
+    table, method, data = in_outcomes(task, method or method_for(task, data), data)
+    low, high = value_range(table)
+    if high - low <= 4 * value_range_error(table):  # nothing depends on what is unknown
         return Interval(low, high, certified=not data.other_rewards)
     if isinstance(data, Counts):
         if isinstance(method, TDBetting | LogBetting):
             raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
-        return _from_ball(task, data, level, method)
+        return _from_ball(table, data, level, method)
     if isinstance(method, PTST):
-        return _from_ball(task, data.counts(task, len(data)), level, method)
-    return replace(_from_bets(task, recorded_data(task, data), level, method), certified=not data.flaws)
+        return _from_ball(table, data.counts(table, len(data)), level, method)
+    return replace(_from_bets(table, recorded_data(table, data), level, method), certified=not data.flaws)
+
+
+def _of_episodes(log: LoggedEpisodes, data: object, delta: float, method: object, looks: str) -> Interval:
+    """The values that bets on recorded episodes do not refute; or the usual interval for one look."""
+    betting = checked_log(log, data, method)
+    if looks == "one":
+        return one_look_at_episodes(log, delta)
+    low, high = log.bounds
+    if low == high:
+        return Interval(low, high, certified=True)
+    inside = high - 1.0 if math.isinf(low) else low + 1.0 if math.isinf(high) else 0.5 * (low + high)
+    run = betting.replay(log, inside, for_interval=True)
+    for _ in steps(run, math.inf, UNLIMITED):
+        pass
+    flaws = flaws_of(log)
+    warn_of_weights(flaws)
+    return Interval(*run.interval(-math.log(delta)), certified=not flaws)
 
 
 def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:

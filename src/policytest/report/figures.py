@@ -70,6 +70,19 @@ def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> l
             lambda: plots.estimate(verdict),
         ),
     ]
+    if (ladder := verdict.ladder) is not None:
+        found.append(
+            Figure(
+                "ladder",
+                "What each assumption gives",
+                "The interval for the value by each set of assumptions, the strongest on top. "
+                + (
+                    f"{ladder.words}." if ladder.refuted else "Where two of them are disjoint, the stronger is refuted."
+                ),
+                "; ".join(f"{rung.words}: {rung.reach}" for rung in ladder.rungs),
+                lambda: plots.ladder(ladder),
+            )
+        )
     if trace is not None and verdict.samples:
         found += _course(trace.ended(verdict), verdict)
     if changes := top_changes(verdict, suppress_below=suppress_below):

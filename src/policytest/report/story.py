@@ -107,7 +107,7 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         claim,
         sentences.lead(verdict, samples),
         {"above": YES, "below": NO}.get(str(verdict.answer), OPEN),
-        "no guarantee" if verdict.counts.flaws else sentences.badge(verdict.certified),
+        "no guarantee" if verdict.flaws else sentences.badge(verdict.certified),
         sentences.about_proof(verdict)[1],
         picked(rows, "estimate", "interval", counted(rows), "evidence"),
         background=tuple(sentences.asked(verdict)),

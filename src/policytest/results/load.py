@@ -16,6 +16,7 @@ from policytest.data.counts import flaws
 from policytest.data.returns import Histogram
 from policytest.mdp.task import Names
 from policytest.results.estimate import Estimate
+from policytest.results.ladder import AssumptionLadder
 from policytest.results.plan import Plan, Sensitivity
 from policytest.results.selection import Selection
 from policytest.results.sentences import TWO_SIDED
@@ -124,6 +125,7 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
         "proved": None if data.get("proved") is None else _pair(data, "proved"),
         "indifference": _between(data, "indifference", 0, LARGEST, "a distance, from 0 on", 0.0),
         "one_look": None if data.get("one_look") is None else _pair(data, "one_look"),
+        "ladder": None if data.get("ladder") is None else AssumptionLadder.of_data(data["ladder"]),
         "refuted": None if data.get("refuted") is None else _pair(data, "refuted"),
         "forecast": Words(str(more["words"])) if isinstance(more, Mapping) and "words" in more else None,
     }

@@ -10,6 +10,7 @@ from policytest._base.arrays import FloatArray
 from policytest._base.table import Row
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, Episodes
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names, Task, given
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ DRAWS = "Draws are independent given their state and action, and no sample was c
 MEAN_RETURN = "mean return"
 RETURNS = "Returns lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
+REFUTED = "the data refute the Markov model"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
 WORDS = {
     "above": "above the threshold",
@@ -94,15 +96,17 @@ def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str]) ->
     return f"{subject} {'is ' if certified else ''}{proof(certified, assumptions)}."
 
 
-def assumptions_of(task: Task | Episodes | Names, known: Sequence[str] | None = None) -> tuple[str, ...]:
+def assumptions_of(
+    task: Task | Episodes | LoggedEpisodes | Names, known: Sequence[str] | None = None
+) -> tuple[str, ...]:
     """All that a guarantee rests on."""
     draws = () if EPISODES_ARE_INDEPENDENT in task.assumptions else (DRAWS,)
     return (*(markov(task) if known is None else known), *draws, *own_assumptions(task))
 
 
-def markov(task: Task | Episodes | Names) -> tuple[str, ...]:
+def markov(task: Task | Episodes | LoggedEpisodes | Names) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
-    if isinstance(task, Episodes):
+    if isinstance(task, Episodes | LoggedEpisodes):
         return (RETURNS.format(", {} to {}".format(*map(number, task.bounds))),)
     if not isinstance(task, Task) and EPISODES_ARE_INDEPENDENT in task.assumptions:
         return (RETURNS.format(""),)
@@ -118,7 +122,7 @@ def markov(task: Task | Episodes | Names) -> tuple[str, ...]:
     return law, given + bound
 
 
-def own_assumptions(task: Task | Episodes | Names) -> tuple[str, ...]:
+def own_assumptions(task: Task | Episodes | LoggedEpisodes | Names) -> tuple[str, ...]:
     """The assumptions of a task as sentences."""
     return tuple(f"{capital(words)}." for words in task.assumptions)
 
@@ -173,8 +177,8 @@ def lead(v: Verdict, samples: str) -> str:
         )
     if v.samples == 0:
         return f"{capital(known(v))}."
-    if v.counts.flaws:
-        return f"Answered after {samples}, but {'; '.join(v.counts.flaws)}: delta bounds nothing here."
+    if v.flaws:
+        return f"Answered after {samples}, but {'; '.join(v.flaws)}: delta bounds nothing here."
     return f"Answered after {samples}, with a probability of error of at most {probability(v.delta)}."
 
 
@@ -182,8 +186,8 @@ def about_proof(v: Verdict) -> tuple[str, str]:
     """What the answer rests on, as a remark and as a sentence; "" without an answer."""
     if not v.answer:
         return "", ""
-    remark = proof(v.certified, v.task.assumptions, v.counts.flaws)
-    if v.counts.flaws:
+    remark = proof(v.certified, v.task.assumptions, v.flaws)
+    if v.flaws:
         return remark, f"{capital(remark)}."
     return remark, proof_sentence("The answer", v.certified, v.task.assumptions)
 
@@ -244,9 +248,12 @@ def about_changes(v: Verdict) -> str:
 def warnings(v: Verdict) -> list[str]:
     """What to know before relying on a verdict."""
     found = []
-    if v.counts.flaws:
+    if v.flaws:
         use = "all of the data" if v.counts.selected else "rewards that are known, not estimated"
-        found.append(f"{capital('; '.join(v.counts.flaws))}. Whatever is said here may be wrong: use {use}.")
+        if not (v.counts.selected or v.counts.other_rewards):
+            weights = "propensities as they were when actions were drawn"
+            use = weights if v.counts.flaws else "the answer that rests on episodes alone, or states that tell more"
+        found.append(f"{capital('; '.join(v.flaws))}. Whatever is said here may be wrong: use {use}.")
     elif v.answer and not v.certified:
         found.append("Not certified. A method that proves its answer, Combined() or PTST(), gives one that is.")
     if v.unseen and v.samples:
@@ -270,7 +277,7 @@ def asked(v: Verdict) -> list[str]:
     return described(v.asked_of or v.task, "Is {} above " + f"{number(v.threshold)}?") if v.about == "value" else []
 
 
-def is_about_episodes(task: Task | Episodes | Names) -> bool:
+def is_about_episodes(task: Task | Episodes | LoggedEpisodes | Names) -> bool:
     """Whether a result rests on episodes alone, without a table."""
     return EPISODES_ARE_INDEPENDENT in task.assumptions
 
@@ -287,16 +294,16 @@ def after(samples: str, counts: object) -> str:
     return samples if found is None else f"{plural(found, 'episode')} ({samples})"
 
 
-def quantity(task: Task | Episodes | Names) -> str:
+def quantity(task: Task | Episodes | LoggedEpisodes | Names) -> str:
     """What a value is."""
     if is_about_episodes(task):
         return MEAN_RETURN
     return "probability of reaching the goal" if isinstance(task, Task) and task.goal else "value"
 
 
-def described(task: Task | Episodes | Names, question: str) -> list[str]:
+def described(task: Task | Episodes | LoggedEpisodes | Names, question: str) -> list[str]:
     """A question about the value of a policy, with {} in its place; what it is, the policy, and the start."""
-    if isinstance(task, Episodes):
+    if isinstance(task, Episodes | LoggedEpisodes):
         return _about_episodes(task, question)
     if not isinstance(task, Task):
         return []
@@ -312,11 +319,11 @@ def described(task: Task | Episodes | Names, question: str) -> list[str]:
     return found
 
 
-def _about_episodes(task: Episodes, question: str) -> list[str]:
+def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]:
     """The mean return of an episode."""
     until = "" if task.horizon is None else f", over after {plural(task.horizon, 'step')} at the latest"
     counting = f"; a reward one step later counts {number(task.discount)} times as much" if task.discount < 1 else ""
-    asked = question.format("the mean return of this agent")
+    asked = question.format(f"the mean return of this {'policy' if isinstance(task, LoggedEpisodes) else 'agent'}")
     return [
         f"{asked} An episode is one of {task.name}{until}; its return is the sum of its rewards{counting}, between "
         f"{number(task.bounds[0])} and {number(task.bounds[1])}."
@@ -424,8 +431,8 @@ def guarantee(v: Verdict) -> list[str]:
             f"To answer “within” where the {quantity(v.task)} is {number(v.indifference)} or more away is wrong, too: "
             f"all wrong answers together have a probability of at most {delta}."
         )
-    if v.counts.flaws:
-        lines.append(f"None of this holds here: {'; '.join(v.counts.flaws)}.")
+    if v.flaws:
+        lines.append(f"None of this holds here: {'; '.join(v.flaws)}.")
     elif v.answer and not v.certified:
         lines.append("For this answer it is stated under the condition that the local search missed nothing.")
     if v.certificate is not None:

@@ -26,6 +26,7 @@ from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.methods.combined import Combined
 from policytest.methods.ptst import PTST
 from policytest.results import sentences
+from policytest.results.ladder import AssumptionLadder
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
 from policytest.worst_case.ball import kl_rows
 
@@ -125,6 +126,8 @@ class Verdict(Shown):
         Where rewards are observed, their sums by transition, for that function.
     asked_of
         The task with listed rewards, where ``task`` is its outcome table.
+    ladder
+        What the same log gives with fewer assumptions, where that was asked for.
     """
 
     task: Any = field(repr=False)
@@ -158,6 +161,7 @@ class Verdict(Shown):
     one_look: tuple[float, float] | None = None
     reward_moments: RewardMoments | None = field(default=None, repr=False)
     asked_of: Task | None = field(default=None, repr=False)
+    ladder: AssumptionLadder | None = field(default=None, repr=False)
 
     @property
     def required(self) -> float:
@@ -227,6 +231,12 @@ class Verdict(Shown):
         return largest_changes(self.task, self.counts, self.witness) if self.witness is not None else ()
 
     @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no guarantee holds, in words: of the data, or since the data refute the model."""
+        refuted = self.ladder is not None and self.ladder.refuted
+        return (*self.counts.flaws, *((sentences.REFUTED,) if refuted else ()))
+
+    @property
     def is_known(self) -> bool:
         """Whether the task alone gives the answer, or says that there is none."""
         low, high = self.interval
@@ -293,6 +303,8 @@ class Verdict(Shown):
 
     def _notes(self) -> list[str]:
         notes = [words] if (words := sentences.forecast(self)) else []
+        if self.ladder is not None:
+            notes += self.ladder.summary.text().splitlines()
         if self.changes and self.answer != "within":
             notes += [sentences.about_changes(self), *(f"  {change.words}" for change in self.changes)]
         return notes
@@ -314,6 +326,7 @@ class Verdict(Shown):
             "proved": None if self.proved is None else list(self.proved),
             "still_needed": None if self.forecast is None else self.forecast.data(),
             "proof_samples": self.proof_samples,
+            **({} if self.ladder is None else {"ladder": self.ladder.data()}),
             "visits": self.counts.visits,
             **sentences.histogram_data(self.counts),
             "changes": [

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from policytest.sources.environments.gymnasium import Environment, gymnasium
     from policytest.sources.environments.minari import Dataset, minari
     from policytest.sources.logged.diagnose import diagnose_log
+    from policytest.sources.logged.episodes import logged_episodes
     from policytest.sources.logged.log import Log
     from policytest.sources.logged.read import logs
     from policytest.sources.tasks.policy import policy
@@ -27,6 +28,7 @@ _HOME = {
     "diagnose_log": "logged.diagnose",
     "discretise": "environments.bins",
     "gymnasium": "environments.gymnasium",
+    "logged_episodes": "logged.episodes",
     "logs": "logged.read",
     "minari": "environments.minari",
     "policy": "tasks.policy",
@@ -44,6 +46,7 @@ __all__ = [
     "gymnasium",
     "load_model",
     "load_policy",
+    "logged_episodes",
     "logs",
     "minari",
     "policy",

@@ -13,6 +13,7 @@ from policytest._base.errors import InputError
 from policytest._base.table import Shown, Table
 from policytest._base.text import number, plural
 from policytest.cli import options as o
+from policytest.cli.episodes import Ranges, assess_episodes, is_log, read_episodes, show_episodes, table_columns
 from policytest.cli.exit_codes import as_options, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
 from policytest.cli.inputs import Asked, find_method, find_model, read_log, the_bar
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 ORDERED = ("combined", "betting", "log-betting")
 """Methods that need the order of the transitions."""
+NO_LOG = "no log: name its files after the task (with --assume propensities or episodes no task is needed)"
 FEW = 5
 """Pairs and states that a warning names."""
 
@@ -105,7 +107,9 @@ class Assessment(Shown):
 
 def assess(
     model: o.ModelName,
-    data: Annotated[list[str], typer.Argument(help="Logs: CSV, Parquet or JSON lines; files, folders or patterns.")],
+    data: Annotated[
+        list[str] | None, typer.Argument(help="Logs: CSV, Parquet or JSON lines; files, folders or patterns.")
+    ] = None,
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
     method: Annotated[
@@ -123,6 +127,11 @@ def assess(
     ] = None,
     diagnose: Annotated[bool, typer.Option(help="Also test whether the data are Markov and stationary.")] = True,
     suppress_below: o.SuppressBelow = 0,
+    assume: o.AssumeOfLog = o.LogAssumption.markov,
+    ladder: o.Ladder = False,
+    reward_range: o.RewardRange = None,
+    return_range: o.ReturnRange = None,
+    smallest_propensity: o.SmallestPropensity = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
@@ -140,12 +149,29 @@ def assess(
     """Do these logs already settle whether the value is above the threshold?
 
     A row is a transition, with the columns s, a, s_next and perhaps order, episode, count, reward. If the logs do not
-    suffice, the answer says how much more is needed, and from which pairs.
+    suffice, the answer says how much more is needed, and from which pairs. With --assume propensities or episodes a row
+    is a step of an episode, with the columns reward and perhaps episode, order, propensity, target.
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
     """
+    asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+    ranges = Ranges(reward_range, return_range, smallest_propensity)
+    if assume != o.LogAssumption.markov:
+        _only_of_tables(method, skip, by_episode, add_to, save, suppress_below, ladder)
+        names = [model, *(data or ())]
+        files = names if is_log(model) else names[1:]
+        if not files:
+            raise InputError(NO_LOG)
+        check_files((*files_of_log(files), policy), {"--html": html})
+        with quiet_stdout(json):
+            verdict, told = assess_episodes(names, str(assume), threshold, delta, columns, policy, asked, ranges)
+        show_episodes(verdict, told, json, html)
+        return ended(verdict, require_certified, f"undecided: {verdict.reason}")
+    if not ladder:
+        ranges.check_unused()
+    if not data:
+        raise InputError(NO_LOG)
     with quiet_stdout(json):
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
         problem = find_model(model, policy, asked)
         check_files((*files_of_model(model), policy, *files_of_log(data)), {"--save": save, "--html": html})
         bar = the_bar(threshold, problem)
@@ -154,6 +180,8 @@ def assess(
         kept = add_to is not None or save is not None  # the same test every day: one that needs no order
         verdict = _judged(log, problem.task, method, kept, bar, delta)
         verdict = with_forecast(verdict, quiet)
+        if ladder:
+            verdict = _with_episodes(verdict, log, data, columns, problem.task, asked, ranges)
         found = Assessment(
             verdict,
             log.shown(suppress_below),
@@ -188,7 +216,41 @@ def _read(
 
     before = None if add_to is None else Log.load(add_to, model.task)
     with progress(sys.stderr, quiet) as shown:
-        return read_log(data, model, columns, skip, shown.notice, before)
+        return read_log(data, model, table_columns(columns), skip, shown.notice, before)
+
+
+def _only_of_tables(
+    method: str | None,
+    skip: list[str] | None,
+    by_episode: bool,
+    add_to: Path | None,
+    save: Path | None,
+    suppress_below: int,
+    ladder: bool,
+) -> None:
+    """Refuse options that have no meaning for episodes alone."""
+    given = {
+        "--method": method,
+        "--skip": skip,
+        "--by-episode": by_episode,
+        "--add-to": add_to,
+        "--save": save,
+        "--suppress-below": suppress_below,
+        "--ladder": ladder,
+    }
+    for option, value in given.items():
+        if value:
+            raise InputError(f"{option} is for a Markov table; leave it out, or use --assume markov")
+
+
+def _with_episodes(
+    verdict: Verdict, log: Log, data: list[str], columns: list[str] | None, task: Task, asked: Asked, ranges: Ranges
+) -> Verdict:
+    """The verdict, with what the episodes of the same files say."""
+    from policytest.questions.ladder import with_ladder
+
+    episodes = read_episodes(data, "either", columns, task, asked, ranges)
+    return with_ladder(verdict, log.transitions() if log.in_order() else log.counts, episodes)
 
 
 def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, delta: float) -> Verdict:

@@ -34,9 +34,15 @@ NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, dtype=
 class EpisodeSupply(Protocol):
     """Where episodes come from: an environment, or a log."""
 
-    low: float
-    high: float
     drawing: bool
+
+    @property
+    def low(self) -> float:
+        """No outcome above is less."""
+
+    @property
+    def high(self) -> float:
+        """No outcome below is more."""
 
     @property
     def exhausted(self) -> bool:

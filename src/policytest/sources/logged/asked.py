@@ -13,6 +13,7 @@ from typing import Any
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
@@ -21,6 +22,7 @@ from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
 from policytest.questions import assess as assess_module
 from policytest.questions import evaluate
+from policytest.questions.ladder import with_ladder
 from policytest.results.estimate import Interval
 from policytest.results.verdict import Verdict
 from policytest.sources.environments.bins import Bins
@@ -32,9 +34,9 @@ Columns = Mapping[str, str | None] | None
 
 
 def assess(
-    task: Task,
-    data: Any,
-    threshold: float,
+    task: Task | LoggedEpisodes,
+    data: Any = None,
+    threshold: float | None = None,
     delta: float = 0.05,
     method: Method | None = None,
     design: str = "adaptive",
@@ -43,6 +45,7 @@ def assess(
     skip: Sequence[str] = (),
     by_episode: bool = False,
     bins: Bins | None = None,
+    episodes: LoggedEpisodes | None = None,
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
@@ -52,6 +55,9 @@ def assess(
 
     Parameters
     ----------
+    task
+        The `Task`; or `LoggedEpisodes`, which need no table and no ``data``: ``assess(log, threshold=R)``. The estimate
+        and the interval then rest on all episodes.
     data
         A path (CSV, Parquet, JSON lines; also a folder or a list), a data frame, a log of `policytest.sources.logs`,
         `Counts`, or `Transitions`. A log is taken in its order where it has one, and as counts where not.
@@ -62,6 +68,9 @@ def assess(
         (how often each pair is drawn was fixed beforehand), which only betting on counts needs.
     columns, skip, by_episode, bins
         How to read a path or a data frame; see `policytest.sources.logs` and `Log.transitions`.
+    episodes
+        Of a task: the episodes of the same log, to ask the same without the Markov property. The verdict then has a
+        ``ladder``, and where the episodes contradict the table it warns and is not certified.
 
     >>> import policytest as pt, pandas as pd
     >>> two = pt.instances.paper(2)
@@ -70,14 +79,18 @@ def assess(
     >>> pt.assess(two.task, frame, threshold=0.0, columns=names).samples
     2
     """
-    return assess_module.assess(
-        task, observed(task, data, columns, skip, by_episode, bins), threshold, delta, method, design
-    )
+    seen = observed(task, data, columns, skip, by_episode, bins)
+    verdict = assess_module.assess(task, seen, threshold, delta, method, design)
+    if episodes is None:
+        return verdict
+    if isinstance(task, LoggedEpisodes):
+        raise InputError("episodes is for a task, and LoggedEpisodes were passed in its place; leave it out")
+    return with_ladder(verdict, seen.counts if isinstance(seen, Log) else seen, episodes, stacklevel=3)
 
 
 def value_interval(
-    task: Task,
-    data: Any,
+    task: Task | LoggedEpisodes,
+    data: Any = None,
     delta: float = 0.05,
     method: PTST | TDBetting | LogBetting | None = None,
     looks: str = "any",
@@ -92,7 +105,8 @@ def value_interval(
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: the thresholds that
     betting does not refute, by `LogBetting()` unless ``method`` says otherwise. With ``looks="one"``: the usual
     interval for one look at a finished log, approximate and not certified
-    (`policytest.questions.one_look`). ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
+    (`policytest.questions.one_look`). `LoggedEpisodes` stand in the place of the task and of the data. ``data``,
+    ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
 
     >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)
@@ -103,8 +117,14 @@ def value_interval(
     return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode, bins), delta, method, looks)
 
 
-def observed(task: Task, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool, bins: Bins | None) -> Any:
+def observed(
+    task: Task | LoggedEpisodes, data: Any, columns: Columns, skip: Sequence[str], by_episode: bool, bins: Bins | None
+) -> Any:
     """Transitions in their order, or counts: of a path, a data frame or a log; other data as they are."""
+    if isinstance(task, LoggedEpisodes):
+        if columns or skip or bins is not None or by_episode:
+            raise InputError("columns, skip, by_episode and bins are for the rows of a table; leave them out")
+        return data
     frame = is_path(data) or hasattr(type(data), "columns") or hasattr(data, "get_fragments")
     if not isinstance(data, Log) and frame:
         arrays.instance("task", task, Task)

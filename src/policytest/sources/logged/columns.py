@@ -18,6 +18,9 @@ from policytest._base.text import plain
 LABELS = ("s", "a", "s_next")
 OPTIONAL = ("count", "order", "episode", "reward")
 ROLES = LABELS + OPTIONAL
+PROBABILITIES = ("propensity", "target")
+EPISODE_ROLES = ("episode", "order", "reward", *PROBABILITIES)
+"""The columns of recorded episodes; s and a beside them where a task gives the target."""
 IGNORED = "ignored_reward"
 BINNED, NEXT_BINNED = "bins.", "next_bins."
 """Before the name of a column of numbers, whose bins make the states, and of one whose bins make the next states."""
@@ -33,15 +36,62 @@ def ignoring(role: str) -> str:
     return f'ignore the column with columns={{"{role}": None}}'
 
 
+class EpisodeColumns(dict[str, str | None]):
+    """The argument ``columns`` of recorded episodes: `reward` is required, the others are used where they are.
+
+    With ``labels``, s and a are read too where there are propensities and no target.
+    """
+
+    labels: bool = False
+
+    def resolved(self, there: Sequence[str], place: str) -> dict[str, str]:
+        """The name of the column of each role."""
+        found: dict[str, str] = {}
+        for role in EPISODE_ROLES:
+            name = self.get(role, role)
+            if name in there:
+                found[role] = str(name)
+            elif role == "reward" or (name is not None and role in self):
+                raise self._missing(role, there, place)
+        if self.labels and "propensity" in found and "target" not in found:
+            for role in ("s", "a"):
+                if self.get(role, role) not in there:
+                    raise self._missing(role, there, place)
+                found[role] = str(self.get(role, role))
+        for name in found.values():
+            if list(there).count(name) > 1:
+                raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
+        return found
+
+    def _missing(self, role: str, there: Sequence[str], place: str) -> InputError:
+        listed = ", ".join(repr(plain(column)) for column in there[:20]) + (", ..." if len(there) > 20 else "")
+        name = str(self.get(role, role))
+        return InputError(
+            f"{place} has no column {plain(name)!r} for {role}; the columns are {listed or 'none'}; name it with "
+            f'columns={{"{role}": ...}}'
+        )
+
+
 def check_mapping(columns: object) -> dict[str, str | None]:
     """The argument ``columns``, checked as far as that is possible without the table."""
+    return _checked(columns, ROLES)
+
+
+def check_episode_mapping(columns: object, labels: bool) -> EpisodeColumns:
+    """The same, of recorded episodes."""
+    found = EpisodeColumns(_checked(columns, (*EPISODE_ROLES, "s", "a")))
+    found.labels = labels
+    return found
+
+
+def _checked(columns: object, roles: Sequence[str]) -> dict[str, str | None]:
     if columns is None:
         return {}
     if not isinstance(columns, Mapping):
         raise InputError(f'columns is a {type(columns).__name__}; pass a mapping such as {{"s": "state"}}')
     for role, name in columns.items():
-        if role not in ROLES:
-            remedy = did_you_mean(role, ROLES) or f"the roles are {', '.join(ROLES)}"
+        if role not in roles:
+            remedy = did_you_mean(role, roles) or f"the roles are {', '.join(roles)}"
             raise InputError(f"columns has the key {role!r}; {remedy} (the key is the role, the value is your column)")
         if name is None and role in ("s", "a"):
             raise InputError(f"columns[{role!r}] is None; s and a are required")
@@ -70,6 +120,8 @@ def check_bins(roles: Collection[str], names: Sequence[str], following: Sequence
 
 def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str) -> dict[str, str]:
     """The name of the column of each role, for a table (or a file: `place`) with these columns."""
+    if isinstance(columns, EpisodeColumns):
+        return columns.resolved(there, place)
     found: dict[str, str] = {}
     binned = [role for role in columns if role.startswith((BINNED, NEXT_BINNED))]
     following = any(role.startswith(NEXT_BINNED) for role in binned)

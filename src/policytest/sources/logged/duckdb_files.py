@@ -25,7 +25,15 @@ from typing import Any
 from policytest._base import errors
 from policytest._base.errors import InputError
 from policytest._base.text import plain
-from policytest.sources.logged.columns import BINNED, IGNORED, LABELS, NEXT_BINNED, OPTIONAL, resolve
+from policytest.sources.logged.columns import (
+    BINNED,
+    IGNORED,
+    LABELS,
+    NEXT_BINNED,
+    OPTIONAL,
+    PROBABILITIES,
+    resolve,
+)
 from policytest.sources.logged.lines import BLANKS, LONGEST, NUMBER, csv_file, json_file
 from policytest.sources.logged.paths import File, compressed, kind_of, provenance
 
@@ -98,7 +106,7 @@ def _from_text(role: str, text: str, order: str) -> list[str]:
         written = f"trim({text}, {_literal(BLANKS)})"
         return [f"CASE WHEN {written} <> '' THEN coalesce(TRY_CAST({_number(text)} AS DOUBLE), 'inf') END AS {role}"]
     text = _number(text)
-    if role == "reward" or (order == "DOUBLE" and role == "order"):
+    if role in ("reward", *PROBABILITIES) or (order == "DOUBLE" and role == "order"):
         return [f"TRY_CAST({text} AS DOUBLE) AS {_name(role)}", kept]
     whole = f"TRY_CAST({text} AS BIGINT)"  # which rounds 1.5, so it must agree with the number
     value = f"CASE WHEN CAST({whole} AS DOUBLE) = TRY_CAST({text} AS DOUBLE) THEN {whole} END"
@@ -167,7 +175,7 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
     """Refuse files of which some have an optional column and others do not."""
     first, parts = found[0]
     for place, others in found[1:]:
-        for role in ("s_next", *OPTIONAL):
+        for role in ("s_next", *OPTIONAL, *PROBABILITIES):
             if (role in parts) != (role in others):
                 has, has_not = (first, place) if role in parts else (place, first)
                 raise InputError(

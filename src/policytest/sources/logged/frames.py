@@ -39,7 +39,7 @@ from policytest.sources.logged.columns import (
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
 BATCH = 2**18
-_KINDS = "a path, a list of paths, or a frame of pandas, Polars, PyArrow, DuckDB, Dask or Spark"
+KINDS = "a path, a list of paths, or a frame of pandas, Polars, PyArrow, DuckDB, Dask or Spark"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +95,11 @@ def open_frame(data: object, columns: object = None, bins: Bins | None = None) -
             roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
             found_frame = Frame(table, roles, form, files, connection, n_rows)
             return _checked(_with_successors(_with_cells(found_frame, bins)))
-        native, connection = _scannable(data)
+        native, connection = scannable(data)
         try:
             table = narwhals.from_native(native)
         except TypeError:
-            raise InputError(f"data is a {type(data).__name__}; pass {_KINDS}") from None
+            raise InputError(f"data is a {type(data).__name__}; pass {KINDS}") from None
         names = resolve(mapping, list(table.collect_schema().names()), "data")
         chosen = table.select(*(narwhals.col(name).alias(role) for role, name in names.items()))
         roles = tuple(role for role in names if role in (*ROLES, IGNORED))
@@ -168,7 +168,7 @@ def _beside(frame: Frame, step: int, flag: str, **columns: str) -> Frame:
     return replace(frame, table=table, flags=(*frame.flags, flag))
 
 
-def _scannable(data: object) -> tuple[Any, Any]:
+def scannable(data: object) -> tuple[Any, Any]:
     """The data as something Narwhals takes, and the connection that holds it if there is one."""
     module = type(data).__module__.split(".")[0]
     if module == "pyarrow":
@@ -178,7 +178,7 @@ def _scannable(data: object) -> tuple[Any, Any]:
             raise InputError("data is a RecordBatchReader, which can be read only once; pass data.read_all()")
         data = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         if not isinstance(data, pa.Table) and not hasattr(data, "get_fragments"):
-            raise InputError(f"data is a {type(data).__name__}; pass {_KINDS}")
+            raise InputError(f"data is a {type(data).__name__}; pass {KINDS}")
         connection = duckdb_files.connect()  # which reads Arrow where it lies, and has windows, unlike PyArrow
         return connection.from_arrow(data), connection
     if module == "pandas" and not all(isinstance(name, str) for name in getattr(data, "columns", ())):

@@ -30,7 +30,7 @@ import numpy as np
 
 from policytest._base.errors import InputError
 from policytest._base.text import plain
-from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, resolve
+from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, EpisodeColumns, resolve
 from policytest.sources.logged.paths import compressed
 
 LONGEST = 2**20
@@ -70,7 +70,8 @@ def header(line: str, columns: Mapping[str, str | None]) -> tuple[list[str], str
     """The names in the first line of a CSV file, and the delimiter: one that gives the wanted names, or the most."""
     if not line.strip():
         raise InputError("it is empty; a CSV file begins with the names of its columns")
-    wanted = {columns.get(role) or role for role in LABELS}
+    needed = ("reward",) if isinstance(columns, EpisodeColumns) else LABELS
+    wanted = {columns.get(role) or role for role in needed}
     fitting = [one for one in DELIMITERS if _row_pattern(one).fullmatch(line)] or DELIMITERS
     found = [([name.strip() for name in cells(line, delimiter)], delimiter) for delimiter in fitting]
     return max(found, key=lambda one: (wanted <= set(one[0]), len(one[0])))

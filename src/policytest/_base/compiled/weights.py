@@ -1,0 +1,156 @@
+"""Compiled: importance weights along recorded episodes, and the outcomes that bets on them are settled with."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray as Reals
+from policytest._base.arrays import IntArray as Ints
+from policytest._base.compiled.small import compiled, entry
+
+LARGEST_WEIGHT = 1e100  # of an episode: more is taken as this, which makes outcomes less extreme on both sides
+
+
+class Scale(NamedTuple):
+    """What outcomes are measured by: discount, horizon (-1: none), and the ranges of rewards and of returns.
+
+    ``low`` and ``high`` are the ends of the range of returns; ``floor`` and ``ceiling`` those that were declared for
+    returns, infinite where none were.
+    """
+
+    discount: float
+    horizon: int
+    least: float
+    most: float
+    floor: float
+    ceiling: float
+    low: float
+    high: float
+
+
+@compiled
+def _left(scale: Scale, t: int, d: float) -> float:
+    """gamma^t + ... + gamma^(H-1), with d = gamma^t."""
+    if scale.discount == 1.0:
+        return np.inf if scale.horizon < 0 else float(scale.horizon - t)
+    end = 0.0 if scale.horizon < 0 else scale.discount**scale.horizon
+    return max(d - end, 0.0) / (1.0 - scale.discount)
+
+
+@compiled
+def _times(end: float, left: float) -> float:
+    """A reward at every step that is left; 0 times infinity is 0."""
+    return 0.0 if end == 0.0 or left <= 0.0 else end * left
+
+
+@entry
+def weigh_episodes(start: Ints, reward: Reals, ratio: Reals, scale: Scale) -> Any:
+    """[4, n] for each episode: the outcomes above and below, the return, and the weight at the end.
+
+    See `policytest.data.logged_episodes`. ``ratio`` is pi/mu of each row; empty: 1.
+    """
+    n = len(start) - 1
+    found = np.empty((4, n))
+    for i in range(n):
+        C, d, w = 0.0, 1.0, 1.0
+        L, U, above, below = scale.low, scale.high, scale.low, scale.high
+        for j in range(start[i], start[i + 1]):
+            if len(ratio) > 0:
+                w = min(w * ratio[j], LARGEST_WEIGHT)
+            C += d * reward[j]
+            d *= scale.discount
+            left = _left(scale, j + 1 - start[i], d)
+            new = max(scale.floor, C + _times(min(scale.least, 0.0), left))
+            if new > L:
+                above += w * (new - L)
+                L = new
+            new = min(scale.ceiling, C + _times(max(scale.most, 0.0), left))
+            if new < U:
+                below -= w * (U - new)
+                U = new
+        found[0, i] = above + w * max(C - L, 0.0)
+        found[1, i] = below - w * max(U - C, 0.0)
+        found[2, i], found[3, i] = C, w
+    return found
+
+
+@entry
+def doubly_robust(
+    start: Ints,
+    reward: Reals,
+    ratio: Reals,
+    q: Reals,
+    v: Reals,
+    largest: Reals,
+    scale: Scale,
+    side: float,
+    slack: float,
+) -> Any:
+    """[n] the doubly robust outcomes of one side (1: above, -1: below), which spend at most ``slack``.
+
+    See `policytest.methods.returns.weighted`. ``largest`` is 1/(smallest propensity) of each row. Infinite slack: the
+    estimator itself, which has no bound.
+    """
+    n = len(start) - 1
+    found = np.empty(n)
+    first = scale.least if side > 0 else -scale.most  # of a mirrored reward: side * reward >= first
+    later, begin = min(first, 0.0), scale.low if side > 0 else -scale.high
+    for i in range(n):
+        gained, spare, d, w = 0.0, slack, 1.0, 1.0
+        for j in range(start[i], start[i + 1]):
+            t = j - start[i]
+            base = first if t == 0 else later
+            rest = d * base + _times(later, _left(scale, t + 1, d * scale.discount))
+            expected, before = max(side * d * v[j] - rest, 0.0), w
+            w = min(w * ratio[j], LARGEST_WEIGHT)
+            most = before * expected * max(largest[j] - 1.0, 0.0)
+            share = 1.0 if most <= spare else spare / most
+            if before * largest[j] >= LARGEST_WEIGHT:
+                share = 0.0
+            change = share * (before * expected - w * max(side * d * q[j] - rest, 0.0)) + w * d * (
+                side * reward[j] - base
+            )
+            gained += change
+            spare = max(spare + change, 0.0)
+            d *= scale.discount
+        if start[i + 1] > start[i]:
+            gained -= w * _times(later, _left(scale, start[i + 1] - start[i], d))
+        found[i] = side * (begin + max(gained, -slack))
+    return found
+
+
+@entry
+def settle(won: Reals, room: float, fractions: Reals, capital: Reals, level: float) -> Any:
+    """Settle bets 1 + f won/room in turn: the logarithms of the capitals, their largest sum, and where it crosses.
+
+    ``capital`` [F] has the logarithms before, with the weights of the bets in them, and those after when this returns.
+    The largest sum is that after any of the episodes, in logarithms; the crossing is the first episode at which the sum
+    reaches ``level``, or their number. Capitals are kept as numbers, divided by a common factor from time to time.
+    """
+    F, n = len(fractions), len(won)
+    offset = np.max(capital)
+    p = np.exp(capital - offset)
+    best, crossed, highest = -np.inf, n, 0.0
+    for i in range(n):
+        x, total = won[i] / room, 0.0
+        for b in range(F):
+            p[b] *= 1.0 + fractions[b] * x
+            total += p[b]
+        if total > highest:
+            highest = total
+            if crossed == n and np.log(total) + offset >= level:
+                crossed = i
+        if total > 1e150 or total < 1e-150:
+            if highest > 0.0:
+                best = max(best, np.log(highest) + offset)
+            offset += np.log(total)
+            for b in range(F):
+                p[b] /= total
+            highest = 0.0
+    if highest > 0.0:
+        best = max(best, np.log(highest) + offset)
+    for b in range(F):
+        capital[b] = np.log(p[b]) + offset if p[b] > 0.0 else -1e300
+    return best, crossed

@@ -1,0 +1,450 @@
+r"""Recorded episodes: of the policy itself, or of another policy whose propensities were logged. No table.
+
+    log = LoggedEpisodes(episode, reward, propensity, target, horizon=20, reward_range=(0, 1))
+    assess(log, threshold=12)
+
+The value is that of the *target* policy: the mean of G = r_0 + gamma r_1 + ... of its episodes. Where another policy mu
+drew the actions, w_t = prod over u <= t of pi(a_u|s_u)/mu(a_u|s_u) turns means: E_mu[w_t X] = E_pi[X] for every X that
+is known after step t, whatever the states are and whether or not they are Markov. Without propensities w_t = 1.
+
+*The outcome of an episode, and its bound.* Let C_t be the discounted rewards up to and with step t, and
+
+    L_t = max(floor, C_t + min(lo, 0) (gamma^(t+1) + ... + gamma^(H-1))),
+
+the least return that an episode can still have after step t: rewards are at least lo, an episode that has ended earns
+0, and returns are at least ``floor`` where ``return_range`` says so. Before the first step L_{-1} = low, with lo in
+place of min(lo, 0) for step 0, which every episode has. L_t never falls; after the last step it is raised to G:
+
+    Z = low + w_0 (L_0 - L_{-1}) + ... + w_T (L_T - L_{T-1}) + w_T (G - L_T).
+
+(The last term: the steps from the end to the horizon earn 0, with the last weight, whose conditional mean is itself.)
+
+*The mean of Z is V:* each increment is known after its step, so that E_mu[w_t (L_t - L_{t-1})] = E_pi[L_t - L_{t-1}],
+and under pi the increments add up to G - low. *Z >= low:* weights and increments are not negative. So
+1 + f (Z - R)/(R - low) is a bet that cannot lose more than its stake, with no bound on the weights. For the other side
+the same holds of the largest return that an episode can still have, which never rises: Z' = high - ... <= high.
+
+Without a ``return_range`` the increments are gamma^t (r_t - lo): these are the weighted sums of Karampatziakis, Mineiro
+and Ramdas (2021); horizon 1 is the contextual bandit. Without weights Z = Z' = G.
+
+*What is assumed* is listed in `LoggedEpisodes.assumptions`. A propensity is the probability with which the logged
+action was drawn, fixed before it was drawn. The logging policy may adapt: to the earlier steps of an episode, and to
+earlier episodes; in that case episodes must not overlap in time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.compiled.weights import Scale, weigh_episodes
+from policytest._base.errors import InputError
+from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, ROUNDING, Range, geometric
+
+ON_PROPENSITIES = (
+    EPISODES_ARE_INDEPENDENT,
+    "each propensity is the probability with which its action was drawn, fixed before the draw (the logging policy may "
+    "adapt to the past)",
+    "every action that the target policy may take had a positive propensity",
+)
+ON_CRITICS = "v is the mean of q under the target policy, and both were fixed before the episode"
+NO_RANGE = (-math.inf, math.inf)
+NO_BOUND = (
+    "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
+    "discount below 1"
+)
+FINITE, SHARE = "every entry must be a finite number", "pass a probability above 0, at most 1"
+COLUMNS: dict[str, tuple[Callable[[FloatArray], BoolArray], str]] = {
+    "reward": (np.isfinite, FINITE),
+    "propensity": (
+        lambda mu: (mu > 0) & (mu <= 1),
+        "an action that was drawn had a probability above 0, at most 1; log the one with which it was drawn",
+    ),
+    "target": (lambda pi: (pi >= 0) & (pi <= 1), "pass the probability of the logged action, from 0 to 1"),
+    "q": (np.isfinite, FINITE),
+    "v": (np.isfinite, FINITE),
+    "smallest_propensity": (lambda mu: (mu > 0) & (mu <= 1), SHARE),
+}
+"""The columns of numbers, what each entry must be, and the remedy."""
+
+
+class WeighedEpisodes(NamedTuple):
+    """Of each episode: the outcomes of both sides, the return, and the weight at its end."""
+
+    above: FloatArray
+    below: FloatArray
+    returns: FloatArray
+    weights: FloatArray
+
+    @property
+    def estimates(self) -> FloatArray:
+        """Unbiased estimates of V: the mean of both sides, or the one side that has a bound."""
+        above, below = (not np.isnan(side).any() for side in (self.above, self.below))
+        return np.asarray(0.5 * (self.above + self.below)) if above and below else self.above if above else self.below
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoggedEpisodes:
+    """Recorded episodes, row by row: each column has one entry a row, the rows of an episode in their order.
+
+    Parameters
+    ----------
+    episode
+        The id of each row's episode: numbers, text or anything hashable. Rows of an episode need not be adjacent.
+        None: each row is an episode, as in a contextual bandit; the horizon is then 1. Episodes come in the order of
+        their first rows, and must be complete.
+    reward
+        The reward of each row.
+    propensity, target
+        The probability of the logged action, fixed before it was drawn: under the policy that was at work, mu(a|s),
+        and under the policy that is asked about, pi(a|s). Without them the question is about the policy at work.
+    discount, horizon
+        gamma in [0, 1], and the largest number of steps of an episode (None: no limit).
+    reward_range, return_range
+        (low, high) of each reward, and of the return of an episode; at least one of them. An end may be infinite: the
+        side that needs it is then not tested. Every reward and every return is checked.
+    q, v
+        For doubly robust outcomes: estimates of the return from this row on, fixed before the episode. q of the logged
+        action, v the mean of q under the target policy: v = sum over a of pi(a|s) q(s,a). They need
+        ``smallest_propensity``, a finite ``reward_range``, and a horizon or a discount below 1.
+    smallest_propensity
+        A lower bound of the propensities of all actions, known before they are drawn: one number, or one a row.
+    rows
+        Where each entry of ``reward`` is the return of an episode that was added up elsewhere: its number of rows. Only
+        the returns are then checked.
+
+    >>> import policytest as pt
+    >>> log = pt.LoggedEpisodes(None, [1, 0, 1], [0.5, 0.25, 0.5], [0.9, 0.05, 0.9], reward_range=(0, 1))
+    >>> log.n_episodes, log.outcomes.above.tolist(), log.outcomes.below.tolist()
+    (3, [1.8, 0.0, 1.8], [1.0, 0.8, 1.0])
+    """
+
+    episode: Any
+    reward: Any
+    propensity: Any = None
+    target: Any = None
+    discount: float = 1.0
+    horizon: int | None = None
+    reward_range: Range | None = None
+    return_range: Range | None = None
+    q: Any = None
+    v: Any = None
+    smallest_propensity: Any = None
+    rows: Any = None
+    start: IntArray = field(init=False)  # [n + 1] the rows of episode i are start[i] .. start[i + 1] - 1
+    states: None = field(default=None, init=False)
+    actions: None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Check every column, and put the rows of each episode together."""
+        discount = arrays.real_number("discount", self.discount)
+        if not 0 <= discount <= 1:
+            raise InputError(f"discount is {discount:g}; it must lie in [0, 1]")
+        n = arrays.numbers("reward", self.reward).size
+        if not n:
+            raise InputError("reward has no entries; pass a row for each step of an episode")
+        grouped = Grouped.of(self.episode, n)
+        keep: dict[str, Any] = {"discount": discount, "horizon": self._checked_horizon(), "start": grouped.start}
+        keep |= {name: ends_of(name, getattr(self, name)) for name in ("reward_range", "return_range")}
+        keep |= {name: self._checked_column(name, grouped) for name in COLUMNS}
+        keep |= {"rows": self._checked_rows(n), "episode": grouped.ids}
+        for name, value in keep.items():
+            object.__setattr__(self, name, value)
+        self._check_together()
+        self._check_episodes(grouped)
+        if self.q is not None:
+            self._check_critics(grouped)
+
+    # ------------------------------------------------------------ what it is about
+
+    @property
+    def weighted(self) -> bool:
+        """Whether another policy was at work."""
+        return self.propensity is not None
+
+    @property
+    def name(self) -> str:
+        """What its episodes are of."""
+        return "the log"
+
+    @property
+    def n_episodes(self) -> int:
+        """The number of episodes."""
+        return len(self.start) - 1
+
+    @property
+    def steps(self) -> IntArray:
+        """[n] the rows of each episode."""
+        return np.diff(self.start) if self.rows is None else self.rows
+
+    def __len__(self) -> int:
+        return int(self.steps.sum())
+
+    def __repr__(self) -> str:
+        by = "with propensities" if self.weighted else "of the policy itself"
+        return f"LoggedEpisodes({self.n_episodes:,} episodes {by}, {len(self):,} rows)"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a guarantee rests on."""
+        if not self.weighted:
+            return (EPISODES_ARE_INDEPENDENT,)
+        return ON_PROPENSITIES + (() if self.q is None else (ON_CRITICS,))
+
+    @cached_property
+    def scale(self) -> Scale:
+        """What outcomes are measured by."""
+        return scale_of(self.discount, self.horizon, self.reward_range, self.return_range)
+
+    @property
+    def bounds(self) -> Range:
+        """(low, high): where the return of an episode lies."""
+        return self.scale.low, self.scale.high
+
+    @cached_property
+    def ratio(self) -> FloatArray:
+        """pi/mu of each row; empty where there are no propensities."""
+        return np.asarray(self.target / self.propensity) if self.weighted else np.zeros(0)
+
+    @cached_property
+    def outcomes(self) -> WeighedEpisodes:
+        """The outcomes of all episodes; nan on a side that has no bound."""
+        found = weigh_episodes(self.start, self.reward, self.ratio, self.scale)
+        for side, end in enumerate(self.bounds):
+            if not math.isfinite(end):
+                found[side] = np.nan
+        return WeighedEpisodes(*found)
+
+    def still_possible(self) -> tuple[FloatArray, FloatArray]:
+        """What an episode can earn from each row on, in units of that row: at least, and at most."""
+        assert self.reward_range is not None
+        t = np.arange(len(self.reward)) - np.repeat(self.start[:-1], np.diff(self.start))
+        left = self._left(t.astype(np.float64))
+        lo, hi = self.reward_range
+        least, most = min(lo, 0.0), max(hi, 0.0)
+        low = np.where(t == 0, lo, least) + (least * left if least else 0.0)
+        high = np.where(t == 0, hi, most) + (most * left if most else 0.0)
+        return low, high
+
+    def _left(self, t: FloatArray) -> FloatArray:
+        """gamma + ... + gamma^(H-1-t): what the steps after step t count, from there."""
+        if self.horizon is None:
+            return np.full(len(t), geometric(self.discount, None) - 1.0)
+        steps = self.horizon - 1.0 - t
+        return steps if self.discount == 1.0 else self.discount * (1.0 - self.discount**steps) / (1.0 - self.discount)
+
+    # ------------------------------------------------------------ checks
+
+    def _checked_horizon(self) -> int | None:
+        if self.episode is None and self.rows is None:
+            if self.horizon not in (None, 1):
+                raise InputError(f"horizon is {self.horizon!r}, and without episode each row is one; pass episode")
+            return 1
+        if self.horizon is None:
+            return None
+        arrays.positive(horizon=(horizon := arrays.whole_number("horizon", self.horizon)))
+        return horizon
+
+    def _checked_rows(self, n: int) -> IntArray | None:
+        if self.rows is None:
+            return None
+        if self.episode is not None or self.propensity is not None:
+            raise InputError("rows is for returns that were added up already, without episode and propensity; leave it")
+        found = arrays.index_list("rows", self.rows)
+        arrays.check_shape("rows", found.shape, (n,))
+        return found
+
+    def _checked_column(self, name: str, grouped: Grouped) -> FloatArray | None:
+        """A column whose entries keep their rule, the rows of each episode together."""
+        given = getattr(self, name)
+        if given is None and name != "reward":
+            return None
+        n = int(grouped.start[-1])
+        column = np.array(arrays.numbers(name, given), dtype=np.float64)
+        if name == "smallest_propensity" and column.ndim == 0:
+            column = np.full(n, float(column))
+        if column.shape != (n,):
+            raise InputError(f"{name} has shape {column.shape}, expected ({n},): one entry a row")
+        column = column if grouped.order is None else column[grouped.order]
+        right, rule = COLUMNS[name]
+        grouped.refuse(~right(column), name, column, rule)
+        return column
+
+    def _check_together(self) -> None:
+        """Propensities come with targets; critics with all that they need."""
+        if (self.propensity is None) != (self.target is None):
+            given, missing = ("target", "propensity") if self.propensity is None else ("propensity", "target")
+            raise InputError(
+                f"{given} is given, and {missing} is not; pass both, of the logged action: propensity mu(a|s) and "
+                "target pi(a|s)"
+            )
+        if (self.q is None) != (self.v is None):
+            raise InputError(f"{'v' if self.q is None else 'q'} is given alone; pass both q and v, or neither")
+        if self.q is not None and (self.propensity is None or self.smallest_propensity is None):
+            missing = "propensity and target" if self.propensity is None else "smallest_propensity"
+            raise InputError(
+                f"q and v need {missing}: q is subtracted with the weight of the action, which has a bound only where "
+                "propensities have one; pass it, or leave out q and v"
+            )
+
+    def _check_episodes(self, grouped: Grouped) -> None:
+        """Episodes of at most ``horizon`` rows; rewards and returns in their ranges; a bound on one side at least."""
+        lengths = self.steps
+        if self.horizon is not None and (lengths > self.horizon).any():
+            at = int(np.argmax(lengths > self.horizon))
+            raise InputError(
+                f"episode {grouped.name(at)} has {lengths[at]:,} rows, and the horizon is {self.horizon:,}; fix the "
+                "episode ids, or pass a longer horizon"
+            )
+        if self.reward_range is not None and self.rows is None:
+            wrong = outside(self.reward, self.reward_range)
+            grouped.refuse(
+                wrong,
+                "reward",
+                self.reward,
+                "it is outside reward_range ({:g}, {:g}); widen the range",
+                self.reward_range,
+            )
+            np.clip(self.reward, *self.reward_range, out=self.reward)
+        if not any(map(math.isfinite, self.bounds)):
+            raise InputError(NO_BOUND)
+        possible = self.return_range if self.rows is None else self.bounds
+        if possible is not None and (wrong := outside(self.outcomes.returns, possible)).any():
+            at, name = (
+                int(np.argmax(wrong)),
+                "return_range" if self.return_range else "what rewards in their range give,",
+            )
+            raise InputError(
+                f"the return of episode {grouped.name(at)} is {self.outcomes.returns[at]:.9g}, outside {name} "
+                f"({possible[0]:g}, {possible[1]:g}); widen the range"
+            )
+
+    def _check_critics(self, grouped: Grouped) -> None:
+        """q and v between the ends of what can still be earned; pi q at most v, counted from either end."""
+        if self.reward_range is None or not all(map(math.isfinite, self.reward_scale[-2:])):
+            raise InputError(
+                "q and v need a reward_range with two finite ends, and a horizon or a discount below 1; pass them"
+            )
+        grouped.refuse(
+            self.propensity < self.smallest_propensity * (1.0 - ROUNDING),
+            "propensity",
+            self.propensity,
+            "it is below smallest_propensity; pass a smaller one",
+        )
+        low, high = self.still_possible()
+        slack = ROUNDING * (1.0 + high - low)
+        rule = "episodes cannot earn that from this row on; clip q to what they can, and take v as its mean under pi"
+        for name in ("q", "v"):
+            column = getattr(self, name)
+            grouped.refuse((column < low - slack) | (column > high + slack), name, column, rule)
+        rule = "it is not the mean of q under the target policy, of which q of the logged action has the share target"
+        for q, v in ((self.q - low, self.v - low), (high - self.q, high - self.v)):
+            grouped.refuse(self.target * q > v + slack, "v", self.v, f"{rule}; pass v = sum over a of pi(a|s) q(s,a)")
+
+    @cached_property
+    def reward_scale(self) -> Scale:
+        """That of rewards alone, whatever is known of returns."""
+        return scale_of(self.discount, self.horizon, self.reward_range, None)
+
+
+class Grouped(NamedTuple):
+    """The rows of each episode together: ``order`` is None where they are already."""
+
+    start: IntArray
+    order: IntArray | None
+    ids: Any
+
+    @classmethod
+    def of(cls, episode: Any, n: int) -> Grouped:
+        """Group n rows by their ids; episodes come in the order of their first rows."""
+        if episode is None:
+            return cls(np.arange(n + 1), None, None)
+        ids = arrays.any_array("episode", episode)
+        if ids.ndim != 1 or len(ids) != n:
+            raise InputError(f"episode has shape {ids.shape}, expected ({n},): one id a row, as in reward")
+        missing = _missing(ids)
+        if missing.any():
+            raise InputError(f"episode[{int(np.argmax(missing))}] is missing; every row needs the id of its episode")
+        heads = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+        codes = _codes(ids[heads])
+        count, ends = int(codes.max()) + 1, np.append(heads, n)
+        if count == len(heads):
+            return cls(ends, None, ids[heads])
+        of_row = np.repeat(codes, np.diff(ends))
+        first = np.full(count, n)
+        np.minimum.at(first, codes, heads)
+        start = np.concatenate([[0], np.cumsum(np.bincount(of_row, minlength=count))])
+        return cls(start, np.argsort(of_row, kind="stable"), ids[first])
+
+    def name(self, i: int) -> str:
+        """An episode in words."""
+        return arrays.shown(i if self.ids is None else self.ids[i : i + 1].tolist()[0])
+
+    def refuse(self, wrong: BoolArray, name: str, column: FloatArray, rule: str, about: Range = NO_RANGE) -> None:
+        """Refuse the first wrong entry: its row as it was passed, its episode, and what to do."""
+        if not wrong.any():
+            return
+        at = int(np.argmax(wrong))
+        row = at if self.order is None else int(self.order[at])
+        episode = int(np.searchsorted(self.start, at, side="right")) - 1
+        where = "" if self.ids is None else f" (episode {self.name(episode)})"
+        raise InputError(f"{name}[{row}]{where} is {column[at]:.9g}; {rule.format(*about)}")
+
+
+def _missing(ids: Any) -> BoolArray:
+    if ids.dtype.kind in "fc":
+        return np.asarray(np.isnan(ids))
+    if ids.dtype.kind in "mM":
+        return np.asarray(np.isnat(ids))
+    found = (one is None or one != one for one in ids.tolist()) if ids.dtype.kind == "O" else ()
+    return np.array([*found] or np.zeros(len(ids)), dtype=bool)
+
+
+def _codes(ids: Any) -> IntArray:
+    """0, 1, ... for each id, in the order of their first appearance."""
+    if ids.dtype.kind == "O":
+        known: dict[Any, int] = {}
+        try:
+            return np.array([known.setdefault(one, len(known)) for one in ids.tolist()])
+        except TypeError:
+            raise InputError("episode has ids that are not hashable; pass numbers, text or tuples") from None
+    _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    return np.asarray(rank[codes.ravel()])
+
+
+def outside(found: FloatArray, ends: Range) -> BoolArray:
+    """Which numbers lie outside, by more than rounding."""
+    slack = ROUNDING * (1.0 + sum(abs(end) for end in ends if math.isfinite(end)))
+    return np.asarray((found < ends[0] - slack) | (found > ends[1] + slack))
+
+
+def ends_of(name: str, given: object) -> Range | None:
+    """(low, high): two numbers in this order, of which one may be infinite."""
+    if given is None:
+        return None
+    if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
+        raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")
+    low, high = (float(arrays.numbers(f"{name}[{i}]", end)) for i, end in enumerate(given))
+    if not low <= high or low == math.inf or high == -math.inf:
+        raise InputError(f"{name} is ({low:g}, {high:g}); pass (low, high), the first not above the second")
+    return low, high
+
+
+def scale_of(discount: float, horizon: int | None, rewards: Range | None, returns: Range | None) -> Scale:
+    """The least and the largest return, and what they follow from."""
+    (least, most), (floor, ceiling) = rewards or NO_RANGE, returns or NO_RANGE
+    later = geometric(discount, horizon) - 1.0
+    low = max(floor, least + (least * later if least < 0 and later else 0.0))
+    high = min(ceiling, most + (most * later if most > 0 and later else 0.0))
+    if low > high:
+        raise InputError(f"return_range is {returns}, which rewards in {rewards} cannot give; correct one of them")
+    return Scale(discount, -1 if horizon is None else horizon, least, most, floor, ceiling, low, high)

@@ -1,0 +1,435 @@
+r"""Recorded episodes at work: importance weights, doubly robust outcomes, and bets on a whole log at once.
+
+Without more than propensities the outcomes are those of `policytest.data.logged_episodes`: weights times increments
+that are not negative, with no bound on the weights.
+
+*Doubly robust.* With estimates q(s,a) of what follows an action and v(s) = sum over a of pi(a|s) q(s,a),
+
+    Z = low + sum over t of  k_t (w_{t-1} v_t - w_t q_t) + w_t gamma^t (r_t - lo),
+
+where v_t, q_t >= 0 are counted from the least that an episode can still earn. *Its mean is V* for every k_t that is
+fixed before action t is drawn, since E[w_t q_t | before t] = w_{t-1} v_t. *Its bound:* q is subtracted with the weight
+of the action that is drawn, so it needs a bound of the weights: let M_t >= 1/mu(a|s_t) for all a
+(``smallest_propensity``). All q >= 0, so that pi(a|s_t) q(s_t,a) <= v_t and w_t q_t <= M_t w_{t-1} v_t: step t can cost
+at most k_t w_{t-1} v_t (M_t - 1). A ``slack`` A_0 is granted, A_t is what is left of it and of what was won since, and
+
+    k_t = min(1, A_t / (w_{t-1} v_t (M_t - 1)))      so that  A_{t+1} >= 0  and  Z >= low - A_0, whatever is drawn.
+
+There is no doubly robust version without a bound of the weights: M = infinity gives k_t = 0. With A_0 = 0 nothing is
+subtracted at the first step, and later steps spend what was won before. A larger slack
+reduces the variance further, and makes the largest possible bet smaller. Which slack serves best, or none, is chosen
+by the expected growth of the capital on the episodes so far; the choice, and with it the bound, holds for the next
+block of episodes. Without q and v, but with ``smallest_propensity``, one number a step serves as both: the
+mean estimate so far, in proportion to the steps that are left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from policytest._base import arrays
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled.weights import doubly_robust, settle
+from policytest._base.errors import InputError
+from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.returns import Returns
+from policytest.methods.betting.bets import Bets, Refuter, Stretch, surely
+from policytest.methods.betting.plan import (
+    LARGEST_FRACTION,
+    NATS,
+    NO_POLICY,
+    BettingPlan,
+    Ladder,
+    most_promising,
+)
+from policytest.methods.betting.stacks import OnALog
+from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.run import SIDES, ReturnsRun
+
+FIRST_BLOCK, GROWTH, MOST_AT_ONCE = 8, 0.2, 2**18  # episodes of a block: at first, of those so far, and at most
+WRONG_WEIGHTS = 1e-4  # the probability with which right propensities are called wrong, at most
+FEW = 10_000  # episodes up to which an end of an interval is found by halving
+FIRST_CHOICE = 16  # episodes before slack is considered
+CHOOSE_AGAIN, RECENT = 1.5, 2**13  # when the episodes have grown by this factor, from at least the last of them
+SLACKS = 5  # how many, each four times the one before
+
+WIDE: FloatArray = np.asarray(LARGEST_FRACTION * 0.5 ** np.arange(20), dtype=np.float64)
+LOG_WIDE = np.log(0.9 ** np.arange(20) / (0.9 ** np.arange(20)).sum())
+"""The fractions of intervals: steady ones, down to those that suit heavy weights and long logs."""
+
+_FALLING = 0.85 ** np.arange(14)
+ON_LOGS = Ladder(
+    WIDE[:14],
+    np.log(np.concatenate([0.7 * _FALLING / _FALLING.sum(), np.array([0.3])])),
+    np.array([1.0]),
+)
+"""The fractions of tests: the same, and one that is fitted to the episodes so far."""
+
+
+class Side:
+    """The outcomes of one side, plain or doubly robust with some slack, and how each of them has done so far."""
+
+    def __init__(self, log: LoggedEpisodes, sign: float) -> None:
+        self.log, self.sign, self.plain = log, sign, log.outcomes.above if sign > 0 else log.outcomes.below
+        self.slacks = [0.0, *_slacks(log)]
+        end = log.bounds[0 if sign > 0 else 1]
+        base = log.reward_scale.low if sign > 0 else log.reward_scale.high
+        self.bounds = [end, *(base - sign * slack for slack in self.slacks[1:])]
+        self.chosen, self.count, self.next_choice = 0, 0, FIRST_CHOICE
+        self.centre = 0.5 * (log.scale.low + log.scale.high)  # about where the value is
+        self.recent: list[list[FloatArray]] = []  # of the last blocks, the outcomes of each kind
+
+    @property
+    def bound(self) -> float:
+        """That of the outcomes that are chosen for now."""
+        return self.bounds[self.chosen]
+
+    @property
+    def rooms(self) -> tuple[float, float]:
+        """How far the bound that was chosen, and the plain one, are from about where the value is."""
+        plain = max(self.sign * (self.centre - self.bounds[0]), 1e-9 * (1.0 + abs(self.centre)))
+        return plain + self.sign * (self.bounds[0] - self.bound), plain
+
+    def take(self, first: int, last: int, critics: tuple[FloatArray, FloatArray] | None) -> FloatArray:
+        """The outcomes of these episodes, of the kind that was chosen; all kinds are remembered for the next choice."""
+        found = [self.plain[first:last]]
+        if critics is not None:
+            log = self.log
+            start = log.start[first : last + 1]
+            rows = slice(int(start[0]), int(start[-1]))
+            about = log.reward[rows], log.ratio[rows], *critics, 1.0 / log.smallest_propensity[rows], log.reward_scale
+            found += [doubly_robust(start - start[0], *about, self.sign, slack) for slack in self.slacks[1:]]
+        self.count += last - first
+        if critics is not None:
+            self.recent.append(found)
+        return found[self.chosen]
+
+    def choose(self, threshold: float | None) -> None:
+        """The kind of the next block: the one whose capital would have grown fastest on the last blocks.
+
+        By the mean of log(1 + f (Z - R)/(R - bound)) at the best of some fractions f, with the same mean of Z for all
+        kinds. Without a threshold R is where the end of an interval will be.
+        """
+        if self.count < self.next_choice or len(self.slacks) < 2:
+            return
+        self.next_choice = math.ceil(CHOOSE_AGAIN * self.count)
+        while len(self.recent) > 1 and sum(len(block[0]) for block in self.recent[1:]) >= RECENT:
+            del self.recent[0]
+        kinds = [np.concatenate(blocks)[-RECENT:] for blocks in zip(*self.recent, strict=True)]
+        spread = [float(Z.std()) for Z in kinds]
+        centre, end = float(kinds[int(np.argmin(spread))].mean()), self.bounds[0]
+        self.centre = max(centre, end) if self.sign > 0 else min(centre, end)
+        noise = min(spread) / math.sqrt(self.count)
+        if threshold is None:
+            lead = min(math.sqrt(2.0 * NATS) * noise, 0.9 * abs(self.centre - end))
+            threshold = self.centre - self.sign * lead
+        else:
+            lead = max(self.sign * (self.centre - threshold), 0.5 * noise)
+        growth = [
+            _growth(self.sign * (Z - Z.mean()) + lead, self.sign * (threshold - bound))
+            for Z, bound in zip(kinds, self.bounds, strict=True)
+        ]
+        self.chosen = most_promising(growth)
+
+
+def _growth(won: FloatArray, room: float) -> float:
+    """The mean of log(1 + f won/room) at the best of some fractions f."""
+    if room <= 0:
+        return 0.0
+    return float(np.log1p(np.outer(WIDE[:12], np.maximum(won / room, -1.0))).mean(axis=1).max())
+
+
+def _slacks(log: LoggedEpisodes) -> list[float]:
+    """How much may be spent on subtracting q: up to what all of it can cost at the first step."""
+    if log.smallest_propensity is None or not log.weighted:
+        return []
+    low, high = log.reward_scale.low, log.reward_scale.high
+    largest = float((1.0 / log.smallest_propensity).max()) - 1.0
+    if not (math.isfinite(low) and math.isfinite(high)) or largest <= 0 or high <= low:
+        return []
+    return [(high - low) * largest * 4.0**-k for k in range(SLACKS)] + ([] if log.horizon == 1 else [0.0])
+
+
+class RecordedEpisodes:
+    """The episodes of a log in their order, as a supply; plain outcomes, unless `prepare` is called before a block."""
+
+    drawing = False
+
+    def __init__(self, log: LoggedEpisodes) -> None:
+        self.log, self.taken = log, 0
+        self.sides = tuple(Side(log, sign) for sign in SIDES)
+        self.steps, self.plain = log.steps, log.outcomes.estimates
+        self.ends = np.cumsum(self.steps)
+        self.estimated = 0.0  # the sum of the estimates so far
+
+    @property
+    def low(self) -> float:
+        """No outcome above is less."""
+        return self.sides[0].bound
+
+    @property
+    def high(self) -> float:
+        """No outcome below is more."""
+        return self.sides[1].bound
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all episodes were taken."""
+        return self.taken >= self.log.n_episodes
+
+    def prepare(self, threshold: float | None) -> None:
+        """Choose the kind of outcomes of the next block, for a threshold, or for the ends of an interval."""
+        for side in self.sides:
+            side.choose(threshold)
+
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """The kind of outcomes is chosen by `prepare` alone."""
+
+    def take(self, most: int) -> Outcomes:
+        """The next episodes, with at most this many rows, unless the first has more."""
+        before = int(self.ends[self.taken - 1]) if self.taken else 0
+        last = int(np.searchsorted(self.ends, before + most, side="right"))
+        return self.take_episodes(max(last - self.taken, 1))
+
+    def take_episodes(self, count: int) -> Outcomes:
+        """So many of the next episodes."""
+        first, last = self.taken, min(self.taken + count, self.log.n_episodes)
+        critics = self._critics(first, last)
+        above, below = (side.take(first, last, critics) for side in self.sides)
+        returns = self._estimates(first, last, critics)
+        self.taken, self.estimated = last, self.estimated + float(returns.sum())
+        return Outcomes(above, below, returns, self.steps[first:last])
+
+    def _critics(self, first: int, last: int) -> tuple[FloatArray, FloatArray] | None:
+        """q and v of the rows of these episodes; None where nothing is subtracted."""
+        log = self.log
+        if len(self.sides[0].slacks) < 2:
+            return None
+        rows = slice(int(log.start[first]), int(log.start[last]))
+        if log.q is not None:
+            return log.q[rows], log.v[rows]
+        low, high = (end[rows] for end in self.still_possible)
+        least, most = log.reward_scale.low, log.reward_scale.high
+        mean = (0.5 * (least + most) + self.estimated) / (1 + self.taken)
+        share = min(max((mean - least) / (most - least), 0.0), 1.0)
+        both = low + share * (high - low)
+        return both, both
+
+    @property
+    def still_possible(self) -> tuple[FloatArray, FloatArray]:
+        """What an episode can earn from each row on."""
+        if not hasattr(self, "_still_possible"):
+            self._still_possible = self.log.still_possible()
+        return self._still_possible
+
+    def _estimates(self, first: int, last: int, critics: tuple[FloatArray, FloatArray] | None) -> FloatArray:
+        """Unbiased estimates of V, doubly robust where that is possible, without any bound."""
+        log = self.log
+        if critics is None:
+            return self.plain[first:last]
+        start = log.start[first : last + 1]
+        rows = slice(int(start[0]), int(start[-1]))
+        about = log.reward[rows], log.ratio[rows], *critics, 1.0 / log.smallest_propensity[rows], log.reward_scale
+        return np.asarray(doubly_robust(start - start[0], *about, 1.0, np.inf))
+
+    def state(self) -> dict[str, Any]:
+        """How many episodes were taken."""
+        return {"taken": np.array([self.taken], dtype=np.int64)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """A log is read from its beginning."""
+        raise InputError("resume: a log is assessed from its beginning; leave out resume")
+
+
+def flaws_of(log: LoggedEpisodes) -> tuple[str, ...]:
+    """Why no guarantee holds, in words: the weights of episodes, whose mean is 1, have a larger one.
+
+    By bets 1 + f (w - 1) on the weights, which have no bound: if the propensities are right, their average ever reaches
+    1/WRONG_WEIGHTS with probability at most WRONG_WEIGHTS. (A mean below 1 cannot be told from rare large weights.)
+    """
+    if not log.weighted:
+        return ()
+    w = log.outcomes.weights
+    evidence, _ = settle(w - 1.0, 1.0, WIDE, LOG_WIDE.copy(), np.inf)
+    if evidence < -math.log(WRONG_WEIGHTS):
+        return ()
+    return (f"the weights target/propensity of episodes average {float(w.mean()):.3g}, not 1, so that some are wrong",)
+
+
+def estimates_of(log: LoggedEpisodes) -> FloatArray:
+    """[n] an unbiased estimate of V by each episode: doubly robust with q and v, weighted, or the return."""
+    if log.q is None:
+        return log.outcomes.estimates
+    about = log.reward, log.ratio, log.q, log.v, 1.0 / log.smallest_propensity, log.reward_scale
+    return np.asarray(doubly_robust(log.start, *about, 1.0, np.inf))
+
+
+class RecordedRun(OnALog, ReturnsRun):
+    """A test on recorded episodes: all of them are looked at, in blocks; the answer is given at one of them.
+
+    The evidence of a side is the largest that its capital ever reached, which exp(-evidence) is a p-value of. With
+    ``for_interval`` the bets serve the ends of an interval, not a threshold.
+    """
+
+    source: RecordedEpisodes
+
+    def __init__(self, method: Any, log: LoggedEpisodes, threshold: float, for_interval: bool = False) -> None:
+        super().__init__(method, log, threshold, RecordedEpisodes(log))
+        self.bets, self.for_interval = Bets(ON_LOGS.log_weights), for_interval
+        self.best, self.seen = [0.0, 0.0], 0
+        self.kept: tuple[list[Stretch], list[Stretch]] = ([], [])  # the same episodes, with the fractions of intervals
+        self.estimates: list[FloatArray] = []
+
+    # ------------------------------------------------------------ the loop
+
+    def step(self, required: float, most: int) -> None:
+        """All episodes; the first at which the evidence suffices is the answer."""
+        while not self.source.exhausted:
+            self.source.prepare(None if self.for_interval else self.threshold)
+            self._plan()
+            taken = self.source.take_episodes(min(max(int(GROWTH * self.seen), FIRST_BLOCK), MOST_AT_ONCE))
+            crossed = [self._settled(side, taken, required) for side in range(2)]
+            first = min(crossed)
+            if self.answer is None and first < len(taken.steps):
+                self.answer = "above" if crossed[0] == first else "below"
+                self.answered_at = self.samples + int(taken.steps[: first + 1].sum())
+            self.estimates.append(taken.returns)
+            self.seen += len(taken.steps)
+            self.samples += int(taken.steps.sum())
+
+    def _plan(self) -> None:
+        """The bets of both sides for the next block, from the episodes so far."""
+        self.plans = []
+        for sign, side, seen in zip(SIDES, self.source.sides, self.moments, strict=True):
+            room, plain = (sign * (self.threshold - bound) for bound in (side.bound, side.bounds[0]))
+            fractions = self._fractions(seen.sum, seen.squares, seen.count, plain)
+            plans = self._as_large(fractions, room, plain), self._as_large(WIDE, *side.rooms)
+            self.plans.append(BettingPlan(NO_POLICY, NO_POLICY, np.zeros(0), room, sign, 0.0, *plans))
+
+    def _as_large(self, fractions: FloatArray, room: float, plain: float) -> FloatArray:
+        """Fractions of a room that stake the same as these fractions of the plain one, as far as it goes."""
+        return fractions if room == plain else np.asarray(np.minimum(fractions * (room / plain), LARGEST_FRACTION))
+
+    def _fractions(self, total: float, squares: float, count: int, room: float) -> FloatArray:
+        """For gains of this sum and these squares so far, in units of the room."""
+        if not 0 < room < math.inf:
+            return ON_LOGS.fractions(None, 0.0, 0)
+        mean = total / room / (count + 1)
+        v = max((1.0 + squares / room**2) / (count + 1) - mean**2, 1e-12)
+        return ON_LOGS.fractions(v, mean, count)
+
+    def _settled(self, side: int, taken: Outcomes, required: float) -> int:
+        """Settle a block on one side; the first episode at which its capital suffices, or their number."""
+        plan, Z = self.plans[side], (taken.above, taken.below)[side]
+        if not 0 < plan.L < math.inf:
+            return len(Z)
+        won = plan.sign * (Z - self.threshold)
+        self.kept[side].append(Stretch([won], plan.L, 0.0, plan.sign, plan.wide, plan.wide))
+        if self.for_interval:
+            return len(Z)
+        capital = self.bets.capital[side] + self.bets.log_weights
+        best, crossed = settle(won, plan.L, plan.fractions, capital, surely(required))
+        self.bets.capital[side], self.best[side] = capital - self.bets.log_weights, max(self.best[side], best)
+        self.bets.keep(plan, won)
+        seen = self.moments[side]
+        seen.count, seen.sum, seen.squares = seen.count + len(Z), seen.sum + won.sum(), seen.squares + (won**2).sum()
+        return int(crossed)
+
+    # ------------------------------------------------------------ what it can say
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were looked at."""
+        return self.seen
+
+    def evidence(self) -> tuple[float, float]:
+        """The largest so far of each side, in nats."""
+        return self.best[0], self.best[1]
+
+    @property
+    def estimate(self) -> float:
+        """The mean of the estimates of all episodes, within the range of returns."""
+        low, high = self.task.bounds
+        return min(max(float(np.concatenate(self.estimates).mean()), low), high) if self.estimates else math.nan
+
+    def counts(self) -> Returns:
+        """What was observed."""
+        found = np.concatenate([np.zeros(0), *self.estimates])
+        return Returns(found, self.task.steps[: self.seen], flaws=flaws_of(self.task))
+
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        """The values that no side's capital refutes; by the bets of the test, or by those of intervals."""
+        low, high = (end - self.threshold for end in self.task.bounds)
+        lower = up_to(self.refuter(1.0, as_staked), low, high, level)
+        upper = -up_to(self.refuter(-1.0, as_staked), -high, -low, level)
+        return lower + self.threshold, upper + self.threshold
+
+    def refuter(self, sign: float, as_staked: bool = False) -> Refuter:
+        """The bets of one side, to be settled against any threshold."""
+        if as_staked:
+            return Refuter([stretch for stretch in self.bets.stretches if stretch.sign == sign], self.bets.log_weights)
+        return Refuter(list(_merged(self.kept[0 if sign > 0 else 1])), LOG_WIDE)
+
+    def largest_capital(self, sign: float) -> float:
+        """The logarithm of the largest capital that the bets of intervals ever had against this threshold."""
+        capital, best = LOG_WIDE.copy(), 0.0
+        for stretch in self.kept[0 if sign > 0 else 1]:
+            best = max(best, settle(stretch.sums, stretch.L, stretch.wide, capital, np.inf)[0])
+        return best
+
+    def why_undecided(self) -> str:
+        """Whether a side could not be tested."""
+        low, high = self.task.bounds
+        one = "above" if math.isinf(high) else "below" if math.isinf(low) else ""
+        return f'the data do not settle it; only "{one}" can be answered, since returns have no other bound' * bool(one)
+
+
+def up_to(refuter: Refuter, worst: float, best: float, level: float) -> float:
+    """As `Refuter.up_to`, in a quarter of the steps: the largest threshold refuted, up to 2^-40 of the range."""
+    if len(refuter.earned) < FEW or math.isinf(worst):
+        return refuter.up_to(worst, best, level)
+    high = max(refuter.largest(), worst) if math.isinf(best) else best
+    low, near = worst + 1e-9 * (high - worst), 2.0**-40 * (high - worst)
+
+    def spare(R: float) -> float:
+        return refuter.log_capital(R) - level
+
+    if spare(low) < 0:
+        return worst
+    root = float(optimize.brentq(spare, low, high, xtol=near, rtol=1e-15)) if spare(high) < 0 else high
+    while root > low and spare(root) < 0:
+        root, near = max(root - near, low), 2.0 * near
+    return root
+
+
+def _merged(stretches: list[Stretch]) -> Iterator[Stretch]:
+    """Adjacent blocks with the same bound and the same fractions as one stretch."""
+    for _, blocks in groupby(stretches, key=lambda one: (one.L, one.wide.tobytes())):
+        same = list(blocks)
+        parts = [part for stretch in same for part in stretch.parts]
+        yield Stretch([np.concatenate(parts)], same[0].L, 0.0, same[0].sign, same[0].wide, same[0].wide)
+
+
+@dataclass(frozen=True)
+class EpisodeLogBetting:
+    """Bets on recorded episodes: the method of `LoggedEpisodes`. Its answers are certified."""
+
+    def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> ReturnsRun:
+        """Not on a simulator."""
+        raise InputError("recorded episodes are assessed, not drawn; use assess(log, threshold)")
+
+    def replay(self, task: Any, threshold: float, source: Any = None, for_interval: bool = False) -> RecordedRun:
+        """The test at work on a log."""
+        arrays.instance("log", task, LoggedEpisodes)
+        return RecordedRun(self, task, threshold, for_interval)
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on recorded episodes"

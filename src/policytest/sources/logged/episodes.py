@@ -1,0 +1,281 @@
+r"""Recorded episodes from the data people have: files, data frames, engines.
+
+The columns are `reward` and, where they are, `episode`, `order`, `propensity` and `target`. Without `episode` each row
+is an episode, as in a contextual bandit. With `order`, rows are sorted by it: within episodes, and episodes by their
+first row; without it rows are taken in the order of the table.
+
+Episodes of the policy itself without a discount need no order within them: one group-by in the engine adds them up.
+With weights or a discount the rows themselves come, five numbers each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from policytest._base import arrays
+from policytest._base import errors as errors_module
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.errors import InputError
+from policytest._base.text import plural
+from policytest.data.episodes import Range
+from policytest.data.logged_episodes import COLUMNS, LoggedEpisodes, ends_of, outside
+from policytest.mdp.observed import Observed
+from policytest.mdp.task import Task
+from policytest.sources.labels import distinct, places_in
+from policytest.sources.logged import duckdb_files, frames, paths
+from policytest.sources.logged.columns import PROBABILITIES, EpisodeColumns, check_episode_mapping, resolve
+from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.log import short
+
+MOST_ROWS = 2**32 - 2  # what Polars can count
+
+
+def logged_episodes(
+    data: object,
+    *,
+    columns: object = None,
+    task: Task | None = None,
+    discount: float | None = None,
+    horizon: int | None = None,
+    reward_range: Range | None = None,
+    return_range: Range | None = None,
+    smallest_propensity: float | None = None,
+) -> LoggedEpisodes:
+    """The episodes of a table, wherever it lies.
+
+    Parameters
+    ----------
+    data
+        A path, a list of paths, a folder or a pattern (CSV, TSV and JSON lines, also with .gz; Parquet); or a frame of
+        pandas, Polars, PyArrow, DuckDB, Dask or Spark.
+    columns
+        Other names for the columns episode, order, reward, propensity, target: ``{"reward": "paid"}``; None for a
+        column that is there but is not to be used.
+    task
+        Gives the discount, the horizon and the range of rewards unless these are passed; and, where the table has
+        propensities and no target, the target: its policy at the columns s and a.
+    discount, horizon, reward_range, return_range, smallest_propensity
+        As in `LoggedEpisodes`.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"episode": ["a", "a", "b"], "order": [1, 2, 1], "reward": [1.0, 0.0, 1.0]})
+    >>> logged_episodes(frame, reward_range=(0, 1), horizon=5)
+    LoggedEpisodes(2 episodes of the policy itself, 3 rows)
+    """
+    if task is not None:
+        arrays.instance("task", task, Task)
+        discount = task.discount if discount is None else discount
+        horizon = task.horizon if horizon is None else horizon
+        reward_range = _rewards_of(task) if reward_range is None else reward_range
+    about: dict[str, Any] = {
+        "discount": 1.0 if discount is None else discount,
+        "horizon": horizon,
+        "reward_range": ends_of("reward_range", reward_range),
+        "return_range": return_range,
+    }
+    frame = _opened(data, check_episode_mapping(columns, task is not None))
+    with frames.readable():
+        if "propensity" not in frame.roles and "episode" in frame.roles and about["discount"] == 1.0:
+            if "target" in frame.roles:
+                raise InputError('data has a column target and no propensity; name it with columns={"propensity": ...}')
+            found = _added_up(frame, about)
+            if found is not None:
+                return found
+        return _row_by_row(frame, task, {**about, "smallest_propensity": smallest_propensity})
+
+
+def _rewards_of(task: Task) -> Range:
+    """The range of all rewards of the task, as they are paid: also of actions that its policy does not take."""
+    rewards = task.rewards
+    if isinstance(rewards, Observed):
+        low, high = float(rewards.low.min()), float(rewards.high.max())
+    else:
+        listed = rewards.data if arrays.is_sparse(rewards) else rewards
+        low, high = min(float(listed.min()), 0.0), max(float(listed.max()), 0.0)
+    return low * task.reward_scale, high * task.reward_scale
+
+
+def _opened(data: object, mapping: EpisodeColumns) -> Frame:
+    """The table, its columns named by their roles."""
+    nw = errors_module.needs("narwhals", "data")
+    with frames.readable():
+        if paths.is_path(data):
+            connection = duckdb_files.connect()
+            connection.execute("SET preserve_insertion_order = true")
+            relation, form, files, n_rows = duckdb_files.relation(connection, paths.find(data), mapping)
+            names = relation.columns
+            roles = tuple(role for role in ("episode", "order", "reward", *PROBABILITIES, "s", "a") if role in names)
+            return _checked(Frame(nw.from_native(relation), roles, form, files, connection, n_rows))
+        native, connection = frames.scannable(data)
+        try:
+            table = nw.from_native(native)
+        except TypeError:
+            raise InputError(f"data is a {type(data).__name__}; pass {frames.KINDS}") from None
+        names = resolve(mapping, list(table.collect_schema().names()), "data")
+        chosen = table.select(*(nw.col(name).alias(role) for role, name in names.items()))
+        return _checked(Frame(chosen, tuple(names), "typed", (), connection))
+
+
+def _checked(frame: Frame) -> Frame:
+    """The frame, refused if a column of numbers holds something else."""
+    kinds = frame.table.collect_schema()
+    for role in ("reward", *PROBABILITIES):
+        if role in frame.roles and not kinds[role].is_numeric():
+            raise InputError(f"the column {role} has the type {kinds[role]}, and must hold numbers; convert it")
+    if "order" in frame.roles and not (kinds["order"].is_numeric() or kinds["order"].is_temporal()):
+        raise InputError(f"the column order has the type {kinds['order']}, and must hold numbers or times; convert it")
+    return frame
+
+
+# ---------------------------------------------------------------- one group-by
+
+
+def _added_up(frame: Frame, about: dict[str, Any]) -> LoggedEpisodes | None:
+    """The returns of episodes, added up by the engine; None where a row is wrong, which has to be found."""
+    nw = errors_module.needs("narwhals", "data")
+    reward = nw.col("reward").cast(nw.Float64)
+    table = frame.table.with_columns(
+        reward.alias("reward"),
+        nw.when(reward.is_null() | ~reward.is_finite()).then(nw.lit(1)).otherwise(nw.lit(0)).alias("bad"),
+    )
+    how = {"total": nw.col("reward").sum(), "least": nw.col("reward").min(), "most": nw.col("reward").max()}
+    how |= {"bad": nw.col("bad").sum(), "rows": nw.len()}
+    if "order" in frame.roles:
+        how["first"] = nw.col("order").min()
+    pieces = _fetched(table.group_by("episode").agg(**how), ("episode", *how))
+    ids, codes = distinct(pieces["episode"])
+    total, least, most, bad, rows = (_numbers(pieces[name]) for name in ("total", "least", "most", "bad", "rows"))
+    ends = about["reward_range"]
+    if not len(total) or bad.any() or (codes < 0).any():
+        return None
+    if ends is not None and (outside(least, ends).any() or outside(most, ends).any()):
+        return None
+    _check_lengths(rows.astype(np.int64), about["horizon"], [ids[code] for code in codes])
+    keys: list[Any] = [_by_id(ids)[codes]]
+    if "order" in frame.roles:
+        keys.append(frames.sortable([pieces["first"]])[0])
+    order = np.lexsort(keys)
+    return LoggedEpisodes(None, total[order], rows=rows[order].astype(np.int64), **about)
+
+
+def _by_id(ids: Sequence[Any]) -> IntArray:
+    """The rank of each id: numbers by size, other ids by their text."""
+    numeric = all(isinstance(one, int | float) for one in ids)
+    ranked = sorted(range(len(ids)), key=(lambda i: ids[i]) if numeric else (lambda i: str(ids[i])))
+    rank = np.empty(len(ids), dtype=np.int64)
+    rank[ranked] = np.arange(len(ids))
+    return rank
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> LoggedEpisodes:
+    """The rows themselves, checked in the order of the table, then sorted."""
+    pieces = _fetched(frame.table.select(*frame.roles), frame.roles)
+    columns: dict[str, Any] = {role: _numbers(pieces[role]) for role in ("reward", *PROBABILITIES) if role in pieces}
+    n = len(columns["reward"])
+    if not n:
+        raise InputError("data has no rows; there is nothing to assess")
+    if task is not None and "propensity" in columns and "target" not in columns:
+        columns["target"] = _targets(frame, task, pieces)
+    ids, codes = distinct(pieces["episode"]) if "episode" in pieces else ([], None)
+
+    def refuse(wrong: Any, role: str, rule: str) -> None:
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            where = "" if codes is None else f", episode {short(ids[codes[at]] if codes[at] >= 0 else None)}"
+            shown = _written(frame, role) if np.isnan(columns[role][at]) else f"{columns[role][at]:.9g}"
+            raise InputError(f"row {at + 1:,}{where}: the {role} is {shown}; {rule}")
+
+    if codes is not None and (codes < 0).any():
+        raise InputError(f"row {int(np.argmax(codes < 0)) + 1:,} has no episode; every row needs the id of its episode")
+    for role, column in columns.items():
+        right, rule = COLUMNS[role]
+        refuse(~right(column), role, rule)
+    if (ends := about["reward_range"]) is not None:
+        wrong = outside(columns["reward"], ends)
+        refuse(wrong, "reward", f"it is outside reward_range ({ends[0]:g}, {ends[1]:g}); widen the range")
+    if codes is not None:
+        _check_lengths(np.bincount(codes), about["horizon"], ids)
+    if "order" in pieces:
+        order = _sorted(pieces["order"], codes, ids)
+        columns, codes = (
+            {role: column[order] for role, column in columns.items()},
+            None if codes is None else codes[order],
+        )
+    return LoggedEpisodes(codes, **columns, **about)
+
+
+def _fetched(table: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The columns of a query, whole."""
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for batch in frames.batches(table, MOST_ROWS):
+        for name in names:
+            found[name].append(frames.owned(batch[name]))
+    return {name: frames.joined(parts) for name, parts in found.items()}
+
+
+def _numbers(column: Any) -> FloatArray:
+    """A column of numbers; nan where there is none."""
+    if isinstance(column, list):
+        return np.array([np.nan if value is None else float(value) for value in column])
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.cast(column, pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False))
+
+
+def _written(frame: Frame, role: str) -> str:
+    """What stands in the first entry that is not a number."""
+    nw = errors_module.needs("narwhals", "data")
+    text = f"{role}_text"
+    if text not in frame.table.collect_schema().names():
+        return "missing"
+    found = frames.rows(frame.table.filter(nw.col(role).is_null()).select(text), 1)
+    return short(found[0][text]) if found and found[0][text] not in (None, "") else "missing"
+
+
+def _targets(frame: Frame, task: Task, pieces: dict[str, Any]) -> FloatArray:
+    """pi(a|s) of each row, by the policy of the task."""
+    at = places_in(task)
+    s, a = (lookup.translated(pieces[role], frame.form)[0] for role, lookup in (("s", at.states), ("a", at.actions)))
+    for role, found in (("s", s), ("a", a)):
+        if (found < 0).any():
+            row, column = int(np.argmax(found < 0)), pieces[role]
+            value = column[row].as_py() if hasattr(column[row], "as_py") else column[row]
+            raise InputError(
+                f"row {row + 1:,}: {role} is {short(value, frame.form)}, unknown to the task; fix the data"
+            )
+    return np.asarray(task.policy[s, a])
+
+
+def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> None:
+    if horizon is not None and (rows > horizon).any():
+        at = int(np.argmax(rows > horizon))
+        raise InputError(
+            f"episode {short(ids[at])} has {plural(int(rows[at]), 'row')}, and the horizon is {horizon:,}; fix the "
+            "episode ids, or pass a longer horizon"
+        )
+
+
+def _sorted(column: Any, codes: IntArray | None, ids: Sequence[Any]) -> IntArray:
+    """Rows by their order; in an episode no order comes twice."""
+    missing = (
+        np.array([value is None for value in column])
+        if isinstance(column, list)
+        else column.is_null().to_numpy(zero_copy_only=False)
+    )
+    if missing.any():
+        raise InputError(f"row {int(np.argmax(missing)) + 1:,} has no order; every row needs one")
+    keys, _ = frames.sortable([column])
+    if codes is not None:
+        both = np.lexsort((keys, codes))
+        twice = (np.diff(codes[both]) == 0) & (keys[both][1:] == keys[both][:-1])
+        if twice.any():
+            at = both[int(np.argmax(twice))]
+            raise InputError(f"episode {short(ids[codes[at]])} has the order {keys[at]} twice; an order comes once")
+    return np.asarray(np.argsort(keys, kind="stable"))

@@ -1,0 +1,130 @@
+"""``policytest assess`` by the episodes of a log: without a task file, with one, and beside the Markov table."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from policytest.cli import main
+
+pytest.importorskip("duckdb")
+pytest.importorskip("narwhals")
+
+TASK = """
+states = ["here", "gone"]
+actions = ["mail", "call"]
+discount = 0.9
+threshold = 1.0
+terminal = ["gone"]
+initial = {here = 1}
+[policy]
+here = {mail = 0.2, call = 0.8}
+gone = "mail"
+[rewards]
+here = {call = 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A task, and a log of uniformly random actions; visitors leave with probability 0.3."""
+    folder, rng, rows = tmp_path_factory.mktemp("episodes"), np.random.default_rng(0), []
+    for episode in range(150):
+        gone = False
+        while not gone:
+            gone, call = bool(rng.random() < 0.3), int(rng.random() < 0.5)
+            ends, acts = ("here", "gone")[gone], ("mail", "call")[call]
+            rows.append(f"{episode},{len(rows)},here,{acts},{ends},{call},0.5,{0.8 if call else 0.2}")
+    (folder / "log.csv").write_text("\n".join(["episode,order,s,a,s_next,reward,propensity,target", *rows, ""]))
+    (folder / "task.toml").write_text(TASK)
+    return folder
+
+
+def run(capsys, *arguments):
+    capsys.readouterr()
+    code = main([str(part) for part in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_a_log_without_a_task(place, capsys):
+    """The same answer as in Python, for the target policy and for the policy at work."""
+    asked = ("--discount", "0.9", "--reward-range", "0", "1", "--threshold")
+    for assume, columns in (("propensities", {}), ("episodes", {"propensity": None, "target": None})):
+        log = pt.sources.logged_episodes(place / "log.csv", columns=columns, discount=0.9, reward_range=(0, 1))
+        for bar in (0.7, 4.0):
+            verdict = pt.assess(log, threshold=bar)
+            arguments = ("assess", place / "log.csv", "--assume", assume, *asked, bar)
+            code, out, _ = run(capsys, *arguments, "--json")
+            found = json.loads(out)
+            assert found == json.loads(verdict.to_json())
+            assert (code, found["answer"]) == ((0, "above") if bar == 0.7 else (1, "below"))
+            assert found["episodes"] == 150
+            code, out, _ = run(capsys, *arguments)
+            assert out.startswith(f"The value is {verdict.answer} the threshold (certified)")
+
+
+def test_a_task_gives_discount_rewards_threshold_and_target(place, capsys, tmp_path):
+    page = tmp_path / "report.html"
+    arguments = ("assess", place / "task.toml", place / "log.csv", "--assume", "propensities")
+    code, out, _ = run(capsys, *arguments, "--column", "target=", "--json", "--html", page)
+    found = json.loads(out)
+    assert (code, found["answer"], found["threshold"]) == (0, "above", 1.0)
+    task = pt.sources.load_model(place / "task.toml").task
+    log = pt.sources.logged_episodes(place / "log.csv", columns={"target": None}, task=task)
+    assert found["interval"] == list(pt.assess(log, threshold=1.0).interval)
+    text = page.read_text()
+    assert "Each propensity is the probability with which its action was drawn" in text
+    assert "150 episodes with propensities" in text
+
+
+def test_the_ladder_beside_the_table(place, capsys, tmp_path):
+    page = tmp_path / "report.html"
+    code, out, _ = run(capsys, "assess", place / "task.toml", place / "log.csv", "--ladder", "--html", page)
+    assert code == 0
+    assert "By assumption: intervals of error 0.025 each" in out
+    assert "episodes with propensities" in out
+    assert "What each assumption gives" in page.read_text()
+    found = json.loads(run(capsys, "assess", place / "task.toml", place / "log.csv", "--ladder", "--json")[1])
+    assert [rung["assumption"] for rung in found["ladder"]["rungs"]] == ["markov", "propensities"]
+    assert found["ladder"]["refuted"] is False
+
+
+def test_undecided_ends_with_3(place, capsys):
+    arguments = ("assess", place / "task.toml", place / "log.csv", "--assume", "propensities", "--threshold", "2.2")
+    code, _, err = run(capsys, *arguments)
+    assert (code, err.strip()) == (3, "undecided: the data do not settle it")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("LOG", "--assume", "episodes", "--threshold", "1"), "pass --return-range LOW HIGH, or --reward-range"),
+        (("LOG", "--assume", "episodes", "--reward-range", "0", "1"), "no threshold: pass --threshold R"),
+        (("LOG", "--assume", "episodes", "--threshold", "1", "--skip", "s"), "--skip is for a Markov table"),
+        (("LOG", "--assume", "episodes", "--threshold", "1", "--goal", "x"), "--goal is for a task, and none is named"),
+        (("TASK", "--assume", "episodes"), "no log: name its files after the task"),
+        (("TASK",), "no log: name its files after the task"),
+        (("TASK", "LOG", "--reward-range", "0", "1"), "--reward-range is for episodes; add --assume propensities"),
+        (
+            ("TASK", "LOG", "--assume", "propensities", "--column", "propensity=", "--column", "target="),
+            "the log has no column propensity",
+        ),
+        (
+            ("LOG", "--assume", "propensities", "--threshold", "1", "--reward-range", "0", "1", "--column", "target="),
+            "name it with --column target=NAME, or name a task file before the log",
+        ),
+        (
+            ("LOG", "--assume", "episodes", "--threshold", "1", "--reward-range", "0", "0.5", "--horizon", "99"),
+            "outside --reward-range",
+        ),
+    ],
+)
+def test_what_is_wrong_ends_with_2_and_a_remedy(place, capsys, arguments, words):
+    names = {"LOG": place / "log.csv", "TASK": place / "task.toml"}
+    code, out, err = run(capsys, "assess", *(names.get(part, part) for part in arguments))
+    assert (code, out) == (2, "")
+    assert words in err

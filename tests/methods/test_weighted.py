@@ -1,0 +1,244 @@
+"""Bets on recorded episodes: what they promise at V = R, a control that must fail, and the kinds of outcomes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import policytest as pt
+from policytest._base.compiled.weights import settle
+from policytest.methods.betting.bets import Refuter
+from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.returns.weighted import FEW, EpisodeLogBetting, RecordedEpisodes, flaws_of, up_to
+
+DELTA, RUNS, ALARM = 0.1, 120, 1e-6
+MOST = int(stats.binom.ppf(1 - ALARM, RUNS, DELTA))
+
+
+def bandit(rng, rows, after_the_fact=False):
+    """Three actions, weights up to 10; propensities may be made smaller when the reward is known."""
+    mu, pi, mean = np.array([0.85, 0.1, 0.05]), np.array([0.3, 0.2, 0.5]), np.array([0.3, 0.5, 0.7])
+    action = rng.choice(3, rows, p=mu)
+    reward = (rng.random(rows) < mean[action]).astype(float)
+    propensity = mu[action] * np.where(after_the_fact & (reward > 0), 0.6, 1.0)
+    return {"reward": reward, "propensity": propensity, "target": pi[action]}, mean[action], float(pi @ mean)
+
+
+def log_of(rng, kind, rows=200, after_the_fact=False):
+    columns, q, value = bandit(rng, rows, after_the_fact)
+    more = {} if kind == "weights" else {"smallest_propensity": 0.03}
+    if kind == "critics":
+        more |= {"q": np.clip(q + 0.1, 0, 1), "v": np.full(rows, value + 0.1)}
+    return pt.LoggedEpisodes(None, **columns, reward_range=(0, 1), **more), value
+
+
+def answers(kind, after_the_fact=False):
+    rng, found = np.random.default_rng(7), []
+    for _ in range(RUNS):
+        log, value = log_of(rng, kind, after_the_fact=after_the_fact)
+        found.append(pt.assess(log, threshold=value, delta=DELTA).answer)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["weights", "bound", "critics"])
+def test_at_the_threshold_wrong_answers_are_rare_on_both_sides(kind):
+    found = answers(kind)
+    assert found.count("above") <= MOST
+    assert found.count("below") <= MOST
+
+
+@pytest.mark.filterwarnings("ignore:the weights:policytest.AssumptionWarning")
+def test_propensities_after_the_fact_are_caught_by_the_same_test():
+    assert answers("weights", after_the_fact=True).count("above") > MOST
+
+
+@pytest.mark.parametrize("kind", ["weights", "bound", "critics"])
+def test_intervals_hold_over_time(kind):
+    """An interval misses the value at some moment exactly if the capital of a side against it ever reaches 2/delta."""
+    rng, misses = np.random.default_rng(3), 0
+    for _ in range(RUNS):
+        log, value = log_of(rng, kind)
+        run = EpisodeLogBetting().replay(log, value, for_interval=True)
+        run.step(math.inf, len(log))
+        misses += any(run.largest_capital(sign) >= math.log(2 / DELTA) for sign in (1.0, -1.0))
+    assert misses <= MOST
+
+
+def test_the_capital_of_a_run_is_the_product_of_its_bets():
+    """Written out for plain returns and the fractions of intervals."""
+    rng = np.random.default_rng(1)
+    G = rng.beta(2, 3, 300)
+    log = pt.LoggedEpisodes(None, G, return_range=(0, 1))
+    run = EpisodeLogBetting().replay(log, 0.3, for_interval=True)
+    run.step(math.inf, 300)
+    f = 0.995 * 0.5 ** np.arange(20)
+    weights = 0.9 ** np.arange(20) / (0.9 ** np.arange(20)).sum()
+    for R in (0.2, 0.35, 0.39):
+        by_hand = math.log(weights @ np.prod(1 + np.outer(f, (G - R) / R), axis=1))
+        assert run.refuter(1.0).log_capital(R - 0.3) == pytest.approx(by_hand, abs=1e-8)
+    lower, upper = run.interval(math.log(1 / DELTA))
+    assert run.refuter(1.0).log_capital(lower - 0.3) == pytest.approx(math.log(2 / DELTA), abs=1e-6)
+    assert 0 < lower < G.mean() < upper < 1
+
+
+@pytest.mark.parametrize("kind", ["weights", "critics"])
+def test_a_verdict_and_its_interval_do_not_contradict_each_other(kind):
+    rng = np.random.default_rng(5)
+    log, value = log_of(rng, kind, rows=3000)
+    for bar, answer in ((value - 0.2, "above"), (value + 0.2, "below")):
+        verdict = pt.assess(log, threshold=bar)
+        assert (verdict.answer, verdict.certified) == (answer, True)
+        assert (verdict.interval[0] >= bar) if answer == "above" else (verdict.interval[1] <= bar)
+        assert 0 < verdict.samples < 3000
+        assert max(verdict.evidence) >= verdict.required
+        assert verdict.counts.episodes == 3000
+        found = pt.value_interval(log)
+        assert found.certified
+        assert value in found
+
+
+def test_a_bound_of_the_weights_and_a_critic_narrow_the_interval():
+    rng, widths = np.random.default_rng(2), {}
+    columns, q, value = bandit(rng, 20_000)
+    for kind, more in (
+        ("weights", {}),
+        ("bound", {"smallest_propensity": 0.05}),
+        ("critics", {"smallest_propensity": 0.05, "q": q, "v": np.full(20_000, value)}),
+    ):
+        log = pt.LoggedEpisodes(None, **columns, reward_range=(0, 1), **more)
+        widths[kind] = pt.value_interval(log).width
+    assert widths["bound"] < 0.9 * widths["weights"]
+    assert widths["critics"] < 0.9 * widths["weights"]
+
+
+def test_units_and_signs_of_rewards_do_not_matter():
+    """Rewards r -> a + b r change answers as they change the threshold; with b < 0 the sides change places."""
+    columns, _, _ = bandit(np.random.default_rng(4), 800)
+    plain = pt.value_interval(pt.LoggedEpisodes(None, **columns, reward_range=(0, 1)))
+    for a, b in ((3.0, 2.0), (-1.0, -0.5)):
+        changed = columns | {"reward": a + b * columns["reward"]}
+        found = pt.value_interval(pt.LoggedEpisodes(None, **changed, reward_range=tuple(sorted((a, a + b)))))
+        ends = sorted((a + b * plain.lower, a + b * plain.upper))
+        assert (found.lower, found.upper) == pytest.approx(ends, abs=1e-6)
+
+
+def test_the_supply_serves_other_runs_too():
+    log = pt.LoggedEpisodes([0, 0, 1, 2, 2, 2], [1, 0, 1, 0, 1, 1], horizon=3, reward_range=(0, 1))
+    supply = RecordedEpisodes(log)
+    assert (supply.low, supply.high, supply.exhausted) == (0.0, 3.0, False)
+    first = supply.take(1)  # the first episode has more rows than that
+    assert (first.above.tolist(), first.steps.tolist()) == ([1.0], [2])
+    assert supply.take(4).returns.tolist() == [1.0, 2.0]
+    assert supply.exhausted
+    run = ReturnsRun(EpisodeLogBetting(), log, 1.0, RecordedEpisodes(log))
+    while not run.exhausted:
+        run.step(math.inf, 100)
+    assert run.episodes == 3
+
+
+def test_only_one_side_can_be_tested_where_returns_have_one_bound():
+    rng = np.random.default_rng(0)
+    log = pt.LoggedEpisodes(np.repeat(np.arange(300), 3), rng.random(900), reward_range=(0, 1))
+    found = pt.value_interval(log)
+    assert 0 < found.lower < 1.5
+    assert math.isinf(found.upper)
+    assert pt.assess(log, threshold=1.0).answer == "above"
+    open_end = pt.assess(log, threshold=2.0)
+    assert open_end.answer is None
+    assert 'only "above" can be answered' in open_end.reason
+
+
+def test_answers_that_need_no_data_and_questions_that_are_wrong():
+    log = pt.LoggedEpisodes(None, [0.5, 0.7], return_range=(0, 1))
+    assert (pt.assess(log, threshold=1.5).answer, pt.assess(log, threshold=-0.5).answer) == ("below", "above")
+    for call, words in (
+        (lambda: pt.assess(log, 0.5), r"data is a float, and LoggedEpisodes are the data; pass threshold=0.5"),
+        (lambda: pt.assess(log), "threshold is missing"),
+        (lambda: pt.assess(log, threshold=0.5, method=pt.PTST()), "recorded episodes are assessed by bets on them"),
+        (lambda: pt.value_interval(log, looks="two"), 'looks is \'two\'; pass "any" or "one"'),
+        (lambda: pt.assess(log, threshold=0.5, columns={"s": "x"}), "leave them out"),
+        (lambda: pt.assess(log, threshold=0.5, episodes=log), "episodes is for a task"),
+    ):
+        with pytest.raises(pt.InputError, match=words):
+            call()
+
+
+def test_one_look_covers_about_as_often_as_it_says():
+    """Small: 400 logs of each kind between 92% and 98%; the control, no allowance for noise, covers far less."""
+    rng = np.random.default_rng(6)
+    hits = {"returns": 0, "weights": 0, "control": 0}
+    for _ in range(400):
+        own = pt.LoggedEpisodes(None, rng.beta(0.5, 2.5, 100), return_range=(0, 1))
+        found = pt.value_interval(own, looks="one")
+        hits["returns"] += 1 / 6 in found
+        middle = 0.5 * (found.lower + found.upper)
+        hits["control"] += abs(middle - 1 / 6) <= found.width / 4  # half as wide
+        columns, _, value = bandit(rng, 600)
+        log = pt.LoggedEpisodes(None, **columns, reward_range=(0, 1))
+        one = pt.value_interval(log, looks="one")
+        assert (one.certified, one.looks) == (False, "one")
+        hits["weights"] += value in one
+    assert 0.92 < hits["returns"] / 400 < 0.98
+    assert 0.92 < hits["weights"] / 400 < 0.98
+    assert hits["control"] / 400 < 0.8
+
+
+def test_a_refuter_of_one_side_sees_only_its_rollouts():
+    log = pt.LoggedEpisodes(None, [0.2, 0.9, 0.4], return_range=(0, 1))
+    run = EpisodeLogBetting().replay(log, 0.5)
+    run.step(3.0, 3)
+    assert isinstance(run.refuter(1.0, as_staked=True), Refuter)
+    assert run.refuter(1.0, as_staked=True).log_capital(0.0) == pytest.approx(
+        float(np.logaddexp.reduce(run.bets.capital[0] + run.bets.log_weights))
+    )
+
+
+def test_settling_in_compiled_code_is_adding_up_logarithms():
+    """Through sums of 1e-400 and 1e400, where capitals are divided by a common factor."""
+    rng = np.random.default_rng(0)
+    fractions, before = np.array([0.9, 0.3, 0.01]), np.log([0.5, 0.3, 0.2])
+    for shift in (-0.4, 0.0, 0.8):
+        won = np.maximum(rng.normal(shift, 1.0, 3000), -1.0)
+        course = before + np.cumsum(np.log1p(np.outer(won, fractions)), axis=0)
+        sums = np.logaddexp.reduce(course, axis=1)
+        level, capital = sums.max() - 0.5, before.copy()
+        best, crossed = settle(won, 1.0, fractions, capital, level)
+        assert best == pytest.approx(sums.max(), abs=1e-8)
+        assert crossed == np.flatnonzero(sums >= level)[0]
+        kept = course[-1] > course[-1].max() - 300
+        np.testing.assert_allclose(capital[kept], course[-1][kept], atol=1e-7)
+        assert settle(won, 1.0, fractions, before.copy(), sums.max() + 1.0)[1] == 3000
+
+
+def test_the_ends_of_long_logs_are_those_of_halving():
+    log, _ = log_of(np.random.default_rng(2), "weights", rows=FEW + 1)
+    run = EpisodeLogBetting().replay(log, 0.4, for_interval=True)
+    run.step(math.inf, len(log))
+    for sign in (1.0, -1.0):
+        refuter = run.refuter(sign)
+        ends = (-0.4, 0.6) if sign > 0 else (-0.6, 0.4)
+        found, level = up_to(refuter, *ends, 3.0), 3.0
+        assert found == pytest.approx(refuter.up_to(*ends, level), abs=1e-9)
+        assert refuter.log_capital(found) >= level
+
+
+def test_weights_that_average_more_than_one_are_told():
+    """Propensities too small by a fifth. Right ones, and large weights that were not seen, are not called wrong."""
+    rng = np.random.default_rng(9)
+    columns, _, value = bandit(rng, 4000)
+    wrong = pt.LoggedEpisodes(None, **columns | {"propensity": 0.8 * columns["propensity"]}, reward_range=(0, 1))
+    with pytest.warns(
+        pt.AssumptionWarning, match=r"the weights target/propensity of episodes average 1\.[12]\d?, not 1"
+    ):
+        verdict = pt.assess(wrong, threshold=value - 0.2)
+    assert (verdict.answer, verdict.certified) == ("above", False)
+    assert "so that some are wrong: no guarantee holds" in str(verdict)
+    with pytest.warns(pt.AssumptionWarning, match="check propensity and target"):
+        assert not pt.value_interval(wrong).certified
+    for _ in range(200):
+        assert flaws_of(log_of(rng, "weights", rows=300)[0]) == ()
+    rare = pt.LoggedEpisodes(None, np.ones(500), np.full(500, 0.999), np.zeros(500), reward_range=(0, 1))
+    assert flaws_of(rare) == ()
