@@ -133,7 +133,6 @@ PAIRS = (
     (AGENTS[3], AGENTS[2]),
     (AGENTS[5], AGENTS[4]),
     (AGENTS[7], AGENTS[6]),
-    (Agent("Blackjack-v1", "sticks at 17", stick(17), 0), Agent("Blackjack-v1", "sticks at 19", stick(19), 0)),
     (
         Agent("FrozenLake-v1", "best", lake("0333000031000210"), 0),
         Agent("FrozenLake-v1", "careless", lake("0303000031000110"), 0),
