@@ -118,6 +118,16 @@ class Watch(NamedTuple):
 NO_RULE = Watch()
 
 
+class OtherSide(NamedTuple):
+    """What keeps the same rollouts in the range of the other side: its worst sums, empty where they serve one side."""
+
+    B: FloatArray = np.zeros(0)
+    L: float = 0.0
+
+
+ONE_SIDE = OtherSide()
+
+
 class Transcript(NamedTuple):
     """What a call fills in: the transitions, and the sums of the rollouts that ended."""
 
@@ -125,6 +135,7 @@ class Transcript(NamedTuple):
     x: IntArray
     sums: FloatArray
     reward: FloatArray = np.zeros(0)  # where rewards are observed
+    mirrored: FloatArray = np.zeros(0)  # the sums of the other side, where rollouts serve both
 
 
 class RolloutState(NamedTuple):
@@ -388,18 +399,22 @@ def _ending(evidence: float, samples: int, steps: int, limits: Limits, watch: Wa
 
 
 @compiled
-def _chance(weight: float, budget: float, least: float) -> float:
-    """The probability of going on: with the largest weight that keeps every path above -L."""
+def _chance(weight: float, budget: float, least: float, other_budget: float = 0.0, other_least: float = 0.0) -> float:
+    """The probability of going on: with the largest weight that keeps every path above -L, on both sides if need be."""
     target = LARGEST_WEIGHT
     if least < 0.0:
         target = min(target, budget / -least)
+    if other_least < 0.0:
+        target = min(target, other_budget / -other_least)
     return min(1.0, max(SMALLEST_CHANCE, weight / max(target, TINY)))
 
 
 @compiled
-def _coin(weight: float, budget: float, least: float, u: float) -> tuple[bool, float, float]:
+def _coin(
+    weight: float, budget: float, least: float, u: float, other_budget: float = 0.0, other_least: float = 0.0
+) -> tuple[bool, float, float]:
     """(whether it ends here, its weight, what is added to S): going on the weight grows; tiny weights end at worst."""
-    chance = _chance(weight, budget, least)
+    chance = _chance(weight, budget, least, other_budget, other_least)
     if u >= chance or least > 0.0:
         return True, weight, 0.0
     weight /= chance
@@ -438,6 +453,7 @@ def _bet(
     limits_of: tuple[Any, ...],
     seen_of: tuple[Any, ...],
     watch_of: tuple[Any, ...],
+    other_of: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Rollouts, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a refit is due.
 
@@ -448,9 +464,12 @@ def _bet(
     The phases: BETWEEN rollouts; TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of
     B; B_ALONE. Where they may meet again both move in turn once they have parted, with one weight and one coin,
     A_IN_TURN and B_IN_TURN, until they meet. Of the plain process: DRAWING at the last state.
+
+    Rollouts of one policy may serve both sides: then coins keep S >= -L and -S >= -L of the other side.
     """
     dynamics, stakes, draws = Dynamics(*dynamics_of), Stakes(*stakes_of), Draws(*draws_of)
-    limits, seen, watch = Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of)
+    limits, seen, watch, other = Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of), OtherSide(*other_of)
+    serves_both = len(other.B) > 0
     side_a, side_b = Residuals(*sides[0]), Residuals(*sides[1])
     gamma, plain, L, sign, layer = dynamics.discount, dynamics.draws, stakes.L, stakes.sign, dynamics.layer
     low, high, observed = dynamics.total_low, dynamics.total_high, len(draws.reward) > 0
@@ -461,14 +480,15 @@ def _bet(
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
     own_steps, cut = 0.0, 0
     while used < len(u):
-        ended, extra = False, 0.0
+        ended, extra, other_least = False, 0.0, 0.0
         if phase == BETWEEN:
             at_a, at_b = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0]), -1
             phase, earned, weight, weight_b, left, total = TOGETHER, 0.0, 1.0, 0.0, float(plain), 0.0
             if dynamics.longest > 0.0:
                 left = dynamics.longest
             if plain == 0:
-                ended, weight, extra = _coin(weight, L, B[at_a], u[used, 1])
+                other_least = other.B[at_a] if serves_both else 0.0
+                ended, weight, extra = _coin(weight, L, B[at_a], u[used, 1], other.L, other_least)
             elif u[used, 2] >= gamma:
                 phase = DRAWING
         elif phase == B_NEXT:
@@ -522,6 +542,7 @@ def _bet(
             else:
                 of_b = 0.0
             least = B[y] if phase == TOGETHER else 0.0
+            other_least = other.B[y] if serves_both else 0.0
             if low < high:  # V0 is kept between the bounds on what is still to come
                 reward = r + side_a.base[k] + (side_a.gain[e] if len(side_a.gain) > 0 else 0.0)
                 before, total = total, total + reward
@@ -532,7 +553,11 @@ def _bet(
                         break
                 else:
                     then = _within(side_a.V[y], low - total, high - total)
-                    least = min(low - total - then if sign > 0 else total + then - high, 0.0)
+                    least, other_least = min(low - total - then, 0.0), min(total + then - high, 0.0)
+                    if sign < 0:
+                        least, other_least = other_least, least
+                    if not serves_both:
+                        other_least = 0.0
                 of_a = reward + then - now
             if b_moves:
                 earned -= sign * weight_b * of_b
@@ -558,7 +583,7 @@ def _bet(
             elif apart:
                 phase = B_PARTS
             elif phase == TOGETHER:
-                ended, weight, extra = _coin(weight, earned + L, least, u[used, 2])
+                ended, weight, extra = _coin(weight, earned + L, least, u[used, 2], other.L - earned, other_least)
             elif phase == B_ALONE:
                 ended, weight_b, extra = _coin(weight_b, earned + L, B_b[y], u[used, 2])
             elif phase == A_IN_TURN:
@@ -581,6 +606,9 @@ def _bet(
                         extra = weight * least
                     else:
                         extra = weight_b * B_b[at_b] + (weight * B_a[at_a] if phase == A_ALONE else 0.0)
+        if ended and serves_both:  # where a rollout ends at its worst, that is another end for each side
+            at_worst = weight < SMALLEST_WEIGHT or (dynamics.longest > 0.0 and left <= 0.0)
+            seen.mirrored[rollouts] = (weight * min(other_least, 0.0) if at_worst else 0.0) - earned
         earned += extra
         used += 1
         if ended:
@@ -606,11 +634,12 @@ def bet(
     limits: Limits,
     seen: Transcript,
     watch: Watch = NO_RULE,
+    other: OtherSide = ONE_SIDE,
 ) -> Advance:
     """`_bet` by names: numba recognises plain tuples in half the time, and a simulator may be called very often."""
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
-    found = _bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen), tuple(watch))
+    found = _bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen), tuple(watch), tuple(other))
     return _named(found)
 
 

@@ -74,6 +74,11 @@ class Bets:
         else:
             self.stretches.append(Stretch([sums], *about, plan.fractions, plan.wide))
 
+    def settle(self, plan: BettingPlan, sums: FloatArray) -> None:
+        """Bet on rollouts that were not settled by the compiled code, and keep them."""
+        self.capital[plan.side] += np.log1p(np.outer((plan.lead + sums) / plan.room, plan.fractions)).sum(axis=0)
+        self.keep(plan, sums)
+
     def pending(self, plan: BettingPlan, worst: float) -> FloatArray:
         """The logarithms of the factors of an unfinished rollout that ends with the sum ``worst``."""
         factors = plan.fractions * (plan.lead + worst) / plan.room

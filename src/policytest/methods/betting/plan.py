@@ -41,6 +41,7 @@ class BettingPlan(NamedTuple):
     fractions: FloatArray = np.zeros(0)  # of the largest bet
     wide: FloatArray = np.zeros(0)  # those of intervals
     targets: FloatArray = np.zeros(0)  # [places] the weights to aim at by splits; empty: rollouts do not split
+    mirrored: BettingPlan | None = None  # the bet of the other side on the same rollouts
 
     @property
     def parts(self) -> tuple[Residuals, ...]:

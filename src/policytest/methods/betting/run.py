@@ -30,6 +30,11 @@ probability at most delta. It is looked at *at the ends of rollouts*; within one
 the final S given the path so far, stands for it. No dimension is paid for, and no bet is lost to a horizon: on bad
 paths g rises to 1, and discounting ends the rollout.
 
+*Both sides at once*, for intervals and for "within": D of the other side is -D, so that its sum is -S. With its own
+worst sums B' and range L', coins keep the weight at most (S + L)/-B(x) and at most (L' - S)/-B'(x): then S >= -L and
+-S >= -L', and one rollout is bet on twice. Where the weight has become very small, S ends with w B(x), and -S with
+w B'(x).
+
 Only episodes from rho are needed, never a reset to another state. Recorded draws of a pair can serve as well, each used
 once, in their order: where one is not there, the process waits.
 
@@ -50,9 +55,11 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import (
     NO_RULE,
+    ONE_SIDE,
     Advance,
     Dynamics,
     Limits,
+    OtherSide,
     Residuals,
     RolloutState,
     Transcript,
@@ -107,7 +114,8 @@ class BettingRun:
     indifference
         If positive, answer "within" where |V - R| is proved to be smaller than this.
     both_sides
-        Bet on both sides in turn, while the value seems close to the threshold: for intervals, and for "within".
+        Bet on both sides: on each rollout, or, of two policies and of large tasks, in turn while the value seems close
+        to the threshold. For intervals, and for "within".
     """
 
     ladder: ClassVar[Ladder] = ONE_POLICY
@@ -183,16 +191,21 @@ class BettingRun:
         self.pool.samples += done.samples
         if done.rollouts:
             self._settled(seen.sums[: done.rollouts].copy())  # the rest of the array is not to be kept
+            if self.plan.mirrored is not None:
+                self.bets.settle(self.plan.mirrored, seen.mirrored[: done.rollouts].copy())
         if done.ending == rollouts.CROSSED:
             self.answer = "above" if self.plan.sign > 0 else "below"
-        else:
+        elif done.rollouts and self.plan.mirrored is not None and self.between_rollouts:
+            self.reconsider(level)
+        if self.answer is None:
             self._look_within(level)
         return done.wanted
 
     def _transcript(self, size: int) -> Transcript:
         """Room for what a call finds."""
         rewards = np.empty(size if self.task.observes_rewards else 0)
-        return Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size), rewards)
+        transitions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+        return Transcript(*transitions, np.empty(size), rewards, np.empty(size if self.both_sides else 0))
 
     def _roll(self, limits: Limits, seen: Transcript) -> Advance:
         """The call of the compiled code. Rows that list only what was seen may have grown."""
@@ -204,7 +217,8 @@ class BettingRun:
             branched = self.dynamics, side, plan.targets, stakes, draws, self.at, self.branches, self.numbers
             return rollouts.branch(*branched, limits, seen, self._watch(limits.level))
         bet = self.dynamics, (plan.a, plan.b), plan.B, stakes, draws
-        return rollouts.bet(*bet, self.at, self.numbers, limits, seen, self._watch(limits.level))
+        other = ONE_SIDE if plan.mirrored is None else OtherSide(plan.mirrored.B, plan.mirrored.L)
+        return rollouts.bet(*bet, self.at, self.numbers, limits, seen, self._watch(limits.level), other)
 
     def _made_dynamics(self) -> Dynamics:
         """Where rollouts go; one policy alone never parts."""
@@ -324,7 +338,22 @@ class BettingRun:
             plan, v = splitting.split(self.policies[0], plan, v, self.dynamics, q, chosen[0], samples)
             helped = len(plan.targets) or len(self.plan.targets)  # now, or at the refit before
             self.split_at = samples if helped else 2.0 * samples
-        return self.staked(plan, v)
+        return self._mirrored(self.staked(plan, v), v)
+
+    @property
+    def _serves_both(self) -> bool:
+        """Whether rollouts serve both sides at once: those of one policy, where both totals are bounded."""
+        one = len(self.policies) == 1 and not isinstance(self.policies[0], VisitedBet)
+        return self.both_sides and one and len(self.sides) == 2 and not (self.draws or self.betting_on)
+
+    def _mirrored(self, plan: BettingPlan, v: float | None) -> BettingPlan:
+        """With the bet of the other side, whose sums are -S: coins keep both above their ranges."""
+        if not self._serves_both:
+            return plan
+        other = self.joined([self.policies[0].bet(plan.a.V, plan.a.base, -plan.sign)], -plan.sign)
+        if not 0 < other.room < np.inf:
+            return plan
+        return plan._replace(mirrored=self.staked(other, None if v is None else v * (plan.room / other.room) ** 2))
 
     def _best_share(
         self, values: Sequence[FloatArray], q: FloatArray | None, sign: float, visits: list[FloatArray] | None
@@ -368,7 +397,7 @@ class BettingRun:
             return self.betting_on
         value = self._start_value(values)
         near = not self.indifference or abs(value) < 2.0 * self.indifference
-        if self.both_sides and self.bets.stretches and near:
+        if self.both_sides and self.bets.stretches and near and not self._serves_both:
             return -self.plan.sign
         return 1.0 if value >= -TIED * float(sum(np.abs(V).max() for V in values)) else -1.0
 
@@ -571,6 +600,7 @@ class BettingRun:
             "plan_bets": plan.fractions,
             "plan_wide": plan.wide,
             "plan_targets": plan.targets,
+            "plan_mirrored": np.zeros((0, 0)) if plan.mirrored is None else np.atleast_2d(_fractions(plan.mirrored)),
             "branches": self.branches[: int(self.at.state) if self.at.phase == rollouts.BRANCHING else 0].copy(),
         }
         for prefix, part in zip(self.PARTS, plan.parts, strict=True):
@@ -602,7 +632,7 @@ class BettingRun:
             policy.take_up(state)
         if self.samples != self.tally.n[self.pool.only < 0].sum() or not 0 < self.block <= LARGEST_BLOCK:
             raise ValueError("the number of samples is not that of the counts")
-        if self.rollouts != self.bets.rollouts or not np.isfinite(self.refit_at):
+        if not self.rollouts <= self.bets.rollouts <= 2 * self.rollouts or not np.isfinite(self.refit_at):
             raise ValueError("the number of rollouts is not that of the sums")
         if self.numbers.ndim != 2 or self.numbers.shape[1] != 3 or not ((self.numbers >= 0) & (self.numbers < 1)).all():
             raise ValueError("what was drawn ahead are not random numbers")
@@ -639,7 +669,20 @@ class BettingRun:
         targets = np.array(state["plan_targets"], dtype=np.float64)
         if len(targets) and not (targets.shape == again.B.shape and (targets >= splitting.LEAST_TARGET).all()):
             raise ValueError("the plan does not fit the task")
-        return again._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets)
+        plan = again._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets)
+        return self._kept_mirrored(plan, np.array(state["plan_mirrored"], dtype=np.float64))
+
+    def _kept_mirrored(self, plan: BettingPlan, kept: FloatArray) -> BettingPlan:
+        """With the bet of the other side, if there was one: its fractions are kept, the rest is computed again."""
+        plan = self._mirrored(plan, None)
+        if (plan.mirrored is None) != (not kept.size):
+            raise ValueError("the plan does not fit the question")
+        if plan.mirrored is None:
+            return plan
+        fractions, wide = np.split(kept[0], [len(plan.fractions)])
+        if not self.bets.are_fractions(fractions, wide):
+            raise ValueError("the bets are not fractions")
+        return plan._replace(mirrored=plan.mirrored._replace(fractions=fractions, wide=wide))
 
     def _is_possible(self, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
@@ -665,3 +708,8 @@ class BettingRun:
         inside = (place == np.rint(place)) & (place >= 0) & (place < len(self.plan.B))
         sound = inside.all() and ((weight > 0) & (weight <= rollouts.LARGEST_WEIGHT)).all()
         return bool(sound) and self._worst_sum() >= -self.plan.L * (1.0 + 1e-9)
+
+
+def _fractions(plan: BettingPlan) -> FloatArray:
+    """Those of the test and of intervals."""
+    return np.concatenate([plan.fractions, plan.wide])
