@@ -40,7 +40,7 @@ from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting import run as run_module
 from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import Refuter
-from policytest.methods.betting.plan import LOG_WIDE, ON_EPISODES, ONE_POLICY, SHARES, TWO_POLICIES
+from policytest.methods.betting.plan import LOG_WIDE, ON_RETURNS, ONE_POLICY, SHARES, TWO_POLICIES
 from policytest.methods.betting.policy_bet import are_quick, plans_of_shares
 from policytest.methods.boundaries import level_of
 from policytest.methods.combined import CombinedRun, one_action
@@ -266,7 +266,7 @@ def test_fitted_plans_are_sound(count, seed):
         assert ((plan.fractions > 0) & (plan.fractions < 1)).all()
 
 
-@each("ladder", [ONE_POLICY, TWO_POLICIES, ON_EPISODES])
+@each("ladder", [ONE_POLICY, TWO_POLICIES, ON_RETURNS])
 def test_shares_of_the_capital_are_all_of_it(ladder):
     assert np.exp(ladder.log_weights).sum() == pytest.approx(1.0)
 

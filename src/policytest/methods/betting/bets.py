@@ -76,7 +76,9 @@ class Bets:
 
     def settle(self, plan: BettingPlan, sums: FloatArray) -> None:
         """Bet on rollouts that were not settled by the compiled code, and keep them."""
-        self.capital[plan.side] += np.log1p(np.outer((plan.lead + sums) / plan.room, plan.fractions)).sum(axis=0)
+        won = np.log1p(np.outer((plan.lead + sums) / plan.room, plan.fractions))
+        for one in won:  # one after the other: a run in slices is the same run, to the last bit
+            self.capital[plan.side] += one
         self.keep(plan, sums)
 
     def pending(self, plan: BettingPlan, worst: float) -> FloatArray:

@@ -19,7 +19,7 @@ from policytest.mdp.episodes import REMEDIES
 from policytest.mdp.task import Task, counting_task
 from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
-from policytest.methods.betting.plan import LARGE, ON_EPISODES, BettingPlan
+from policytest.methods.betting.plan import LARGE, BettingPlan
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.interface import Outcome
@@ -159,7 +159,6 @@ class EpisodeRollouts(BettingRun):
 class EpisodeRun(EpisodeRollouts):
     """Rollouts of one policy at work on episodes."""
 
-    ladder = ON_EPISODES
     WALKER = (*BettingRun.WALKER, "total")
 
     def __init__(self, method: Any, task: Task, threshold: float, policy: EpisodeBet, *rest: Any) -> None:

@@ -102,19 +102,16 @@ def _steady(count: int) -> FloatArray:
     return np.asarray(LARGEST_FRACTION * 2.0 ** (-0.5 * np.arange(count)), dtype=np.float64)
 
 
-HALVING = 0.5 ** np.arange(8)
-ONE_POLICY = Ladder(_steady(8), np.log(np.concatenate([0.3 * HALVING / HALVING.sum(), np.full(3, 0.7 / 3.0)])))
+def _shared(steady: float, falling: float, count: int, fitted: float) -> FloatArray:
+    """The logarithms of the shares: of steady fractions, falling from the largest one, and of the fitted one."""
+    weights = falling ** np.arange(count)
+    return np.asarray(np.log(np.append(steady * weights / weights.sum(), fitted)))
+
+
+ONE = np.array([1.0])
+ONE_POLICY = Ladder(_steady(10), _shared(0.2, 0.7, 10, 0.8), ONE)
 TWO_POLICIES = Ladder(_steady(4), np.log(np.array([0.63, 0.063, 0.0063, 0.0007, 0.1, 0.1, 0.1])))
-
-FALLING = 0.85 ** np.arange(12)  # a fitted fraction is as uncertain as the lead: on episodes steady ones have more
-ON_EPISODES = Ladder(
-    _steady(12), np.log(np.concatenate([0.6 * FALLING / FALLING.sum(), np.full(2, 0.2)])), np.array([0.7, 1.4])
-)
-
-_WEIGHTS = 0.8 ** np.arange(12)
-ON_RETURNS = Ladder(
-    _steady(12), np.log(np.concatenate([0.8 * _WEIGHTS / _WEIGHTS.sum(), np.array([0.2])])), np.array([1.0])
-)  # of whole episodes, where a plain bet often does best
+ON_RETURNS = Ladder(_steady(12), _shared(0.8, 0.8, 12, 0.2), ONE)  # of whole episodes, where little is fitted
 
 
 def hidden_gap(v: float, lead: float, rollouts: float) -> float:
