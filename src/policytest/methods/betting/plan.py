@@ -105,7 +105,7 @@ def _steady(count: int) -> FloatArray:
 def _shared(steady: float, falling: float, count: int, fitted: float) -> FloatArray:
     """The logarithms of the shares: of steady fractions, falling from the largest one, and of the fitted one."""
     weights = falling ** np.arange(count)
-    return np.asarray(np.log(np.append(steady * weights / weights.sum(), fitted)))
+    return np.asarray(np.log(np.append(steady * weights / weights.sum(), fitted)) - 1e-15)  # in all not above 1
 
 
 ONE = np.array([1.0])
