@@ -11,6 +11,8 @@ test itself.
 - *One agent*: is V above V - gap, and above V + gap? Beside `ville` (if it is installed): its betting test of a mean,
   one for each side, each at delta, on the same returns; the first that crosses is its answer. Seconds of
   process time are those of `decide` with the environment.
+- *With a critic*: the same questions with `critic=RidgeCritic()`, whose features are the observation and its squares,
+  in the environment itself; transitions, beside those of whole episodes with the same seeds, and of ville.
 - *Two agents*: `compare`, on pairs of episodes with the same seed, beside two separate tests, each at delta/2, against
   the one of nine bars between the two means that takes fewest episodes on average, which nobody would know.
 - *Plans*: `plan` from pilots of 50 episodes. How often is its mean within a factor 1.5 of the true one, and how often
@@ -234,7 +236,6 @@ def one_agent(agent: Agent, side: str, runs: int, count: int) -> dict[str, Any]:
         "ville": float(np.mean(others)) if others else None,
         "transitions": float(np.mean(transitions)),
         "seconds": seconds,
-        "with_critic": None,  # transitions, where a critic is passed
     }
 
 
@@ -243,6 +244,25 @@ def lengths(agent: Agent, runs: int, count: int) -> list[int]:
     (returns, steps), about = recorded(agent, count), agent.episodes()
     bar = float(returns.mean()) - agent.gap
     return [tested(about, Redrawn(returns, steps, about.bounds, seed), bar, DELTA).episodes for seed in range(runs)]
+
+
+# ---------------------------------------------------------------- with a critic
+
+
+def with_critic(agent: Agent, side: str, runs: int, count: int) -> dict[str, Any]:
+    """One line: transitions of whole episodes, of episodes that a fitted critic ends early, and of ville."""
+    (returns, steps), about = recorded(agent, count), agent.episodes()
+    bar = float(returns.mean()) + (-agent.gap if side == "above" else agent.gap)
+    critic = pt.Episodes(agent.env, agent.act, **RANGES[agent.env], critic=pt.RidgeCritic())
+    found = [[pt.decide(one, threshold=bar, delta=DELTA, rng=seed) for seed in range(runs)] for one in (about, critic)]
+    whole, early = (float(np.mean([verdict.samples for verdict in verdicts])) for verdicts in found)
+    peer = None
+    if importlib.util.find_spec("ville"):
+        supplies = [Redrawn(returns, steps, about.bounds, seed) for seed in range(10 * runs)]
+        peer = float(np.mean([by_ville(supply, bar) for supply in supplies]) * steps.mean())
+    about_it = {"environment": agent.env, "agent": agent.name, "bar": bar, "runs": runs}
+    wrong = sum(verdict.answer != side for verdicts in found for verdict in verdicts)
+    return {**about_it, "wrong": wrong, "whole": whole, "early": early, "ville": peer}
 
 
 # ---------------------------------------------------------------- two agents
@@ -302,6 +322,9 @@ def lines(small: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     for agent in (AGENTS[1], AGENTS[7]) if small else AGENTS:
         for side in ("above", "below"):
             yield "one", one_agent(agent, side, runs, count)
+    for agent in AGENTS[5:6] if small else [agent for agent in AGENTS if agent.env != "Blackjack-v1"]:
+        for side in ("above", "below"):
+            yield "critic", with_critic(agent, side, 2 if small else 16, count)
     for agent in AGENTS[7:8] if small else AGENTS[:8:2]:
         yield "plan", planned(agent, lengths(agent, runs, count), 2 if small else 40, count)
     for pair in PAIRS[5:6] if small else PAIRS:
@@ -333,6 +356,7 @@ def main() -> None:
 
 TITLES = {
     "one": "| environment | agent | V | threshold | wrong | episodes | ville | ratio | transitions | seconds |",
+    "critic": "| environment | agent | threshold | wrong | whole | with a critic | ratio | ville | ratio |",
     "plan": "| environment | agent | error of the gap | mean within a factor 1.5 | range holds a test |",
     "two": "| environment | A | B | difference | correlation | wrong | pairs | episodes | two tests | ratio |",
 }
@@ -345,6 +369,12 @@ def _shown(kind: str, row: dict[str, Any]) -> str:
         return (
             f"| {row['environment']} | {row['agent']} | {row['V']:.4g} | {row['bar']:.4g} | {row['wrong']} of "
             f"{row['runs']} | {row['episodes']:,.0f} | {beside} | {row['transitions']:,.0f} | {row['seconds']:.2f} |"
+        )
+    if kind == "critic":
+        beside = f"{row['ville']:,.0f} | {row['early'] / row['ville']:.2f}" if row["ville"] else "- | -"
+        return (
+            f"| {row['environment']} | {row['agent']} | {row['bar']:.4g} | {row['wrong']} of {2 * row['runs']} | "
+            f"{row['whole']:,.0f} | {row['early']:,.0f} | {row['early'] / row['whole']:.2f} | {beside} |"
         )
     if kind == "plan":
         return f"| {row['environment']} | {row['agent']} | {row['error']:.0%} | {row['near']:.0%} | {row['held']:.0%} |"
