@@ -50,6 +50,28 @@ def test_at_the_threshold_wrong_answers_are_rare_on_both_sides(kind):
     assert found.count("below") <= MOST
 
 
+def adaptive_log(rng, rows):
+    """A logging policy that favours the action with the best mean so far; propensities are fixed before each draw."""
+    mean, pi = np.array([0.3, 0.6]), np.array([0.4, 0.6])
+    wins, plays, columns = np.ones(2), np.full(2, 2.0), np.zeros((rows, 3))
+    for row, (first, second) in enumerate(rng.random((rows, 2))):
+        mu = np.where(np.arange(2) == np.argmax(wins / plays), 0.85, 0.15)
+        a = int(first >= mu[0])
+        r = float(second < mean[a])
+        columns[row] = r, mu[a], pi[a]
+        wins[a], plays[a] = wins[a] + r, plays[a] + 1
+    return pt.LoggedEpisodes(None, *columns.T, reward_range=(0, 1), smallest_propensity=0.15), float(pi @ mean)
+
+
+def test_a_logging_policy_may_adapt_to_the_past():
+    rng, found = np.random.default_rng(12), []
+    for _ in range(RUNS):
+        log, value = adaptive_log(rng, 150)
+        found.append(pt.assess(log, threshold=value, delta=DELTA).answer)
+    assert found.count("above") <= MOST
+    assert found.count("below") <= MOST
+
+
 @pytest.mark.filterwarnings("ignore:the weights:policytest.AssumptionWarning")
 def test_propensities_after_the_fact_are_caught_by_the_same_test():
     assert answers("weights", after_the_fact=True).count("above") > MOST

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from policytest._base.arrays import Kernel
 from policytest._base.compiled.search import DIRECT_SMALL
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.task import Task
@@ -21,6 +22,7 @@ from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
 from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
 from policytest.methods.sampling import Adaptive, Forward, Optimal
+from policytest.questions.assess import assess
 from policytest.questions.decide import checks
 from policytest.questions.evaluate import evaluate
 from policytest.worst_case.lower_bound import characteristic_time
@@ -48,6 +50,9 @@ def small_runs() -> Iterator[Callable[[], object]]:
     for allocation in ("uniform", Adaptive(), Forward(), Optimal(free.kernel)):
         yield partial(_run, free.task, free.kernel, PTST(allocation=allocation))
     yield partial(characteristic_time, free.task, free.kernel)
+    half = np.full(40, 0.5)
+    log = LoggedEpisodes(None, half, half, half, reward_range=(0, 1), smallest_propensity=0.25)
+    yield partial(assess, log, threshold=0.4)
     large = instances.random(seed=1, S=DIRECT_SMALL + 1, A=1, successors=2)  # with other linear solvers
     yield partial(_run, large.task, large.kernel)
     yield partial(_run, large.task, large.kernel, PTST(solver=ProjectionFree()))

@@ -12,6 +12,7 @@ from typing import Any
 
 from policytest._base.table import Row
 from policytest._base.text import number, plural, probability
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names
 from policytest.plots.changes import top_changes
 from policytest.plots.studies import rows_of
@@ -99,6 +100,8 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
     of_episodes = sentences.is_about_episodes(verdict.task)
     who, given = ("agent", "episodes") if of_episodes else ("policy", "task, sim")
     call = f"decide({given}, threshold={verdict.threshold:g}, delta={verdict.delta:g}, rng=seed)"
+    if isinstance(verdict.task, LoggedEpisodes):
+        call = f"assess(log, threshold={verdict.threshold:g}, delta={verdict.delta:g})"
     if not alone:
         call = f"compare(task_a, task_b, sim, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed)"
     return Story(
