@@ -199,7 +199,7 @@ class RecordedEpisodes:
         return self.take_episodes(max(last - self.taken, 1))
 
     def take_episodes(self, count: int) -> Outcomes:
-        """So many of the next episodes."""
+        """The next episodes, at most this many."""
         first, last = self.taken, min(self.taken + count, self.log.n_episodes)
         critics = self._critics(first, last)
         above, below = (side.take(first, last, critics) for side in self.sides)
