@@ -67,8 +67,10 @@ def all_paths(episodes: pt.Episodes) -> CutEpisodes:
         rows = [source.valuer.row(np.array([sum(course[:t]), t], dtype=float)) for t in range(len(course))]
         earned = np.concatenate([[0.0], np.cumsum(gamma ** np.arange(len(course)) * rewards)])
         ends = [episodes.bounds, *(episodes.rest(t, earned[t]) for t in range(1, len(course)))]
-        source.past.append(Past(np.array(rewards), np.array(rows), *np.array(ends).T, chance))
-        source.valuer.learn(np.array(rows), np.array([total(course[t:]) for t in range(len(course))]))
+        source.past.append(Past(np.array(rewards), np.array(rows), *np.array(ends).T, chance, len(source.past) % 2))
+        source.valuer.learn(
+            np.array(rows), np.array([total(course[t:]) for t in range(len(course))]), len(source.past) % 2
+        )
     source.valuer.fit()
     return source
 
@@ -89,7 +91,7 @@ def test_the_mean_is_the_value_and_the_bounds_hold_whatever_the_critic(critic: s
     V = sum(chance * total(course, gamma) for course, chance in paths().items())
     low, high = episodes.bounds
     for cut, is_fitted in product(CUTS, (False, True)):
-        Z, chance, steps = PastEpisodes(source).simulated(CutPlan(*cut, is_fitted, sides))
+        Z, chance, steps = PastEpisodes(source).simulated(CutPlan(cut, is_fitted, sides))
         assert chance.sum() == pytest.approx(1.0)
         assert chance @ Z == pytest.approx(V, abs=1e-12)
         possible = Z[chance > 1e-12]
@@ -102,7 +104,7 @@ def test_without_the_bound_outcomes_leave_the_range() -> None:
     """The control: W' beyond the room."""
     source = all_paths(tree(CRITICS["wild"]))
     source.low, source.high = -1e6, 1e6
-    Z, chance, _ = PastEpisodes(source).simulated(CutPlan(1.0, 20.0, False, BOTH))
+    Z, chance, _ = PastEpisodes(source).simulated(CutPlan(20.0, False, BOTH))
     low, high = source.about.bounds
     assert Z[chance > 1e-12].min() < low or Z[chance > 1e-12].max() > high
 
@@ -114,7 +116,7 @@ def test_whole_episodes_are_their_returns() -> None:
     assert chance == pytest.approx(list(paths().values()))
 
 
-@pytest.mark.parametrize("plan", [CutPlan(*cut, False, sides) for cut in CUTS for sides in (ABOVE, BELOW)])
+@pytest.mark.parametrize("plan", [CutPlan(cut, False, sides) for cut in CUTS for sides in (ABOVE, BELOW)])
 def test_an_episode_is_one_of_those_that_were_enumerated(plan: CutPlan) -> None:
     """The loop that steps and the arrays that simulate are two programs of the same rule."""
     source = all_paths(tree(CRITICS["fair"]))
@@ -217,9 +219,9 @@ def test_a_critic_must_be_a_function_with_one_finite_value() -> None:
 def test_a_fitted_critic_finds_a_linear_value() -> None:
     valuer, rng = Valuer(pt.RidgeCritic(lambda o: [o]), 10), np.random.default_rng(0)
     t = np.arange(10)
-    for _ in range(50):
+    for index in range(50):
         rows = rng.normal(size=(10, 1))
-        valuer.learn(rows, 3.0 + 2.0 * rows[:, 0] * (1 - t / 10))
+        valuer.learn(rows, 3.0 + 2.0 * rows[:, 0] * (1 - t / 10), index % 2)
     valuer.fit()
     assert valuer.value(np.array([0.5]), 4, True) == pytest.approx(3.0 + 0.6, abs=0.01)
-    assert valuer.values(np.array([[0.5]]), np.array([4]), True) == pytest.approx([3.6], abs=0.01)
+    assert valuer.judged(np.array([[0.5]]), np.array([4.0]), np.array([1]), True) == pytest.approx([3.6], abs=0.01)

@@ -5,7 +5,7 @@ A critic is used as it is, and fitted: the sum of the discounted rewards from st
     1, phi(o_t), u, u phi(o_t),        u the share of the horizon that is left,
 
 (without a horizon 1 and phi(o_t) alone) by ridge regression over the episodes so far. phi are the user's features, or
-the value of the given critic.
+the value of the given critic. Episodes fall into two halves: each is judged by a critic that was fitted to the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 
 PENALTY = 1e-4  # of the mean diagonal of the normal equations
@@ -66,8 +66,9 @@ class Valuer:
             )
         self.critic, self.horizon = critic, horizon
         self.is_given = not isinstance(critic, RidgeCritic)
-        self.normal: FloatArray | None = None  # X'X, with X'y as the last column
+        self.normal: FloatArray | None = None  # [2, d, d + 1] X'X of both halves, with X'y as the last column
         self.weights: FloatArray | None = None
+        self.unseen: list[FloatArray] = []  # for each half, the weights by the other one
 
     def row(self, observation: Any) -> FloatArray:
         """phi of an observation: the value of a given critic, or features."""
@@ -86,29 +87,29 @@ class Valuer:
         left = (1.0 - t / self.horizon)[:, None]
         return np.concatenate([ones, rows, left, left * rows], axis=1)
 
-    def learn(self, rows: FloatArray, targets: FloatArray) -> None:
+    def learn(self, rows: FloatArray, targets: FloatArray, half: int) -> None:
         """The steps of an episode, with the sums of what followed."""
         X = self.design(rows, np.arange(float(len(rows))))
         seen = X.T @ np.column_stack([X, targets])
-        self.normal = seen if self.normal is None else self.normal + seen
+        if self.normal is None:
+            self.normal = np.zeros((2, *seen.shape))
+        self.normal[half] += seen
 
     def fit(self) -> None:
         """Solve for the weights."""
-        if self.normal is None:
-            return
-        A, b = self.normal[:, :-1], self.normal[:, -1]
-        scale = np.sqrt(np.maximum(np.diag(A), 1e-300))
-        scaled = A / np.outer(scale, scale) + PENALTY * np.eye(len(A))
-        self.weights = np.linalg.solve(scaled, b / scale) / scale
+        if self.normal is not None:
+            self.weights = _solved(self.normal.sum(axis=0))
+            self.unseen = [_solved(half) for half in self.normal[::-1]]
 
-    def values(self, rows: FloatArray, t: FloatArray, is_fitted: bool) -> FloatArray:
-        """What is expected of the rest, at some steps."""
-        if not is_fitted or self.weights is None:
+    def judged(self, rows: FloatArray, t: FloatArray, half: IntArray, is_fitted: bool) -> FloatArray:
+        """What is expected of the rest, at steps of past episodes; a fitted critic is that of the other half."""
+        if not is_fitted or not self.unseen:
             return rows[:, 0] if self.is_given else np.zeros(len(rows))
-        return np.asarray(self.design(rows, t) @ self.weights)
+        first, second = (self.design(rows, t) @ weights for weights in self.unseen)
+        return np.asarray(np.where(half == 0, first, second))
 
     def value(self, row: FloatArray, t: int, is_fitted: bool) -> float:
-        """The same, of one step."""
+        """What is expected of the rest, at one step."""
         if not is_fitted or self.weights is None:
             return _finite(float(row[0])) if self.is_given else 0.0
         w, p = self.weights, len(row)
@@ -116,6 +117,14 @@ class Valuer:
         if self.horizon is not None:
             found += (1.0 - t / self.horizon) * (w[p + 1] + row @ w[p + 2 :])
         return _finite(float(found))
+
+
+def _solved(normal: FloatArray) -> FloatArray:
+    """The weights of a ridge regression."""
+    A, b = normal[:, :-1], normal[:, -1]
+    scale = np.sqrt(np.maximum(np.diag(A), 1e-300))
+    scaled = A / np.outer(scale, scale) + PENALTY * np.eye(len(A))
+    return np.asarray(np.linalg.solve(scaled, b / scale) / scale)
 
 
 def _finite(value: float) -> float:

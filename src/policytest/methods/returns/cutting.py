@@ -15,7 +15,7 @@ Z + W (lo_{t+1} - V0(t+1)) equals Z + W' (r + gamma lo_{t+1} - V0(t)) with the Z
 r + gamma lo_{t+1} >= lo_t. On the other side hi and high stand for them. So W' may grow as far as the rewards so far
 allow: W' <= (Z - low)/(V0(t) - lo_t). With W' = W throughout the outcome is the return itself.
 
-*The plan.* How much of that room is used, and with which critic, is chosen from past episodes by the expected growth
+*The plan.* How large W' may become, and with which critic, is chosen from past episodes by the expected growth
 of the capital for a transition; whole episodes are one of the choices. They serve both sides, others the leading one.
 """
 
@@ -30,15 +30,15 @@ from policytest._base.arrays import FloatArray
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.walks import Walk
-from policytest.methods.betting.plan import LARGEST_FRACTION
+from policytest.methods.betting.plan import LARGEST_FRACTION, NATS
 from policytest.methods.returns.critics import Valuer
 from policytest.methods.returns.drawn import DrawnEpisodes
 from policytest.methods.returns.outcomes import Outcomes
 
-CUTS = ((0.5, 3.0), (1.0, 3.0), (0.5, 20.0), (1.0, 20.0))  # the share of the room, and the largest W'/gamma^t
+CUTS = (1.5, 3.0, 20.0)  # the largest W'/gamma^t, to choose from
 FIRST = 8  # episodes that are seen whole before a plan is made
 AGAIN = 1.3  # a plan is made again when the episodes have grown by this factor
-WORTH_IT = 1.1  # times the growth of whole episodes
+WORTH_IT, DOUBT = 1.1, 1.5  # a cut must promise 1.1 + 1.5/sqrt(episodes) times the growth of whole ones
 KEPT, KEPT_STEPS = 64, 200_000  # past episodes, and their steps, that plans are compared on
 FRACTIONS = LARGEST_FRACTION * 0.5 ** np.arange(10)
 
@@ -46,8 +46,7 @@ FRACTIONS = LARGEST_FRACTION * 0.5 ** np.arange(10)
 class CutPlan(NamedTuple):
     """How the next episodes are cut."""
 
-    share: float = 0.0  # of the room for W'
-    largest: float = 1.0  # of W'/gamma^t
+    largest: float = 1.0  # of W'/gamma^t; 1: nothing is cut
     is_fitted: bool = False  # or the given critic
     sides: tuple[bool, bool] = (True, True)  # "above" and "below": which of them is served
 
@@ -63,6 +62,7 @@ class Past(NamedTuple):
     low: FloatArray  # [T] where the rest lay
     high: FloatArray
     weight: float
+    half: int  # of the episodes, for a critic that is fitted to the other one
 
 
 class CutEpisodes(DrawnEpisodes):
@@ -96,7 +96,7 @@ class CutEpisodes(DrawnEpisodes):
         V = Z = self._kept_in(valuer.value(rows[0], 0, plan.is_fitted), low, high)
         over = cut = False
         while not over and (about.horizon is None or t < about.horizon):
-            if plan.share:
+            if plan.largest > 1.0:
                 more = self._weight(plan, Z, W, V, low, high, scale)
                 if cut := coins.random() >= W / more:
                     break
@@ -117,7 +117,7 @@ class CutEpisodes(DrawnEpisodes):
             about.checked_return(earned, seed)
             weight = W / scale if scale > 0 else 1.0
             lows, highs = np.array(ends).T
-            self.past.append(Past(np.array(rewards), np.array(rows), lows, highs, weight))
+            self.past.append(Past(np.array(rewards), np.array(rows), lows, highs, weight, self.seen % 2))
         self._learn(np.array(rewards), np.array(rows), V)
         return float(min(max(Z, self.low) if plan.sides[0] else Z, self.high if plan.sides[1] else math.inf)), t
 
@@ -126,19 +126,18 @@ class CutEpisodes(DrawnEpisodes):
         return min(max(value, low), high)
 
     def _weight(self, plan: CutPlan, Z: float, W: float, V: float, low: float, high: float, scale: float) -> float:
-        """W': a share of the way to the largest that the bounds allow."""
+        """W': the largest that the bounds and the plan allow."""
         room = plan.largest * scale
         if plan.sides[0] and low < V:
             room = min(room, (Z - self.low) / (V - low))
         if plan.sides[1] and high > V:
             room = min(room, (self.high - Z) / (high - V))
-        return W + plan.share * max(room - W, 0.0)
+        return max(room, W)
 
     # ------------------------------------------------------------ the past
 
     def _learn(self, rewards: FloatArray, rows: FloatArray, rest: float) -> None:
         """Teach the critic the sums of what followed, with ``rest`` after a cut; forget the oldest episodes."""
-        self.seen += 1
         while len(self.past) > KEPT or (len(self.past) > 1 and sum(len(p.rewards) for p in self.past) > KEPT_STEPS):
             self.past.pop(0)
         sums = np.zeros(len(rewards))
@@ -146,7 +145,8 @@ class CutEpisodes(DrawnEpisodes):
             rest = rewards[t] + self.about.discount * rest
             sums[t] = rest
         if len(sums):
-            self.valuer.learn(rows[: len(sums)], sums)
+            self.valuer.learn(rows[: len(sums)], sums, self.seen % 2)
+        self.seen += 1
 
     def look(self, threshold: float, lead: float, both_sides: bool) -> None:
         """Fit the critic and choose the plan again, if it is time."""
@@ -156,19 +156,26 @@ class CutEpisodes(DrawnEpisodes):
         self.valuer.fit()
         sides = (True, True) if both_sides else (lead > 0, lead <= 0)
         kinds = (False, True) if self.valuer.is_given else (True,)
-        plans = [WHOLE, *(CutPlan(*cut, kind, sides) for kind in kinds for cut in CUTS)]
+        plans = [WHOLE, *(CutPlan(cut, kind, sides) for kind in kinds for cut in CUTS)]
         past = PastEpisodes(self)
-        whole, *others = (self._growth(past.simulated(plan), threshold, sides) for plan in plans)
+        found = [past.simulated(plan) for plan in plans]
+        noise = found[0].deviation / math.sqrt(self.seen + 1.0)
+        gap = math.sqrt(2.0 * NATS) * noise if both_sides else max(abs(lead), 0.5 * noise)
+        whole, *others = (self._growth(one, threshold + lead, sides, gap) for one in found)
         best = int(np.argmax(others))
-        self.plan = plans[1 + best] if others[best] > WORTH_IT * whole else WHOLE
+        worth_it = WORTH_IT + DOUBT / math.sqrt(self.seen)
+        self.plan = plans[1 + best] if others[best] > worth_it * whole else WHOLE
 
-    def _growth(self, simulated: Simulated, threshold: float, sides: tuple[bool, bool]) -> float:
-        """The expected growth of the capital for a transition, on the sides that matter."""
-        found = []
+    def _growth(self, simulated: Simulated, estimate: float, sides: tuple[bool, bool], gap: float) -> float:
+        """The expected growth of the capital for a transition, on the sides that matter.
+
+        All plans have the same mean: outcomes are moved to the estimate, which is ``gap`` from what is to be refuted.
+        """
+        found, centred = [], simulated.Z - simulated.chance @ simulated.Z
         for served, sign, bound in zip(sides, (1.0, -1.0), (self.low, self.high), strict=True):
-            room = sign * (threshold - bound)
+            room = sign * (estimate - bound) - gap
             if served and room > 0:
-                won = np.maximum(sign * (simulated.Z - threshold) / room, -1.0)
+                won = np.maximum((sign * centred + gap) / room, -1.0)
                 found.append(float((simulated.chance @ np.log1p(np.outer(won, FRACTIONS))).max()))
         return sum(found) / max(simulated.steps, 1e-300)
 
@@ -184,10 +191,10 @@ class CutEpisodes(DrawnEpisodes):
             "past_rows": np.concatenate([np.zeros((0, p)), *(one.rows for one in self.past)]),
             "past_ends": np.concatenate([np.zeros((0, 2)), *(np.stack([o.low, o.high], axis=1) for o in self.past)]),
             "past_lengths": np.array([len(one.rewards) for one in self.past], dtype=np.int64),
-            "past_weights": np.array([one.weight for one in self.past], dtype=np.float64),
-            "critic": np.zeros((0, 0)) if normal is None else normal.copy(),
+            "past_weights": np.array([[one.weight, one.half] for one in self.past], dtype=np.float64).reshape(-1, 2),
+            "critic": np.zeros((2, 0, 0)) if normal is None else normal.copy(),
             "critic_weights": np.zeros(0) if self.valuer.weights is None else self.valuer.weights.copy(),
-            "cut_plan": np.array([*self.plan[:3], *self.plan.sides], dtype=np.float64),
+            "cut_plan": np.array([*self.plan[:2], *self.plan.sides], dtype=np.float64),
             "cut_at": np.array([self.seen, self.plan_at], dtype=np.int64),
         }
 
@@ -197,13 +204,13 @@ class CutEpisodes(DrawnEpisodes):
         at = np.cumsum(state["past_lengths"])[:-1]
         rewards, rows, ends = (np.split(state[name], at) for name in ("past_rewards", "past_rows", "past_ends"))
         parts = zip(rewards, rows, ends, state["past_weights"], strict=True) if len(state["past_lengths"]) else ()
-        self.past = [Past(r, row, end[:, 0], end[:, 1], float(weight)) for r, row, end, weight in parts]
+        self.past = [Past(r, row, end[:, 0], end[:, 1], float(w), int(half)) for r, row, end, (w, half) in parts]
         self.valuer.normal = state["critic"] if state["critic"].size else None
         self.valuer.weights = state["critic_weights"] if state["critic_weights"].size else None
-        share, largest, is_fitted, *sides = state["cut_plan"].tolist()
-        if not (0 <= share <= 1 and largest >= 1):
-            raise ValueError("the share of the room is not one")
-        self.plan = CutPlan(share, largest, bool(is_fitted), (bool(sides[0]), bool(sides[1])))
+        largest, is_fitted, *sides = state["cut_plan"].tolist()
+        if not largest >= 1:
+            raise ValueError("the largest weight is below 1")
+        self.plan = CutPlan(largest, bool(is_fitted), (bool(sides[0]), bool(sides[1])))
         self.seen, self.plan_at = (int(number) for number in state["cut_at"])
 
 
@@ -213,6 +220,11 @@ class Simulated(NamedTuple):
     Z: FloatArray
     chance: FloatArray
     steps: float
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the outcomes."""
+        return math.sqrt(max(float(self.chance @ self.Z**2 - (self.chance @ self.Z) ** 2), 0.0))
 
 
 class PastEpisodes:
@@ -229,6 +241,7 @@ class PastEpisodes:
         )
         weight = np.array([one.weight for one in past])
         self.shares = weight / weight.sum()
+        self.half = np.repeat([one.half for one in past], steps)
 
     def _padded(self, values: FloatArray) -> FloatArray:
         """[n, T + 1], with 0 after the end of an episode."""
@@ -240,12 +253,12 @@ class PastEpisodes:
         """What they would have led to under a plan, over all coins."""
         source, gamma, scale = self.source, self.source.about.discount, 1.0
         t = np.broadcast_to(self.t, self.on.shape)[self.on]
-        V = np.clip(self._padded(source.valuer.values(self.rows, t, plan.is_fitted)), self.low, self.high)
+        V = np.clip(self._padded(source.valuer.judged(self.rows, t, self.half, plan.is_fitted)), self.low, self.high)
         D = self.rewards[:, :-1] + gamma * V[:, 1:] - V[:, :-1]
         outcomes, chances, steps = [], [], 0.0
         Z, W, alive = V[:, 0].copy(), np.ones(len(V)), self.shares.copy()
         for step, on in enumerate(self.on.T):
-            if plan.share:
+            if plan.largest > 1.0:
                 more = np.where(on, self._weights(plan, Z, W, V[:, step], step, scale), W)
                 outcomes.append(Z.copy())
                 chances.append(alive * (1.0 - W / more))
@@ -265,4 +278,4 @@ class PastEpisodes:
         ):
             if served:
                 room = np.minimum(room, np.where(rest > 0, slack / np.where(rest > 0, rest, 1.0), np.inf))
-        return np.asarray(W + plan.share * np.maximum(room - W, 0.0))
+        return np.asarray(np.maximum(room, W))
