@@ -247,7 +247,7 @@ CASES = {
     ),
     # ------------------------------------------------ logs
     "no such log": option("assess", "model.json", "nowhere.csv", "--quiet", words=("nowhere.csv",)),
-    "no log at all": option("assess", "model.json", words=("data",)),
+    "no log at all": option("assess", "model.json", words=("no log",)),
     "empty log": assess("", "log.csv"),
     "log of a heading": assess("s,a,s_next\n", "no rows"),
     "log with other columns": assess(LOG.replace("s,a,s_next", "state,action,next"), "s"),

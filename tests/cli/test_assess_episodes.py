@@ -64,7 +64,7 @@ def test_a_log_without_a_task(place, capsys):
             assert (code, found["answer"]) == ((0, "above") if bar == 0.7 else (1, "below"))
             assert found["episodes"] == 150
             code, out, _ = run(capsys, *arguments)
-            assert out.startswith(f"The value is {verdict.answer} the threshold (certified)")
+            assert out.startswith(f"The mean return is {verdict.answer} the threshold (certified)")
 
 
 def test_a_task_gives_discount_rewards_threshold_and_target(place, capsys, tmp_path):

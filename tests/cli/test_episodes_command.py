@@ -205,7 +205,7 @@ def test_progress_tells_the_episodes(capsys):
         ((*POLE, "--return-range", "0", "1", "--agent", "no.such:agent"), ["--agent: importing no.such failed"]),
         ((*POLE, "--return-range", "0", "1", "--vector", "0"), ["vector is 0"]),
         ((*POLE, "--return-range", "0", "1", "--batched"), ["batched"]),
-        ((*POLE, "--return-range", "0", "1"), ["outside return_range (0, 1)"]),
+        ((*POLE, "--return-range", "0", "1"), ["outside --return-range (0, 1)"]),
         (("gym:NoSuch-v1", *POLE[1:], "--return-range", "0", "1"), ["NoSuch-v1"]),
         (("gym:CartPole-v1?known_support=true", *POLE[1:], "--return-range", "0", "1"), ["known_support", "table"]),
         (("paper-2", *POLE[1:], "--return-range", "0", "1"), ["'paper-2' has no episodes", "gym:CartPole-v1"]),

@@ -11,7 +11,7 @@ from policytest.methods.betting.coupled import CoupledRun
 from policytest.methods.betting.coupling import Coupling, shared_pool
 
 GAMMAS = (0.0, 0.5, 0.9, 0.99)
-FITTED = np.array([0.2, 0.4, 0.8])  # three more bets beside the steady ones
+FITTED = np.array([0.2, 0.4, 0.8])  # more bets beside the steady ones, as many as the ladder has
 
 
 def too_often(count, runs, delta):
@@ -136,7 +136,7 @@ def arbitrary_plan(run, rng, sign):
 
 
 def with_fractions(run, plan):
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, FITTED]))
+    return plan._replace(fractions=np.concatenate([run.ladder.steady, FITTED[: len(run.ladder.multiples)]]))
 
 
 def without_values(run, sign):
