@@ -38,7 +38,7 @@ from policytest.methods.returns.outcomes import Outcomes
 CUTS = (1.5, 3.0, 20.0)  # the largest W'/gamma^t, to choose from
 FIRST = 8  # episodes that are seen whole before a plan is made
 AGAIN = 1.3  # a plan is made again when the episodes have grown by this factor
-WORTH_IT, DOUBT = 1.1, 1.5  # a cut must promise 1.1 + 1.5/sqrt(episodes) times the growth of whole ones
+WORTH_IT, DOUBT = 1.1, 2.5  # a cut must promise 1.1 + 2.5/sqrt(episodes) times the growth of whole ones
 KEPT, KEPT_STEPS = 64, 200_000  # past episodes, and their steps, that plans are compared on
 FRACTIONS = LARGEST_FRACTION * 0.5 ** np.arange(10)
 
