@@ -39,33 +39,75 @@ def write_drn(path: Path, P: Any, reward: Any, labels: dict[int, str]) -> None:
     path.write_text("\n".join([*lines, ""]))
 
 
+def plays(task: pt.Task, sim: Any, rng: np.random.Generator, size: int, horizon: int, rest: Any) -> tuple[Any, Any]:
+    """[size] discounted returns of plain rollouts, and the steps of each, until they end or for ``horizon`` steps.
+
+    ``rest`` [S] is what counts for all that follows a rollout which was cut off in that state.
+    """
+    gamma, ended = task.discount, np.isin(np.arange(task.n_states), task.ends)
+    s = rng.choice(task.n_states, size=size, p=task.initial)
+    returns, steps, going = np.zeros(size), np.zeros(size, dtype=np.int64), np.flatnonzero(~ended[s])
+    for step in range(horizon):
+        if not len(going):
+            break
+        at = s[going]
+        a = (task.policy[at].cumsum(axis=1) > rng.random((len(at), 1))).argmax(axis=1)
+        x = sim.draw(at, a, rng)
+        returns[going] += gamma**step * (task.rewards[at, a] if task.rewards.ndim == 2 else task.rewards[at, a, x])
+        s[going], steps[going] = x, step + 1
+        going = going[~ended[x]]
+    returns[going] += gamma**horizon * rest[s[going]]
+    return returns, steps
+
+
+def least_returns(task: pt.Task, sign: float) -> Any:
+    """[S] the least return (sign 1), or the largest with its sign turned (-1), of a path that the task allows."""
+    S, A = task.policy.shape
+    support = np.ones((S, A, S), dtype=bool) if task.support is None else np.asarray(task.support)
+    rewards = task.rewards if task.rewards.ndim == 3 else task.rewards[:, :, None]
+    cost = np.where(support & (task.policy > 0)[:, :, None], sign * rewards, np.inf)
+    least, change = np.zeros(S), np.inf
+    while change > 1e-12:
+        before, least = least, (cost + task.discount * least).min(axis=(1, 2))
+        change = abs(least - before).max()
+    return least
+
+
 def ville_on_returns(
-    instance: pt.instances.Instance, threshold: float, deltas: Sequence[float], seed: int, cap: int
+    instance: pt.instances.Instance,
+    threshold: float,
+    deltas: Sequence[float],
+    seed: int,
+    cap: int,
+    side: str = "above",
+    paths: bool = False,
 ) -> list[int | None]:
-    """Is the value above the threshold? Betting on truncated returns by ville: transitions until it says so.
+    """Is the value on this side of the threshold? Bets on truncated returns by ville: transitions until it says so.
 
     Looked at after every return, for each delta. The horizon is chosen from the true gap, in its favour; what is cut
-    off counts at its lowest.
+    off counts at its worst. The range of returns follows from that of rewards; with ``paths``, from the allowed paths.
     """
     task, rng, sim = instance.task, np.random.default_rng(seed), pt.TabularSimulator(instance.kernel)
     gamma, (low, high) = task.discount, task.reward_bounds
-    gap = abs(pt.value(task, instance.kernel) - threshold)
+    gap, above = abs(pt.value(task, instance.kernel) - threshold), side == "above"
     horizon = int(np.ceil(np.log(0.02 * gap * (1 - gamma) / (high - low)) / np.log(gamma)))
-    rest = low * gamma**horizon / (1 - gamma)
-    weight = (1 - gamma**horizon) / (1 - gamma)
-    bounds = (low * weight + rest, high * weight + rest)
-    test, drawn = importlib.import_module("ville").BettingTest(threshold, bounds, alternative="greater"), 0
-    while drawn < cap and test.stopping_time(min(deltas)) is None:
-        s = rng.choice(task.n_states, size=BATCH, p=task.initial)
-        returns = np.full(len(s), rest)
-        for step in range(horizon):
-            a = (task.policy[s].cumsum(axis=1) > rng.random((len(s), 1))).argmax(axis=1)
-            returns += gamma**step * task.rewards[s, a]
-            s = sim.draw(s, a, rng)
+    if paths:
+        least, most = least_returns(task, 1.0), -least_returns(task, -1.0)
+        starts, rest = task.initial > 0, least if above else most
+        bounds = (float(least[starts].min()), float(most[starts].max()))
+    else:
+        rest = np.full(task.n_states, (low if above else high) / (1 - gamma))
+        weight, after = (1 - gamma**horizon) / (1 - gamma), gamma**horizon * float(rest[0])
+        bounds = (low * weight + after, high * weight + after)
+    alternative = "greater" if above else "less"
+    test = importlib.import_module("ville").BettingTest(threshold, bounds, alternative=alternative)
+    taken = np.zeros(1, dtype=np.int64)  # transitions up to each return
+    while taken[-1] < cap and test.stopping_time(min(deltas)) is None:
+        returns, steps = plays(task, sim, rng, BATCH, horizon, rest)
         test.update(np.clip(returns, *bounds))
-        drawn += len(s) * horizon
+        taken = np.concatenate([taken, taken[-1] + steps.cumsum()])
     stops = [test.stopping_time(delta) for delta in deltas]
-    return [None if stop is None else stop * horizon for stop in stops]
+    return [None if stop is None else int(taken[stop]) for stop in stops]
 
 
 class Storm:

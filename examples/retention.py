@@ -60,4 +60,5 @@ def write(folder: Path, customers: int = 2650, seed: int = 0) -> None:
     print(f"{len(rows)} rows in {folder}")
 
 
-write(Path(sys.argv[1] if sys.argv[1:] else tempfile.mkdtemp()))
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if sys.argv[1:] else tempfile.mkdtemp()))
