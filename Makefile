@@ -64,6 +64,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/sequential.py
 	$(BIN)/python benchmarks/certificate.py
 	$(BIN)/python benchmarks/sample_efficiency.py
+	$(BIN)/python benchmarks/fewer_samples.py
 	$(BIN)/python benchmarks/intervals.py
 	$(BIN)/python benchmarks/comparison.py
 	$(BIN)/python benchmarks/identification.py

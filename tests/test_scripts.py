@@ -256,6 +256,19 @@ def test_sample_efficiency(small):
     assert all(row["right"] for row in numbers["large"])
 
 
+def test_fewer_samples(small):
+    _, numbers = small("fewer_samples")
+    worn = "rare event with wear"
+    asked = [(worn, "above"), (worn, "below"), ("paper 5x5", "above"), ("shop", "above")]
+    assert [(row["instance"], row["side"]) for row in numbers["answers"]] == asked
+    for row in numbers["answers"]:
+        assert row["wrong"] == row["peer wrong"] == row["default"]["cut"] == 0
+        assert row["default"]["mean"] > 0.5 * row["bound"]
+    assert [row["instance"] for row in numbers["widths"]] == ["shop"]
+    assert all(0.5 < row["ratio"] < 20 for row in numbers["widths"])
+    assert all(row["missed"] <= 0.7 for row in numbers["missed"])  # of 10 runs at delta = 0.2: one in a thousand
+
+
 def test_intervals(small):
     rows = {row["method"]: row for row in small("intervals")[1]}
     assert all(row["width"][1] <= row["width"][0] for row in rows.values())

@@ -1,0 +1,310 @@
+"""Where the default test is weak: its samples beside those of peers, and how often its intervals miss.
+
+    python benchmarks/fewer_samples.py            # the three tables (a quarter of an hour)
+    python benchmarks/fewer_samples.py --small    # a quick run of every part, used by the tests
+    python benchmarks/fewer_samples.py --json F   # also write the numbers to a file
+
+1. Mean transitions to the answer at delta = 0.05, with standard errors.
+
+   - *default*: `decide` as it is.
+   - *Monte Carlo*: `MonteCarlo()`, bets on truncated returns.
+   - *ville*: the same by the package of that name, where it is installed, with the range of the allowed paths.
+   - *bound*: T* kl(delta, 1-delta) with the best allocation of samples; no test needs fewer on average. It may draw
+     from any pair; all others follow the policy.
+   - *ratio*: the default beside the better of the two peers.
+
+2. Transitions until `evaluate` knows the value within epsilon, at all times, beside the usual interval for one look
+   at a number of episodes that is fixed in advance, (1.96 sd / epsilon)^2, for the sd that nobody knows.
+
+3. How often the interval of `TDBetting()` misses the true value at some moment of a long run, at delta = 0.2: it is
+   looked at whenever the samples have grown by a twentieth. Above delta would be wrong; far below it is wasteful.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import json
+import math
+import platform
+import runpy
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import peers
+import policytest as pt
+from policytest.cli.starter import TASK as SHOP
+
+DELTA, MISS_DELTA = 0.05, 0.2
+CAP = 100_000_000
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task with the truth, and the thresholds that are asked about."""
+
+    name: str
+    instance: pt.instances.Instance
+    thresholds: tuple[float, ...]
+    epsilon: float | None = None  # how well the value is to be known, in the second table
+
+    @property
+    def value(self) -> float:
+        """V of the truth."""
+        return float(pt.value(self.instance.task, self.instance.kernel))
+
+
+def corner_grid(n: int = 6, discount: float = 0.95) -> pt.instances.Instance:
+    """n x n cells from corner to corner: 1 at the far one, where it ends, and 0 elsewhere.
+
+    A move goes where the action says with probability 0.8, and to either side of that with 0.1; a wall keeps the walker
+    in place. The policy goes right or down, with equal probability where both bring it nearer.
+    """
+    moves = [(-1, 0), (0, 1), (1, 0), (0, -1)]  # up, right, down, left, as (row, column)
+    kernel, policy = np.zeros((n * n, 4, n * n)), np.zeros((n * n, 4))
+    for s in range(n * n):
+        row, column = divmod(s, n)
+        policy[s, [1, 2]] = (column < n - 1, row < n - 1) if s < n * n - 1 else (True, True)
+        for a in range(4):
+            for turn, mass in ((0, 0.8), (1, 0.1), (-1, 0.1)):
+                down, right = moves[(a + turn) % 4]
+                x = min(max(row + down, 0), n - 1) * n + min(max(column + right, 0), n - 1)
+                kernel[s, a, x] += mass
+    kernel[-1], kernel[-1, :, -1] = 0.0, 1.0
+    rewards = np.zeros_like(kernel)
+    rewards[:-1, :, -1] = 1.0
+    policy /= policy.sum(axis=1, keepdims=True)
+    task = pt.Task(rewards, policy, np.eye(n * n)[0], discount, support=kernel > 0, terminal=[n * n - 1])
+    return pt.instances.Instance(task, kernel)
+
+
+def wear(discount: float = 0.95) -> pt.instances.Instance:
+    """A machine fails with probability 0.004 (1 + wear), which costs 1 and ends it; wear grows from 0 to 4, slowly."""
+    kernel = np.zeros((6, 1, 6))
+    for s in range(5):
+        fails = 0.004 * (1 + s)
+        kernel[s, 0, 5] = fails
+        kernel[s, 0, s] += 0.8 * (1 - fails)
+        kernel[s, 0, min(s + 1, 4)] += 0.2 * (1 - fails)
+    kernel[5, 0, 5] = 1.0
+    rewards = np.zeros_like(kernel)
+    rewards[:5, 0, 5] = -1.0
+    task = pt.Task(rewards, np.ones((6, 1)), np.eye(6)[0], discount, support=kernel > 0, terminal=[5])
+    return pt.instances.Instance(task, kernel)
+
+
+def read(text: str, kernel: Any = None) -> pt.instances.Instance:
+    """A task in the words of a task file, with its kernel or this one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "task.toml"
+        path.write_text(text, encoding="utf-8")
+        model = pt.sources.load_model(path)
+    return pt.instances.Instance(model.task, model.kernel if kernel is None else kernel)
+
+
+def retention() -> pt.instances.Instance:
+    """The customers of `examples/retention.py`."""
+    example = runpy.run_path(str(ROOT / "examples" / "retention.py"))
+    kernel = np.zeros((4, 3, 4))
+    kernel[:3], kernel[3, :, 3] = example["TRUTH"], 1.0
+    return read(example["TASK"], kernel)
+
+
+def frozen_lake(discount: float) -> pt.instances.Instance:
+    """4x4, slippery, no time limit, under the best policy for the discount 0.99."""
+    from episodes import Case  # it imports gymnasium's part of the package
+
+    case = Case("4x4", False)
+    lake: Any = case.lake(case.best(), discount)
+    return pt.instances.Instance(lake.task, lake.kernel)
+
+
+def around(instance: pt.instances.Instance, *shares: float) -> tuple[float, ...]:
+    """Thresholds that are away from the value by so many standard deviations of the values of states."""
+    spread = pt.state_values(instance.task, instance.kernel).std()
+    return tuple(float(pt.value(instance.task, instance.kernel) + share * spread) for share in shares)
+
+
+def questions() -> list[Question]:
+    """Every line of the first table."""
+    grid, garnet = corner_grid(), pt.instances.random(1, 30, 3, successors=3, discount=0.95)
+    dense, worn, world = pt.instances.random(2, 4, 3, discount=0.9), wear(), pt.instances.grid_world(5, 5)
+    corner, failing = (float(pt.value(one.task, one.kernel)) for one in (grid, worn))
+    found = [
+        Question("grid 6x6, one reward", grid, (0.75 * corner,)),
+        Question("Garnet 30x3", garnet, around(garnet, -0.5, 0.5)),
+        Question("dense 4x3", dense, around(dense, -0.5)),
+        Question("rare event with wear", worn, (1.3 * failing, 0.7 * failing)),
+        Question("grid world 5x5", world, around(world, -1.0)),
+        *(Question(f"paper {n}x{n}", pt.instances.paper(n), (0.0,)) for n in (2, 3, 5)),
+        Question("shop", read(SHOP), (4.0,), epsilon=0.1),
+        Question("customer retention", retention(), (90.0,)),
+    ]
+    if importlib.util.find_spec("gymnasium") is None:
+        print("FrozenLake is left out: gymnasium is not installed")
+        return found
+    far, near = frozen_lake(0.9999), frozen_lake(0.999)
+    reached = float(pt.value(far.task, far.kernel))
+    return [
+        *found,
+        Question("FrozenLake, 0.9999", far, (reached - 0.05, reached + 0.05)),
+        Question("FrozenLake, 0.999", near, (0.7,), epsilon=0.02),
+    ]
+
+
+def summed(taken: list[int]) -> dict[str, Any]:
+    """The mean, its standard error, and how many runs were cut: the mean is too small where there are any."""
+    error = float(np.std(taken, ddof=1) / math.sqrt(len(taken)))
+    return {"mean": float(np.mean(taken)), "error": error, "cut": sum(one >= CAP for one in taken)}
+
+
+def words(found: dict[str, Any] | None) -> str:
+    """A mean with its standard error."""
+    return "" if found is None else f"{'> ' * bool(found['cut'])}{found['mean']:,.0f} ± {found['error']:,.0f}"
+
+
+def transitions(question: Question, threshold: float, runs: int, peer_runs: int) -> dict[str, Any]:
+    """One line of the first table."""
+    instance, sim = question.instance, pt.TabularSimulator(question.instance.kernel)
+    task, side = instance.task, "above" if question.value > threshold else "below"
+
+    def decided(seeds: int, method: Any) -> tuple[dict[str, Any], int]:
+        verdicts = [pt.decide(task, sim, threshold, DELTA, method, seed, max_samples=CAP) for seed in range(seeds)]
+        taken = [one.samples if one.answer in ("above", "below") else CAP for one in verdicts]
+        return summed(taken), sum(one.answer != side for one in verdicts)
+
+    begin = time.perf_counter()
+    default, wrong = decided(runs, None)
+    seconds = (time.perf_counter() - begin) / runs
+    monte_carlo, peer_wrong = decided(peer_runs, pt.MonteCarlo())
+    ville = None
+    if importlib.util.find_spec("ville") is not None:
+        ask = functools.partial(peers.ville_on_returns, instance, threshold, [DELTA], cap=CAP, side=side, paths=True)
+        ville = summed([CAP if stop is None else stop for seed in range(peer_runs) for stop in ask(seed=seed)])
+    best = min(one["mean"] for one in (monte_carlo, ville) if one is not None)
+    evidence = (1 - 2 * DELTA) * math.log((1 - DELTA) / DELTA)
+    bound = evidence * pt.optimal_allocation(task, instance.kernel, threshold).time
+    row = {"instance": question.name, "side": side, "threshold": threshold, "value": question.value}
+    row |= {
+        "default": default,
+        "monte carlo": monte_carlo,
+        "ville": ville,
+        "bound": bound,
+        "ratio": default["mean"] / best,
+    }
+    return row | {"wrong": wrong, "peer wrong": peer_wrong, "runs": runs, "seconds": seconds}
+
+
+def known_within(question: Question, epsilon: float, runs: int, episodes: int) -> dict[str, Any]:
+    """One line of the second table."""
+    task, sim = question.instance.task, pt.TabularSimulator(question.instance.kernel)
+    found = [pt.evaluate(task, sim, epsilon, DELTA, rng=seed) for seed in range(runs)]
+    default = summed([one.samples for one in found])
+    rest = pt.state_values(task, question.instance.kernel)
+    returns, steps = peers.plays(task, sim, np.random.default_rng(0), episodes, 10_000, rest)
+    one_look = (1.96 * float(returns.std()) / epsilon) ** 2 * float(steps.mean())
+    missed = sum(not one.lower <= question.value <= one.upper for one in found)
+    row = {"instance": question.name, "value": question.value, "epsilon": epsilon, "missed": missed, "runs": runs}
+    return row | {"default": default, "one look": one_look, "ratio": default["mean"] / one_look}
+
+
+def misses(question: Question, runs: int, samples: int) -> dict[str, Any]:
+    """One line of the third table: in how many runs the capital against the true value ever reaches 2/delta."""
+    task, sim = question.instance.task, pt.TabularSimulator(question.instance.kernel)
+    middle, needed, missed = 0.5 * sum(pt.value_range(task)), math.log(2 / MISS_DELTA), 0
+    for seed in range(runs):
+        run, look, peak = pt.TDBetting().start(task, sim, middle, seed, both_sides=True), 64, -math.inf
+        while run.samples < samples and peak < needed:
+            run.step(math.inf, max(look - run.samples, 1))
+            if run.samples >= look:
+                look = int(1.05 * look) + 1
+                capital = (run.refuter(sign).log_capital(sign * (question.value - middle)) for sign in (1.0, -1.0))
+                peak = max(peak, *capital)
+        missed += peak >= needed
+    share = missed / runs
+    error = math.sqrt(share * (1 - share) / runs)
+    return {"instance": question.name, "missed": share, "error": error, "runs": runs, "samples": samples}
+
+
+def show(*cells: str) -> None:
+    """A row of a table as it is on the page."""
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def begin(title: str, *heads: str) -> None:
+    """The title of a table, and its first row."""
+    print(f"\n{title}\n")
+    show(*heads)
+    show(*("---" for _ in heads))
+
+
+def answers(asked: list[Question], runs: int, peer_runs: int) -> list[dict[str, Any]]:
+    """Print the first table."""
+    title = f"Mean transitions at delta = {DELTA:g}; {runs} runs of the default, {peer_runs} of each peer"
+    begin(title, "instance", "V", "R", "bound", "default", "Monte Carlo", "ville", "ratio", "wrong")
+    found = []
+    for question in asked:
+        for threshold in question.thresholds:
+            row = transitions(question, threshold, runs, peer_runs)
+            numbers = f"{row['value']:.3f}", f"{threshold:.3f}", f"{row['bound']:,.0f}"
+            means = (words(row[name]) for name in ("default", "monte carlo", "ville"))
+            show(question.name, *numbers, *means, f"{row['ratio']:.2f}", f"{row['wrong']} of {runs}")
+            found.append(row)
+    return found
+
+
+def widths(asked: list[Question], runs: int, coarser: float) -> list[dict[str, Any]]:
+    """Print the second table."""
+    title = f"Transitions until the value is known within epsilon, at delta = {DELTA:g}; {runs} runs"
+    begin(title, "instance", "V", "epsilon", "evaluate", "one look, n fixed", "ratio", "missed")
+    found = []
+    for question in asked:
+        if question.epsilon is not None:
+            row = known_within(question, coarser * question.epsilon, runs, 20_000)
+            numbers = f"{row['value']:.3f}", f"{row['epsilon']:g}", words(row["default"]), f"{row['one look']:,.0f}"
+            show(question.name, *numbers, f"{row['ratio']:.2f}", f"{row['missed']} of {runs}")
+            found.append(row)
+    return found
+
+
+def missed(asked: list[Question], runs: int, samples: int) -> list[dict[str, Any]]:
+    """Print the third table."""
+    title = f"Runs of {samples:,} samples whose interval ever misses the value, at delta = {MISS_DELTA:g}; {runs} runs"
+    begin(title, "instance", "missed")
+    found = []
+    for question in asked:
+        row = misses(question, runs, samples)
+        show(question.name, f"{row['missed']:.3f} ± {row['error']:.3f}")
+        found.append(row)
+    return found
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="small sizes, for the tests")
+    parser.add_argument("--json", metavar="FILE", help="also write the numbers to FILE")
+    options = parser.parse_args()
+    print(f"{date.today():%d %B %Y}, {platform.machine()}, Python {platform.python_version()}", flush=True)
+    asked = questions()
+    if options.small:
+        asked = [question for question in asked if question.name in ("paper 5x5", "rare event with wear", "shop")]
+    results = {
+        "answers": answers(asked, *((4, 2) if options.small else (300, 60))),
+        "widths": widths(asked, *((2, 5.0) if options.small else (100, 1.0))),
+        "missed": missed(asked, *((10, 1000) if options.small else (300, 20_000))),
+    }
+    if options.json:
+        Path(options.json).write_text(json.dumps(results, indent=2), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
