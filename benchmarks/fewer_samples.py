@@ -1,6 +1,6 @@
 """Where the default test is weak: its samples beside those of peers, and how often its intervals miss.
 
-    python benchmarks/fewer_samples.py            # the three tables (a quarter of an hour)
+    python benchmarks/fewer_samples.py            # the three tables (ten minutes)
     python benchmarks/fewer_samples.py --small    # a quick run of every part, used by the tests
     python benchmarks/fewer_samples.py --json F   # also write the numbers to a file
 
@@ -189,18 +189,14 @@ def transitions(question: Question, threshold: float, runs: int, peer_runs: int)
     if importlib.util.find_spec("ville") is not None:
         ask = functools.partial(peers.ville_on_returns, instance, threshold, [DELTA], cap=CAP, side=side, paths=True)
         ville = summed([CAP if stop is None else stop for seed in range(peer_runs) for stop in ask(seed=seed)])
-    best = min(one["mean"] for one in (monte_carlo, ville) if one is not None)
+    best = min((one for one in (monte_carlo, ville) if one is not None), key=lambda one: float(one["mean"]))
+    ratio = default["mean"] / best["mean"]
     evidence = (1 - 2 * DELTA) * math.log((1 - DELTA) / DELTA)
     bound = evidence * pt.optimal_allocation(task, instance.kernel, threshold).time
     row = {"instance": question.name, "side": side, "threshold": threshold, "value": question.value}
-    row |= {
-        "default": default,
-        "monte carlo": monte_carlo,
-        "ville": ville,
-        "bound": bound,
-        "ratio": default["mean"] / best,
-    }
-    return row | {"wrong": wrong, "peer wrong": peer_wrong, "runs": runs, "seconds": seconds}
+    row |= {"default": default, "monte carlo": monte_carlo, "ville": ville, "bound": bound, "ratio": ratio}
+    row["ratio error"] = ratio * math.hypot(*(one["error"] / one["mean"] for one in (default, best)))
+    return row | {"wrong": wrong, "peer wrong": peer_wrong, "runs": runs, "peer runs": peer_runs, "seconds": seconds}
 
 
 def known_within(question: Question, epsilon: float, runs: int, episodes: int) -> dict[str, Any]:
@@ -248,15 +244,21 @@ def begin(title: str, *heads: str) -> None:
 
 def answers(asked: list[Question], runs: int, peer_runs: int) -> list[dict[str, Any]]:
     """Print the first table."""
-    title = f"Mean transitions at delta = {DELTA:g}; {runs} runs of the default, {peer_runs} of each peer"
+    title = f"Mean transitions at delta = {DELTA:g}; {runs} runs; of peers {peer_runs} in tasks without an end"
     begin(title, "instance", "V", "R", "bound", "default", "Monte Carlo", "ville", "ratio", "wrong")
     found = []
     for question in asked:
         for threshold in question.thresholds:
-            row = transitions(question, threshold, runs, peer_runs)
+            row = transitions(question, threshold, runs, runs if len(question.instance.task.ends) else peer_runs)
             numbers = f"{row['value']:.3f}", f"{threshold:.3f}", f"{row['bound']:,.0f}"
             means = (words(row[name]) for name in ("default", "monte carlo", "ville"))
-            show(question.name, *numbers, *means, f"{row['ratio']:.2f}", f"{row['wrong']} of {runs}")
+            show(
+                question.name,
+                *numbers,
+                *means,
+                f"{row['ratio']:.2f} ± {row['ratio error']:.2f}",
+                f"{row['wrong']} of {runs}",
+            )
             found.append(row)
     return found
 
