@@ -10,7 +10,7 @@
    - *Monte Carlo*: `MonteCarlo()`, bets on truncated returns.
    - *ville*: the same by the package of that name, where it is installed, with the range of the allowed paths.
    - *bound*: T* kl(delta, 1-delta) with the best allocation of samples; no test needs fewer on average. It may draw
-     from any pair; all others follow the policy.
+     from any pair at any time.
    - *ratio*: the default beside the better of the two peers.
 
 2. Transitions until `evaluate` knows the value within epsilon, at all times, beside the usual interval for one look
