@@ -1,6 +1,6 @@
 """Where the default test is weak: its samples beside those of peers, and how often its intervals miss.
 
-    python benchmarks/fewer_samples.py            # the three tables (ten minutes)
+    python benchmarks/fewer_samples.py            # the three tables (twelve minutes)
     python benchmarks/fewer_samples.py --small    # a quick run of every part, used by the tests
     python benchmarks/fewer_samples.py --json F   # also write the numbers to a file
 
