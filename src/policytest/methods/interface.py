@@ -110,6 +110,16 @@ def is_certified(run: Run, required: float) -> bool:
     return bool(proved >= required)
 
 
+def beside(
+    interval: tuple[float, float], threshold: float, answer: str | None, zone: float = 0.0
+) -> tuple[float, float]:
+    """The part of an interval on the answer's side of the threshold; after "within", of the zone around it."""
+    low, high = interval
+    zone = zone if answer == "within" else 0.0
+    low = max(low, threshold - zone) if answer in ("above", "within") else low
+    return low, min(high, threshold + zone) if answer in ("below", "within") else high
+
+
 class Pause(Protocol):
     """Says where a run pauses, and looks at it there; `policytest.plots.Trace` is one."""
 

@@ -31,7 +31,7 @@ from policytest.data.counts import Counts
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
-from policytest.methods.interface import Outcome, is_certified
+from policytest.methods.interface import Outcome, beside, is_certified
 from policytest.methods.sampler import UNLIMITED, Recorded, SampledMethod, Source
 from policytest.methods.witness import WitnessedCounts, is_zero
 from policytest.worst_case import Bracket, Solver, Status
@@ -426,12 +426,6 @@ def found_distance(distance: Bracket) -> float:
     if distance.status is Status.NOT_REACHED:
         return distance.upper if np.isfinite(distance.upper) else 0.0
     return distance.upper if distance.kernel is not None and distance.status in FINISHED else distance.lower
-
-
-def beside(interval: tuple[float, float], threshold: float, answer: str | None) -> tuple[float, float]:
-    """The part of an interval on the answer's side of the threshold."""
-    low, high = interval
-    return (max(low, threshold) if answer == "above" else low, min(high, threshold) if answer == "below" else high)
 
 
 def _until_next_proof(finding: Examination, gap: float) -> float:

@@ -16,8 +16,8 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
 from policytest.methods.baselines.looking import BATCH, BATCH_GROWTH
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.interface import Outcome
-from policytest.methods.ptst import PTSTRun, beside
+from policytest.methods.interface import Outcome, beside
+from policytest.methods.ptst import PTSTRun
 from policytest.methods.sampler import Recorded, SampledMethod, Source
 
 SHARES = (1 - 1e-6, 0.999, 0.99, 0.9, 0.5)  # of the evidence found, tried in turn until one is proved

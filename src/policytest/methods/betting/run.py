@@ -87,7 +87,7 @@ from policytest.methods.betting.plan import (
 )
 from policytest.methods.betting.policy_bet import PolicyBet, are_quick, cumulative, plans_of_shares
 from policytest.methods.betting.visited import VisitedBet
-from policytest.methods.interface import Outcome
+from policytest.methods.interface import Outcome, beside
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.worst_case.projection_free import ProjectionFree
@@ -518,14 +518,8 @@ class BettingRun:
 
         After "within" the ends are those that were refuted, with the fractions of `interval`.
         """
-        within = self.answer == "within"
-        lower, upper = self._not_refuted(required, as_staked=not within)
-        zone = self.indifference if within else 0.0
-        if within or self.answer == "above":
-            lower = max(lower, self.threshold - zone)
-        if within or self.answer == "below":
-            upper = min(upper, self.threshold + zone)
-        return lower, upper
+        ends = self._not_refuted(required, as_staked=self.answer != "within")
+        return beside(ends, self.threshold, self.answer, self.indifference)
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values that the capital of neither side refutes at this level."""

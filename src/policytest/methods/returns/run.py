@@ -23,7 +23,7 @@ from policytest._base.errors import InputError
 from policytest.data.returns import Returns
 from policytest.methods.betting.bets import Bets, Refuter, surely
 from policytest.methods.betting.plan import LOG_WIDE, NO_POLICY, ON_RETURNS, BettingPlan, wide_fractions
-from policytest.methods.interface import Outcome
+from policytest.methods.interface import Outcome, beside
 from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
 
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
@@ -184,14 +184,8 @@ class ReturnsRun:
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
         """By the bets of the answer, each end at 1 - delta; see `BettingRun.verdict_interval`."""
-        within = self.answer == "within"
-        lower, upper = self._not_refuted(required, as_staked=not within)
-        zone = self.indifference if within else 0.0
-        if within or self.answer == "above":
-            lower = max(lower, self.threshold - zone)
-        if within or self.answer == "below":
-            upper = min(upper, self.threshold + zone)
-        return lower, upper
+        ends = self._not_refuted(required, as_staked=self.answer != "within")
+        return beside(ends, self.threshold, self.answer, self.indifference)
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         low, high = self.source.low - self.threshold, self.source.high - self.threshold
