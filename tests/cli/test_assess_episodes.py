@@ -65,6 +65,10 @@ def test_a_log_without_a_task(place, capsys):
             assert found["episodes"] == 150
             code, out, _ = run(capsys, *arguments)
             assert out.startswith(f"The mean return is {verdict.answer} the threshold (certified)")
+            assert "mean return, one look" in out
+            reached = f"reached after {verdict.samples:,} of its {verdict.counts.total:,} rows"
+            assert (reached in out) == (verdict.samples < verdict.counts.total)
+            assert "under way" not in out
 
 
 def test_a_task_gives_discount_rewards_threshold_and_target(place, capsys, tmp_path):

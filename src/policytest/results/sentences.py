@@ -337,8 +337,10 @@ def episode_rows(counts: object, samples: int, about: str = "value") -> list[Row
         return []
     if about == "difference":
         return [Row("pairs of episodes", number(found), "both of a pair with the same seed", "episodes", found)]
-    others = samples - int(getattr(counts, "total", samples))
+    others = samples - (total := int(getattr(counts, "total", samples)))
     remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
+    if others < 0:  # of a log, which is read to its end
+        remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
     return [Row("episodes", number(found), remark, "episodes", found)]
 
 

@@ -281,8 +281,8 @@ class Verdict(Shown):
         if self.one_look is None:
             return []
         low, high = self.one_look
-        about = sentences.one_look(self.delta)
-        return [Row(f"{self.about}, one look", f"{number(low)} to {number(high)}", about, "one_look", [low, high])]
+        label, about = f"{sentences.measured(self)}, one look", sentences.one_look(self.delta)
+        return [Row(label, f"{number(low)} to {number(high)}", about, "one_look", [low, high])]
 
     def _evidence_rows(self) -> list[Row]:
         """The evidence of the stronger side; of "within", that against each end of the zone."""
