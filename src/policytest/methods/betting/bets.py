@@ -198,6 +198,14 @@ class AveragedRefuter(Refuter):
         return float(np.logaddexp.reduce([part.log_capital(R) for part in self.parts]) - np.log(len(self.parts)))
 
 
+def not_refuted(
+    above: Refuter, below: Refuter, ends: tuple[float, float], threshold: float, level: float
+) -> tuple[float, float]:
+    """The values between these ends that the capital of neither side refutes at this level."""
+    low, high = (end - threshold for end in ends)
+    return above.up_to(low, high, level) + threshold, threshold - below.up_to(-high, -low, level)
+
+
 def surely(level: float) -> float:
     """A little more than a level: what reaches it in compiled code reaches the level, however it is added up."""
     return level + 1e-12 * (1.0 + abs(level))

@@ -71,7 +71,7 @@ from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, widest_range
 from policytest.methods.betting import splitting
-from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, surely
+from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, not_refuted, surely
 from policytest.methods.betting.plan import (
     LARGE,
     NO_POLICY,
@@ -523,10 +523,8 @@ class BettingRun:
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values that the capital of neither side refutes at this level."""
-        low, high = (end - self.threshold for end in self._range())
-        lower = self.refuter(1.0, as_staked).up_to(low, high, level)
-        upper = -self.refuter(-1.0, as_staked).up_to(-high, -low, level)
-        return lower + self.threshold, upper + self.threshold
+        above, below = (self.refuter(sign, as_staked) for sign in (1.0, -1.0))
+        return not_refuted(above, below, self._range(), self.threshold, level)
 
     def _range(self) -> tuple[float, float]:
         """Where the value lies for every kernel; in large tasks, where it lies whatever the support."""

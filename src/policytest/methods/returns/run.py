@@ -21,7 +21,7 @@ import numpy as np
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.returns import Returns
-from policytest.methods.betting.bets import Bets, Refuter, surely
+from policytest.methods.betting.bets import Bets, Refuter, not_refuted, surely
 from policytest.methods.betting.plan import LOG_WIDE, NO_POLICY, ON_RETURNS, BettingPlan, wide_fractions
 from policytest.methods.interface import Outcome, beside
 from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
@@ -188,10 +188,8 @@ class ReturnsRun:
         return beside(ends, self.threshold, self.answer, self.indifference)
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
-        low, high = self.source.low - self.threshold, self.source.high - self.threshold
-        lower = self.refuter(1.0, as_staked).up_to(low, high, level)
-        upper = -self.refuter(-1.0, as_staked).up_to(-high, -low, level)
-        return lower + self.threshold, upper + self.threshold
+        above, below = (self.refuter(sign, as_staked) for sign in SIDES)
+        return not_refuted(above, below, (self.source.low, self.source.high), self.threshold, level)
 
     def refuter(self, sign: float, as_staked: bool = False) -> Refuter:
         """The bets of one side, to be settled against any threshold."""
