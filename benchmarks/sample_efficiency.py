@@ -3,6 +3,7 @@
 python benchmarks/sample_efficiency.py            # the full table (about a quarter of an hour on two cores)
 python benchmarks/sample_efficiency.py --small    # a quick run of every part, used by the tests
 python benchmarks/sample_efficiency.py --json F   # also write the numbers to a file
+python benchmarks/sample_efficiency.py --only Combined --only TDBetting   # the lines of some methods
 
 Each run is capped at 2,000,000 transitions; a mean over runs that were cut is a lower bound, marked with ">". KL rules
 run on the local solver here: that is when they would stop if proofs were free. "ville" is betting on truncated returns
@@ -137,13 +138,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="small sizes, for the tests")
     parser.add_argument("--json", metavar="FILE", help="also write the numbers to FILE")
+    parser.add_argument("--only", metavar="NAME", action="append", help="methods whose names begin like this")
     options = parser.parse_args()
     print(f"{date.today()}, {platform.machine()}, Python {platform.python_version()}", flush=True)
     names = ["2x2"] if options.small else list(_instances())
     results: dict[str, Any] = {"deltas": DELTAS, "bound": {name: bound(name) for name in names}, "cells": []}
-    jobs = [
-        (name, method, *_effort(name, runs, options.small)) for name in names for method, (_, runs) in METHODS.items()
-    ]
+    chosen = {method: runs for method, (_, runs) in METHODS.items() if method.startswith(tuple(options.only or [""]))}
+    jobs = [(name, method, *_effort(name, runs, options.small)) for name in names for method, runs in chosen.items()]
     with ExitStack() as stack:
         run = map if options.small else stack.enter_context(ProcessPoolExecutor(2)).map
         for found in run(cell, *zip(*jobs, strict=True)):
