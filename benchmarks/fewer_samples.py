@@ -1,12 +1,12 @@
 """Where the default test is weak: its samples beside those of peers, and how often its intervals miss.
 
-    python benchmarks/fewer_samples.py            # the three tables (twelve minutes)
+    python benchmarks/fewer_samples.py            # the four tables (half an hour)
     python benchmarks/fewer_samples.py --small    # a quick run of every part, used by the tests
     python benchmarks/fewer_samples.py --json F   # also write the numbers to a file
 
 1. Mean transitions to the answer at delta = 0.05, with standard errors.
 
-   - *default*: `decide` as it is.
+   - *default*: `decide` as it is. FrozenLake *by steps*: in an environment that is walked through from its start.
    - *Monte Carlo*: `MonteCarlo()`, bets on truncated returns.
    - *ville*: the same by the package of that name, where it is installed, with the range of the allowed paths.
    - *bound*: T* kl(delta, 1-delta) with the best allocation of samples; no test needs fewer on average. It may draw
@@ -16,7 +16,10 @@
 2. Transitions until `evaluate` knows the value within epsilon, at all times, beside the usual interval for one look
    at a number of episodes that is fixed in advance, (1.96 sd / epsilon)^2, for the sd that nobody knows.
 
-3. How often the interval of `TDBetting()` misses the true value at some moment of a long run, at delta = 0.2: it is
+3. How often an answer is wrong at V = R, where both are, at delta = 0.1: each is given in at most delta of the runs.
+   The control settles the same rollouts as if they could lose a quarter of what they can.
+
+4. How often the interval of `TDBetting()` misses the true value at some moment of a long run, at delta = 0.2: it is
    looked at whenever the samples have grown by a twentieth. Above delta would be wrong; far below it is wasteful.
 """
 
@@ -37,12 +40,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 
 import peers
 import policytest as pt
+from calibration import ALARM, Overconfident
 from policytest.cli.starter import TASK as SHOP
 
-DELTA, MISS_DELTA = 0.05, 0.2
+DELTA, ERROR_DELTA, MISS_DELTA = 0.05, 0.1, 0.2
 CAP = 100_000_000
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,11 +60,27 @@ class Question:
     instance: pt.instances.Instance
     thresholds: tuple[float, ...]
     epsilon: float | None = None  # how well the value is to be known, in the second table
+    by_steps: bool = False  # the environment is walked through, from its start
+
+    @property
+    def sim(self) -> Any:
+        """The simulator of the truth."""
+        table = pt.TabularSimulator(self.instance.kernel)
+        return Walked(table) if self.by_steps else table
 
     @property
     def value(self) -> float:
         """V of the truth."""
         return float(pt.value(self.instance.task, self.instance.kernel))
+
+
+class Walked:
+    """A table that is asked for one transition after the other, as an environment is."""
+
+    extra_steps = 0  # an environment that is reset says how many steps it took to get to a pair
+
+    def __init__(self, table: pt.TabularSimulator) -> None:
+        self.draw = table.draw
 
 
 def corner_grid(n: int = 6, discount: float = 0.95) -> pt.instances.Instance:
@@ -156,6 +177,7 @@ def questions() -> list[Question]:
     return [
         *found,
         Question("FrozenLake, 0.9999", far, (reached - 0.05, reached + 0.05)),
+        Question("FrozenLake, 0.9999, by steps", far, (reached - 0.05, reached + 0.05), by_steps=True),
         Question("FrozenLake, 0.999", near, (0.7,), epsilon=0.02),
     ]
 
@@ -173,7 +195,7 @@ def words(found: dict[str, Any] | None) -> str:
 
 def transitions(question: Question, threshold: float, runs: int, peer_runs: int) -> dict[str, Any]:
     """One line of the first table."""
-    instance, sim = question.instance, pt.TabularSimulator(question.instance.kernel)
+    instance, sim = question.instance, question.sim
     task, side = instance.task, "above" if question.value > threshold else "below"
 
     def decided(seeds: int, method: Any) -> tuple[dict[str, Any], int]:
@@ -184,6 +206,7 @@ def transitions(question: Question, threshold: float, runs: int, peer_runs: int)
     begin = time.perf_counter()
     default, wrong = decided(runs, None)
     seconds = (time.perf_counter() - begin) / runs
+    sim = pt.TabularSimulator(instance.kernel)
     monte_carlo, peer_wrong = decided(peer_runs, pt.MonteCarlo())
     ville = None
     if importlib.util.find_spec("ville") is not None:
@@ -212,8 +235,24 @@ def known_within(question: Question, epsilon: float, runs: int, episodes: int) -
     return row | {"default": default, "one look": one_look, "ratio": default["mean"] / one_look}
 
 
+def errors(question: Question, runs: int, control_runs: int, samples: int) -> dict[str, Any]:
+    """One line of the third table."""
+    row: dict[str, Any] = {"instance": question.name, "runs": runs, "control runs": control_runs, "samples": samples}
+    for name, method, count in (("betting", pt.TDBetting(), runs), ("control", Overconfident(), control_runs)):
+        answers = [
+            pt.stopping_times(
+                question.instance.task, question.sim, question.value, [ERROR_DELTA], method, seed, samples
+            ).answers[0]
+            for seed in range(count)
+        ]
+        row[name] = {side: answers.count(side) for side in ("above", "below")}
+        worst = max(row[name].values())
+        row[f"{name} alarm"] = bool(binom.sf(worst - 1, count, ERROR_DELTA) < ALARM)
+    return row
+
+
 def misses(question: Question, runs: int, samples: int) -> dict[str, Any]:
-    """One line of the third table: in how many runs the capital against the true value ever reaches 2/delta."""
+    """One line of the fourth table: in how many runs the capital against the true value ever reaches 2/delta."""
     task, sim = question.instance.task, pt.TabularSimulator(question.instance.kernel)
     middle, needed, missed = 0.5 * sum(pt.value_range(task)), math.log(2 / MISS_DELTA), 0
     for seed in range(runs):
@@ -230,6 +269,21 @@ def misses(question: Question, runs: int, samples: int) -> dict[str, Any]:
     return {"instance": question.name, "missed": share, "error": error, "runs": runs, "samples": samples}
 
 
+def wrong(asked: list[Question], runs: int, control_runs: int, samples: int) -> list[dict[str, Any]]:
+    """Print the third table."""
+    title = f"Wrong answers at V = R in {runs} runs of {samples:,} samples, at delta = {ERROR_DELTA:g}"
+    begin(title, "instance", "above", "below", f"control, of {control_runs}")
+    found = []
+    for question in asked:
+        row = errors(question, runs, control_runs, samples)
+        caught = "alarm" if row["control alarm"] else "no alarm"
+        control = f"{row['control']['above']} / {row['control']['below']}: {caught}"
+        said = " ALARM" if row["betting alarm"] else ""
+        show(question.name, f"{row['betting']['above']}{said}", f"{row['betting']['below']}", control)
+        found.append(row)
+    return found
+
+
 def show(*cells: str) -> None:
     """A row of a table as it is on the page."""
     print("| " + " | ".join(cells) + " |", flush=True)
@@ -244,12 +298,15 @@ def begin(title: str, *heads: str) -> None:
 
 def answers(asked: list[Question], runs: int, peer_runs: int) -> list[dict[str, Any]]:
     """Print the first table."""
-    title = f"Mean transitions at delta = {DELTA:g}; {runs} runs; of peers {peer_runs} in tasks without an end"
+    title = f"Mean transitions at delta = {DELTA:g}; {runs} runs; {peer_runs} by steps, and of peers without an end"
     begin(title, "instance", "V", "R", "bound", "default", "Monte Carlo", "ville", "ratio", "wrong")
     found = []
     for question in asked:
         for threshold in question.thresholds:
-            row = transitions(question, threshold, runs, runs if len(question.instance.task.ends) else peer_runs)
+            fewer = question.by_steps or not len(question.instance.task.ends)
+            row = transitions(
+                question, threshold, peer_runs if question.by_steps else runs, peer_runs if fewer else runs
+            )
             numbers = f"{row['value']:.3f}", f"{threshold:.3f}", f"{row['bound']:,.0f}"
             means = (words(row[name]) for name in ("default", "monte carlo", "ville"))
             show(
@@ -257,7 +314,7 @@ def answers(asked: list[Question], runs: int, peer_runs: int) -> list[dict[str, 
                 *numbers,
                 *means,
                 f"{row['ratio']:.2f} ± {row['ratio error']:.2f}",
-                f"{row['wrong']} of {runs}",
+                f"{row['wrong']} of {row['runs']}",
             )
             found.append(row)
     return found
@@ -278,7 +335,7 @@ def widths(asked: list[Question], runs: int, coarser: float) -> list[dict[str, A
 
 
 def missed(asked: list[Question], runs: int, samples: int) -> list[dict[str, Any]]:
-    """Print the third table."""
+    """Print the fourth table."""
     title = f"Runs of {samples:,} samples whose interval ever misses the value, at delta = {MISS_DELTA:g}; {runs} runs"
     begin(title, "instance", "missed")
     found = []
@@ -299,10 +356,12 @@ def main() -> None:
     asked = questions()
     if options.small:
         asked = [question for question in asked if question.name in ("paper 5x5", "rare event with wear", "shop")]
+    tables = [question for question in asked if not question.by_steps]
     results = {
         "answers": answers(asked, *((4, 2) if options.small else (300, 60))),
         "widths": widths(asked, *((2, 5.0) if options.small else (100, 1.0))),
-        "missed": missed(asked, *((10, 1000) if options.small else (300, 20_000))),
+        "wrong": wrong(tables, *((10, 4, 500) if options.small else (1000, 100, 5_000))),
+        "missed": missed(tables, *((10, 1000) if options.small else (300, 20_000))),
     }
     if options.json:
         Path(options.json).write_text(json.dumps(results, indent=2), encoding="utf-8")
