@@ -136,7 +136,8 @@ def arbitrary_plan(run, rng, sign):
 
 
 def with_fractions(run, plan):
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, FITTED[: len(run.ladder.multiples)]]))
+    fitted = len(run.ladder.log_weights) - len(run.ladder.steady)
+    return plan._replace(fractions=np.concatenate([run.ladder.steady, FITTED[:fitted]]))
 
 
 def without_values(run, sign):

@@ -44,7 +44,8 @@ def question(seed, H=None, gamma=1.0, observed=False, on_successor=False, totals
 def arbitrary_plan(run, rng, sign):
     """A bet with an arbitrary part."""
     plan = run.joined([arbitrary_part(run.bet, rng, sign)], sign)
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.8][: len(run.ladder.multiples)]]))
+    fitted = len(run.ladder.log_weights) - len(run.ladder.steady)
+    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.8][:fitted]]))
 
 
 def arbitrary_part(policy, rng, sign):

@@ -321,8 +321,8 @@ def test_both_sides_err_at_most_as_often_as_delta_allows(case, method):
 
 
 def test_bets_suit_the_lead(monkeypatch):
-    """Where the lead is small beside the noise every steady bet loses, and the fitted one decides."""
-    monkeypatch.setattr(splitting, "FIRST", np.inf)  # splits lower the noise
+    """Where the lead is small beside the noise the bets on large gaps lose, and one on a gap like the true one wins."""
+    monkeypatch.setattr(splitting, "FIRST", np.inf)  # a pace of its own would lower the noise
     found = pt.instances.random(3, 2, 1, discount=0.5)
     sim, V = pt.TabularSimulator(found.kernel), pt.value(found.task, found.kernel)
     low, high = pt.value_range(found.task)
@@ -330,12 +330,26 @@ def test_bets_suit_the_lead(monkeypatch):
     while run.answer is None and run.samples < 500_000:
         run.step(math.log(1e6), 100_000)
     assert run.answer == "above"
-    steady, fractions = ONE_POLICY.steady, np.array([stretch.fractions for stretch in run.bets.stretches])
-    assert (fractions[:, : len(steady)] == steady).all()
+    fractions, gaps = np.array([stretch.fractions for stretch in run.bets.stretches]), ONE_POLICY.gaps
     assert ((fractions > 0) & (fractions < 1)).all()
-    assert fractions[-1, len(steady)] < steady.min()
-    assert run.bets.capital[0, len(steady)] > 10.0
-    assert (run.bets.capital[0, :8] < 0.0).all()
+    assert (np.diff(fractions[:, : len(gaps)]) <= 0).all()  # the smaller the gap, the smaller the bet
+    true = 0.01 * (high - low) / run.plan.room
+    assert (run.bets.capital[0, : len(gaps)][gaps > 8 * true] < 0.0).all()
+    assert 0.4 < gaps[np.argmax(run.bets.capital[0, : len(gaps)])] / true < 2.5
+    assert max(run.bets.capital[0]) > 10.0
+
+
+def test_the_best_fraction_for_a_gap_is_that_of_a_fine_search():
+    """By Newton's method on simulated sums, clipped at both ends; also for sums with rare large losses."""
+    rng = np.random.default_rng(0)
+    for sums in (rng.normal(scale=0.2, size=500), rng.choice([-0.9, 0.1], p=[0.1, 0.9], size=500)):
+        centred, gaps = np.maximum(sums - sums.mean(), -0.95), np.array([0.001, 0.02, 0.2, 0.9])
+        fine = np.linspace(1e-4, 0.995, 20_000)
+        for gap, f in zip(gaps, kernels.best_fractions(centred, gaps, 0.995), strict=True):
+            won = np.maximum(gap + centred, -1.0)
+            growth = [np.log1p(fine[part, None] * won).mean(axis=1) for part in np.array_split(np.arange(20_000), 20)]
+            assert np.log1p(f * won).mean() >= np.concatenate(growth).max() - 1e-6
+            assert 0 <= f <= 0.995
 
 
 @policies

@@ -9,6 +9,7 @@ import pytest
 
 import policytest as pt
 from betting_builders import instance, too_often
+from policytest.methods.betting.episode_run import EpisodeRollouts
 
 
 def walk() -> tuple[pt.Task, np.ndarray]:
@@ -84,6 +85,30 @@ def test_a_run_with_a_zone_is_resumed_where_it_was(threshold: float) -> None:
     again = pt.decide(task, sim, **settings, resume=part)
     assert whole.answer == ("within" if threshold == 0.64 else "above")
     assert (again.samples, again.evidence, again.interval) == (whole.samples, whole.evidence, whole.interval)
+
+
+def test_while_the_side_is_in_doubt_both_are_bet_on_and_either_may_win(monkeypatch):
+    """Plans on the wrong side: the bet of the other one answers, in one call or in many, and as early."""
+    task, kernel = walk()
+    sim, taken = pt.TabularSimulator(kernel), []
+    for wrong in (True, False):
+        if wrong:
+            monkeypatch.setattr(EpisodeRollouts, "_side", lambda run, values: -1.0)
+        for most in (10_000, 7):
+            found = []
+            for seed in range(20):
+                run = pt.TDBetting().start(task, sim, 0.35, seed)
+                while run.answer is None:
+                    run.step(math.log(20.0), most)
+                assert (run.answer, run.plan.sign) == ("above", -1.0 if wrong else 1.0)
+                assert run.evidence()[0] >= math.log(20.0)
+                assert run.bets.rollouts > 1.8 * run.rollouts or not wrong
+                found.append(run.samples)
+            taken.append(found)
+        monkeypatch.undo()
+    assert taken[0] == taken[1]
+    assert taken[2] == taken[3]
+    assert np.mean(taken[0]) < 1.5 * np.mean(taken[2])
 
 
 def test_a_tampered_bet_of_the_other_side_is_refused(tmp_path) -> None:

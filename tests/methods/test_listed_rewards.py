@@ -9,6 +9,7 @@ import policytest as pt
 from betting_builders import too_often
 from builders import assert_refused, assert_same_verdict
 from policytest.mdp.outcomes import outcomes_of
+from policytest.methods import combined
 from policytest.questions.watch import Watch
 from policytest.sources.tasks.files import load_model, save_model
 
@@ -67,7 +68,8 @@ def test_klbts_is_sound_and_slow():
     assert (found.answer, found.certified) == ("above", True)
 
 
-def test_the_default_uses_the_kl_rule_where_rewards_are_listed():
+def test_the_default_uses_the_kl_rule_where_rewards_are_listed(monkeypatch):
+    monkeypatch.setattr(combined, "MOST_PARAMETERS", 30)
     assert pt.decide(TASK, SIM, V - 0.4).method == pt.Combined().describe()
     wide = pt.Task(pt.Observed(values=np.arange(20.0)), POLICY, INITIAL, 0.5)
     few = pt.decide(wide, SIM, 1.0, max_samples=50)  # too many outcomes for the KL rule to be worth its price

@@ -14,28 +14,44 @@ from methods.episode_builders import HORIZONS, TOTALS, Definition, arbitrary_pla
 from policytest._base.compiled import rollouts as kernels
 from policytest._base.errors import InputError
 from policytest.data.simulators import TabularSimulator
+from policytest.methods import combined
 from policytest.methods.betting import splitting
 from policytest.methods.sampler import Recorded
 
 DELTA = 0.1
+BOTH = np.array([1.0, -1.0])  # what a residual is for each side
 
 
 class Branched:
-    """Rollouts that branch, as the docstring of `splitting` defines them."""
+    """Rollouts that branch, as the docstring of `splitting` defines them; for both sides with the bet of the other.
 
-    def __init__(self, found, targets):
-        self.found, self.targets, self.plan = found, targets, found.plan
+    A sum is a pair: S, and that of the other side.
+    """
+
+    def __init__(self, found, targets, other=None):
+        self.found, self.targets, self.plan, self.other = found, targets, found.plan, other
 
     def reserve(self, branches):
-        return sum(w * self.found.worst(t, s, 0.0) for t, s, w in branches)
+        return sum(w * self.worst(t, s) for t, s, w in branches)
+
+    def worst(self, t, s):
+        """B of each side."""
+        second = 0.0 if self.other is None else min(self.other.worst(t, s, 0.0), 0.0)
+        return np.array([self.found.worst(t, s, 0.0), second])
+
+    def most(self, t, s, others, S):
+        """The largest weight that keeps every path in the ranges."""
+        L = np.array([self.plan.L, 0.0 if self.other is None else self.other.plan.L])
+        pairs = zip(S + L + self.reserve(others), self.worst(t, s), strict=True)
+        return min([self.targets[self.found.place(t, s)], *(room / -B for room, B in pairs if B < 0)])
 
     def arrivals(self, t, s, w, others, S):
         """(probability, open branches, S) of what can happen where a branch arrives."""
-        B, z = self.found.worst(t, s, 0.0), self.targets[self.found.place(t, s)]
-        pieces = round(w / z)
+        B = self.worst(t, s)
+        pieces = round(w / self.targets[self.found.place(t, s)])
         if pieces > 1:
             return [(1.0, [*others, *[(t, s, w / pieces)] * pieces], S)]
-        most = min(z, (S + self.plan.L + self.reserve(others)) / -B) if B < 0 else z
+        most = self.most(t, s, others, S)
         g = min(1.0, max(0.1, w / most)) if most > 0 else 1.0
         small = w / g < kernels.SMALLEST_WEIGHT
         going = (g, others, S + w / g * B) if small else (g, [*others, (t, s, w / g)], S)
@@ -51,8 +67,9 @@ def ends(branched, kernel, rewards, true=None, most=None):
             outcomes.append((p, S))
             return
         if most is not None and steps == most:
+            of_true = [plan.sign * (true[s] - plan.a.V[s]) * BOTH if true is not None else None for _, s, _ in branches]
             at = [
-                found.worst(t, s, 0.0) if true is None else plan.sign * (true[s] - plan.a.V[s]) for t, s, _ in branches
+                branched.worst(t, s) if true is None else one for (t, s, _), one in zip(branches, of_true, strict=True)
             ]
             outcomes.append((p, S + sum(w * rest for (_, _, w), rest in zip(branches, at, strict=True))))
             return
@@ -62,15 +79,21 @@ def ends(branched, kernel, rewards, true=None, most=None):
             if q > 0 and (j == 0 or task.observes_rewards):
                 D, _ = found.step(t, s, a, x, rewards[j][s, a], 0.0)
                 if found.is_over(t + 1, x):
-                    go(p * q, others, S + w * D, steps + 1)
+                    go(p * q, others, S + w * D * BOTH, steps + 1)
                     continue
-                for g, after, total in branched.arrivals(t + 1, x, task.discount * w, others, S + w * D):
+                for g, after, total in branched.arrivals(t + 1, x, task.discount * w, others, S + w * D * BOTH):
                     go(p * q * g, after, total, steps + 1)
 
     for s in np.flatnonzero(task.initial):
-        for g, branches, S in branched.arrivals(0, int(s), 1.0, [], 0.0):
+        for g, branches, S in branched.arrivals(0, int(s), 1.0, [], np.zeros(2)):
             go(task.initial[s] * g, branches, S, 0)
-    return np.array(outcomes)
+    return np.array([(p, *S) for p, S in outcomes])
+
+
+def other_side(run, plan):
+    """The bet of the other side on the same V0 and advantages."""
+    part = run.bet.bet(plan.a.V, plan.a.base, -plan.sign)
+    return Definition(run, run.joined([part], -plan.sign))
 
 
 CASES = [
@@ -90,10 +113,20 @@ def test_the_mean_and_the_range_of_a_rollout_in_two_and_three_branches_exactly(s
     run = started(task, kernel, 0.3)
     plan = arbitrary_plan(run, np.random.default_rng(seed), sign)
     targets = np.where(np.arange(len(plan.B)) < 3, first, later)
-    p, S = ends(Branched(Definition(run, plan), targets), kernel, rewards).T
-    assert p.sum() == pytest.approx(1.0)
-    assert S.min() >= -plan.L - 1e-9
-    assert p @ S == pytest.approx(sign * (pt.value(mean, kernel) - task.initial @ plan.a.V[:3]), abs=1e-10)
+    expected = sign * (pt.value(mean, kernel) - task.initial @ plan.a.V[:3])
+    for wider in (1.0, 1.7):  # also with more room for weights than the worst sum asks for
+        plan = plan.widened(wider)
+        p, S, _ = ends(Branched(Definition(run, plan), targets), kernel, rewards).T
+        assert p.sum() == pytest.approx(1.0)
+        assert S.min() >= -plan.L - 1e-9
+        assert p @ S == pytest.approx(expected, abs=1e-10)
+        other = other_side(run, plan)
+        other.plan = other.plan.widened(wider)
+        p, S, mirrored = ends(Branched(Definition(run, plan), targets, other), kernel, rewards).T
+        assert S.min() >= -plan.L - 1e-9
+        assert mirrored.min() >= -other.plan.L - 1e-9
+        assert p @ S == pytest.approx(expected, abs=1e-10)
+        assert p @ mirrored == pytest.approx(-expected, abs=1e-10)
 
 
 @each(("seed", "settings"), [(i, TOTALS[i]) for i in (0, 2, 4)])
@@ -103,16 +136,20 @@ def test_without_a_discount_the_mean_is_exact_up_to_the_steps_at_which_branches_
     plan = arbitrary_plan(run, np.random.default_rng(seed), 1.0)
     branched, true = Branched(Definition(run, plan), np.array([0.5, 0.34, 1.0])), pt.state_values(mean, kernel)
     expected = pt.value(mean, kernel) - task.initial @ plan.a.V
-    p, S = ends(branched, kernel, rewards, most=5).T
+    p, S, _ = ends(branched, kernel, rewards, most=5).T
     assert S.min() >= -plan.L - 1e-9
     assert p @ S <= expected + 1e-10
-    p, S = ends(branched, kernel, rewards, true, most=5).T
+    p, S, _ = ends(branched, kernel, rewards, true, most=5).T
     assert p @ S == pytest.approx(expected, abs=1e-10)
 
 
-def rolled(run, plan, targets, u, longest, draws=None):
-    """The sums that the compiled code makes of these random numbers, in two calls."""
-    seen = kernels.Transcript(*(np.empty(len(u), dtype=kind) for kind in (np.int64, np.int64, float, float)))
+def rolled(run, plan, targets, u, longest, draws=None, other=None):
+    """The sums of both sides that the compiled code makes of these random numbers, in two calls."""
+    seen = kernels.Transcript(*(np.empty(len(u), dtype=kind) for kind in (np.int64, np.int64, float, float, float)))
+    mirrored = kernels.ONE_SIDE
+    if other is not None:
+        kept = plan.fractions, run.ladder.log_weights, np.zeros(len(plan.fractions))
+        mirrored = kernels.OtherSide(other.plan.B, *kept, other.plan.L, other.plan.sign, 0.0)
     stakes = kernels.Stakes(
         plan.fractions, run.ladder.log_weights, np.zeros(len(plan.fractions)), plan.L, plan.sign, 0.0
     )
@@ -120,8 +157,9 @@ def rolled(run, plan, targets, u, longest, draws=None):
     dynamics, limits = run.dynamics._replace(longest=longest), kernels.Limits(np.inf, 2**62, np.inf)
     for part in (u[: len(u) // 3], u[len(u) // 3 :]):
         about = dynamics, plan.a._replace(B=plan.B), targets, stakes, draws or run.source.draws()
-        done = kernels.branch(*about, at, branches, part, limits, seen)
-        sums, at = [*sums, *seen.sums[: done.rollouts]], done.at
+        done = kernels.branch(*about, at, branches, part, limits, seen, other=mirrored)
+        pairs = zip(seen.sums[: done.rollouts], seen.mirrored[: done.rollouts], strict=True)
+        sums, at = [*sums, *pairs], done.at
         assert done.used == len(part)
     return np.array(sums)
 
@@ -134,14 +172,14 @@ def replayed(branched, kernel, stack, u, longest):
     try:
         while True:
             v = next(numbers)
-            _, branches, S = tossed(branched.arrivals(0, choose(task.initial, v[0]), 1.0, [], 0.0), v[2])
+            _, branches, S = tossed(branched.arrivals(0, choose(task.initial, v[0]), 1.0, [], np.zeros(2)), v[2])
             left = longest
             while branches:
                 v = next(numbers)
                 *branches, (t, s, w) = branches
                 a = choose(task.policy[s], v[0])
                 x, r = next(stack[s * task.n_actions + a]) if stack else (choose(kernel[s, a], v[1]), 0.0)
-                S, left = S + w * found.step(t, s, a, x, r, 0.0)[0], left - 1
+                S, left = S + w * found.step(t, s, a, x, r, 0.0)[0] * BOTH, left - 1
                 if not found.is_over(t + 1, x):
                     arrived = branched.arrivals(t + 1, int(x), task.discount * w, branches, S)
                     _, branches, S = tossed(arrived, v[2])
@@ -170,10 +208,17 @@ def test_compiled_branches_are_those_of_the_definition(seed, settings):
         draws = run.source.draws()._replace(start=start, successor=x.astype(np.int32), reward=r, at=start[:-1].copy())
     longest = 9.0 if task.is_total else 0.0
     expected = replayed(Branched(Definition(run, plan), targets), kernel, stack, u, longest)
-    found = rolled(run, plan, targets, u, longest, draws)
+    found = rolled(run, plan, targets, u, longest, draws)[:, 0]
     assert len(found) >= 20
-    assert np.allclose(found, expected[: len(found)], atol=1e-9)
+    assert np.allclose(found, expected[: len(found), 0], atol=1e-9)
     assert abs(len(expected) - len(found)) <= 1
+    other = None if task.is_total or task.observes_rewards else other_side(run, plan)
+    if other is not None:  # on one side totals may have no bound; a stack can be used once
+        other.plan = other.plan._replace(L=other.plan.L + 0.05)
+        expected = replayed(Branched(Definition(run, plan), targets, other), kernel, stack, u, longest)
+        found = rolled(run, plan, targets, u, longest, draws, other)
+        assert len(found) >= 20
+        assert np.allclose(found, expected[: len(found)], atol=1e-9)
 
 
 # ---------------------------------------------------------------- runs
@@ -255,6 +300,8 @@ def test_a_run_with_open_branches_goes_on_where_it_was_stopped(always):
         lambda state: state.update(plan_targets=np.zeros(0)),
         lambda state: state.update(plan_targets=-state["plan_targets"]),
         lambda state: state.update(plan_targets=state["plan_targets"][1:]),
+        lambda state: state.update(pace=np.array([3.0, 0.0, 1.0])),  # not one to choose from
+        lambda state: state.update(pace=state["pace"] + [0.0, 0.0, 0.5]),  # not the range of the plan
     ],
 )
 def test_tampered_branches_are_refused(always, change):
@@ -292,7 +339,8 @@ def test_only_where_any_pair_can_be_drawn(always):
         assert not len(run._fit().targets)
 
 
-def test_the_kl_rule_beside_the_bets_counts_what_branches_draw(always):
+def test_the_kl_rule_beside_the_bets_counts_what_branches_draw(always, monkeypatch):
+    monkeypatch.setattr(combined, "MOST_PARAMETERS", 30)
     goal, kernel, _ = lake()
     task = pt.Task(goal.rewards, goal.policy, goal.initial, 0.99, kernel > 0, terminal=[3, 4])
     run, branched = pt.Combined().start(task, TabularSimulator(kernel), pt.value(task, kernel), 0), False

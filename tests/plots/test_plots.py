@@ -93,8 +93,9 @@ def test_so_is_that_of_any_other_method(method):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_so_is_that_of_a_task_with_listed_rewards(name):
+def test_so_is_that_of_a_task_with_listed_rewards(name, monkeypatch):
     """The method in the watched one decides whether the run is on the outcome table."""
+    monkeypatch.setattr("policytest.methods.combined.MOST_PARAMETERS", 6)
     task = Task(Observed(values=[0, 1]), [[1.0], [1.0]], [1.0, 0.0], 0.7)
     sim = TabularSimulator(
         [[[0.7, 0.3]], [[0.4, 0.6]]], rewards=lambda s, a, x, rng: (rng.random(len(s)) < 0.3 + 0.5 * s).astype(float)

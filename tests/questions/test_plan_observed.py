@@ -120,7 +120,8 @@ def test_a_plan_with_mean_rewards_states_the_samples_of_real_runs():
     assert "2,000 pilot draws" in pilot.notes[0]
 
 
-def test_several_guesses_and_listed_rewards():
+def test_several_guesses_and_listed_rewards(monkeypatch):
+    monkeypatch.setattr("policytest.methods.combined.MOST_PARAMETERS", 6)
     plan = pt.plan(TASK, [KERNEL, KERNEL], VALUE - 0.4, rewards=[MEANS, 0.9 * MEANS], runs=8)
     low, high = plan.sensitivity.values
     assert (low, high) == pytest.approx((VALUE * 0.905, VALUE * 0.995))

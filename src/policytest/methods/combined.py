@@ -34,7 +34,7 @@ from policytest.methods.interface import Outcome, is_certified
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
 
-MOST_PARAMETERS = 30  # of the unknown rows together, up to which KL is worth its price
+MOST_PARAMETERS = 4  # of the unknown rows together, up to which KL is worth its price
 MANY_STATES = 100  # surely too many parameters, unless almost all rows are known
 
 

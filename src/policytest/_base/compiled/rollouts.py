@@ -24,7 +24,7 @@ from policytest._base.rows import Rows
 # One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
 # policies stay together for as long as they agree. The proofs: `policytest.methods.betting.run`, and `.coupled`.
 
-BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT, OUT_OF_BOUNDS = 0, 1, 2, 3, 4  # why a call ended
+BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT, OUT_OF_BOUNDS, OTHER_CROSSED = 0, 1, 2, 3, 4, 5  # why a call ended
 BETWEEN, TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT, A_IN_TURN, B_IN_TURN = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
 DRAWING = 2.0  # of the plain process, whose policy is never A_ALONE
 BRANCHING = 8.0  # one policy, in several branches
@@ -119,10 +119,15 @@ NO_RULE = Watch()
 
 
 class OtherSide(NamedTuple):
-    """What keeps the same rollouts in the range of the other side: its worst sums, empty where they serve one side."""
+    """The bet of the other side on the same rollouts: its worst sums, empty where they serve one side; its stakes."""
 
     B: FloatArray = np.zeros(0)
+    fractions: FloatArray = np.zeros(0)
+    log_weights: FloatArray = np.zeros(0)
+    capital: FloatArray = np.zeros(0)  # changed in place
     L: float = 0.0
+    sign: float = 0.0
+    lead: float = 0.0
 
 
 ONE_SIDE = OtherSide()
@@ -144,7 +149,7 @@ class RolloutState(NamedTuple):
     phase: float = BETWEEN
     state: float = 0.0  # of A, or of both; BRANCHING: the number of open branches
     earned: float = 0.0  # S
-    weight: float = 0.0
+    weight: float = 0.0  # BRANCHING: the sum of the other side, where rollouts serve both
     draws_left: float = 0.0  # of the plain process; or the steps left, where they are limited
     state_b: float = -1.0
     weight_b: float = 0.0
@@ -163,6 +168,39 @@ class Advance(NamedTuple):
     at: RolloutState
     own_steps: float = 0.0  # of the rollouts that ended before their steps were used up, where these are limited
     cut: int = 0  # rollouts whose steps were used up
+
+
+@entry
+def best_fractions(x: Reals, gaps: Reals, largest: float) -> Any:
+    """[G] for each gap, the f in [0, largest] with the largest mean of log(1 + f (gap + x)); x has the mean 0.
+
+    By Newton's method on the derivative, which falls in f, between two ends that close in on it. What would lose more
+    than all loses all.
+    """
+    found = np.empty(len(gaps))
+    for g in range(len(gaps)):
+        low, high, f = 0.0, largest, largest
+        for _ in range(40):
+            slope, bend = 0.0, 0.0
+            for i in range(len(x)):
+                won = max(gaps[g] + x[i], -1.0)
+                part = won / (1.0 + f * won)
+                slope += part
+                bend -= part * part
+            if slope >= 0.0:
+                low = f
+            else:
+                high = f
+            if low == high or bend == 0.0:  # at the largest one
+                break
+            step = f - slope / bend
+            if not low < step < high:
+                step = 0.5 * (low + high)
+            if abs(step - f) <= 1e-3 * f:
+                break
+            f = step
+        found[g] = f
+    return found
 
 
 @entry
@@ -341,6 +379,14 @@ def _settled(stakes: Stakes, earned: float) -> float:
     return top + np.log(total)
 
 
+@compiled
+def _settled_other(other: OtherSide, earned: float) -> float:
+    """The same for the other side; nothing where the rollout serves one."""
+    if len(other.B) == 0:
+        return -np.inf
+    return _settled(Stakes(other.fractions, other.log_weights, other.capital, other.L, other.sign, other.lead), earned)
+
+
 @entry
 def log_capitals(earned: Reals, room: Reals, lengths: IntArray, fractions: Reals, R: float, least: float) -> Any:
     """[F] the sums of log(1 + f (earned - R)/(room + R)) over rollouts; stretches of them have the same fractions f.
@@ -387,10 +433,16 @@ def _may_suffice(watch: Watch, evidence: float) -> bool:
 
 
 @compiled
-def _ending(evidence: float, samples: int, steps: int, limits: Limits, watch: Watch) -> int:
-    """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet."""
+def _ending(evidence: float, other: float, samples: int, steps: int, limits: Limits, watch: Watch) -> int:
+    """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet.
+
+    ``other`` is the evidence of the other side, where the rollout serves both.
+    """
     if evidence >= limits.level:
         return CROSSED
+    if other >= limits.level:
+        return OTHER_CROSSED
+    evidence = max(evidence, other)
     if samples >= limits.due:
         return LAST_ROLLOUT
     if len(watch.w) > 0 and (samples >= limits.most or (steps >= watch.blind and _may_suffice(watch, evidence))):
@@ -480,7 +532,7 @@ def _bet(
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
     own_steps, cut = 0.0, 0
     while used < len(u):
-        ended, extra, other_least = False, 0.0, 0.0
+        ended, extra, other_least, mirrored = False, 0.0, 0.0, 0.0
         if phase == BETWEEN:
             at_a, at_b = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0]), -1
             phase, earned, weight, weight_b, left, total = TOGETHER, 0.0, 1.0, 0.0, float(plain), 0.0
@@ -608,7 +660,8 @@ def _bet(
                         extra = weight_b * B_b[at_b] + (weight * B_a[at_a] if phase == A_ALONE else 0.0)
         if ended and serves_both:  # where a rollout ends at its worst, that is another end for each side
             at_worst = weight < SMALLEST_WEIGHT or (dynamics.longest > 0.0 and left <= 0.0)
-            seen.mirrored[rollouts] = (weight * min(other_least, 0.0) if at_worst else 0.0) - earned
+            mirrored = (weight * min(other_least, 0.0) if at_worst else 0.0) - earned
+            seen.mirrored[rollouts] = mirrored
         earned += extra
         used += 1
         if ended:
@@ -616,7 +669,8 @@ def _bet(
             rollouts += 1
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
-            ending = _ending(_settled(stakes, earned), samples, steps, limits, watch)
+            evidence, of_other = _settled(stakes, earned), _settled_other(other, mirrored)
+            ending = _ending(evidence, of_other, samples, steps, limits, watch)
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total
@@ -665,27 +719,33 @@ def _branch(
     limits_of: tuple[Any, ...],
     seen_of: tuple[Any, ...],
     watch_of: tuple[Any, ...],
+    other_of: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `_bet`.
 
-    ``branches`` [M,2] are the place and the weight of the open branches; the last one moves. The proof:
-    `policytest.methods.betting.splitting`.
+    ``branches`` [M,2] are the place and the weight of the open branches; the last one moves. Where rollouts serve both
+    sides, coins keep the sums of both in their ranges. The proof: `policytest.methods.betting.splitting`.
     """
     dynamics, side, stakes = Dynamics(*dynamics_of), Residuals(*side_of), Stakes(*stakes_of)
     draws, limits, seen, watch = Draws(*draws_of), Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of)
+    other = OtherSide(*other_of)
+    serves_both = len(other.B) > 0
     gamma, L, sign, layer, B = dynamics.discount, stakes.L, stakes.sign, dynamics.layer, side.B
     observed, on_entries, A = len(draws.reward) > 0, len(side.gain) > 0, dynamics.alone_a.shape[1]
-    phase, state, earned, left = at[0], at[1], at[2], at[4]
+    phase, state, earned, mirrored, left = at[0], at[1], at[2], at[3], at[4]
     n = int(state) if phase == BRANCHING else 0
-    reserve = 0.0  # the worst of all open branches together
+    reserve, other_reserve = 0.0, 0.0  # the worst of all open branches together, for each side
     for j in range(n):
         reserve += branches[j, 1] * B[int(branches[j, 0])]
+        if serves_both:
+            other_reserve += branches[j, 1] * other.B[int(branches[j, 0])]
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
     own_steps, cut = 0.0, 0
     while used < len(u):
         if phase == BETWEEN:
             y = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0])
-            phase, earned, weight, reserve, left = BRANCHING, 0.0, 1.0, 0.0, dynamics.longest
+            phase, earned, mirrored, weight, left = BRANCHING, 0.0, 0.0, 1.0, dynamics.longest
+            reserve, other_reserve = 0.0, 0.0
         else:
             s, weight = int(branches[n - 1, 0]), branches[n - 1, 1]
             p = dynamics.real[s] * A + first_above(dynamics.alone_a[s], 0, A, u[used, 0])
@@ -708,15 +768,19 @@ def _branch(
                 break  # whoever records it refuses it
             n -= 1
             reserve = reserve - weight * B[s] if n > 0 else 0.0
+            if serves_both:
+                other_reserve = other_reserve - weight * other.B[s] if n > 0 else 0.0
             if on_entries:
                 residual += side.gain[place_of(dynamics.start, dynamics.successor, k, y)]
             if layer > 0:
                 k += s // layer * (len(dynamics.start) - 1)
                 y += (s // layer + 1) * layer
-            earned += sign * weight * (residual + side.base[k] + gamma * side.V[y] - side.V[s])
+            gained = sign * weight * (residual + side.base[k] + gamma * side.V[y] - side.V[s])
+            earned += gained
+            mirrored -= gained
             weight *= gamma
             left -= 1.0
-        least = B[y]
+        least, other_least = B[y], min(other.B[y], 0.0) if serves_both else 0.0
         if least <= 0.0:  # something follows
             pieces = min(int(np.rint(weight / targets[y])), len(branches) - n)
             goes_on = pieces > 1
@@ -724,30 +788,38 @@ def _branch(
                 pieces, most = 1, targets[y]
                 if least < 0.0:
                     most = min(most, (earned + L + reserve) / -least)
+                if other_least < 0.0:
+                    most = min(most, (mirrored + other.L + other_reserve) / -other_least)
                 chance = min(1.0, max(SMALLEST_CHANCE, weight / max(most, TINY)))
                 goes_on = u[used, 2] < chance
                 weight /= chance
                 if goes_on and weight < SMALLEST_WEIGHT:
                     earned += weight * least
+                    mirrored += weight * other_least
                     goes_on = False
             if goes_on:
                 reserve += weight * least
+                other_reserve += weight * other_least
                 for j in range(n, n + pieces):
                     branches[j, 0], branches[j, 1] = y, weight / pieces
                 n += pieces
         if dynamics.longest > 0.0 and left <= 0.0 and n > 0:  # all end at their worst
             earned += reserve
+            mirrored += other_reserve
             n, cut = 0, cut + 1
         used += 1
         if n == 0:
             seen.sums[rollouts] = earned
+            if serves_both:
+                seen.mirrored[rollouts] = mirrored
             rollouts += 1
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
-            ending = _ending(_settled(stakes, earned), samples, steps, limits, watch)
+            evidence, of_other = _settled(stakes, earned), _settled_other(other, mirrored)
+            ending = _ending(evidence, of_other, samples, steps, limits, watch)
             if ending != BLOCK_ENDS:
                 break
-    after = phase, float(n), earned, 0.0, left, -1.0, 0.0, 0.0
+    after = phase, float(n), earned, mirrored if serves_both else 0.0, left, -1.0, 0.0, 0.0
     return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
 
 
@@ -763,10 +835,11 @@ def branch(
     limits: Limits,
     seen: Transcript,
     watch: Watch = NO_RULE,
+    other: OtherSide = ONE_SIDE,
 ) -> Advance:
     """`_branch` by names."""
     fixed = tuple(dynamics), tuple(side), targets, tuple(stakes), tuple(draws)
-    found = _branch(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen), tuple(watch))
+    found = _branch(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen), tuple(watch), tuple(other))
     return _named(found)
 
 

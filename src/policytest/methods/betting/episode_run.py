@@ -112,9 +112,9 @@ class EpisodeRollouts(BettingRun):
         """Without a discount advantages would open cycles that lose."""
         return (0.0,) if self.task.is_total else super()._shares(may_choose)
 
-    def _may_split(self, entries: int) -> bool:
+    def _may_choose_pace(self, entries: int) -> bool:
         """Bounds on totals are kept for one path."""
-        return super()._may_split(entries) and self.task.total_rewards is None
+        return super()._may_choose_pace(entries) and self.task.total_rewards is None
 
     # ------------------------------------------------------------ what it can say
 

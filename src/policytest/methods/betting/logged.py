@@ -249,6 +249,10 @@ class LogRun(OnALog, BettingRun):
                 self._fit_all()
         self.exhausted = True
 
+    def _may_choose_pace(self, entries: int) -> bool:
+        """Each follower has its own."""
+        return False
+
     def _stack(self, level: float) -> None:
         """Rollouts from stacks, as far as these rows take them."""
         run = self.stacks

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled.rollouts import Residuals
+from policytest._base.compiled.rollouts import Residuals, best_fractions
 
 REFIT = 1.2  # V0 is fitted again when the samples have grown by this factor
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
@@ -23,9 +23,12 @@ NEAR = np.array([0.5, 1.0, 2.0])  # multiples of a fraction that suits, with hal
 LOG_NEAR = np.log(np.array([0.25, 0.5, 0.25]))
 NATS = 4.0  # about the evidence at the ends of an interval
 WIDE_STEADY, WIDE_FALLING = LARGEST_FRACTION * 0.5 ** np.arange(10), 0.85 ** np.arange(10)  # of intervals
+WIDE_GAPS = 0.5 ** np.arange(1.0, 11.0)  # in their place where the pace of rollouts changes
 LOG_WIDE = np.concatenate([LOG_NEAR + np.log(0.3), np.log(0.7 * WIDE_FALLING / WIDE_FALLING.sum())])
 
 
+NONE = np.zeros(0)
+MOST_SUMS = 4000  # simulated rollouts to which fractions are fitted
 NO_POLICY = Residuals(*(np.zeros(0) for _ in range(4)))
 
 
@@ -35,13 +38,14 @@ class BettingPlan(NamedTuple):
     a: Residuals
     b: Residuals  # of the second policy; empty where there is none
     B: FloatArray  # [S] the worst sum along any path, of the two together where there are two
-    L: float
+    L: float  # at least the worst sum; more where weights need room
     sign: float
     lead: float  # sign (rho.V0 - R), with the difference of the two V0 where there are two
     fractions: FloatArray = np.zeros(0)  # of the largest bet
     wide: FloatArray = np.zeros(0)  # those of intervals
     targets: FloatArray = np.zeros(0)  # [places] the weights to aim at by splits; empty: rollouts do not split
     mirrored: BettingPlan | None = None  # the bet of the other side on the same rollouts
+    wider: float = 1.0  # L as a multiple of the worst sum
 
     @property
     def parts(self) -> tuple[Residuals, ...]:
@@ -52,6 +56,16 @@ class BettingPlan(NamedTuple):
     def room(self) -> float:
         """L - lead: what a full bet stakes."""
         return self.L - self.lead
+
+    @property
+    def narrow_room(self) -> float:
+        """The room that the worst sum leaves."""
+        return self.L / self.wider - self.lead
+
+    def widened(self, wider: float) -> BettingPlan:
+        """With a range that is this many times the worst sum, on both sides."""
+        mirrored = None if self.mirrored is None else self.mirrored.widened(wider)
+        return self._replace(L=self.L * (wider / self.wider), wider=wider, mirrored=mirrored)
 
     @property
     def side(self) -> int:
@@ -66,11 +80,13 @@ class Ladder(NamedTuple):
     log_weights: FloatArray  # first of the steady ones, then of the multiples
     multiples: FloatArray = MULTIPLES
 
-    def fractions(self, v: float | None, lead: float, rollouts: int) -> FloatArray:
+    def fractions(
+        self, v: float | None, lead: float, rollouts: float, narrow: float = 1.0, sums: FloatArray = NONE
+    ) -> FloatArray:
         """The steady fractions, and multiples of f = gap/(v + gap^2), the best one where gains are small.
 
         In units of the room: v is the mean of S^2, gap the lead, or what noise may hide of it. Without a v the largest
-        bet is taken, the best where one rollout says much.
+        bet is taken, the best where one rollout says much. The last two arguments are those of a `GapLadder`.
         """
         best = 1.0
         if v is not None and 0 < v + (gap := hidden_gap(v, lead, rollouts)) ** 2 < np.inf:
@@ -88,14 +104,18 @@ def wide_gap(v: float, rollouts: float) -> float:
     return math.sqrt(2.0 * NATS * v / (rollouts + 1.0))
 
 
-def wide_fractions(v: float, rollouts: float) -> FloatArray:
+def wide_fractions(v: float, rollouts: float, narrow: float | None = None) -> FloatArray:
     """The fractions of intervals, where the threshold is not known: those that suit the ends by now, and steady ones.
 
     At the distance g of the ends, with rollouts of variance v in units of the room, the best fraction is g/v. After n
     rollouts bets that follow it have lost NATS log n; the steady one that suits has not, and decides if n is large.
+    Where the pace of rollouts changes, gaps are steady instead; ``narrow`` is the room that the worst sum leaves.
     """
-    best = wide_gap(v, rollouts) / max(v, 1e-300)
-    return np.concatenate([fractions_near(best), WIDE_STEADY])
+    near = fractions_near(wide_gap(v, rollouts) / max(v, 1e-300))
+    if narrow is None:
+        return np.concatenate([near, WIDE_STEADY])
+    gaps = narrow * WIDE_GAPS / max(v, 1e-300)
+    return np.concatenate([near, np.clip(gaps, SMALLEST_FRACTION, LARGEST_FRACTION)])
 
 
 def _steady(count: int) -> FloatArray:
@@ -108,8 +128,44 @@ def _shared(steady: float, falling: float, count: int, fitted: float) -> FloatAr
     return np.asarray(np.log(np.append(steady * weights / weights.sum(), fitted)) - 1e-15)  # in all not above 1
 
 
+class GapLadder(NamedTuple):
+    """A bet for each gap that V may have from the threshold, and one for the gap that was fitted.
+
+    The best fraction for a gap depends on what rollouts win and lose, which changes with every plan; the gap does not.
+    So a bet on "the gap is about g" stakes little while rollouts are noisy, and more as values become known: over all
+    rollouts it is the mixture for which g would be the best guess. Where rollouts say much all these fractions are the
+    largest one, and sharing out the capital costs nothing.
+    """
+
+    gaps: FloatArray  # as shares of the distance from the threshold to the worst value
+    log_weights: FloatArray  # of these, and of the fitted one
+
+    @property
+    def steady(self) -> FloatArray:
+        """The fractions where nothing is known about rollouts."""
+        return _steady(len(self.gaps))
+
+    def fractions(
+        self, v: float | None, lead: float, rollouts: float, narrow: float = 1.0, sums: FloatArray = NONE
+    ) -> FloatArray:
+        """The fraction for each gap: the best of small bets, g/(v + g^2), or the best for these sums.
+
+        In units of the room: v is the mean of S^2, ``narrow`` the room that the worst value leaves (the range may be
+        wider), ``sums`` simulated ones with mean 0. Without a v, steady fractions and the largest.
+        """
+        if v is None:
+            return np.append(self.steady, LARGEST_FRACTION)
+        gaps = np.append(narrow * self.gaps, hidden_gap(v, lead, rollouts))
+        if len(sums):
+            best = best_fractions(sums[:MOST_SUMS], gaps, LARGEST_FRACTION)
+        else:
+            best = gaps / np.maximum(v + gaps * gaps, 1e-300)
+        return np.asarray(np.clip(best, SMALLEST_FRACTION, LARGEST_FRACTION))
+
+
 ONE = np.array([1.0])
-ONE_POLICY = Ladder(_steady(10), _shared(0.2, 0.7, 10, 0.8), ONE)
+ONE_POLICY = GapLadder(2.0 ** np.arange(1.0, -8.0, -1.0), _shared(0.65, 0.8, 9, 0.35))
+ON_STACKS = Ladder(_steady(10), _shared(0.2, 0.7, 10, 0.8), ONE)  # of recorded draws
 TWO_POLICIES = Ladder(_steady(4), np.log(np.array([0.63, 0.063, 0.0063, 0.0007, 0.1, 0.1, 0.1])))
 ON_RETURNS = Ladder(_steady(12), _shared(0.8, 0.8, 12, 0.2), ONE)  # of whole episodes, where little is fitted
 

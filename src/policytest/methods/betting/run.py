@@ -30,10 +30,12 @@ probability at most delta. It is looked at *at the ends of rollouts*; within one
 the final S given the path so far, stands for it. No dimension is paid for, and no bet is lost to a horizon: on bad
 paths g rises to 1, and discounting ends the rollout.
 
-*Both sides at once*, for intervals and for "within": D of the other side is -D, so that its sum is -S. With its own
-worst sums B' and range L', coins keep the weight at most (S + L)/-B(x) and at most (L' - S)/-B'(x): then S >= -L and
--S >= -L', and one rollout is bet on twice. Where the weight has become very small, S ends with w B(x), and -S with
-w B'(x).
+*Both sides at once*, for intervals, for "within", and while the side is in doubt: D of the other side is -D, so that
+its sum is -S. With its own worst sums B' and range L', coins keep the weight at most (S + L)/-B(x) and at most
+(L' - S)/-B'(x): then S >= -L and -S >= -L', and one rollout is bet on twice. Where the weight has become very small, S
+ends with w B(x), and -S with w B'(x).
+
+L may always be larger than the worst sum: weights then have more room (`policytest.methods.betting.splitting`).
 
 Only episodes from rho are needed, never a reset to another state. Recorded draws of a pair can serve as well, each used
 once, in their order: where one is not there, the process waits.
@@ -75,11 +77,14 @@ from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, not_
 from policytest.methods.betting.plan import (
     LARGE,
     NO_POLICY,
+    NONE,
+    ON_STACKS,
     ONE_POLICY,
     REFIT,
     SHARES,
     TIED,
     BettingPlan,
+    GapLadder,
     Ladder,
     expected_growth,
     most_promising,
@@ -115,10 +120,10 @@ class BettingRun:
         If positive, answer "within" where |V - R| is proved to be smaller than this.
     both_sides
         Bet on both sides: on each rollout, or, of two policies and of large tasks, in turn while the value seems close
-        to the threshold. For intervals, and for "within".
+        to the threshold. For intervals, and for "within". (Without it, while the side is in doubt.)
     """
 
-    ladder: ClassVar[Ladder] = ONE_POLICY
+    ladder: Ladder | GapLadder = ONE_POLICY
     refit = REFIT
     sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
     betting_on = 0.0  # the only side to bet on, 1 or -1; 0: that of the estimate
@@ -137,7 +142,9 @@ class BettingRun:
         self.answer: str | None = None
         self.exhausted, self.wanted = False, -1
         self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
-        self.split_at = 0.0  # samples from which on splits are considered again
+        self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
+        if self.source.waits and self.ladder is ONE_POLICY:
+            self.ladder = ON_STACKS
         self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
         self.branches = splitting.open_branches()
         self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
@@ -192,11 +199,9 @@ class BettingRun:
         if done.rollouts:
             self._settled(seen.sums[: done.rollouts].copy())  # the rest of the array is not to be kept
             if self.plan.mirrored is not None:
-                self.bets.settle(self.plan.mirrored, seen.mirrored[: done.rollouts].copy())
-        if done.ending == rollouts.CROSSED:
-            self.answer = "above" if self.plan.sign > 0 else "below"
-        elif done.rollouts and self.plan.mirrored is not None and self.between_rollouts:
-            self.reconsider(level)
+                self.bets.keep(self.plan.mirrored, seen.mirrored[: done.rollouts].copy())
+        if done.ending in (rollouts.CROSSED, rollouts.OTHER_CROSSED):
+            self.answer = "above" if (self.plan.sign > 0) == (done.ending == rollouts.CROSSED) else "below"
         if self.answer is None:
             self._look_within(level)
         return done.wanted
@@ -205,19 +210,21 @@ class BettingRun:
         """Room for what a call finds."""
         rewards = np.empty(size if self.task.observes_rewards else 0)
         transitions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-        return Transcript(*transitions, np.empty(size), rewards, np.empty(size if self.both_sides else 0))
+        return Transcript(*transitions, np.empty(size), rewards, np.empty(size if self._may_serve_both else 0))
 
     def _roll(self, limits: Limits, seen: Transcript) -> Advance:
         """The call of the compiled code. Rows that list only what was seen may have grown."""
         plan, rows, stakes, draws = self.plan, self.tally.rows, self.bets.stakes(self.plan), self.source.draws()
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
+        other = ONE_SIDE
+        if plan.mirrored is not None:
+            other = OtherSide(plan.mirrored.B, *self.bets.stakes(plan.mirrored))
         if len(plan.targets):
             side = plan.a._replace(B=plan.B)
             branched = self.dynamics, side, plan.targets, stakes, draws, self.at, self.branches, self.numbers
-            return rollouts.branch(*branched, limits, seen, self._watch(limits.level))
+            return rollouts.branch(*branched, limits, seen, self._watch(limits.level), other)
         bet = self.dynamics, (plan.a, plan.b), plan.B, stakes, draws
-        other = ONE_SIDE if plan.mirrored is None else OtherSide(plan.mirrored.B, plan.mirrored.L)
         return rollouts.bet(*bet, self.at, self.numbers, limits, seen, self._watch(limits.level), other)
 
     def _made_dynamics(self) -> Dynamics:
@@ -334,26 +341,46 @@ class BettingRun:
         plan, v = self._best_share(values, q, sign, chosen)
         if v is None and 0 < plan.room < np.inf:
             v = self._noise(plan, visits)
-        if q is not None and chosen and v is not None and self._may_split(len(chosen[0])):
-            plan, v = splitting.split(self.policies[0], plan, v, self.dynamics, q, chosen[0], samples)
-            helped = len(plan.targets) or len(self.plan.targets)  # now, or at the refit before
-            self.split_at = samples if helped else 2.0 * samples
-        return self._mirrored(self.staked(plan, v), v)
+        plan = self._mirrored(plan, v)
+        if q is not None and chosen and v is not None and self._may_choose_pace(len(chosen[0])):
+            return self._paced(plan, v, q, chosen[0])
+        return self.staked(plan, v)
+
+    def _paced(self, plan: BettingPlan, v: float, q: FloatArray, visits: FloatArray) -> BettingPlan:
+        """The plan at the pace that promises most, which is chosen again when the samples have grown by a half."""
+        outlook, samples = splitting.Outlook(self.policies[0], plan, self.dynamics, q, visits), self.pool.samples
+        if not outlook.is_possible:
+            return self.staked(plan, v)
+        if samples >= self.pace_at:
+            paces = splitting.UNSPLIT if self.source.travels else splitting.PACES
+            self.pace, self.pace_at = outlook.best(paces, samples, self.both_sides), splitting.AGAIN * samples
+        found = outlook.at(self.pace, samples)
+        if found is None:
+            return self.staked(plan, v)
+        return self.staked(found.plan, found.v, found.sums, samples / found.cost)
+
+    @property
+    def _may_serve_both(self) -> bool:
+        """Whether rollouts can serve both sides at once: those of one policy, where both totals are bounded."""
+        one = len(self.policies) == 1 and not isinstance(self.policies[0], VisitedBet)
+        return one and len(self.sides) == 2 and not (self.draws or self.betting_on)
 
     @property
     def _serves_both(self) -> bool:
-        """Whether rollouts serve both sides at once: those of one policy, where both totals are bounded."""
-        one = len(self.policies) == 1 and not isinstance(self.policies[0], VisitedBet)
-        return self.both_sides and one and len(self.sides) == 2 and not (self.draws or self.betting_on)
+        """Whether all rollouts do."""
+        return self.both_sides and self._may_serve_both
 
     def _mirrored(self, plan: BettingPlan, v: float | None) -> BettingPlan:
+        """With the bet of the other side, where both are asked for, or while noise may hide which side is right."""
+        in_doubt = v is not None and plan.lead < plan.room * math.sqrt(v / (self.rollouts + 1.0))
+        if self._serves_both or (in_doubt and self._may_serve_both and not self.source.waits):
+            return self._with_other_side(plan)
+        return plan
+
+    def _with_other_side(self, plan: BettingPlan) -> BettingPlan:
         """With the bet of the other side, whose sums are -S: coins keep both above their ranges."""
-        if not self._serves_both:
-            return plan
         other = self.joined([self.policies[0].bet(plan.a.V, plan.a.base, -plan.sign)], -plan.sign)
-        if not 0 < other.room < np.inf:
-            return plan
-        return plan._replace(mirrored=self.staked(other, None if v is None else v * (plan.room / other.room) ** 2))
+        return plan._replace(mirrored=other) if 0 < other.room < np.inf else plan
 
     def _best_share(
         self, values: Sequence[FloatArray], q: FloatArray | None, sign: float, visits: list[FloatArray] | None
@@ -369,14 +396,13 @@ class BettingRun:
         plans = [self._plan(values, q, sign, share) for share in self._shares(visits is not None)]
         return plans[most_promising([self._growth(plan, visits) for plan in plans] if visits else [0.0])], None
 
-    def _may_split(self, entries: int) -> bool:
-        """Whether rollouts may branch: any pair can be drawn, for one policy and one side, after some samples.
+    def _may_choose_pace(self, entries: int) -> bool:
+        """Whether rollouts are simulated, and their pace is chosen: for one policy, where draws are made, in time.
 
-        Intervals bet on both sides. There splits were tried, and on the whole took more samples.
+        A model of few samples is too sure of itself: fractions fitted to its rollouts lost more than they won.
         """
-        free = not (self.source.waits or self.source.travels or self.draws or self.both_sides)
-        enough = max(splitting.FIRST, self.split_at, entries / splitting.ENTRIES_A_SAMPLE)
-        return bool(free and len(self.policies) == 1 and self.samples >= enough)
+        enough = max(splitting.FIRST, entries / splitting.ENTRIES_A_SAMPLE)
+        return bool(not (self.source.waits or self.draws) and len(self.policies) == 1 and self.samples >= enough)
 
     def _fit_visited(self, policy: VisitedBet) -> BettingPlan:
         """The same in a large task, from the visited states alone."""
@@ -405,12 +431,23 @@ class BettingRun:
         """rho.V0, or the difference of two."""
         return float(self.policies[0].task.initial @ (values[0] if len(values) == 1 else values[0] - values[1]))
 
-    def staked(self, plan: BettingPlan, v: float | None) -> BettingPlan:
-        """The plan with its fractions; v is the mean of S^2 to expect, in units of room^2."""
-        lead = plan.lead / plan.room if v is not None else 0.0
-        square = (self.bets.mean_square(plan) if v is None else v) * (plan.room / plan.L) ** 2  # at the value room is L
-        wide = wide_fractions(square, self.rollouts)
-        return plan._replace(fractions=self.ladder.fractions(v, lead, self.rollouts), wide=wide)
+    def staked(
+        self, plan: BettingPlan, v: float | None, sums: FloatArray = NONE, rollouts: float | None = None
+    ) -> BettingPlan:
+        """The plan with its fractions, and those of the other side; v is the mean of S^2, ``sums`` are simulated ones.
+
+        In units of the room; at the value room is L. ``rollouts`` are those that the samples so far would make.
+        """
+        rollouts = self.rollouts if rollouts is None else rollouts
+        lead, narrow = (plan.lead / plan.room, plan.narrow_room / plan.room) if v is not None else (0.0, 1.0)
+        square = (self.bets.mean_square(plan) if v is None else v) * (plan.room / plan.L) ** 2
+        paced = v is not None and isinstance(self.ladder, GapLadder)
+        wide, mirrored = wide_fractions(square, rollouts, 1.0 / plan.wider if paced else None), plan.mirrored
+        if mirrored is not None:
+            scale = plan.room / mirrored.room
+            mirrored = self.staked(mirrored, None if v is None else v * scale**2, -scale * sums, rollouts)
+        fractions = self.ladder.fractions(v, lead, rollouts, narrow, sums)
+        return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored)
 
     def _plan(self, values: Sequence[FloatArray], q: FloatArray | None, sign: float, share: float) -> BettingPlan:
         """The bet for these values, with this share of the fitted advantages."""
@@ -583,7 +620,8 @@ class BettingRun:
         kept: dict[str, Any] = {
             **self._progress(),
             **self.bets.state(),
-            "refit_at": np.array([self.refit_at, self.look_at, self.split_at]),
+            "refit_at": np.array([self.refit_at, self.look_at, self.pace_at]),
+            "pace": np.array([*self.pace, plan.wider]),
             "walker": np.array([getattr(self.at, name) for name in self.WALKER]),
             "numbers": self.numbers.copy(),
             "generator": stored(self.source.rng),
@@ -616,7 +654,11 @@ class BettingRun:
     def _take_up(self, state: dict[str, Any]) -> None:
         self._set_progress(state)
         self.pool.samples = self.samples
-        self.refit_at, self.look_at, self.split_at = map(float, state["refit_at"])
+        self.refit_at, self.look_at, self.pace_at = map(float, state["refit_at"])
+        *pace, wider = map(float, state["pace"])
+        self.pace = splitting.Pace(*pace)
+        if self.pace not in splitting.PACES or not 1.0 <= wider <= splitting.WIDEST:
+            raise ValueError("the pace is none of those to choose from")
         self.numbers = np.array(state["numbers"], dtype=np.float64)
         self.tally.restore({name[6:]: value for name, value in state.items() if name.startswith("tally.")})
         self.bets.restore(state)
@@ -654,6 +696,7 @@ class BettingRun:
             policy.V = V
         again, scale = self._planned(values, bases, sign), 1.0 - self.task.discount or 1.0
         B = np.array(state["plan_B"]) if len(self.PARTS) == 1 else again.B  # that of two policies is not kept
+        again = again.widened(float(state["pace"][-1]))
         mine, its = np.append(again.B, again.L), np.append(B, L)
         off = scale * np.abs(mine[mine != its] - its[mine != its]).max(initial=0.0)
         if not max(abs(again.lead - lead), off) <= sum(sizes) or not self.bets.are_fractions(fractions, wide):
@@ -666,7 +709,8 @@ class BettingRun:
 
     def _kept_mirrored(self, plan: BettingPlan, kept: FloatArray) -> BettingPlan:
         """With the bet of the other side, if there was one: its fractions are kept, the rest is computed again."""
-        plan = self._mirrored(plan, None)
+        if self._may_serve_both and (kept.size or self.both_sides):
+            plan = self._with_other_side(plan).widened(plan.wider)
         if (plan.mirrored is None) != (not kept.size):
             raise ValueError("the plan does not fit the question")
         if plan.mirrored is None:
@@ -683,12 +727,15 @@ class BettingRun:
         somewhere = at.state == int(at.state) and 0 <= at.state < len(self.plan.B)
         if not somewhere or not 0 < at.weight <= 1.0 / rollouts.SMALLEST_CHANCE**2:
             return False
-        in_phase, least = at.phase == rollouts.TOGETHER, at.earned
+        in_phase, least, other = at.phase == rollouts.TOGETHER, at.earned, self.plan.mirrored
         if self.draws:
             in_phase = in_phase or at.phase == rollouts.DRAWING
             in_phase = in_phase and 0 < at.draws_left <= self.draws
         else:
             least = self._worst_sum()
+        if other is not None and self.task.total_rewards is None:
+            below = at.weight * min(other.B[int(at.state)], 0.0) - at.earned
+            in_phase = in_phase and below >= -other.L * (1.0 + 1e-9)
         return in_phase and least >= -self.plan.L * (1.0 + 1e-9)
 
     def _may_branch(self, at: RolloutState) -> bool:
@@ -699,7 +746,10 @@ class BettingRun:
         place, weight = self.branches[:n].T
         inside = (place == np.rint(place)) & (place >= 0) & (place < len(self.plan.B))
         sound = inside.all() and ((weight > 0) & (weight <= rollouts.LARGEST_WEIGHT)).all()
-        return bool(sound) and self._worst_sum() >= -self.plan.L * (1.0 + 1e-9)
+        if not sound or (other := self.plan.mirrored) is None:
+            return bool(sound) and self._worst_sum() >= -self.plan.L * (1.0 + 1e-9)
+        worst = self._worst_sum(), float(at.weight + weight @ other.B[place.astype(np.int64)])
+        return all(sum_ >= -L * (1.0 + 1e-9) for sum_, L in zip(worst, (self.plan.L, other.L), strict=True))
 
 
 def _fractions(plan: BettingPlan) -> FloatArray:
