@@ -45,7 +45,7 @@ def test_a_plan_from_several_guesses(here, capsys):
 
 
 def test_evaluate_by_either_method_tells_how_far_it_is(here, capsys):
-    assert main(["evaluate", "paper-2", "--epsilon", "0.05", "--method", "betting"]) == 0
+    assert main(["evaluate", "paper-2", "--epsilon", "0.03", "--method", "betting"]) == 0
     err = capsys.readouterr().err.splitlines()
     samples = [int(line.split(" samples")[0].replace(",", "")) for line in err if "value in [" in line]
     assert samples == sorted(samples)

@@ -249,7 +249,7 @@ def test_splits_are_chosen_and_save_transitions(monkeypatch):
     for first in (splitting.FIRST, 10**9):
         monkeypatch.setattr(splitting, "FIRST", first)
         runs = [pt.decide(task, TabularSimulator(kernel), R, method=pt.TDBetting(), rng=seed) for seed in range(30)]
-        assert {run.answer for run in runs} == {"above"}
+        assert not too_often(sum(run.answer != "above" for run in runs), len(runs), 0.05)
         taken.append(np.mean([run.samples for run in runs]))
     assert taken[0] < 0.5 * taken[1], taken
 
