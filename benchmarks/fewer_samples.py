@@ -1,6 +1,6 @@
 """Where the default test is weak: its samples beside those of peers, and how often its intervals miss.
 
-    python benchmarks/fewer_samples.py            # the four tables (half an hour)
+    python benchmarks/fewer_samples.py            # the four tables (more than half an hour)
     python benchmarks/fewer_samples.py --small    # a quick run of every part, used by the tests
     python benchmarks/fewer_samples.py --json F   # also write the numbers to a file
 
@@ -17,7 +17,7 @@
    at a number of episodes that is fixed in advance, (1.96 sd / epsilon)^2, for the sd that nobody knows.
 
 3. How often an answer is wrong at V = R, where both are, at delta = 0.1: each is given in at most delta of the runs.
-   The control settles the same rollouts as if they could lose a quarter of what they can.
+   The control claims two nats of evidence that nobody has earned.
 
 4. How often the interval of `TDBetting()` misses the true value at some moment of a long run, at delta = 0.2: it is
    looked at whenever the samples have grown by a twentieth. Above delta would be wrong; far below it is wasteful.
@@ -44,10 +44,11 @@ from scipy.stats import binom
 
 import peers
 import policytest as pt
-from calibration import ALARM, Overconfident
+from calibration import ALARM
 from policytest.cli.starter import TASK as SHOP
 
 DELTA, ERROR_DELTA, MISS_DELTA = 0.05, 0.1, 0.2
+UNEARNED = 2.0  # nats that the control claims
 CAP = 100_000_000
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -238,12 +239,11 @@ def known_within(question: Question, epsilon: float, runs: int, episodes: int) -
 def errors(question: Question, runs: int, control_runs: int, samples: int) -> dict[str, Any]:
     """One line of the third table."""
     row: dict[str, Any] = {"instance": question.name, "runs": runs, "control runs": control_runs, "samples": samples}
-    for name, method, count in (("betting", pt.TDBetting(), runs), ("control", Overconfident(), control_runs)):
+    task, sim, R = question.instance.task, question.sim, question.value
+    for name, claimed, count in (("betting", 0.0, runs), ("control", UNEARNED, control_runs)):
+        level = [ERROR_DELTA * math.exp(claimed)]
         answers = [
-            pt.stopping_times(
-                question.instance.task, question.sim, question.value, [ERROR_DELTA], method, seed, samples
-            ).answers[0]
-            for seed in range(count)
+            pt.stopping_times(task, sim, R, level, pt.TDBetting(), seed, samples).answers[0] for seed in range(count)
         ]
         row[name] = {side: answers.count(side) for side in ("above", "below")}
         worst = max(row[name].values())
