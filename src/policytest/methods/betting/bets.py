@@ -74,13 +74,6 @@ class Bets:
         else:
             self.stretches.append(Stretch([sums], *about, plan.fractions, plan.wide))
 
-    def settle(self, plan: BettingPlan, sums: FloatArray) -> None:
-        """Bet on rollouts that were not settled by the compiled code, and keep them."""
-        won = np.log1p(np.outer((plan.lead + sums) / plan.room, plan.fractions))
-        for one in won:  # one after the other: a run in slices is the same run, to the last bit
-            self.capital[plan.side] += one
-        self.keep(plan, sums)
-
     def pending(self, plan: BettingPlan, worst: float) -> FloatArray:
         """The logarithms of the factors of an unfinished rollout that ends with the sum ``worst``."""
         factors = plan.fractions * (plan.lead + worst) / plan.room
