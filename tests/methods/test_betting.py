@@ -40,7 +40,7 @@ from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting import run as run_module
 from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import Refuter
-from policytest.methods.betting.plan import LOG_WIDE, ON_RETURNS, ONE_POLICY, SHARES, TWO_POLICIES
+from policytest.methods.betting.plan import LOG_WIDE, ON_RETURNS, ONE_POLICY, SHARES, TWO_POLICIES, expected_gap
 from policytest.methods.betting.policy_bet import are_quick, plans_of_shares
 from policytest.methods.boundaries import level_of
 from policytest.methods.combined import CombinedRun, one_action
@@ -337,6 +337,36 @@ def test_bets_suit_the_lead(monkeypatch):
     assert (run.bets.capital[0, : len(gaps)][gaps > 8 * true] < 0.0).all()
     assert 0.4 < gaps[np.argmax(run.bets.capital[0, : len(gaps)])] / true < 2.5
     assert max(run.bets.capital[0]) > 10.0
+
+
+@each("z", [-40.0, -8.0, -7.9, -3.0, -0.5, 0.0, 0.5, 2.0, 7.9, 8.0, 40.0])
+def test_the_gap_to_expect_is_the_mean_of_a_normal_law_that_is_positive(z):
+    """Against the integrals; it rises in the lead, and is positive whatever the lead."""
+    v, rollouts = 0.36, 8.0
+    error = math.sqrt(v / (rollouts + 1.0))
+    x = np.linspace(0.0, error * (max(z, 0.0) + 12.0), 400_001)
+    log_density = -0.5 * (x / error - z) ** 2
+    density = np.exp(log_density - log_density.max())
+    density[0] /= 2.0  # the trapezoidal rule
+    mean = float((x * density).sum() / density.sum())
+    assert expected_gap(v, z * error, rollouts) == pytest.approx(mean, rel=2e-3 if z <= -8 else 1e-5)
+    assert 0 < expected_gap(v, (z - 0.01) * error, rollouts) < expected_gap(v, z * error, rollouts)
+
+
+def test_the_gap_to_expect_without_noise_is_the_lead():
+    assert expected_gap(0.0, 0.3, 5.0) == 0.3
+    assert expected_gap(0.0, 0.0, 5.0) == expected_gap(0.0, -0.3, 5.0) == 0.0
+
+
+@each("v", [1e-6, 0.01, 0.5, 4.0, 100.0])
+def test_a_larger_gap_never_stakes_less(v):
+    """g/(v + g^2) falls again beyond sqrt(v), where rollouts say much; the bets do not."""
+    fractions = ONE_POLICY.fractions(v, 0.0, 100.0, 1.0)[: len(ONE_POLICY.gaps)]
+    assert (np.diff(ONE_POLICY.gaps) < 0).all()
+    assert (np.diff(fractions) <= 0).all()
+    small = v + ONE_POLICY.gaps**2 > ONE_POLICY.gaps / 0.995  # not cut at the largest
+    small &= ONE_POLICY.gaps**2 <= v
+    assert fractions[small] == pytest.approx((ONE_POLICY.gaps / (v + ONE_POLICY.gaps**2))[small])
 
 
 def test_the_best_fraction_for_a_gap_is_that_of_a_fine_search():

@@ -26,7 +26,7 @@ from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting.coupled_episodes import coupled_episodes
 
 DELTA = 0.1
-SEED_BY_SEED = [111, 90, 229, 143, 172, 214]  # samples on the paper's 2x2, as before horizons were known
+SEED_BY_SEED = [111, 90, 229, 143, 181, 164]  # samples on the paper's 2x2
 
 
 def ends(found, kernel, rewards, true=None, most=None):

@@ -54,7 +54,7 @@ from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.bets import AveragedRefuter, Refuter, Stretch, surely
 from policytest.methods.betting.draws import Supply, nothing_to_draw
-from policytest.methods.betting.plan import LOG_NEAR, NEAR, BettingPlan, fractions_near, hidden_gap, wide_fractions
+from policytest.methods.betting.plan import LOG_NEAR, NEAR, BettingPlan, expected_gap, fractions_near, wide_fractions
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.betting.stacks import LONG_SHARE, OnALog, StacksRun, sets_of_coins
@@ -157,7 +157,7 @@ class Follower:
         assert q is not None
         v = float((rows.per_entry(visits / splits) * q) @ (D / room) ** 2)
         expected = scarcest * seen  # rollouts that the rows so far could serve
-        gap = hidden_gap(v, plan.lead / room, int(expected))
+        gap = expected_gap(v, plan.lead / room, int(expected))
         best = gap / (v + gap * gap) if v + gap > 0 else 1.0
         self.wide.append(wide_fractions(v, expected))
         new = LogPlans(

@@ -16,6 +16,7 @@ from policytest._base.compiled.rollouts import Residuals, best_fractions
 REFIT = 1.2  # V0 is fitted again when the samples have grown by this factor
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the fitted advantages, to choose from
 LARGE = 2_000_000  # entries up to which a share is chosen
+UNDERFLOW = 8.0  # standard errors beyond which the tail of a normal law is left out, or expanded
 TIED = 1e-9  # numbers that are equal up to this are equal up to rounding
 MULTIPLES = np.array([1.0, 2.0, 4.0])  # of the fitted fraction
 SMALLEST_FRACTION, LARGEST_FRACTION = 1e-6, 0.995
@@ -85,11 +86,11 @@ class Ladder(NamedTuple):
     ) -> FloatArray:
         """The steady fractions, and multiples of f = gap/(v + gap^2), the best one where gains are small.
 
-        In units of the room: v is the mean of S^2, gap the lead, or what noise may hide of it. Without a v the largest
-        bet is taken, the best where one rollout says much. The last two arguments are those of a `GapLadder`.
+        In units of the room: v is the mean of S^2, gap the one to expect. Without a v the largest bet is taken, the
+        best where one rollout says much. The last two arguments are those of a `GapLadder`.
         """
         best = 1.0
-        if v is not None and 0 < v + (gap := hidden_gap(v, lead, rollouts)) ** 2 < np.inf:
+        if v is not None and 0 < v + (gap := expected_gap(v, lead, rollouts)) ** 2 < np.inf:
             best = gap / (v + gap * gap)
         return np.concatenate([self.steady, np.clip(self.multiples * best, SMALLEST_FRACTION, self.steady[0])])
 
@@ -151,36 +152,48 @@ class GapLadder(NamedTuple):
         """The fraction for each gap: the best of small bets, g/(v + g^2), or the best for these sums.
 
         In units of the room: v is the mean of S^2, ``narrow`` the room that the worst value leaves (the range may be
-        wider), ``sums`` simulated ones with mean 0. Without a v, steady fractions and the largest.
+        wider), ``sums`` simulated ones with mean 0. Without a v, steady fractions and the largest. A larger gap never
+        stakes less: beyond g = sqrt(v), where g/(v + g^2) falls again, it stakes as much as there.
         """
         if v is None:
             return np.append(self.steady, LARGEST_FRACTION)
-        gaps = np.append(narrow * self.gaps, hidden_gap(v, lead, rollouts))
+        gaps = np.append(narrow * self.gaps, expected_gap(v, lead, rollouts))
         if len(sums):
             best = best_fractions(sums[:MOST_SUMS], gaps, LARGEST_FRACTION)
         else:
-            best = gaps / np.maximum(v + gaps * gaps, 1e-300)
+            small = np.minimum(gaps, math.sqrt(v))
+            best = small / np.maximum(v + small * small, 1e-300)
         return np.asarray(np.clip(best, SMALLEST_FRACTION, LARGEST_FRACTION))
 
 
 ONE = np.array([1.0])
-ONE_POLICY = GapLadder(2.0 ** np.arange(1.0, -8.0, -1.0), _shared(0.65, 0.8, 9, 0.35))
+ONE_POLICY = GapLadder(0.5 ** np.arange(8.0), _shared(0.6, 0.9, 8, 0.4))
 ON_STACKS = Ladder(_steady(10), _shared(0.2, 0.7, 10, 0.8), ONE)  # of recorded draws
 TWO_POLICIES = Ladder(_steady(4), np.log(np.array([0.63, 0.063, 0.0063, 0.0007, 0.1, 0.1, 0.1])))
 ON_RETURNS = Ladder(_steady(12), _shared(0.8, 0.8, 12, 0.2), ONE)  # of whole episodes, where little is fitted
 
 
-def hidden_gap(v: float, lead: float, rollouts: float) -> float:
-    """The lead, or what noise may hide after this many rollouts."""
-    return max(lead, 0.5 * math.sqrt(v / (rollouts + 1.0)))
+def expected_gap(v: float, lead: float, rollouts: float) -> float:
+    """The gap to expect if the side is right: the mean of a normal law about the lead, given that it is positive.
+
+    With the standard error e = sqrt(v/(rollouts + 1)) of the lead and z = lead/e it is  lead + e phi(z)/Phi(z): the
+    lead where that is many standard errors, 0.8 e where it is 0, about e/|z| where the other side is far ahead.
+    """
+    error = math.sqrt(v / (rollouts + 1.0))
+    if lead >= UNDERFLOW * error:
+        return lead
+    if lead <= -UNDERFLOW * error:  # by an expansion for large -z
+        return error * error * -lead / (lead * lead + 2.0 * error * error)
+    z = lead / error
+    return lead + error * math.sqrt(2.0 / math.pi) * math.exp(-0.5 * z * z) / math.erfc(-z / math.sqrt(2.0))
 
 
 def expected_growth(v: float, lead: float, rollouts: float) -> float:
     """f gap - f^2 (v + gap^2)/2 at the best f <= 1: the growth of the capital a rollout, for gains of variance v.
 
-    All in units of the room. The gap is the lead, or what noise may hide of it.
+    All in units of the room. The gap is the one to expect.
     """
-    gap = hidden_gap(v, lead, rollouts)
+    gap = expected_gap(v, lead, rollouts)
     fraction = min(1.0, gap / (v + gap * gap)) if v + gap > 0 else 0.0
     return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
 

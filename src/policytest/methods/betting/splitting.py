@@ -53,7 +53,7 @@ from policytest.methods.betting.plan import (
     NO_POLICY,
     NONE,
     BettingPlan,
-    hidden_gap,
+    expected_gap,
     most_promising,
     wide_gap,
 )
@@ -138,11 +138,12 @@ class Outlook:
         noisy = float((self.noise * np.minimum(z, 1.0)).sum())
         if noisy:
             sums = np.maximum(sums + np.sqrt(noisy) * np.resize(_normals(), len(sums)), -plan.L)
-        sums = (sums - sums.mean()) / plan.room  # the mean is 0 in the model
+        held = plan.L + sums  # has the mean L in the model; a factor gives it that, and none falls below 0
+        sums = (held * (plan.L / held.mean()) - plan.L if held.any() else sums) / plan.room
         return Paced(plan, float((sums * sums).mean()), sums, cost)
 
     def best(self, paces: tuple[Pace, ...], samples: int, both_sides: bool) -> Pace:
-        """The pace that promises most for the gap that is to be found: the lead, or what noise may hide of it.
+        """The pace that promises most for the gap to expect.
 
         For intervals it is the distance of their ends from the value, which all paces would find at the first one's.
         """
@@ -150,7 +151,7 @@ class Outlook:
         if (even := found[0]) is None:
             return paces[0]
         v, room, rollouts = even.v, even.plan.room, samples / even.cost
-        gap = wide_gap(v, rollouts) if both_sides else hidden_gap(v, even.plan.lead / room, rollouts)
+        gap = wide_gap(v, rollouts) if both_sides else expected_gap(v, even.plan.lead / room, rollouts)
         growth = [-np.inf if one is None else one.growth(gap * room, both_sides) for one in found]
         return paces[most_promising([WORTH_IT * max(growth[0], 0.0), *growth[1:]])]
 
