@@ -8,12 +8,14 @@ from __future__ import annotations
 import ast
 import html
 import json
+import math
 import re
 import runpy
 import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import policytest as pt
@@ -264,9 +266,24 @@ def test_fewer_samples(small):
     for row in numbers["answers"]:
         assert row["wrong"] == row["peer wrong"] == row["default"]["cut"] == 0
         assert row["default"]["mean"] > 0.5 * row["bound"]
+        # T* log(1/delta) against T* kl(delta, 1-delta): no growth a draw is larger than 1/T*
+        assert row["known"] > 0.99 * math.log(20) / (0.9 * math.log(19)) * row["bound"]
     assert [row["instance"] for row in numbers["widths"]] == ["shop"]
     assert all(0.5 < row["ratio"] < 20 for row in numbers["widths"])
     assert all(row["missed"] <= 0.7 for row in numbers["missed"])  # of 10 runs at delta = 0.2: one in a thousand
+
+
+def test_the_best_bets_on_one_toss_are_kellys(monkeypatch):
+    """One draw decides: the growth of the best bet is the divergence of the two coins, whichever side is right."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    best_bets = runpy.run_path(str(ROOT / "benchmarks" / "best_bets.py"))
+    kernel, rewards = np.zeros((3, 1, 3)), np.zeros((3, 1, 3))
+    kernel[0, 0], kernel[1, 0, 1], kernel[2, 0, 2], rewards[0, 0, 1] = [0.0, 0.7, 0.3], 1.0, 1.0, 1.0
+    task = pt.Task(rewards, np.ones((3, 1)), [1.0, 0.0, 0.0], 0.9, kernel > 0, terminal=[1, 2])
+    for R in (0.5, 0.6, 0.8):
+        divergence = 0.7 * math.log(0.7 / R) + 0.3 * math.log(0.3 / (1 - R))
+        found = best_bets["transitions_if_known"](pt.instances.Instance(task, kernel), R, 0.05)
+        assert found == pytest.approx(math.log(20) / divergence, rel=0.02)
 
 
 def test_intervals(small):
