@@ -1,7 +1,8 @@
 """Where the default test is weak: its samples beside those of peers, and how often its intervals miss.
 
-    python benchmarks/fewer_samples.py            # the four tables (more than half an hour)
+    python benchmarks/fewer_samples.py            # the four tables (an hour)
     python benchmarks/fewer_samples.py --part answers --part wrong    # some of them: answers, widths, wrong, missed
+    python benchmarks/fewer_samples.py --only FrozenLake              # the instances whose names contain this
     python benchmarks/fewer_samples.py --small    # a quick run of every part, used by the tests
     python benchmarks/fewer_samples.py --json F   # also write the numbers to a file
 
@@ -304,15 +305,12 @@ def begin(title: str, *heads: str) -> None:
 
 def answers(asked: list[Question], runs: int, peer_runs: int) -> list[dict[str, Any]]:
     """Print the first table."""
-    title = f"Mean transitions at delta = {DELTA:g}; {runs} runs; {peer_runs} by steps, and of peers without an end"
+    title = f"Mean transitions at delta = {DELTA:g}; {runs} runs; {peer_runs} of peers in tasks without an end"
     begin(title, "instance", "V", "R", "bound", "known", "default", "Monte Carlo", "ville", "ratio", "wrong")
     found = []
     for question in asked:
         for threshold in question.thresholds:
-            fewer = question.by_steps or not len(question.instance.task.ends)
-            row = transitions(
-                question, threshold, peer_runs if question.by_steps else runs, peer_runs if fewer else runs
-            )
+            row = transitions(question, threshold, runs, runs if len(question.instance.task.ends) else peer_runs)
             numbers = f"{row['value']:.3f}", f"{threshold:.3f}", f"{row['bound']:,.0f}", f"{row['known']:,.0f}"
             means = (words(row[name]) for name in ("default", "monte carlo", "ville"))
             show(
@@ -357,10 +355,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="small sizes, for the tests")
     parser.add_argument("--part", action="append", choices=["answers", "widths", "wrong", "missed"], help="only this")
+    parser.add_argument("--only", metavar="TEXT", default="", help="instances whose names contain this")
     parser.add_argument("--json", metavar="FILE", help="also write the numbers to FILE")
     options = parser.parse_args()
     print(f"{date.today():%d %B %Y}, {platform.machine()}, Python {platform.python_version()}", flush=True)
-    asked = questions()
+    asked = [question for question in questions() if options.only in question.name]
     if options.small:
         asked = [question for question in asked if question.name in ("paper 5x5", "rare event with wear", "shop")]
     tables = [question for question in asked if not question.by_steps]
