@@ -369,6 +369,15 @@ def test_a_larger_gap_never_stakes_less(v):
     assert fractions[small] == pytest.approx((ONE_POLICY.gaps / (v + ONE_POLICY.gaps**2))[small])
 
 
+def test_simulated_losses_lower_a_bet_and_simulated_gains_do_not_raise_it():
+    gains = np.where(np.arange(1000) < 50, 0.95, -0.05)  # mean 0
+    v = float((gains**2).mean())
+    plain, lucky, unlucky = (ONE_POLICY.fractions(v, 0.02, 100.0, 0.2, sums) for sums in (np.zeros(0), gains, -gains))
+    assert lucky == pytest.approx(plain)
+    assert (unlucky < 0.9 * plain).any()
+    assert (unlucky <= plain).all()
+
+
 def test_the_best_fraction_for_a_gap_is_that_of_a_fine_search():
     """By Newton's method on simulated sums, clipped at both ends; also for sums with rare large losses."""
     rng = np.random.default_rng(0)

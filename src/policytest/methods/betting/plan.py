@@ -149,20 +149,21 @@ class GapLadder(NamedTuple):
     def fractions(
         self, v: float | None, lead: float, rollouts: float, narrow: float = 1.0, sums: FloatArray = NONE
     ) -> FloatArray:
-        """The fraction for each gap: the best of small bets, g/(v + g^2), or the best for these sums.
+        """The fraction for each gap: the best of small bets, g/(v + g^2), or less where that is best for these sums.
 
         In units of the room: v is the mean of S^2, ``narrow`` the room that the worst value leaves (the range may be
         wider), ``sums`` simulated ones with mean 0. Without a v, steady fractions and the largest. A larger gap never
-        stakes less: beyond g = sqrt(v), where g/(v + g^2) falls again, it stakes as much as there.
+        stakes less: beyond g = sqrt(v), where g/(v + g^2) falls again, it stakes as much as there. Rare large losses
+        ask for less than g/(v + g^2). Rare large gains would ask for more, but few of them are simulated, and the model
+        knows their chances poorly: whoever relied on them took up to twice the samples.
         """
         if v is None:
             return np.append(self.steady, LARGEST_FRACTION)
         gaps = np.append(narrow * self.gaps, expected_gap(v, lead, rollouts))
+        small = np.minimum(gaps, math.sqrt(v))
+        best = small / np.maximum(v + small * small, 1e-300)
         if len(sums):
-            best = best_fractions(sums[:MOST_SUMS], gaps, LARGEST_FRACTION)
-        else:
-            small = np.minimum(gaps, math.sqrt(v))
-            best = small / np.maximum(v + small * small, 1e-300)
+            best = np.minimum(best, best_fractions(sums[:MOST_SUMS], gaps, LARGEST_FRACTION))
         return np.asarray(np.clip(best, SMALLEST_FRACTION, LARGEST_FRACTION))
 
 
