@@ -9,6 +9,7 @@ import policytest as pt
 from policytest._base.compiled import rollouts as kernels
 from policytest.methods.betting.coupled import CoupledRun
 from policytest.methods.betting.coupling import Coupling, shared_pool
+from policytest.methods.betting.plan import RESERVE
 
 GAMMAS = (0.0, 0.5, 0.9, 0.99)
 FITTED = np.array([0.2, 0.4, 0.8])  # more bets beside the steady ones, as many as the ladder has
@@ -137,7 +138,7 @@ def arbitrary_plan(run, rng, sign):
 
 def with_fractions(run, plan):
     fitted = len(run.ladder.log_weights) - len(run.ladder.steady)
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, FITTED[:fitted]]))
+    return plan._replace(fractions=np.concatenate([run.ladder.steady, FITTED[:fitted], RESERVE]))
 
 
 def without_values(run, sign):
@@ -147,7 +148,7 @@ def without_values(run, sign):
 
 def rollouts(run, plan, u):
     """The sums of the rollouts that the compiled code makes of these random numbers, and the capital at their end."""
-    size, weights = len(u), run.ladder.log_weights
+    size, weights = len(u), run.bets.log_weights
     seen = kernels.Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
     stakes = kernels.Stakes(plan.fractions, weights, np.zeros(len(weights)), plan.L, plan.sign, plan.lead)
     limits = kernels.Limits(np.inf, 2**62, np.inf)
@@ -161,7 +162,7 @@ def rollouts(run, plan, u):
 def largest_capital(run, plan, sums, room):
     """The logarithm of the largest capital along these rollouts, factors cut off at 0."""
     factors = np.maximum(1.0 + np.outer((plan.lead + sums) / room, plan.fractions), 1e-9)
-    return np.logaddexp.reduce(np.cumsum(np.log(factors), axis=0) + run.ladder.log_weights, axis=1).max()
+    return np.logaddexp.reduce(np.cumsum(np.log(factors), axis=0) + run.bets.log_weights, axis=1).max()
 
 
 # ---------------------------------------------------------------- rollouts by their definition

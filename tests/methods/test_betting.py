@@ -263,7 +263,7 @@ def test_fitted_plans_are_sound(count, seed):
         assert -plan.B[tasks[0].initial > 0].min() <= plan.L
         start = plan.a.V - (plan.b.V if count == 2 else 0.0)
         assert plan.lead == pytest.approx(plan.sign * float(tasks[0].initial @ start))
-        assert ((plan.fractions > 0) & (plan.fractions < 1)).all()
+        assert ((plan.fractions >= 0) & (plan.fractions < 1)).all()
 
 
 @each("ladder", [ONE_POLICY, TWO_POLICIES, ON_RETURNS])
@@ -331,7 +331,7 @@ def test_bets_suit_the_lead(monkeypatch):
         run.step(math.log(1e6), 100_000)
     assert run.answer == "above"
     fractions, gaps = np.array([stretch.fractions for stretch in run.bets.stretches]), ONE_POLICY.gaps
-    assert ((fractions > 0) & (fractions < 1)).all()
+    assert ((fractions >= 0) & (fractions < 1)).all()
     assert (np.diff(fractions[:, : len(gaps)][:, gaps < 1]) <= 0).all()  # the smaller the gap, the smaller the bet
     true = 0.01 * (high - low) / run.plan.room
     assert (run.bets.capital[0, : len(gaps)][gaps > 8 * true] < 0.0).all()
@@ -876,7 +876,7 @@ def test_evidence_of_an_unfinished_rollout_counts_it_at_worst(method):
             capital[side] += np.log1p(plan.fractions * (plan.lead + worst) / plan.room)
             seen += 1
         assert bet == pytest.approx(
-            tuple(np.log((np.exp(capital) * np.exp(ONE_POLICY.log_weights)).sum(axis=1))), abs=1e-9
+            tuple(np.log((np.exp(capital) * np.exp(run.bets.log_weights)).sum(axis=1))), abs=1e-9
         )
     assert seen > 50
 
@@ -1062,7 +1062,7 @@ def test_the_evidence_of_the_combination():
     visits = alone.visits
     bracket = pt.nearest_kernel(reduced, alone.N / visits[..., None], visits, 0.0)
     dimension = level_of(pt.MixtureBoundary(), alone, 0.05, reduced) - math.log(20)
-    bet = np.log((np.exp(run.bets.capital) * np.exp(ONE_POLICY.log_weights)).sum(axis=1))
+    bet = np.log((np.exp(run.bets.capital) * np.exp(run.bets.log_weights)).sum(axis=1))
     combined = np.logaddexp(math.log(0.6) + bet[0], math.log(0.4) + bracket.upper - dimension)
     assert run.evidence()[0] <= combined + 1e-6
     lower = run.rule.finding.distance.lower  # evidence is what the certificate proves

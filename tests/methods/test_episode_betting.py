@@ -156,7 +156,7 @@ def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
         draws = draws._replace(start=start, successor=x.astype(np.int32), reward=r, at=start[:-1].copy())
     seen = kernels.Transcript(*(np.empty(n, dtype=kind) for kind in (np.int64, np.int64, float, float)))
     stakes = kernels.Stakes(
-        plan.fractions, run.ladder.log_weights, np.zeros(len(run.ladder.log_weights)), plan.L, sign, plan.lead
+        plan.fractions, run.bets.log_weights, np.zeros(len(run.bets.log_weights)), plan.L, sign, plan.lead
     )
     longest = 6.0 if task.is_total else 0.0
     start = kernels.RolloutState(), u, kernels.Limits(np.inf, 2**62, np.inf), seen
@@ -224,7 +224,7 @@ def test_the_mean_and_the_range_of_coupled_rollouts(seed, sign, settings):
     tasks, means, kernel, _ = two_policies(seed, **settings)
     run, rng = coupled_episodes(*tasks, 0.1, simulator(tasks[0], kernel), 0, 0.0, False), np.random.default_rng(seed)
     parts = [arbitrary_part(policy, rng, side) for policy, side in ((run.bet, sign), (run.other, -sign))]
-    plan = run.joined(parts, sign)._replace(fractions=np.full(7, 0.5))
+    plan = run.joined(parts, sign)._replace(fractions=np.full(len(run.bets.log_weights), 0.5))
     sums = []
     while sum(map(len, sums)) < 20_000:
         run.plan, run.refit_at = plan, np.inf

@@ -148,11 +148,9 @@ def rolled(run, plan, targets, u, longest, draws=None, other=None):
     seen = kernels.Transcript(*(np.empty(len(u), dtype=kind) for kind in (np.int64, np.int64, float, float, float)))
     mirrored = kernels.ONE_SIDE
     if other is not None:
-        kept = plan.fractions, run.ladder.log_weights, np.zeros(len(plan.fractions))
+        kept = plan.fractions, run.bets.log_weights, np.zeros(len(plan.fractions))
         mirrored = kernels.OtherSide(other.plan.B, *kept, other.plan.L, other.plan.sign, 0.0)
-    stakes = kernels.Stakes(
-        plan.fractions, run.ladder.log_weights, np.zeros(len(plan.fractions)), plan.L, plan.sign, 0.0
-    )
+    stakes = kernels.Stakes(plan.fractions, run.bets.log_weights, np.zeros(len(plan.fractions)), plan.L, plan.sign, 0.0)
     at, branches, sums = kernels.RolloutState(), splitting.open_branches(), []
     dynamics, limits = run.dynamics._replace(longest=longest), kernels.Limits(np.inf, 2**62, np.inf)
     for part in (u[: len(u) // 3], u[len(u) // 3 :]):

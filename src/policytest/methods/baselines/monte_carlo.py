@@ -15,6 +15,7 @@ from policytest.data.simulators import checked_draw, cumulative_rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
 from policytest.methods.baselines.looking import BATCH, BATCH_GROWTH
+from policytest.methods.betting.plan import RESERVE, with_reserve
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.interface import Outcome, beside
 from policytest.methods.ptst import PTSTRun
@@ -22,8 +23,8 @@ from policytest.methods.sampler import Recorded, SampledMethod, Source
 
 SHARES = (1 - 1e-6, 0.999, 0.99, 0.9, 0.5)  # of the evidence found, tried in turn until one is proved
 KINDS = ("betting", "bernstein", "hoeffding")
-FRACTIONS = 0.995 * 2.0 ** -np.arange(12.0)  # of the largest bet
-LOG_WEIGHTS = np.log(0.7 ** np.arange(12) / (0.7 ** np.arange(12)).sum())
+FRACTIONS = np.append(0.995 * 2.0 ** -np.arange(12.0), RESERVE)  # of the largest bet
+LOG_WEIGHTS = with_reserve(np.log(0.7 ** np.arange(12) / (0.7 ** np.arange(12)).sum()))
 TUNED = np.log(20.0)  # the evidence for which the plug-in processes choose l; any is valid
 REMAINDER = 0.05  # gamma^H is at most this, and falls as one over the root of the number of rollouts
 

@@ -133,7 +133,7 @@ class Bets:
         """Whether these can be the fractions of a bet, and of intervals."""
         both = np.concatenate([fractions, wide])
         fits = fractions.shape == self.log_weights.shape and wide.shape == LOG_WIDE.shape
-        return fits and bool(((both > 0) & (both < 1)).all())
+        return fits and bool(((both >= 0) & (both < 1)).all())
 
 
 class Refuter:

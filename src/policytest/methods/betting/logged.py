@@ -54,7 +54,15 @@ from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
 from policytest.methods.betting.bets import AveragedRefuter, Refuter, Stretch, surely
 from policytest.methods.betting.draws import Supply, nothing_to_draw
-from policytest.methods.betting.plan import LOG_NEAR, NEAR, BettingPlan, expected_gap, fractions_near, wide_fractions
+from policytest.methods.betting.plan import (
+    LOG_NEAR,
+    RESERVE,
+    BettingPlan,
+    expected_gap,
+    fractions_near,
+    wide_fractions,
+    with_reserve,
+)
 from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.betting.stacks import LONG_SHARE, OnALog, StacksRun, sets_of_coins
@@ -69,6 +77,7 @@ LOOKS = 16  # at the capital, between two fits
 LONG_LOGS = (200_000, 2_000_000)  # rows after which fewer sets of coins go on
 MOST_AT_ONCE = 65_536  # rows of one call
 STORAGE = 64  # draws of a pair that a rollout can store
+LOG_STAKED = with_reserve(LOG_NEAR)  # shares of the capital on the fitted fractions, and on the reserve
 RARELY = 0.02  # visits of a pair in a rollout below which no draw is stored for it
 MOST_SPLITS = 30.0
 HALF_EACH = math.log(2.0)  # of delta: rollouts that own their draws, and rollouts from stacks
@@ -136,7 +145,7 @@ class Follower:
             stored=np.zeros((C, M, K), dtype=whole),
             first=np.zeros((C, M, K), dtype=whole),
             draws=np.zeros((C, M, K, STORAGE), dtype=np.int32),
-            capital=np.zeros((C, len(NEAR))),
+            capital=np.zeros((C, len(LOG_STAKED))),
         )
         self.plans: dict[str, list[Any]] = {name: [] for name in LogPlans._fields}
         self.wide: list[FloatArray] = []  # the fractions of intervals
@@ -166,7 +175,7 @@ class Follower:
             B=plan.B,
             L=np.array(L),
             lead=np.array(plan.lead),
-            fractions=fractions_near(best),
+            fractions=np.append(fractions_near(best), RESERVE),
             splits=splits,
             least=np.minimum.reduceat(D, rows.start[:-1]),
             largest=np.maximum(np.maximum.reduceat(D, rows.start[:-1]), 0.0),
@@ -187,7 +196,7 @@ class Follower:
                 kept.append((plan, earned))
                 self.n_settled += len(plan)
         others = np.broadcast_to(self.at.capital[sets:, None, :], (len(self.at.capital) - sets, *found.shape[1:]))
-        found = np.concatenate([found, others]) + LOG_NEAR
+        found = np.concatenate([found, others]) + LOG_STAKED
         return np.asarray(np.logaddexp.reduce(np.logaddexp.reduce(found, axis=2), axis=0))
 
     def refuters(self, as_staked: bool) -> list[Refuter]:
@@ -202,7 +211,7 @@ class Follower:
                 for p, (L, lead, fractions, wide) in enumerate(bets)
                 if (plan == p).any()
             ]
-            found.append(Refuter(stretches, LOG_NEAR if as_staked else None))
+            found.append(Refuter(stretches, LOG_STAKED if as_staked else None))
         return found
 
 

@@ -22,11 +22,27 @@ MULTIPLES = np.array([1.0, 2.0, 4.0])  # of the fitted fraction
 SMALLEST_FRACTION, LARGEST_FRACTION = 1e-6, 0.995
 NEAR = np.array([0.5, 1.0, 2.0])  # multiples of a fraction that suits, with half of the capital on the middle one
 LOG_NEAR = np.log(np.array([0.25, 0.5, 0.25]))
+RESERVE: FloatArray = np.append(LARGEST_FRACTION * 0.25 ** np.arange(11.0), 0.0)
+RESERVED, RESERVED_UNDISCOUNTED = 0.05, 0.2  # the share of the capital in the reserve
 NATS = 4.0  # about the evidence at the ends of an interval
 WIDE_STEADY, WIDE_FALLING = LARGEST_FRACTION * 0.5 ** np.arange(10), 0.85 ** np.arange(10)  # of intervals
 WIDE_GAPS = 0.5 ** np.arange(1.0, 11.0)  # in their place where the pace of rollouts changes
-LOG_WIDE = np.concatenate([LOG_NEAR + np.log(0.3), np.log(0.7 * WIDE_FALLING / WIDE_FALLING.sum())])
 
+
+def with_reserve(log_weights: FloatArray, share: float = RESERVED) -> FloatArray:
+    """The logarithms of the shares of the capital, this share of it in equal parts on the fractions of `RESERVE`.
+
+    A fitted fraction is only as good as the past: before the first loss nothing speaks against staking nearly all, and
+    the first losses may then leave nothing. The fractions f of the reserve are constant, and 0 is one of them. So,
+    whatever the payoffs Z_i in units of the largest loss, and whatever was fitted, the capital K never falls below
+
+        log K >= log(share/k) + max over the k constants f of sum_i log(1 + f Z_i) >= log(share/k).
+    """
+    reserve = np.full(len(RESERVE), np.log(share / len(RESERVE)))
+    return np.concatenate([log_weights + np.log1p(-share), reserve])
+
+
+LOG_WIDE = with_reserve(np.concatenate([LOG_NEAR + np.log(0.3), np.log(0.7 * WIDE_FALLING / WIDE_FALLING.sum())]))
 
 NONE = np.zeros(0)
 MOST_SUMS = 4000  # simulated rollouts to which fractions are fitted
@@ -92,7 +108,8 @@ class Ladder(NamedTuple):
         best = 1.0
         if v is not None and 0 < v + (gap := expected_gap(v, lead, rollouts)) ** 2 < np.inf:
             best = gap / (v + gap * gap)
-        return np.concatenate([self.steady, np.clip(self.multiples * best, SMALLEST_FRACTION, self.steady[0])])
+        fitted = np.clip(self.multiples * best, SMALLEST_FRACTION, self.steady[0])
+        return np.concatenate([self.steady, fitted, RESERVE])
 
 
 def fractions_near(best: float) -> FloatArray:
@@ -114,9 +131,9 @@ def wide_fractions(v: float, rollouts: float, narrow: float | None = None) -> Fl
     """
     near = fractions_near(wide_gap(v, rollouts) / max(v, 1e-300))
     if narrow is None:
-        return np.concatenate([near, WIDE_STEADY])
+        return np.concatenate([near, WIDE_STEADY, RESERVE])
     gaps = narrow * WIDE_GAPS / max(v, 1e-300)
-    return np.concatenate([near, np.clip(gaps, SMALLEST_FRACTION, LARGEST_FRACTION)])
+    return np.concatenate([near, np.clip(gaps, SMALLEST_FRACTION, LARGEST_FRACTION), RESERVE])
 
 
 def _steady(count: int) -> FloatArray:
@@ -158,13 +175,13 @@ class GapLadder(NamedTuple):
         knows their chances poorly: whoever relied on them took up to twice the samples.
         """
         if v is None:
-            return np.append(self.steady, LARGEST_FRACTION)
+            return np.concatenate([self.steady, [LARGEST_FRACTION], RESERVE])
         gaps = np.append(narrow * self.gaps, expected_gap(v, lead, rollouts))
         small = np.minimum(gaps, math.sqrt(v))
         best = small / np.maximum(v + small * small, 1e-300)
         if len(sums):
             best = np.minimum(best, best_fractions(sums[:MOST_SUMS], gaps, LARGEST_FRACTION))
-        return np.asarray(np.clip(best, SMALLEST_FRACTION, LARGEST_FRACTION))
+        return np.concatenate([np.clip(best, SMALLEST_FRACTION, LARGEST_FRACTION), RESERVE])
 
 
 ONE = np.array([1.0])

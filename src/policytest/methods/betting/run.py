@@ -81,6 +81,8 @@ from policytest.methods.betting.plan import (
     ON_STACKS,
     ONE_POLICY,
     REFIT,
+    RESERVED,
+    RESERVED_UNDISCOUNTED,
     SHARES,
     TIED,
     BettingPlan,
@@ -89,6 +91,7 @@ from policytest.methods.betting.plan import (
     expected_growth,
     most_promising,
     wide_fractions,
+    with_reserve,
 )
 from policytest.methods.betting.policy_bet import PolicyBet, are_quick, cumulative, plans_of_shares
 from policytest.methods.betting.visited import VisitedBet
@@ -145,7 +148,8 @@ class BettingRun:
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
         if self.source.waits and self.ladder is ONE_POLICY:
             self.ladder = ON_STACKS
-        self.at, self.bets = RolloutState(), Bets(self.ladder.log_weights)
+        share = RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED
+        self.at, self.bets = RolloutState(), Bets(with_reserve(self.ladder.log_weights, share))
         self.branches = splitting.open_branches()
         self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
         self.seen = self._transcript(0)

@@ -22,7 +22,7 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.returns import Returns
 from policytest.methods.betting.bets import Bets, Refuter, not_refuted, surely
-from policytest.methods.betting.plan import LOG_WIDE, NO_POLICY, ON_RETURNS, BettingPlan, wide_fractions
+from policytest.methods.betting.plan import LOG_WIDE, NO_POLICY, ON_RETURNS, BettingPlan, wide_fractions, with_reserve
 from policytest.methods.interface import Outcome, beside
 from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
 
@@ -72,7 +72,7 @@ class ReturnsRun:
         self.indifference, self.both_sides = indifference, both_sides or indifference > 0
         self.answer: str | None = None
         self.samples = 0
-        self.bets = Bets(ON_RETURNS.log_weights)
+        self.bets = Bets(with_reserve(ON_RETURNS.log_weights))
         self.moments = tuple(Moments() for _ in SIDES)
         self.plans: list[BettingPlan] = []
         self.refit_at = 0
@@ -233,7 +233,7 @@ class ReturnsRun:
         }
 
     def _kept_plans(self) -> FloatArray:
-        width = 1 + len(ON_RETURNS.log_weights) + len(LOG_WIDE)
+        width = 1 + len(self.bets.log_weights) + len(LOG_WIDE)
         return np.array([[plan.L, *plan.fractions, *plan.wide] for plan in self.plans]).reshape(-1, width)
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -254,7 +254,7 @@ class ReturnsRun:
         for seen, (count, total, squares) in zip(self.moments, state["moments"], strict=True):
             seen.count, seen.sum, seen.squares = int(count), float(total), float(squares)
         self.refit_at = int(state["refit_at"][0])
-        self.plans, F = [], len(ON_RETURNS.log_weights)
+        self.plans, F = [], len(self.bets.log_weights)
         for sign, (L, *rest) in zip(SIDES, state["plans"], strict=False):
             fractions, wide = np.array(rest[:F]), np.array(rest[F:])
             if not self.bets.are_fractions(fractions, wide):

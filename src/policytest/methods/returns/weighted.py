@@ -48,6 +48,7 @@ from policytest.methods.betting.plan import (
     BettingPlan,
     Ladder,
     most_promising,
+    with_reserve,
 )
 from policytest.methods.betting.stacks import OnALog
 from policytest.methods.returns.outcomes import Outcomes
@@ -282,7 +283,7 @@ class RecordedRun(OnALog, ReturnsRun):
 
     def __init__(self, method: Any, log: LoggedEpisodes, threshold: float, for_interval: bool = False) -> None:
         super().__init__(method, log, threshold, RecordedEpisodes(log))
-        self.bets, self.for_interval = Bets(ON_LOGS.log_weights), for_interval
+        self.bets, self.for_interval = Bets(with_reserve(ON_LOGS.log_weights)), for_interval
         self.best, self.seen = [0.0, 0.0], 0
         self.kept: tuple[list[Stretch], list[Stretch]] = ([], [])  # the same episodes, with the fractions of intervals
         self.estimates: list[FloatArray] = []

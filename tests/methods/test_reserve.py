@@ -1,0 +1,231 @@
+"""No bets go bankrupt: on the worst payoffs the capital stays above a stated bound, for every method that bets.
+
+An adversary, who wants the fitted fractions to be wrong, chooses the payoffs: nothing is lost for a long time, and then
+everything, again and again. The bound is that of `with_reserve`: log(share/k), and the best of the k constants.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from builders import each
+from policytest.methods.baselines.monte_carlo import FRACTIONS, _logs
+from policytest.methods.betting.logged import LOG_STAKED, LogRun
+from policytest.methods.betting.plan import (
+    LOG_WIDE,
+    ON_RETURNS,
+    ON_STACKS,
+    ONE_POLICY,
+    RESERVE,
+    RESERVED,
+    RESERVED_UNDISCOUNTED,
+    TWO_POLICIES,
+    with_reserve,
+)
+from policytest.methods.returns.paired import PairedRun
+from policytest.methods.returns.weighted import ON_LOGS, RecordedRun
+from policytest.methods.sampler import Recorded
+from policytest.questions.compare import _coupled as coupled_run
+
+K = len(RESERVE)
+LEVEL = math.inf  # no answer on the way
+FLOOR = math.log(RESERVED / K)
+UNDISCOUNTED_FLOOR = math.log(RESERVED_UNDISCOUNTED / K)
+QUIET, LOUD = 400, 400  # outcomes before the first loss, and of losses among them
+
+
+def schedule(t):
+    """Whether outcome t is the rare one: never for a long time, then nearly always."""
+    return t >= QUIET and t % 7 != 0
+
+
+def chain(discount, chance=0.01):
+    """One decision: success or failure, with the support known."""
+    support = np.zeros((3, 1, 3), dtype=bool)
+    support[0, 0, 1:] = support[1, 0, 1] = support[2, 0, 2] = True
+    if discount == 1.0:
+        return pt.Task.reaching(goal=[1], avoid=[2], policy=np.ones((3, 1)), initial=[1, 0, 0], support=support)
+    rewards = np.zeros((3, 1, 3))
+    rewards[0, 0, 1] = 1.0
+    return pt.Task(rewards, np.ones((3, 1)), [1, 0, 0], discount=discount, support=support, terminal=[1, 2])
+
+
+class Adversary:
+    """Successors by the schedule, in the place of a kernel. ``rare`` is the successor that stands for a loss."""
+
+    def __init__(self, rare):
+        self.rare, self.drawn = rare, 0
+
+    def draw(self, states, actions, rng):
+        index = self.drawn + np.arange(len(states))
+        self.drawn += len(states)
+        return np.where([schedule(t) for t in index], self.rare, 3 - self.rare)
+
+
+def constants(run, side):
+    """[k] the logarithm of what each constant fraction has made of 1, with all settled payoffs of a side."""
+    sign, found = (1.0, -1.0)[side], np.zeros(K)
+    for stretch in run.bets.stretches:
+        if stretch.sign == sign:
+            found += np.log1p(np.outer(stretch.ratios, RESERVE)).sum(axis=0)
+    return found
+
+
+def assert_above_the_bound(run, floor):
+    """At the end of a rollout."""
+    capital = run.bets.evidence(run.plan, None) if hasattr(run, "plan") else run.evidence()
+    for side, evidence in enumerate(capital):
+        assert evidence >= floor + constants(run, side).max() - 1e-9
+        assert evidence >= floor - 1e-9
+
+
+def run_to_the_end(run, floor):
+    """The bound holds all along."""
+    run.begin(LEVEL)
+    while run.samples < QUIET + LOUD:
+        run.step(LEVEL, 29)
+        if run.between_rollouts:
+            assert_above_the_bound(run, floor)
+    assert run.bets.rollouts > 100
+
+
+@each("ladder", [ONE_POLICY, TWO_POLICIES, ON_RETURNS, ON_STACKS, ON_LOGS])
+def test_every_ladder_ends_in_the_reserve_whatever_was_fitted(ladder):
+    log_weights = with_reserve(ladder.log_weights, 0.2)
+    assert np.exp(log_weights).sum() == pytest.approx(1.0)
+    assert np.exp(log_weights).sum() <= 1.0 + 1e-12
+    assert log_weights[-K:] == pytest.approx(np.log(0.2 / K))
+    for v in (None, 1e-300, 1e-9, 0.1, 1e9):
+        fractions = ladder.fractions(v, 0.3, 10.0)
+        assert len(fractions) == len(log_weights)
+        assert (fractions[-K:] == RESERVE).all()
+        assert ((fractions >= 0) & (fractions < 1)).all()
+    assert RESERVE[-1] == 0.0
+    assert np.exp(LOG_WIDE).sum() <= 1.0 + 1e-12
+
+
+@each("discount", [1.0, 0.9])
+@each("rare", [1, 2])
+@each("threshold", [1e-3, 0.02, 0.4])
+def test_rollouts_on_the_worst_draws(threshold, rare, discount):
+    floor = FLOOR if discount < 1.0 else UNDISCOUNTED_FLOOR
+    run = pt.TDBetting().start(chain(discount), Adversary(rare), threshold, 0)
+    run_to_the_end(run, floor)
+
+
+def test_without_the_reserve_the_same_draws_ruin_the_fitted_bets():
+    """The control: what all other fractions hold falls far below the bound."""
+    run = pt.TDBetting().start(chain(1.0), Adversary(1), 0.02, 0)
+    run.begin(LEVEL)
+    while run.samples < QUIET + LOUD:
+        run.step(LEVEL, 1)
+    fitted = (run.bets.capital + run.bets.log_weights)[:, :-K].max(axis=1)
+    assert fitted.min() < UNDISCOUNTED_FLOOR - 20.0
+
+
+@each("rare", [1, 2])
+@each("discount", [1.0, 0.9])
+def test_two_policies_on_the_worst_draws(rare, discount):
+    """B takes another action, which leads to the same states."""
+    support = np.zeros((3, 2, 3), dtype=bool)
+    support[0, :, 1:] = support[1, :, 1] = support[2, :, 2] = True
+    tasks = []
+    for action in (0, 1):
+        policy = np.eye(2)[[action] * 3]
+        if discount == 1.0:
+            task = pt.Task.reaching(goal=[1], avoid=[2], policy=policy, initial=[1, 0, 0], support=support)
+        else:
+            rewards = np.zeros((3, 2, 3))
+            rewards[0, :, 1] = 1.0
+            task = pt.Task(rewards, policy, [1, 0, 0], discount=discount, support=support, terminal=[1, 2])
+        tasks.append(task)
+    run = coupled_run(*tasks, 0.01, Adversary(rare), 0, 0.0)
+    run_to_the_end(run, FLOOR if discount < 1.0 else UNDISCOUNTED_FLOOR)
+
+
+@each("rare", [0.0, 1.0])
+@each("threshold", [1e-3, 0.02, 0.5, 0.98])
+def test_whole_episodes_with_the_worst_returns(threshold, rare):
+    count = [0]
+
+    def play(rng):
+        count[0] += 1
+        return [rare if schedule(count[0]) else 1.0 - rare]
+
+    run = pt.ReturnBetting().start(pt.Episodes(play, return_range=(0, 1)), None, threshold, 0)
+    run.begin(LEVEL)
+    while run.episodes < QUIET + LOUD:
+        run.step(LEVEL, 1)
+        if run.episodes % 40 == 0:
+            assert_above_the_bound(run, FLOOR)
+
+
+def test_pairs_with_the_worst_differences():
+    count = [0, 0]
+
+    def player(agent):
+        def play(rng):
+            count[agent] += 1
+            return [float(schedule(count[agent]) == bool(agent))]
+
+        return pt.Episodes(play, return_range=(0, 1))
+
+    run = PairedRun(player(0), player(1), 0.02, 0)
+    run.begin(LEVEL)
+    while run.episodes < QUIET + LOUD:
+        run.step(LEVEL, 1)
+        if run.episodes % 40 == 0:
+            assert_above_the_bound(run, FLOOR)
+
+
+@each("rare", [0.0, 1.0])
+def test_recorded_episodes_with_the_worst_rewards(rare):
+    n = QUIET + LOUD
+    rewards = np.array([rare if schedule(t) else 1.0 - rare for t in range(n)])
+    log = pt.LoggedEpisodes(
+        np.arange(n), rewards, np.full(n, 0.5), np.ones(n), reward_range=(0, 1), smallest_propensity=0.5
+    )
+    for threshold in (0.02, 0.5, 0.9):
+        run = RecordedRun(None, log, threshold)
+        run.step(LEVEL, n)
+        for side, capital in enumerate(run.bets.capital + run.bets.log_weights):
+            assert np.logaddexp.reduce(capital) >= FLOOR + constants(run, side).max() - 1e-9
+
+
+@each("discount", [1.0, 0.9])
+@each("rare", [1, 2])
+def test_recorded_draws_of_the_worst_kind(rare, discount):
+    n = QUIET + LOUD
+    task, x = chain(discount), np.array([rare if schedule(t) else 3 - rare for t in range(n)])
+    run = pt.TDBetting().replay(task, 0.02, Recorded(np.zeros(n, dtype=np.int64), x), 0)
+    while not run.exhausted:
+        run.step(LEVEL, n)
+    assert run.bets.rollouts > 100
+    assert_above_the_bound(run, FLOOR if discount < 1.0 else UNDISCOUNTED_FLOOR)
+
+
+def test_a_log_of_the_worst_kind():
+    """Rollouts that own their draws: the capital of every set of coins is above the bound."""
+    n = 4 * (QUIET + LOUD)
+    x = np.array([1 if t > n // 2 and t % 7 else 2 for t in range(n)])
+    run = pt.LogBetting().replay(chain(0.9), 0.02, Recorded(np.zeros(n, dtype=np.int64), x))
+    assert isinstance(run, LogRun)
+    run.begin(LEVEL)
+    run.step(LEVEL, n)
+    for followers in run.followers:
+        for follower in followers:
+            capital = np.logaddexp.reduce(follower.at.capital + LOG_STAKED, axis=1)
+            assert follower.n_settled
+            assert (capital >= FLOOR - 1e-9).all()
+
+
+@each("m", [1e-4, 0.02, 0.5, 0.98])
+def test_monte_carlo_on_the_worst_returns(m):
+    X = np.array([float(schedule(t)) for t in range(QUIET + LOUD)])
+    for outcomes in (X, 1.0 - X):
+        best = np.log1p(np.outer(FRACTIONS[-K:], outcomes / m - 1.0)).cumsum(axis=1).max(axis=0)
+        assert (_logs("betting", outcomes, m) >= FLOOR + best - 1e-9).all()
