@@ -273,6 +273,16 @@ def test_fewer_samples(small):
     assert all(row["missed"] <= 0.7 for row in numbers["missed"])  # of 10 runs at delta = 0.2: one in a thousand
 
 
+def test_rare_events_do_not_ruin_the_bets(small):
+    shown, rows = small("rare_events")
+    least = [float(number) for number in re.search(r"below (-[\d.]+); with a discount (-[\d.]+)", shown).groups()]
+    assert len(rows) == 8
+    for row in rows:
+        assert not row["stuck"]
+        assert not row["wrong"]
+        assert least[0 if "whole_paths" in row else 1] - 0.01 < row["lowest"] < 0.0
+
+
 def test_the_best_bets_on_one_toss_are_kellys(monkeypatch):
     """One draw decides: the growth of the best bet is the divergence of the two coins, whichever side is right."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
