@@ -88,8 +88,10 @@ calibrate: $(STAMP)
 	$(BIN)/python benchmarks/one_look.py
 
 # Damaged files, odd options and arrays, for ten minutes: nothing may crash, hang, or change a file that it refuses.
+# Then study, identify and watch are killed 30 times each.
 fuzz: $(STAMP)
 	$(BIN)/python tests/fuzzing.py --minutes 10 --seed $$(date +%s)
+	$(BIN)/python tests/killing.py --kills 30 --seed $$(date +%s)
 
 clean:
 	rm -rf $(VENV) $(VENV)-spark site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 import pytest
 
 import fuzzing
+import killing
 
 
 def nothing(found):
@@ -41,3 +42,12 @@ def test_the_search_notices_what_is_wrong(tmp_path, monkeypatch):
         assert words in fuzzing.ended(["decide"], tmp_path)
     monkeypatch.setitem(fuzzing.CALLS, "broken", lambda value: value + 1)
     assert "TypeError" in fuzzing.called("broken", lambda: "text").why
+
+
+def test_a_killed_command_ends_as_if_nothing_had_happened_and_what_is_lost_is_found(tmp_path, monkeypatch):
+    assert list(killing.killed("identify", 1, 0)) == []
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cells.jsonl").write_text('{"seed": 1}\n{"seed": 2}\n{"se')
+    assert killing.finished_runs(tmp_path) == 2
+    monkeypatch.setattr(killing, "outcome", lambda name, process, folder: {"code": process.wait(), "at": str(folder)})
+    assert any(found.startswith("at differs") for found in killing.killed("identify", 0, 0))
