@@ -44,10 +44,19 @@ def test_the_search_notices_what_is_wrong(tmp_path, monkeypatch):
     assert "TypeError" in fuzzing.called("broken", lambda: "text").why
 
 
-def test_a_killed_command_ends_as_if_nothing_had_happened_and_what_is_lost_is_found(tmp_path, monkeypatch):
-    assert list(killing.killed("identify", 1, 0)) == []
+@pytest.mark.parametrize(("code", "lost"), [("print(1)", False), ("import os; print(os.getpid())", True)])
+def test_what_a_kill_changes_is_found(code, lost, monkeypatch):
+    """With programs that start at once; `killing` runs the commands."""
+
+    def started(name, folder):
+        with (folder / "stdout").open("wb") as out:
+            return killing.subprocess.Popen([killing.sys.executable, "-c", code], stdout=out)
+
+    monkeypatch.setattr(killing, "started", started)
+    assert bool(list(killing.killed("watch", 2, 0))) == lost
+
+
+def test_a_line_that_a_kill_has_cut_is_not_a_finished_run(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "cells.jsonl").write_text('{"seed": 1}\n{"seed": 2}\n{"se')
     assert killing.finished_runs(tmp_path) == 2
-    monkeypatch.setattr(killing, "outcome", lambda name, process, folder: {"code": process.wait(), "at": str(folder)})
-    assert any(found.startswith("at differs") for found in killing.killed("identify", 0, 0))
