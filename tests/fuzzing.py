@@ -1,4 +1,5 @@
-"""Inputs that are wrong in ways nobody thought of: damaged files of every format, odd values of every option and array.
+"""Inputs that are wrong in ways nobody thought of: damaged files of every format, odd values of every option and array,
+environments and agents with a fault.
 
     python tests/fuzzing.py --minutes 10 --seed 1     # a long search (``make fuzz``)
 
@@ -32,6 +33,7 @@ import numpy as np
 import typer
 from scipy import sparse
 
+import faults
 import policytest as pt
 from policytest.cli import app, main
 from policytest.sources import save_model
@@ -68,15 +70,64 @@ READ_BY = {  # {file: the command that reads it}
     "policy.json": ["decide", "customer.json", "--policy", "policy.json"],
     "policy.toml": ["decide", "customer.json", "--policy", "policy.toml"],
     "policy.npz": ["decide", "customer.json", "--policy", "policy.npz"],
-    "run.npz": ["decide", "customer.json", "--resume", "run.npz"],
+    "run.npz": ["decide", "customer.json", "--checkpoint", "run.npz"],
     "log.csv": ["assess", "customer.json", "log.csv"],
     "log.jsonl": ["assess", "customer.json", "log.jsonl"],
     "log.csv.gz": ["assess", "customer.json", "log.csv.gz"],
     "log.parquet": ["assess", "customer.json", "log.parquet"],
     "kept.npz": ["assess", "customer.json", "log.csv", "--add-to", "kept.npz", "--method", "ptst"],
-    "verdict.json": ["report", "verdict.json", "--html", "page.html"],
+    "verdict.json": ["report", "verdict.json", "--out", "page.html"],
     "study.toml": ["study", "study.toml", "--seeds", "1", "--out", "study"],
+    "goal.toml": ["assess", "goal.toml", "visits.csv", "--threshold", "0.4"],
+    "bins.toml": ["assess", "bins.toml", "measured.csv"],
+    "totals.toml": ["assess", "totals.toml", "visits.csv", "--column", "reward=paid"],
+    "visits.csv": ["assess", "goal.toml", "visits.csv", "--threshold", "0.4"],
+    "measured.csv": ["assess", "bins.toml", "measured.csv"],
+    "episodes.csv": ["assess", "episodes.csv", "--assume", "propensities", "--reward-range", "0", "1"],
 }
+OF_LOGS = (  # that read these files, too
+    ["assess", "totals.toml", "visits.csv", "--column", "reward=paid", "--ladder", "--return-range", "0", "40"],
+    ["assess", "goal.toml", "visits.csv", "--assume", "episodes", "--threshold", "0.4", "--column", "reward=paid"],
+    ["assess", "episodes.csv", "--assume", "episodes", "--return-range", "0", "5"],
+    ["assess", "episodes.csv", "--assume", "propensities", "--smallest-propensity", "0.3", "--reward-range", "0", "1"],
+    ["assess", "episodes.csv", "--assume", "propensities", "--return-range", "0", "5", "--discount", "0.9"],
+    ["compare", "customer.json", "policy.csv", "--log", "log.csv"],
+    ["compare", "customer.json", "logged", "--log", "log.csv"],
+    ["evaluate", "customer.json", "--epsilon", "0.5", "--log", "log.csv"],
+    ["identify", "customer.json", "--candidate", "policy.csv", "--candidate", "logged", "--log", "log.csv"],
+    ["compare", "goal.toml", "logged", "--log", "visits.csv"],
+    ["evaluate", "goal.toml", "--epsilon", "0.2", "--log", "visits.csv"],
+    ["evaluate", "bins.toml", "--epsilon", "0.2", "--log", "measured.csv"],
+    ["watch", "goal.toml", "visits.csv", "--no-follow", "--threshold", "0.4"],
+)
+GOAL = """\
+states = ["ill", "worse", "cured", "dead"]
+actions = ["wait", "treat"]
+initial = "ill"
+goal = ["cured"]
+avoid = ["dead"]
+policy = { ill = "treat", worse = "treat" }
+"""
+TOTALS = """\
+states = ["ill", "worse", "cured", "dead"]
+actions = ["wait", "treat"]
+initial = "ill"
+discount = 1
+terminal = ["cured", "dead"]
+total_rewards = [0, 40]
+reward_range = [0, 1]
+policy = { ill = "treat", worse = "treat" }
+"""
+BINS = """\
+actions = ["wait", "treat"]
+initial = "log"
+discount = 0.9
+policy = "uniform"
+rewards = [[0, 0], [1, 1], [0, 0]]
+[bins.glucose]
+edges = [70, 140]
+names = ["low", "normal", "high"]
+"""
 DECIDE = ("--threshold", "1", "--max-samples", "40", "--method", "betting", "--quiet")
 ASSESS = ("--threshold", "1", "--quiet")
 
@@ -99,17 +150,40 @@ def lay_out(folder: Path) -> None:
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "log.parquet")
-    counts = pt.Counts(S, A)
-    counts.record(s, a, x)
-    counts.save(folder / "kept.npz")
+    (folder / "before.csv").write_text(f"s,a,s_next\n{names[0]},{model.task.actions[0]},{names[0]}\n")
+    pt.sources.logs(folder / "before.csv", model.task).save(folder / "kept.npz")
     sim = pt.TabularSimulator(model.kernel)
     verdict = pt.decide(model.task, sim, 1.0, method=pt.TDBetting(), max_samples=20, checkpoint=folder / "run.npz")
     (folder / "verdict.json").write_text(verdict.to_json())
     save_model(folder / "plain.json", pt.instances.paper(2).task, pt.instances.paper(2).kernel, threshold=0.1)
+    lay_out_episodes(folder, rng)
     (folder / "study.toml").write_text(
         'deltas = [0.2]\nmax_samples = 60\n[instances.two]\npaper = 2\n[instances.file]\nfile = "plain.json"\n'
         '[methods.bet]\nmethod = "betting"\n'
     )
+
+
+def lay_out_episodes(folder: Path, rng: np.random.Generator) -> None:
+    """Task files with a goal, totals and bins; logs of visits, of measurements, and with propensities."""
+    for name, text in (("goal", GOAL), ("totals", TOTALS), ("bins", BINS)):
+        (folder / f"{name}.toml").write_text(text)
+    visits, measured = ["episode,order,s,a,paid"], ["episode,order,glucose,a"]
+    episodes = ["episode,order,reward,propensity,target"]
+    for episode in range(12):
+        state = 0
+        for t in range(10):
+            treats = rng.random() < 0.7
+            visits.append(f"{episode},{t},{('ill', 'worse')[state]},{'treat' if treats else 'wait'},{rng.random():.2f}")
+            measured.append(f"{episode},{t},{100 + 40 * rng.normal():.0f},{'treat' if treats else 'wait'}")
+            episodes.append(f"{episode},{t},{rng.random():.2f},{0.7 if treats else 0.3:g},{1.0 if treats else 0.0:g}")
+            if rng.random() < 0.3:
+                visits.append(f"{episode},{t + 1},{('cured', 'dead')[int(rng.random() < 0.3)]},,")
+                break
+            state = int(rng.random() < 0.4)
+        else:
+            visits.append(f"{episode},10,dead,,")
+    for name, lines in (("visits", visits), ("measured", measured), ("episodes", episodes)):
+        (folder / f"{name}.csv").write_text("\n".join([*lines, ""]))
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
@@ -164,7 +238,7 @@ QUICK = {
     "identify": ["--max-samples", "40"],
     "assess": ["--threshold", "1"],
     "study": ["--seeds", "1", "--out", "study"],
-    "report": ["--html", "page.html"],
+    "report": ["--out", "page.html"],
 }
 
 
@@ -222,6 +296,12 @@ def ended(argv: list[str], folder: Path) -> str | None:
     return None
 
 
+def whole_command(argv: list[str]) -> list[str]:
+    """With a threshold, where it has none of its own, and little to do."""
+    usual = {"decide": DECIDE, "assess": ASSESS}.get(argv[0], ())
+    return [*argv, *(("--quiet",) if "--threshold" in argv else usual)]
+
+
 def of_files(rng: random.Random, folder: Path) -> Found | None:
     """One damaged file."""
     name = rng.choice([name for name in READ_BY if name != "study.toml"] * 4 + ["study.toml"])
@@ -229,10 +309,7 @@ def of_files(rng: random.Random, folder: Path) -> Found | None:
     good = path.read_bytes()
     bad = damaged(good, rng)
     path.write_bytes(bad)
-    argv = [
-        *READ_BY[name],
-        *(DECIDE if READ_BY[name][0] == "decide" else ASSESS if READ_BY[name][0] == "assess" else ()),
-    ]
+    argv = whole_command(rng.choice([READ_BY[name], *(argv for argv in OF_LOGS if name in argv)]))
     try:
         why = ended(argv, folder)
     finally:
@@ -245,6 +322,35 @@ def of_options(rng: random.Random, folder: Path, names: dict[str, list[str]]) ->
     argv = odd_command(rng, names)
     why = ended(argv, folder)
     return None if why is None else Found(repr(argv), why)
+
+
+# ---------------------------------------------------------------- faulty environments and agents
+
+QUESTIONS = {
+    "decide": ["--threshold", "1.5", "--method", "returns"],
+    "evaluate": ["--epsilon", "0.5"],
+    "compare": [],
+}
+
+
+def of_an_environment(name: str, env: str, other: str, agent: str) -> list[str]:
+    """A question about an agent in an environment of `faults`; in a comparison in another one, too."""
+    argv = [name, f"python:faults:{env}", *([f"python:faults:{other}"] if name == "compare" else [])]
+    argv += [*QUESTIONS[name], "--assume", "episodes", "--agent", f"faults:{agent}"]
+    return [*argv, "--return-range", "0", "3", "--max-samples", "300", "--quiet"]
+
+
+def of_environments(rng: random.Random, folder: Path) -> Found | None:
+    """An environment or an agent with a fault. What is not a number must not be part of a certified answer."""
+    env, agent = (rng.choice(list(names)) for names in (faults.ENVIRONMENTS, faults.AGENTS))
+    if rng.random() < 0.5:
+        agent = "good"
+    elif rng.random() < 0.7:
+        env = "fine"
+    argv = of_an_environment(rng.choice(list(QUESTIONS)), env, rng.choice(["fine", env]), agent)
+    argv += rng.choice(([], [], ["--discount", "0.9"], ["--horizon", "2"], ["--json"], ["--html", "page.html"]))
+    why = ended(argv, folder)
+    return None if why is None else Found(" ".join(argv), why)
 
 
 # ---------------------------------------------------------------- odd arrays
@@ -446,6 +552,7 @@ def search(seed: int, cases: int | None = None, seconds: float = np.inf) -> Iter
             [lambda: of_files(rng, folder)] * 5
             + [lambda: of_options(rng, folder, names)] * 3
             + [lambda: of_arrays(rng)] * 4
+            + [lambda: of_environments(rng, folder)] * 3
         )
         signal.signal(signal.SIGALRM, stop)
         while (cases is None or done < cases) and time.monotonic() < until:

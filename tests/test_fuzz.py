@@ -44,6 +44,16 @@ def test_the_search_notices_what_is_wrong(tmp_path, monkeypatch):
     assert "TypeError" in fuzzing.called("broken", lambda: "text").why
 
 
+def test_the_files_are_good_before_they_are_damaged(capsys):
+    """A command that is refused anyway would find nothing."""
+    with fuzzing.laid_out():
+        for argv in [*(fuzzing.whole_command(argv) for argv in (*fuzzing.READ_BY.values(), *fuzzing.OF_LOGS))]:
+            assert fuzzing.main(argv) in (0, 1, 3), (argv, capsys.readouterr().err)
+        for kind, names in (("env", fuzzing.faults.ENVIRONMENTS), ("agent", fuzzing.faults.AGENTS)):
+            assert len(names) >= {"env": 40, "agent": 20}[kind]
+        assert fuzzing.main(fuzzing.of_an_environment("decide", "fine", "fine", "good")) in (0, 1, 3)
+
+
 @pytest.mark.parametrize(("code", "lost"), [("print(1)", False), ("import os; print(os.getpid())", True)])
 def test_what_a_kill_changes_is_found(code, lost, monkeypatch):
     """With programs that start at once; `killing` runs the commands."""
