@@ -200,7 +200,7 @@ def by_ville(supply: Redrawn, bar: float) -> int:
         if crossed:
             return int(min(crossed))
         for _ in range(1 + done // (4 * BLOCK)):
-            supply.take(1)
+            supply.take(10**9)
     return MOST
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import random
+import threading
+import time
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,6 +16,7 @@ import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
 from episode_envs import Lasting
 from policytest.methods.returns.drawn import DrawnEpisodes
+from policytest.results.load import from_data
 
 
 def still(observation):
@@ -79,6 +86,86 @@ def test_an_agent_with_random_numbers_has_its_own_and_the_seed_fixes_them():
     shares = [total / steps for total, steps in first]
     assert abs(np.mean(shares) - 0.5) < 5 * 0.5 / 200**0.5
     assert len(set(first)) > 20
+
+
+class Trained:
+    """With the predict of Stable-Baselines3: it samples unless it is deterministic, and remembers where it is told."""
+
+    def __init__(self, draw=None):
+        self.draw = draw or (lambda: np.random.rand())  # noqa: NPY002 - as such models do
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.array(1 if deterministic or self.draw() < 0.5 else 0), None
+
+
+@each("draw", [np.random.rand, random.random, None])
+def test_an_agent_is_deterministic_unless_it_is_asked_to_sample(draw):
+    always, sampled, again = (
+        episodes(Told(), Trained(draw), 100, reward_range=(0, 1), horizon=12, deterministic=which)
+        for which in (True, False, False)
+    )
+    assert all(total == steps for total, steps in always)
+    assert sampled == again, "the seed fixes what is drawn from generators that the process shares"
+    assert 0.4 < sum(total for total, _ in sampled) / sum(steps for _, steps in sampled) < 0.6
+
+
+def test_generators_that_the_process_shares_are_as_they_were():
+    def state():
+        return np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+
+    before = state()
+    episodes(Told(), Trained(), reward_range=(0, 1), horizon=12, deterministic=False)
+    assert state() == before
+
+
+def test_a_random_agent_that_samples_from_the_action_space_is_fixed_by_the_seed():
+    env = Told()
+    first, again = (
+        episodes(env, lambda o: env.action_space.sample(), 50, reward_range=(0, 1), horizon=12) for _ in "ab"
+    )
+    assert first == again
+
+
+class Recurrent:
+    """Acts at the first step of an episode, by its hidden state and by ``episode_start``."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        n = len(episode_start)
+        state = np.zeros(n) if state is None else np.where(episode_start, 0, state)
+        action = (state == 0).astype(int)
+        return (action if np.ndim(observation) > 1 else action[0]), state + 1
+
+
+def test_the_hidden_state_is_handed_back_and_forgotten_where_an_episode_begins():
+    """A recurrent agent that is called with state=None at every step would act at each of them."""
+    assert {total for total, _ in episodes(Told(), Recurrent(), return_range=(0, 12))} == {1.0}
+
+
+def test_the_verdict_says_which_policy_was_run():
+    for which, words in ((True, "deterministic"), (False, "stochastic")):
+        about = pt.Episodes(Told(), Trained(), horizon=12, reward_range=(0, 1), deterministic=which)
+        verdict, found = pt.decide(about, threshold=0.5), pt.evaluate(about, epsilon=2.0)
+        for result in (verdict, found):
+            assert f"deterministic={which}" in str(result)
+            told = json.loads(result.to_json())
+            assert told["agent_policy"] == words
+            assert str(from_data(told)) == str(result)
+        pair = pt.compare(about, replace(about, deterministic=True), max_samples=50)
+        assert f"agent A ({words}) against agent B (deterministic)" in pair.method
+    plain = pt.decide(pt.Episodes(Told(), still, horizon=12, reward_range=(0, 1)), threshold=0.5)
+    assert "agent_policy" not in json.loads(plain.to_json())
+
+
+@each("agent", [still, Plain()])
+def test_only_an_agent_that_has_two_policies_can_be_asked_to_sample(agent):
+    assert_refused(lambda: pt.Episodes(Told(), agent, return_range=(0, 12), deterministic=False), "deterministic=False")
+    assert_refused(
+        lambda: pt.Episodes(Told(), agent, return_range=(0, 12), deterministic="no"), "deterministic is 'no'"
+    )
+
+
+def test_a_function_that_runs_episodes_has_one_policy():
+    assert_refused(lambda: pt.Episodes(lambda rng: 1.0, return_range=(0, 1), deterministic=False), "deterministic")
 
 
 def test_an_agent_that_remembers_is_reset_with_its_environment():
@@ -152,9 +239,13 @@ def test_observations_may_be_images_and_dictionaries():
     [
         (1.5, {"reward_range": (0, 1)}, ["the reward of step 0", "seed", "is 1.5, outside reward_range (0, 1)"]),
         (-1.0, {"reward_range": (0, 1)}, ["is -1, outside"]),
-        (np.nan, {"reward_range": (0, 1)}, ["is nan, outside reward_range"]),
+        (np.nan, {"reward_range": (0, 1)}, ["is nan; rewards are finite numbers"]),
         (np.nan, {"return_range": (0, 1)}, ["is nan"]),
         (1.5, {"return_range": (0, 1)}, ["the return of the episode with seed", "outside return_range (0, 1)"]),
+        ("1.0", {"reward_range": (0, 1)}, ["the reward of step 0", "is 1.0; rewards are finite numbers"]),
+        ("much", {"return_range": (0, 1)}, ["is much; rewards are finite numbers"]),
+        (None, {"return_range": (0, 1)}, ["is None"]),
+        ([0.5, 0.5], {"reward_range": (0, 1)}, ["is [0.5, 0.5]"]),
     ],
 )
 def test_rewards_and_returns_outside_their_range_are_refused(reward, settings, words):
@@ -164,6 +255,112 @@ def test_rewards_and_returns_outside_their_range_are_refused(reward, settings, w
             return observation, reward, *rest
 
     assert_refused(lambda: episodes(Paying(), **{"horizon": 12, **settings}), *words)
+
+
+@each("reward", [1, True, np.float32(1), np.int64(1), np.array(1.0), np.array([1.0])])
+def test_numbers_of_any_type_are_rewards(reward):
+    class Paying(Lasting):
+        def step(self, action):
+            observation, _, *rest = super().step(action)
+            return observation, reward, *rest
+
+    assert episodes(Paying(), return_range=(0, 12)) == episodes(Lasting(), return_range=(0, 12))
+
+
+@each(
+    ("flags", "words"),
+    [
+        (("no", False), ["terminated='no'", "True or False"]),
+        ((False, "yes"), ["truncated='yes'"]),
+        ((None, False), ["terminated=None"]),
+        ((0.5, False), ["terminated=0.5"]),
+        ((np.array([True, False]), False), ["terminated="]),
+    ],
+)
+def test_ends_that_are_not_truth_values_are_refused(flags, words):
+    class Ending(Lasting):
+        def step(self, action):
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, *flags, info
+
+    assert_refused(lambda: episodes(Ending(), return_range=(0, 12)), *words)
+
+
+@each("kind", [np.bool_, int, np.array])
+def test_truth_values_of_any_type_end_episodes(kind):
+    class Ending(Lasting):
+        def step(self, action):
+            observation, reward, terminated, truncated, info = super().step(action)
+            return observation, reward, kind(terminated), kind(truncated), info
+
+    assert episodes(Ending(), return_range=(0, 12)) == episodes(Lasting(), return_range=(0, 12))
+
+
+@each(
+    "answer",
+    [np.zeros(4), (np.zeros(2), np.zeros(2)), (np.zeros(4), {}, {}), {"seen": 1}],
+)
+def test_reset_returns_an_observation_and_a_dictionary(answer):
+    """The first number of a bare array is not the observation."""
+
+    class Bare(Lasting):
+        def reset(self, **settings):
+            super().reset(**settings)
+            return answer
+
+    assert_refused(lambda: episodes(Bare(), return_range=(0, 12)), "env.reset answered", "(observation, info)")
+
+
+def test_step_returns_five_parts():
+    class Old(Lasting):
+        def step(self, action):
+            observation, reward, terminated, _, info = super().step(action)
+            return observation, reward, terminated, info
+
+    assert_refused(lambda: episodes(Old(), return_range=(0, 12)), "env.step answered 4 values", "truncated")
+
+
+def in_threads(*calls):
+    """What these functions return, each in a thread of its own."""
+    found = [None] * len(calls)
+
+    def run(i):
+        try:
+            found[i] = calls[i]()
+        except Exception as error:
+            found[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@each("by_function", [False, True])
+def test_one_object_in_four_threads_gives_each_its_own_episodes(by_function):
+    """An environment, or a function that steps one, is in one episode at a time; each thread runs whole episodes."""
+
+    class Slow(Lasting):
+        def step(self, action):
+            time.sleep(1e-5)  # lets another thread run
+            return super().step(action)
+
+    env = Slow()
+
+    def run(rng):
+        env.reset(seed=int(rng.integers(2**31)))
+        total, over = 0.0, False
+        while not over:
+            _, reward, terminated, truncated, _ = env.step(0)
+            total, over = total + reward, terminated or truncated
+        return total
+
+    about = pt.Episodes(run, return_range=(0, 12)) if by_function else pt.Episodes(env, still, return_range=(0, 12))
+    calls = [lambda seed=seed: pt.decide(about, threshold=Lasting.mean, rng=seed, max_samples=200) for seed in range(4)]
+    for found, call in zip(in_threads(*calls), calls, strict=True):
+        assert_same_verdict(found, call())
 
 
 def test_rounding_is_not_outside_the_range():

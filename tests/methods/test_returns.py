@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
+from episode_envs import Lasting
 from policytest.data.randomness import generator
 from policytest.methods import checkpoint
 from policytest.methods.names import method_entry
@@ -271,6 +273,57 @@ def test_an_episode_that_fails_is_run_again():
         supply.take(1)
     assert not supply.drawing
     assert supply.take(1).returns == expected.take(1).returns
+
+
+def luck(share):
+    """Wins with this probability."""
+    return pt.Episodes(lambda rng: float(rng.random() < share), return_range=(0, 1))
+
+
+def swapped(good, bad, ask):
+    """Ask about one, for too little error to be answered, and go on with the other for more."""
+    paused = ask(good, delta=1e-9, max_samples=200)
+    assert paused.answer is None
+    assert ask(good, delta=0.05, resume=paused).answer == "above"
+    assert_refused(lambda: ask(bad, delta=0.05, resume=paused), "cannot resume", "another environment or agent")
+
+
+class Push(Lasting):
+    """Pays the action."""
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float(action), *rest
+
+
+def pushing(action, critic=None):
+    return pt.Episodes(Push(), lambda observation: action, horizon=12, reward_range=(0, 1), critic=critic)
+
+
+@each(
+    ("good", "bad", "threshold"),
+    [
+        (luck(0.75), luck(0.3), 0.55),
+        (pushing(1), pushing(0), 2.7),
+        (pushing(1, pt.RidgeCritic()), pushing(0, pt.RidgeCritic()), 2.7),
+    ],
+)
+def test_another_agent_cannot_go_on_with_a_run(good, bad, threshold):
+    """Not even where what was seen suffices for the answer, so that no further episode is run."""
+    swapped(good, bad, lambda about, **settings: pt.decide(about, threshold=threshold, rng=1, **settings))
+
+
+def test_nor_can_other_agents_with_a_comparison():
+    a, b, c = pushing(1), pushing(0), replace(pushing(1), agent=lambda observation: int(observation[0] % 2))
+    swapped(a, c, lambda about, **settings: pt.compare(about, b, margin=1.5, rng=1, **settings))
+    swapped(b, c, lambda about, **settings: pt.compare(a, about, margin=1.5, rng=1, **settings))
+
+
+def test_an_agent_that_does_not_repeat_itself_cannot_be_resumed():
+    own = np.random.default_rng(5)
+    about = pt.Episodes(lambda rng: float(own.random()), return_range=(0, 1))
+    paused = pt.decide(about, **QUESTION, max_samples=20)
+    assert_refused(lambda: pt.decide(about, **QUESTION, resume=paused), "does not repeat an episode")
 
 
 def damaged(**changes):

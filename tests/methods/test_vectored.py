@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from typing import ClassVar
 
@@ -200,6 +201,111 @@ def test_what_does_not_repeat_itself_cannot_be_resumed(tmp_path):
     damaged = dict(other.snapshot) | {"block": np.array([4, 1, -5, 0])}
     object.__setattr__(other, "snapshot", damaged)
     assert_refused(lambda: pt.decide(lasting(n=4), threshold=3.0, resume=other), "inconsistent")
+
+
+def test_another_agent_cannot_go_on_with_a_run():
+    """Also where what was seen suffices, and where the block under way has no episode yet."""
+
+    class Paying(Lasting):
+        def step(self, action):
+            return (found := super().step(action))[0], float(action), *found[2:]
+
+    def pushing(action):
+        return pt.Episodes(vector(env=Paying), lambda observation: action, horizon=12, reward_range=(0, 1))
+
+    question = {"threshold": 2.0, "rng": 1}
+    paused = pt.decide(pushing(1), delta=1e-20, max_samples=400, **question)
+    assert paused.answer is None
+    assert pt.decide(pushing(1), delta=0.05, resume=paused, **question).answer == "above"
+    assert_refused(lambda: pt.decide(pushing(0), delta=0.05, resume=paused, **question), "another agent")
+    supply, other = supplied(pushing(1)), supplied(pushing(0))
+    taken(supply, supply.size)
+    while len(supply.take(1).returns):
+        pass
+    assert supply.handed == []
+    other.restore(supply.state())
+    assert_refused(other.repeat, "another agent")
+    same = supplied(pushing(1))
+    same.restore(supply.state())
+    same.repeat()
+    assert taken(same, 50) == taken(supply, 50)
+
+
+def test_a_finished_run_that_is_resumed_counts_what_was_under_way():
+    question = {"threshold": 1.5, "rng": 0}
+    whole = pt.decide(lasting(n=64), **question)
+    assert_same_verdict(pt.decide(lasting(n=64), resume=whole, **question), whole)
+
+
+@each("batched", [False, True])
+@each("mode", MODES)
+def test_each_row_has_its_hidden_state_which_ends_with_its_episode(mode, batched):
+    """The agent acts at the first step of an episode only; an episode pays what the agent does."""
+
+    class Paying(Lasting):
+        def step(self, action):
+            return (found := super().step(action))[0], float(action), *found[2:]
+
+    class Recurrent:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            state = np.zeros(len(episode_start)) if state is None else np.where(episode_start, 0, state)
+            action = (state == 0).astype(int)
+            return (action if batched else action[0]), state + 1
+
+    for horizon in (12, 3):
+        about = pt.Episodes(
+            vector(mode, env=Paying), Recurrent(), horizon=horizon, return_range=(0, 12), batched=batched
+        )
+        assert {total for total, _ in taken(supplied(about), 200)} == {1.0}
+
+
+def test_a_seed_fixes_an_agent_that_draws_from_a_shared_generator():
+    class Sampling:
+        def predict(self, observation, deterministic=False):
+            return int(not deterministic and np.random.rand() < 0.5), None  # noqa: NPY002
+
+    def sampling():
+        class Paying(Lasting):
+            def step(self, action):
+                return (found := super().step(action))[0], float(action), *found[2:]
+
+        return pt.Episodes(vector(env=Paying), Sampling(), horizon=12, return_range=(0, 12), deterministic=False)
+
+    first, supply, again = taken(supplied(sampling()), 200), supplied(sampling()), []
+    while len(again) < 200:
+        again += taken(supply, 1)
+        np.random.rand()  # noqa: NPY002 - another user of the generator, between two steps of the vector
+    assert first == again
+    assert len({total for total, _ in first}) > 5
+
+
+@each(
+    ("answer", "words"),
+    [
+        (lambda o, r, d, t, i: (o, r.astype(str), d, t, i), ["the rewards", "8 numbers"]),
+        (lambda o, r, d, t, i: (o, r[:, None], d, t, i), ["the rewards", "8 numbers"]),
+        (lambda o, r, d, t, i: (o, r, np.full(8, "no"), t, i), ["terminated=", "8 truth values"]),
+        (lambda o, r, d, t, i: (o, r, d, False, i), ["truncated=False"]),
+        (lambda o, r, d, t, i: (o, r, d, i), ["answered 4 values"]),
+    ],
+)
+def test_what_a_vector_may_not_answer(answer, words):
+    about = lasting()
+    step = about.env.step
+    about.env.step = lambda actions: answer(*step(actions))
+    assert_refused(lambda: pt.decide(about, threshold=3.0), *words)
+
+
+def test_a_vector_that_two_threads_step_is_refused():
+    """Each would begin it again, and neither get on; one after the other they may."""
+    about = lasting()
+    first, second = supplied(about, 1), supplied(about, 2)
+    for supply in (first, second):
+        thread = threading.Thread(target=supply.take, args=(10**9,))
+        thread.start()
+        thread.join()
+    assert_refused(lambda: first.take(10**9), "another thread", "a vector of its own")
+    assert pt.decide(about, threshold=1.5).answer == "above"
 
 
 @each("mode", MODES)

@@ -137,6 +137,11 @@ def test_states_that_do_not_matter_may_be_left_out():
     assert_refused(lambda: policy_table({0: 1, 2: 1}, at, free=[2]), "no entry for state 1")
 
 
+class Remembering:
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.array(1), (np.zeros(3),)
+
+
 def wandering():
     answers = iter(range(100))
     return lambda s: next(answers) % 3
@@ -179,6 +184,7 @@ class Sampler:
         (Agent, "policy is the class Agent; pass an object"),
         (Agent([1, [0, 1]]), "policy.predict answered .* for state 1"),
         (Sampler(), "policy.predict answered"),
+        (Remembering(), "returned a hidden state .* policytest.Episodes"),
         (wandering(), "policy answered 0 and then 1 for state 0, so it samples"),
         (dict, "the class dict"),
     ],

@@ -74,7 +74,7 @@ def find_model(name: str, policy: str | None = None, asked: Asked | None = None)
     return load_model(name, **given, policy=policy)
 
 
-OF_EPISODES = ("agent", "critic", "reward_range", "return_range", "vector", "batched")
+OF_EPISODES = ("agent", "critic", "reward_range", "return_range", "vector", "batched", "stochastic")
 """The options of --assume episodes, as `policytest.sources.environments.episodes` calls them."""
 
 

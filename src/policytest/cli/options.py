@@ -134,6 +134,13 @@ Vector = Annotated[
 Batched = Annotated[
     bool, typer.Option("--batched", help="With --vector: call the agent with all observations at once.")
 ]
+Stochastic = Annotated[
+    bool,
+    typer.Option(
+        "--stochastic",
+        help="Let an agent with predict sample its actions (deterministic=False); by default it does not.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the result as a web page.")]

@@ -11,6 +11,13 @@ the mean return of each is V whatever happened before, and that returns lie in a
     low  = min over n = 1 .. H of lo (1 + gamma + ... + gamma^(n-1)),    high likewise,
 
 since an episode may end at any step. Every reward and every return is compared with these ranges.
+
+*Discounted episodes* need not be seen to their end. What follows step t is worth at most
+
+    gamma^t (max(hi, 0) - min(lo, 0)) / (1 - gamma)
+
+more or less, and an episode is over for a test when that is at most `NEGLIGIBLE` of the range of returns. Its rest is
+then counted at its worst: at the least for "above", at the most for "below" (`Episodes.unfinished`).
 """
 
 from __future__ import annotations
@@ -29,6 +36,8 @@ from policytest.data.walks import FunctionWalk, Walk, walk_of
 
 EPISODES_ARE_INDEPENDENT = "episodes are independent of each other, each with the same mean return"
 ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
+NEGLIGIBLE = 1e-6  # of the range of returns: what the rest of a discounted episode is worth when it is cut
+POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
 
 Range = tuple[float, float]
 
@@ -45,8 +54,12 @@ class Episodes:
     agent
         A function of the observation, or of the observation and a random generator; or an object with `predict`, as
         trained agents have. None where ``env`` is a function.
+    deterministic
+        Which policy of an object with `predict` is tested: the actions of ``predict(..., deterministic=True)``, as in
+        the evaluation of Stable-Baselines3, or those that it samples.
     horizon
         The number of steps after which an episode is over at the latest; by default the environment's time limit.
+        With a discount below 1 and a ``reward_range`` it is over, at the latest, when its rest cannot matter.
     reward_range, return_range
         (low, high) of each reward, of the return of an episode; at least one of them. Every reward, every return is
         checked.
@@ -72,6 +85,7 @@ class Episodes:
     discount: float = 1.0
     critic: Any = None
     batched: bool = False
+    deterministic: bool = True
     walk: Walk | VectorWalk | FunctionWalk = field(init=False, repr=False)
     states: None = field(default=None, init=False, repr=False)
     actions: None = field(default=None, init=False, repr=False)
@@ -80,8 +94,9 @@ class Episodes:
         discount = arrays.real_number("discount", self.discount)
         if not 0 <= discount <= 1:
             raise InputError(f"discount is {discount:g}; it must lie in [0, 1]")
-        arrays.flag("batched", self.batched)
-        walk = vector_of(self.env, self.agent, self.batched) or walk_of(self.env, self.agent, self.batched)
+        flags = (arrays.flag(name, getattr(self, name)) for name in ("batched", "deterministic"))
+        said = self.env, self.agent, *flags
+        walk = vector_of(*said) or walk_of(*said)
         horizon = walk.time_limit if self.horizon is None else arrays.whole_number("horizon", self.horizon)
         arrays.positive(horizon=horizon)
         if self.critic is not None and isinstance(walk, FunctionWalk):
@@ -108,12 +123,18 @@ class Episodes:
     def identity(self) -> list[Any]:
         """What tells these episodes from others, apart from what the environment and the agent do."""
         ranges = [self.reward_range or (), self.return_range or ()]
-        return ["episodes", self.name, self.horizon or 0, *ranges, self.discount, self.critic is not None]
+        which = [self.discount, self.critic is not None, self.agent_policy]
+        return ["episodes", self.name, self.horizon or 0, *ranges, *which]
 
     @property
     def name(self) -> str:
         """The environment's, or the function's."""
         return self.walk.name
+
+    @property
+    def agent_policy(self) -> str:
+        """Which policy of the agent is run, "deterministic" or "stochastic", where it has both; else ""."""
+        return self.walk.policy
 
     @cached_property
     def bounds(self) -> Range:
@@ -140,13 +161,39 @@ class Episodes:
             high = min(high, (self.return_range[1] - earned) / scale)
         return low, max(low, high)
 
+    @cached_property
+    def last_step(self) -> float:
+        """After how many steps an episode is over at the latest: by its horizon, or since the rest cannot matter."""
+        horizon = math.inf if self.horizon is None else self.horizon
+        if self.reward_range is None or self.discount == 1.0:
+            return horizon
+        low, high = self.reward_range
+        share = NEGLIGIBLE * (self.bounds[1] - self.bounds[0]) * (1.0 - self.discount)
+        worth = max(high, 0.0) - min(low, 0.0)
+        if self.discount == 0.0 or share >= worth:
+            return min(1, horizon)
+        return min(math.ceil(math.log(share / worth) / math.log(self.discount)), horizon) if share > 0 else horizon
+
+    def unfinished(self, t: int, earned: float, seed: int) -> Range:
+        """Where the return of an episode lies that was given up after t steps with rewards worth ``earned``."""
+        assert self.reward_range is not None
+        left, scale = geometric(self.discount, None if self.horizon is None else self.horizon - t), self.discount**t
+        lowest, highest = self.reward_range
+        least, most = earned + scale * left * min(lowest, 0.0), earned + scale * left * max(highest, 0.0)
+        self.checked_return(min(max(0.5 * sum(self.bounds), least), most), seed)
+        low, high = (min(max(end, self.bounds[0]), self.bounds[1]) for end in (least, most))
+        return low, high
+
     def checked_reward(self, reward: Any, t: int, seed: int) -> float:
         """A reward, if it is a number in its range."""
-        paid = float(reward)
+        paid = reward if type(reward) is float else _number(reward)
+        if not math.isfinite(paid):
+            raise InputError(
+                f"the reward of step {t} (episode with seed {seed}) is {arrays.shown(reward, str)}; rewards are finite "
+                "numbers: correct the environment"
+            )
         if self.reward_range is None:
-            if math.isfinite(paid):
-                return paid
-            raise InputError(f"the reward of step {t} (episode with seed {seed}) is {paid}; rewards are finite numbers")
+            return paid
         low, high = self.reward_range
         if not low - (slack := ROUNDING * (1.0 + abs(low) + abs(high))) <= paid <= high + slack:
             raise InputError(
@@ -165,6 +212,12 @@ class Episodes:
                 f"({low:g}, {high:g}); widen the range"
             )
         return min(max(total, low), high)
+
+
+def _number(reward: Any) -> float:
+    """A number of any type, also in an array of its own; nan for anything else, such as text."""
+    found = np.asarray(reward)
+    return float(found.item()) if found.size == 1 and found.dtype.kind in "biuf" else math.nan
 
 
 def geometric(discount: float, steps: int | None) -> float:

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError
-from policytest.data.walks import AGENT_STREAM, LARGEST_SEED, NO_AGENT, acting, called
+from policytest.data.shared_generators import SharedGenerators
+from policytest.data.walks import LARGEST_SEED, NO_AGENT, acting, called, first_observation, five_parts
 
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
@@ -34,11 +36,12 @@ class VectorWalk:
     """A vector of environments and an agent.
 
     The agent is called for each row, or once for all rows where ``batched``. ``user`` is whoever steps it at present: a
-    supply that finds another one there has to begin again.
+    supply that finds another one there has to begin again. It is stepped inside ``with walk.turn``.
     """
 
-    def __init__(self, env: Any, agent: Any, batched: bool) -> None:
-        self.env, self.act, self.batched = env, acting(agent), batched
+    def __init__(self, env: Any, agent: Any, batched: bool, deterministic: bool = True) -> None:
+        self.env, self.act, self.batched = env, acting(agent, deterministic), batched
+        self.turn = SharedGenerators(keeps=True)
         if callable(getattr(agent, "reset", None)):
             raise InputError(
                 "agent has reset, so it remembers an episode, and a vector runs several at once; pass one environment"
@@ -56,19 +59,47 @@ class VectorWalk:
         """Of the environment."""
         return called(self.env)
 
+    @property
+    def policy(self) -> str:
+        """Which policy of the agent is run, where it has two."""
+        return self.act.policy
+
     def begin(self, seed: int) -> None:
         """Reset all rows; the seed fixes what follows."""
-        self.rng = np.random.default_rng([seed, AGENT_STREAM]) if self.act.samples else None
+        self.turn.seed(seed)
+        self.rng = self.act.begin(seed, self.env)
+        self.starts = np.ones(self.n, dtype=np.bool_)  # rows in which an episode begins
+        self.memory: Any = None if self.batched else [None] * self.n
         seeds = np.random.default_rng(seed).integers(LARGEST_SEED, size=self.n).tolist()
-        self.observations = self.env.reset(seed=seeds if self.is_plain else seed)[0]
+        self.observations = first_observation(self.env.reset(seed=seeds if self.is_plain else seed))
         self.waiting: BoolArray | None = None  # rows that the next step only resets
 
     def step(self) -> Stepped:
         """One step of the agent in every row."""
-        self.observations, rewards, terminated, truncated, _ = self.env.step(self._actions())
+        actions = self._actions()
+        self.observations, rewards, terminated, truncated, _ = five_parts(self.env.step(actions))
         only_reset, self.waiting = self.waiting, None
-        ended = np.asarray(terminated) | np.asarray(truncated)
-        return Stepped(np.asarray(rewards, dtype=np.float64), ended, only_reset)
+        self.starts = np.zeros(self.n, dtype=np.bool_) if only_reset is None else only_reset
+        ended = self._flags("terminated", terminated) | self._flags("truncated", truncated)
+        paid = np.asarray(rewards)
+        if paid.dtype.kind not in "biuf" or paid.shape != (self.n,):
+            raise InputError(
+                f"env.step answered the rewards {arrays.shown(rewards)}; it must return {self.n} numbers, one for each "
+                "environment"
+            )
+        return Stepped(paid.astype(np.float64, copy=False), ended, only_reset)
+
+    def _flags(self, name: str, given: Any) -> BoolArray:
+        """``terminated`` or ``truncated`` of all rows."""
+        found = np.asarray(given)
+        if found.dtype.kind in "iu" and ((found == 0) | (found == 1)).all():
+            found = found.astype(np.bool_)
+        if found.dtype != np.bool_ or found.shape != (self.n,):
+            raise InputError(
+                f"env.step answered {name}={arrays.shown(given)}; it must return {self.n} truth values, one for each "
+                "environment"
+            )
+        return found
 
     def renew(self, ended: BoolArray, cut: BoolArray) -> BoolArray:
         """Go on after a step that ended some rows, where ``cut`` are over for another reason; the rows that have begun.
@@ -82,16 +113,21 @@ class VectorWalk:
             begun = begun | cut
             asked = begun if self.mode == "DISABLED" else cut
             if np.count_nonzero(asked):
-                self.observations = self.env.reset(options={"reset_mask": asked.copy()})[0]
+                self.observations = first_observation(self.env.reset(options={"reset_mask": asked.copy()}))
+        self.starts = self.starts | begun
         return begun
 
     def _actions(self) -> Any:
         if not self.batched:
             rows = self.utils.iterate(self.env.observation_space, self.observations)
-            chosen = [self.act(row, self.rng) for row in rows]
+            found = [
+                self.act(row, self.rng, memory, self.starts[i : i + 1])
+                for i, (row, memory) in enumerate(zip(rows, self.memory, strict=True))
+            ]
+            chosen, self.memory = [action for action, _ in found], [memory for _, memory in found]
             space = self.env.single_action_space
             return self.utils.concatenate(space, chosen, self.utils.create_empty_array(space, self.n))
-        actions = self.act(self.observations, self.rng)
+        actions, self.memory = self.act(self.observations, self.rng, self.memory, self.starts)
         if isinstance(actions, dict | tuple):  # of a space of several parts
             return actions
         actions = np.asarray(actions)
@@ -103,7 +139,7 @@ class VectorWalk:
         return actions.astype(np.int64) if actions.dtype == np.bool_ else actions
 
 
-def vector_of(env: Any, agent: Any, batched: bool) -> VectorWalk | None:
+def vector_of(env: Any, agent: Any, batched: bool, deterministic: bool = True) -> VectorWalk | None:
     """The vector of environments with its agent; None where ``env`` is another thing."""
     if not hasattr(env, "num_envs"):
         return None
@@ -114,7 +150,7 @@ def vector_of(env: Any, agent: Any, batched: bool) -> VectorWalk | None:
         )
     if agent is None:
         raise InputError(NO_AGENT)
-    return VectorWalk(env, agent, batched)
+    return VectorWalk(env, agent, batched, deterministic)
 
 
 def _mode(env: Any) -> str:

@@ -1,22 +1,26 @@
 """An environment with an agent, step by step; or a function that runs whole episodes.
 
 Every episode has a seed of its own, from which the environment is reset and from which an agent that samples gets its
-random generator. So an episode can be repeated, a run that is interrupted goes on as if it had not been, and two
-agents can be compared under the same luck.
+random generator; the generators that a process shares are seeded from it, too. So an episode can be repeated, a run
+that is interrupted goes on as if it had not been, and two agents can be compared under the same luck.
 """
 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from policytest._base import errors
+from policytest._base import arrays, errors
 from policytest._base.errors import InputError
+from policytest.data.shared_generators import SharedGenerators
 
 AGENT_STREAM = 0x616765  # sets the random numbers of an agent apart from those of its environment
+SPACE_STREAM = 0x737061  # and those of the action space, from which random agents sample
 LARGEST_SEED = 2**31 - 1
 NO_AGENT = "agent is missing; pass a function of the observation, or an object with predict"
 
@@ -25,9 +29,14 @@ class FunctionWalk:
     """A function ``run(rng)`` that runs an episode."""
 
     time_limit: int | None = None
+    policy = ""
 
     def __init__(self, run: Callable[[np.random.Generator], Any]) -> None:
         self.run = run
+        self.turn: AbstractContextManager[Any] = threading.RLock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FunctionWalk, (self.run,)
 
     @property
     def name(self) -> str:
@@ -40,71 +49,153 @@ class FunctionWalk:
 
 
 class Walk:
-    """A Gymnasium environment and an agent."""
+    """A Gymnasium environment and an agent. An episode is stepped inside ``with walk.turn``: threads take turns."""
 
-    def __init__(self, env: Any, agent: Any) -> None:
-        self.env, self.act = env, acting(agent)
+    def __init__(self, env: Any, agent: Any, deterministic: bool = True) -> None:
+        self.env, self.act = env, acting(agent, deterministic)
         self.begins_anew = getattr(agent, "reset", None)
         self.time_limit = _time_limit(env)
         self.takes_seed = True
+        self.turn = SharedGenerators()
 
     @property
     def name(self) -> str:
         """Of the environment."""
         return called(self.env)
 
+    @property
+    def policy(self) -> str:
+        """Which policy of the agent is run, where it has two."""
+        return self.act.policy
+
     def begin(self, seed: int) -> Any:
         """Reset; the first observation."""
-        self.rng = np.random.default_rng([seed, AGENT_STREAM]) if self.act.samples else None
+        self.turn.seed(seed)
+        self.rng = self.act.begin(seed, self.env)
+        self.memory, self.starts = None, np.ones(1, dtype=np.bool_)
         if callable(self.begins_anew):
             self.begins_anew()
         if self.takes_seed:
             try:
-                return self.env.reset(seed=seed)[0]
+                return first_observation(self.env.reset(seed=seed))
             except TypeError as error:
                 if "seed" not in str(error):
                     raise
                 self.takes_seed = False
-        return self.env.reset()[0]
+        return first_observation(self.env.reset())
 
-    def step(self, observation: Any) -> tuple[Any, float, bool]:
-        """One step by the agent: the next observation, the reward, and whether the episode is over."""
-        observation, reward, terminated, truncated, _ = self.env.step(self.act(observation, self.rng))
-        return observation, reward, bool(terminated or truncated)
+    def step(self, observation: Any) -> tuple[Any, Any, bool]:
+        """One step by the agent: the next observation, the reward as it is, and whether the episode is over."""
+        action, self.memory = self.act(observation, self.rng, self.memory, self.starts)
+        self.starts = np.zeros(1, dtype=np.bool_)
+        observation, reward, terminated, truncated, _ = five_parts(self.env.step(action))
+        return observation, reward, truth("terminated", terminated) or truth("truncated", truncated)
+
+
+def first_observation(answer: Any) -> Any:
+    """What `reset` shows."""
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
+        raise InputError(
+            f"env.reset answered {arrays.shown(answer)}; expected (observation, info), as Gymnasium has it, where "
+            "info is a dictionary"
+        )
+    return answer[0]
+
+
+def five_parts(answer: Any) -> Any:
+    """What `step` returns."""
+    if not (isinstance(answer, tuple) and len(answer) == 5):
+        raise InputError(
+            f"env.step answered {len(answer) if isinstance(answer, tuple) else arrays.shown(answer)} values; expected "
+            "(observation, reward, terminated, truncated, info), as Gymnasium has it"
+        )
+    return answer
+
+
+def truth(name: str, flag: Any) -> bool:
+    """``terminated`` or ``truncated``: a truth value, or 0 or 1. Text is not one: "no" would be true."""
+    if type(flag) is bool:
+        return flag
+    found = np.asarray(flag)
+    if found.size != 1 or found.dtype.kind not in "biu" or found.item() not in (0, 1):
+        raise InputError(f"env.step answered {name}={arrays.shown(flag)}; it must be True or False")
+    return bool(found.item())
 
 
 class acting:  # noqa: N801 - called like a function
-    """An agent as a function (observation, generator) -> action; ``samples``: whether it uses the generator."""
+    """An agent as a function (observation, generator, memory, starts) -> (action, memory).
 
-    def __init__(self, agent: Any) -> None:
+    ``samples``: whether it uses the generator. An object with `predict` is called as Stable-Baselines3 does: with
+    ``deterministic``, and with the ``state`` that it returned before and ``episode_start``, where it has these.
+    """
+
+    def __init__(self, agent: Any, deterministic: bool = True) -> None:
         predict = getattr(agent, "predict", None)
         self.agent = predict if callable(predict) else agent
         if not callable(self.agent):
             raise InputError(
                 f"agent is a {type(agent).__name__}; pass a function of the observation, or an object with predict"
             )
-        self.predicts = callable(predict)
+        self.predicts, self.space = callable(predict), getattr(agent, "action_space", None)
         self.samples = not self.predicts and _takes_two(self.agent)
+        taken = prediction_arguments(self.agent) if self.predicts else frozenset()
+        if not deterministic and "deterministic" not in taken:
+            raise InputError(
+                f"deterministic=False is for an agent whose predict has this argument, and a {type(agent).__name__} "
+                "has not; leave it out"
+            )
+        self.settings = {"deterministic": deterministic} if "deterministic" in taken else {}
+        self.remembers, self.is_told_starts = "state" in taken, "episode_start" in taken
+        self.policy = ("deterministic" if deterministic else "stochastic") if self.settings else ""
 
-    def __call__(self, observation: Any, rng: Any) -> Any:
-        """The action."""
+    def begin(self, seed: int, env: Any) -> np.random.Generator | None:
+        """Seed what the agent may sample from; the generator that it is called with."""
+        for space in (getattr(env, "action_space", None), self.space):
+            if callable(reseed := getattr(space, "seed", None)):
+                reseed((seed ^ SPACE_STREAM) % LARGEST_SEED)
+        return np.random.default_rng([seed, AGENT_STREAM]) if self.samples else None
+
+    def __call__(self, observation: Any, rng: Any, memory: Any, starts: Any) -> tuple[Any, Any]:
+        """The action, and what it remembers; ``starts``: in which rows an episode begins."""
         if self.samples:
-            return self.agent(observation, rng)
-        action = self.agent(observation)
-        return action[0] if self.predicts and isinstance(action, tuple) else action
+            return self.agent(observation, rng), None
+        if not self.predicts:
+            return self.agent(observation), None
+        more: dict[str, Any] = {"state": memory} if self.remembers else {}
+        if self.is_told_starts:
+            more["episode_start"] = starts
+        found = self.agent(observation, **self.settings, **more)
+        if not isinstance(found, tuple):
+            return found, None
+        return found[0], found[1] if len(found) > 1 else None
 
 
 def _takes_two(function: Any) -> bool:
     """Whether a function has two positional arguments without defaults."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # built-in: one argument
-        return False
-    needed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    needed = [p for p in _parameters(function) if p.kind in _BY_PLACE and p.default is inspect.Parameter.empty]
     return len(needed) == 2
 
 
-def walk_of(env: Any, agent: Any, batched: bool) -> Walk | FunctionWalk:
+def prediction_arguments(predict: Any) -> frozenset[str]:
+    """Which of the arguments of Stable-Baselines3 a `predict` takes; all of them where it takes any."""
+    known, parameters = frozenset(("deterministic", "state", "episode_start")), _parameters(predict)
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return known
+    return known & {p.name for p in parameters}
+
+
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    """The parameters of a function, as far as its signature says."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # built-in: one argument
+        return []
+
+
+def walk_of(env: Any, agent: Any, batched: bool, deterministic: bool = True) -> Walk | FunctionWalk:
     """The environment with its agent; the function, where ``env`` is one."""
     if batched:
         raise InputError("batched=True is for a vector of environments, and env is not one; pass gymnasium.make_vec")
@@ -115,11 +206,13 @@ def walk_of(env: Any, agent: Any, batched: bool) -> Walk | FunctionWalk:
     if all(hasattr(env, name) for name in ("reset", "step")):
         if agent is None:
             raise InputError(NO_AGENT)
-        return Walk(env, agent)
+        return Walk(env, agent, deterministic)
     if not callable(env):
         raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment, its id, or a function run(rng)")
     if agent is not None:
         raise InputError("agent belongs to an environment, and env is a function that runs episodes; leave it out")
+    if not deterministic:
+        raise InputError("deterministic is for an agent, and env is a function that runs episodes; leave it out")
     return FunctionWalk(env)
 
 

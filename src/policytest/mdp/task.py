@@ -375,11 +375,12 @@ class Task:
 
 
 class Names(NamedTuple):
-    """What a saved result keeps of its task: the names of states and actions, and the assumptions."""
+    """What a saved result keeps of its task: the names of states and actions, the assumptions, which policy was run."""
 
     states: Sequence[Hashable] | None
     actions: Sequence[Hashable] | None
     assumptions: tuple[str, ...] = ()
+    agent_policy: str = ""
 
     def place(self, s: int, a: int, x: int | None = None) -> str:
         """A state, an action (and a next state) in words, with names where there are some."""
@@ -398,7 +399,8 @@ def about_task(task: Any) -> dict[str, Any]:
     """What the JSON of a result says of its task; `Names` is made of it."""
     labels = {"states": task.states, "actions": task.actions}
     names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}
-    return {**names, "assumptions": list(task.assumptions)}
+    found = {**names, "assumptions": list(task.assumptions)}
+    return {**found, "agent_policy": which} if (which := getattr(task, "agent_policy", "")) else found
 
 
 def given(assumptions: Sequence[str]) -> str:

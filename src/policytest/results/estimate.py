@@ -79,6 +79,7 @@ class Estimate(Shown):
             Row("delta", probability(self.delta), "probability that the interval misses, at most", "delta", self.delta),
             Row("samples", number(self.samples), "", "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples),
+            *sentences.agent_rows(self.task),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
         title = sentences.estimate_claim(self)[:-1]

@@ -13,6 +13,7 @@ import numpy as np
 from policytest._base.errors import InputError
 from policytest._base.files import read_file
 from policytest.data.counts import flaws
+from policytest.data.episodes import POLICIES
 from policytest.data.returns import Histogram
 from policytest.mdp.task import Names
 from policytest.results.estimate import Estimate
@@ -182,19 +183,20 @@ def _ranges(given: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
 def _selection(data: Mapping[str, Any]) -> Selection:
     settled, questions = data["settled"]
     policy, index = _table(data, "policy"), data["index"]
+    names = _names(data, policy.shape)
     whole = {
         **_plain(Selection, {**data, "settled": settled, "questions": questions}),
         "policy": policy,
         "index": None if index is None else int(index),
         "values": _table(data, "values", 1),
         "counts": None,
-        **_names(data, policy.shape)._asdict(),
+        **{name: getattr(names, name) for name in ("states", "actions", "assumptions")},
     }
     return Selection(**whole)
 
 
 def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Names:
-    """The names of states and actions, one for each row and column of its table, and the assumptions."""
+    """The names of states and actions, one for each row and column of its table, and what is said of the task."""
     shape = np.shape(data.get("visits", ())) if shape is None else shape
     found: list[tuple[str, ...] | None] = []
     for axis, key in enumerate(("states", "actions")):
@@ -205,7 +207,10 @@ def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Nam
     assumptions = data.get("assumptions", [])
     if not isinstance(assumptions, list):
         raise InputError(f"assumptions is {assumptions!r}; it is a list of sentences")
-    return Names(found[0], found[1], tuple(map(str, assumptions)))
+    which = data.get("agent_policy", "")
+    if which not in ("", *POLICIES):
+        raise InputError(f"agent_policy is {which!r}; it is {' or '.join(POLICIES)}")
+    return Names(found[0], found[1], tuple(map(str, assumptions)), which)
 
 
 def _visits(data: Mapping[str, Any]) -> Any:

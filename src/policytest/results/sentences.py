@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from policytest._base.arrays import FloatArray
 from policytest._base.table import Row
 from policytest._base.text import nats, number, plural, probability
-from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, Episodes
+from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names, Task, given
 
@@ -342,6 +342,12 @@ def episode_rows(counts: object, samples: int, about: str = "value") -> list[Row
     if others < 0:  # of a log, which is read to its end
         remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
     return [Row("episodes", number(found), remark, "episodes", found)]
+
+
+def agent_rows(task: object) -> list[Row]:
+    """Which policy of the agent was run, where it has two."""
+    which = getattr(task, "agent_policy", "")
+    return [Row("policy of the agent", which, POLICIES[which])] if which else []
 
 
 def histogram_data(counts: object) -> dict[str, Any]:

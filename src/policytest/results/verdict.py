@@ -271,6 +271,7 @@ class Verdict(Shown):
             *self._one_look_rows(),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples, self.about),
+            *(sentences.agent_rows(self.task) if alone else ()),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *self._evidence_rows(),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),

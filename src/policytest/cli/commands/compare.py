@@ -72,6 +72,7 @@ def compare(
     agent: o.AgentPlace = None,
     reward_range: o.RewardRange = None,
     return_range: o.ReturnRange = None,
+    stochastic: o.Stochastic = False,
     debug: o.Debug = False,
 ) -> int:
     """Is the first policy better than the second? Sample until it is known, or look at a log.
@@ -92,7 +93,8 @@ def compare(
         asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
-        given = {"agent": agent, "reward_range": reward_range, "return_range": return_range}
+        given: dict[str, Any] = {"agent": agent, "reward_range": reward_range, "return_range": return_range}
+        given["stochastic"] = stochastic
         of_tables: dict[str, Any] = {
             "--policy": policy,
             "--simulator": simulator,

@@ -60,6 +60,7 @@ def decide(
     return_range: o.ReturnRange = None,
     vector: o.Vector = None,
     batched: o.Batched = False,
+    stochastic: o.Stochastic = False,
     debug: o.Debug = False,
 ) -> int:
     """Is the value of the policy above the threshold? Sample until it is known.
@@ -72,7 +73,7 @@ def decide(
     check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json):
         asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal), course(html)
-        given = (agent, critic, reward_range, return_range, vector, batched)
+        given = (agent, critic, reward_range, return_range, vector, batched, stochastic)
         of_tables = {"--policy": policy, "--simulator": simulator, "--boundary": boundary, "--prior": prior}
         of_tables |= {"--allocation": allocation, f"--method {method}": method not in (None, "returns")}
         task: Any = find_episodes(model, assume, dict(zip(OF_EPISODES, given, strict=True)), asked, of_tables)

@@ -56,6 +56,7 @@ def evaluate(
     return_range: o.ReturnRange = None,
     vector: o.Vector = None,
     batched: o.Batched = False,
+    stochastic: o.Stochastic = False,
     debug: o.Debug = False,
 ) -> int:
     """How good is the policy? Sample until its value is known within epsilon, or look at a log.
@@ -73,7 +74,7 @@ def evaluate(
         from policytest.questions.logged_policy import logged_task
 
         asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal), course(html)
-        given = (agent, critic, reward_range, return_range, vector, batched)
+        given = (agent, critic, reward_range, return_range, vector, batched, stochastic)
         of_tables: dict[str, Any] = {
             "--policy": policy,
             "--simulator": simulator,

@@ -77,25 +77,31 @@ class CutEpisodes(DrawnEpisodes):
 
     # ------------------------------------------------------------ an episode
 
-    def take(self, most: int) -> Outcomes:
+    def take(self, most: float) -> Outcomes:
         """One episode, by the plan."""
-        plan = self.plan
-        Z, steps = self._guarded()
-        found, nothing = np.array([Z]), np.array([math.nan])
-        above, below = (found if served else nothing for served in plan.sides)
-        return Outcomes(above, below, found, np.array([steps]))
+        plan, found, nothing = self.plan, super().take(most), np.full(1, math.nan)
+        if not len(found.returns):
+            return found
+        above, below = (Z if served else nothing for Z, served in zip(found[:2], plan.sides, strict=True))
+        return found._replace(above=above, below=below)
 
     def episode(self, seed: int) -> tuple[float, int]:
         """The outcome of an episode, and its steps."""
-        about, walk, valuer, plan = self.about, self.about.walk, self.valuer, self.plan
+        walk = self.about.walk
         assert isinstance(walk, Walk)
+        with walk.turn:
+            return self._cut_short(walk, seed)
+
+    def _cut_short(self, walk: Walk, seed: int) -> tuple[float, int]:
+        about, valuer, plan = self.about, self.valuer, self.plan
         gamma, coins = about.discount, np.random.default_rng([seed, 1])
         observation, t, W, earned, scale = walk.begin(seed), 0, 1.0, 0.0, 1.0
         low, high = about.bounds
         rows, rewards, ends = [valuer.row(observation)], list[float](), [(low, high)]
         V = Z = self._kept_in(valuer.value(rows[0], 0, plan.is_fitted), low, high)
         over = cut = False
-        while not over and (about.horizon is None or t < about.horizon):
+        while not over and t < about.last_step:
+            self._go_on(t)
             if plan.largest > 1.0:
                 more = self._weight(plan, Z, W, V, low, high, scale)
                 if cut := coins.random() >= W / more:
@@ -113,8 +119,10 @@ class CutEpisodes(DrawnEpisodes):
                 ends.append((low, high))
                 after = self._kept_in(valuer.value(rows[-1], t, plan.is_fitted), low, high)
             Z, W, V = Z + W * (r + gamma * after - V), gamma * W, after
+        self.recent.append((seed, earned, t))
+        self.unseen = (0.0, 0.0) if over or cut else (W * (low - V), W * (high - V))
         if not cut:
-            about.checked_return(earned, seed)
+            about.checked_return(earned, seed) if over else about.unfinished(t, earned, seed)
             weight = W / scale if scale > 0 else 1.0
             lows, highs = np.array(ends).T
             self.past.append(Past(np.array(rewards), np.array(rows), lows, highs, weight, self.seen % 2))

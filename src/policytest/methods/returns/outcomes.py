@@ -31,8 +31,17 @@ class Outcomes(NamedTuple):
 NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
 
 
+def never() -> bool:
+    """Nobody stops the run."""
+    return False
+
+
 class EpisodeSupply(Protocol):
-    """Where episodes come from: an environment, or a log."""
+    """Where episodes come from: an environment, or a log.
+
+    Those that run environments also have ``stop``, a function that says whether to give up the episodes at hand, and
+    `repeat`, which checks that a run that is resumed goes on with the same environment and agent.
+    """
 
     drawing: bool
 
@@ -49,7 +58,7 @@ class EpisodeSupply(Protocol):
         """Whether a log has no more episodes."""
 
     def take(self, most: int) -> Outcomes:
-        """The next episodes, in their order; with at most this many transitions, unless the first has more."""
+        """The next episodes, in their order, with at most this many transitions; of a log at least one."""
 
     def look(self, threshold: float, lead: float, both_sides: bool) -> None:
         """What the next episodes are for: the threshold, and the estimate less the threshold; called now and then."""

@@ -17,22 +17,26 @@ Both agents may share one environment object: an episode is over before the next
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.walks import FunctionWalk, Walk
-from policytest.methods.returns.drawn import DrawnEpisodes
+from policytest.methods.returns.drawn import DrawnEpisodes, GivenUp
 from policytest.methods.returns.run import ReturnsRun
 
 
 @dataclass(frozen=True)
 class PairedBetting:
-    """The method of a comparison of `Episodes`, for its verdict."""
+    """The method of a comparison of `Episodes`, for its verdict; and which policy of each agent is run."""
+
+    policies: tuple[str, str] = ("", "")
 
     def describe(self) -> str:
         """The method in a few words."""
-        return "betting on returns, agent A against agent B in pairs of episodes with the same seed"
+        a, b = (f" ({which})" if which else "" for which in self.policies)
+        return f"betting on returns, agent A{a} against agent B{b} in pairs of episodes with the same seed"
 
 
 class PairedEpisodes(DrawnEpisodes):
@@ -45,8 +49,29 @@ class PairedEpisodes(DrawnEpisodes):
 
     def episode(self, seed: int) -> tuple[float, int]:
         """The difference of the returns of a pair, and the steps of both."""
-        (first, steps), (second, more) = super().episode(seed), self.other.episode(seed)
+        first, steps = super().episode(seed)
+        low, high = self.unseen
+        self.other.most, self.other.stop = self.most - steps, self.stop
+        try:
+            second, more = self.other.episode(seed)
+        except GivenUp as given_up:
+            raise GivenUp(steps + given_up.steps) from None
+        self.unseen = low - self.other.unseen[1], high - self.other.unseen[0]
         return first - second, steps + more
+
+    def repeat(self) -> None:
+        """Both agents repeat their latest episodes."""
+        super().repeat()
+        self.other.repeat()
+
+    def state(self) -> dict[str, Any]:
+        """The generator of seeds, and the latest episodes of both."""
+        return {**super().state(), "other_recent": self.other.kept_recent()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with the seeds that come next."""
+        super().restore(state)
+        self.other.restore_recent(state["other_recent"])
 
 
 class PairedRun(ReturnsRun):
@@ -55,7 +80,8 @@ class PairedRun(ReturnsRun):
     def __init__(
         self, a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0, both_sides: bool = False
     ) -> None:
-        super().__init__(PairedBetting(), a, margin, PairedEpisodes(a, b, rng), indifference, both_sides)
+        method = PairedBetting((a.agent_policy, b.agent_policy))
+        super().__init__(method, a, margin, PairedEpisodes(a, b, rng), indifference, both_sides)
 
 
 def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:

@@ -244,6 +244,8 @@ class ReturnsRun:
             raise
         except Exception as error:
             raise InputError("cannot resume: the checkpoint is inconsistent; start a new run") from error
+        if hasattr(self.source, "repeat"):
+            self.source.repeat()
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.bets.restore(state)

@@ -19,7 +19,10 @@ All transitions count as samples, also those of episodes that were under way or 
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,12 +32,24 @@ from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.vector_walks import VectorWalk
 from policytest.data.walks import LARGEST_SEED
-from policytest.methods.returns.outcomes import NO_OUTCOMES, Outcomes
+from policytest.methods.returns.outcomes import NO_OUTCOMES, Outcomes, never
 
 FIRST_BLOCK = 16  # episodes of each row before the first new seed
 SHARE = 4  # later blocks have a quarter of the episodes before them
 PATIENCE = 64  # steps of the vector without an episode to hand on, before the driver has a look
 LARGEST = float(np.finfo(np.float64).max)
+
+
+class Ended(NamedTuple):
+    """An episode that is over: its steps, its return, and where that lies if its rest was not seen."""
+
+    steps: int
+    total: float
+    low: float
+    high: float
+
+
+NOT_ENDED = Ended(0, np.nan, np.nan, np.nan)
 
 
 class VectoredEpisodes:
@@ -48,6 +63,9 @@ class VectoredEpisodes:
         self.low, self.high = episodes.bounds
         self.rewards = episodes.reward_range or (-LARGEST, LARGEST)
         self.before = self.dropped = 0
+        self.stop: Callable[[], bool] = never
+        self.thread: int | None = None  # where it stepped the vector, which then was not begun again by another one
+        self.earlier: list[float] = []  # the seed of an earlier block, and the return of its first episode
         self._new_block()
 
     # ------------------------------------------------------------ handing on
@@ -59,20 +77,36 @@ class VectoredEpisodes:
 
     def take(self, most: int) -> Outcomes:
         """The episodes that are next in the order of their beginnings; none where the first does not end soon."""
-        self.drawing, first = True, self.extra
-        try:
+        first = self.extra
+        with self._drawing():
             if self.walk.user is not self:
                 self._repeat()
             if len(self.handed) == self.size:
                 self.before, self.dropped = self.before + self.size, self.extra
+                self.earlier = [float(self.seed), self.handed[0]]
                 self._new_block()
                 self._repeat()
             left = -(-(most - (self.extra - first)) // self.walk.n)  # steps of the vector
             for _ in range(min(left, PATIENCE)):
-                if len(self.handed) in self.ready:
+                if len(self.handed) in self.ready or self.stop():
                     break
                 self._step()
             return self._hand_on()
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Step the vector; one that two threads step at the same time is refused, since neither would get on."""
+        self.drawing, here = True, threading.get_ident()
+        try:
+            with self.walk.turn:
+                other = getattr(self.walk.user, "thread", here)
+                if self.walk.user is not self and self.thread is not None and other != here:
+                    raise InputError(
+                        "env: another thread steps this vector of environments, too; pass each thread a vector of its "
+                        "own"
+                    )
+                self.thread = here
+                yield
         except BaseException as error:
             error.add_note(WHILE_DRAWING)
             self.walk.user = None  # what it was doing is repeated
@@ -82,10 +116,10 @@ class VectoredEpisodes:
 
     def put_back(self, episodes: int) -> None:
         """The last episodes that were handed on are the next."""
-        for total, steps in reversed(self.last[-episodes:]):
+        for ended in reversed(self.last[-episodes:]):
             self.handed.pop()
-            self.handed_steps -= steps
-            self.ready[len(self.handed)] = total, steps
+            self.handed_steps -= ended.steps
+            self.ready[len(self.handed)] = ended
 
     def look(self, threshold: float, lead: float, both_sides: bool) -> None:
         """Whole episodes serve every question."""
@@ -93,13 +127,13 @@ class VectoredEpisodes:
     def _hand_on(self) -> Outcomes:
         if len(self.handed) not in self.ready:
             return NO_OUTCOMES
-        self.last: list[tuple[float, int]] = []
+        self.last: list[Ended] = []
         while len(self.handed) in self.ready:
             self.last.append(self.ready.pop(len(self.handed)))
-            self.handed.append(self.last[-1][0])
-        found, steps = np.array([total for total, _ in self.last]), np.array([steps for _, steps in self.last])
+            self.handed.append(self.last[-1].total)
+        steps, total, low, high = (np.array(column) for column in zip(*self.last, strict=True))
         self.handed_steps += int(steps.sum())
-        return Outcomes(found, found, found, steps)
+        return Outcomes(low, high, total, steps)
 
     # ------------------------------------------------------------ a block: what follows a reset of all rows
 
@@ -111,7 +145,20 @@ class VectoredEpisodes:
     def _clear(self) -> None:
         self.size = max(FIRST_BLOCK * self.walk.n, self.before // SHARE)
         self.begun = self.made = self.handed_steps = 0
-        self.ready: dict[int, tuple[float, int]] = {}
+        self.ready: dict[int, Ended] = {}
+
+    def repeat(self) -> None:
+        """Repeat the block of a resumed run, or the first episode of the one before where it has none yet."""
+        with self._drawing():
+            if self.handed:
+                self._repeat()
+            elif self.earlier:
+                block, (seed, first) = (self.seed, self.handed), self.earlier
+                self.seed, self.handed = int(seed), [first]
+                self._repeat()
+                self.seed, self.handed = block
+                self._clear()
+                self.walk.user = None
 
     def _repeat(self) -> None:
         """Reset all rows with the seed of the block, and go on to where its episodes were handed on."""
@@ -125,13 +172,14 @@ class VectoredEpisodes:
         for index, expected in enumerate(kept):
             while index not in self.ready and index < self.size:
                 self._step()
-            total, steps = self.ready.pop(index, (np.nan, 0))
-            if total != expected:
+            ended = self.ready.pop(index, NOT_ENDED)
+            if ended.total != expected:
                 raise InputError(
-                    f"cannot resume: the environments or the agent did not repeat an episode for the same seed (its "
-                    f"return was {expected:.9g}, and is {total:.9g}); start a new run"
+                    f"cannot resume: an episode had the return {expected:.9g}, and now has {ended.total:.9g}, so these "
+                    "are other environments or another agent, or they did not repeat an episode for the same seed; "
+                    "pass the same, or start a new run"
                 )
-            self.handed_steps += steps
+            self.handed_steps += ended.steps
         self.walk.user = self
 
     def _begin(self, rows: BoolArray) -> None:
@@ -158,8 +206,8 @@ class VectoredEpisodes:
         if only_reset is not None:
             self.made -= int(np.count_nonzero(only_reset))
             self._begin(only_reset)
-        horizon = self.about.horizon
-        over = ended if horizon is None or self.longest < horizon else ended | (self.steps >= horizon)
+        last = self.about.last_step
+        over = ended if self.longest < last else ended | (self.steps >= last)
         if np.count_nonzero(over):
             self._end(over, ended)
             self.longest = int(self.steps.max())
@@ -167,15 +215,24 @@ class VectoredEpisodes:
     def _end(self, over: BoolArray, ended: BoolArray) -> None:
         """Keep the episodes that are over, and go on to the next."""
         counted = over & (self.number >= 0)
-        columns = (column[counted].tolist() for column in (self.number, self.total, self.steps))
-        for number, total, steps in zip(*columns, strict=True):
-            self.ready[number] = self.about.checked_return(total, self.seed), steps
+        whole = ended if self.about.horizon is None else ended | (self.steps >= self.about.horizon)
+        columns = (column[counted].tolist() for column in (self.number, self.total, self.steps, whole))
+        for number, total, steps, is_whole in zip(*columns, strict=True):
+            self.ready[number] = self._outcome(total, steps, is_whole)
         self.number[over] = -1
         begun = self.walk.renew(ended, counted & ~ended)
         if np.count_nonzero(begun):
             self._begin(begun)
         if self.walk.waiting is None and (self.number < 0).all():  # every row was cut: reset them all
             self.size = min(self.size, self.begun)
+
+    def _outcome(self, total: float, steps: int, is_whole: bool) -> Ended:
+        """An episode that is over; one whose rest was not seen has a return in the middle of what it may be."""
+        if is_whole:
+            total = self.about.checked_return(total, self.seed)
+            return Ended(steps, total, total, total)
+        low, high = self.about.unfinished(steps, total, self.seed)
+        return Ended(steps, 0.5 * (low + high), low, high)
 
     def _checked(self, rewards: FloatArray, only_reset: BoolArray | None) -> FloatArray:
         """The rewards, some of which are outside the range; refused where that is in an episode that counts."""
@@ -196,6 +253,7 @@ class VectoredEpisodes:
             "rng": stored(self.rng),
             "block": np.array([self.walk.n, self.seed, self.before, self.dropped], dtype=np.int64),
             "block_returns": np.array(self.handed, dtype=np.float64),
+            "earlier": np.array(self.earlier, dtype=np.float64),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -210,6 +268,9 @@ class VectoredEpisodes:
             raise ValueError("the block is not one")
         self.rng, self.seed, self.before, self.dropped = restored(state["rng"]), seed, before, dropped
         self.handed = [float(total) for total in state["block_returns"]]
+        self.earlier = [float(part) for part in state["earlier"]]
+        if len(self.earlier) not in (0, 2):
+            raise ValueError("the earlier block is not one")
         self._clear()
         if len(self.handed) > self.size:
             raise ValueError("the block has too many episodes")

@@ -26,6 +26,7 @@ from policytest.methods.known_range import KnownRange
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.returns.outcomes import Outcomes
 from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.sampler import UNLIMITED
 from policytest.results.needed import Needed
 from policytest.results.plan import Plan, Sensitivity
 
@@ -117,7 +118,7 @@ def piloted(task: Episodes, given: object, pilot: int, rng: np.random.Generator)
         source = ReturnBetting().start(task, None, task.bounds[0], rng).source
         returns, steps = np.zeros(0), np.zeros(0, dtype=np.int64)
         while len(returns) < pilot:
-            taken = source.take(1)
+            taken = source.take(UNLIMITED)
             returns, steps = np.append(returns, taken.returns), np.append(steps, taken.steps)
         return Returns(returns[:pilot], steps[:pilot])
     if not isinstance(given, Returns):

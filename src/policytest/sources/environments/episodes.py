@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from policytest._base import errors
+from policytest._base import arrays, errors
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes, Range, checked_range
 from policytest.data.walks import NO_AGENT, made
@@ -30,6 +30,7 @@ class AskedEpisodes(NamedTuple):
     critic: str | None = None
     vector: int | None = None
     batched: bool = False
+    stochastic: bool = False
 
 
 def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episodes:
@@ -61,6 +62,7 @@ def episodes_at(address: str, asked: AskedEpisodes, dashes: str = "") -> Episode
             discount=1.0 if given is None else given,
             critic=critic,
             batched=asked.batched,
+            deterministic=not arrays.flag("stochastic", asked.stochastic),
         )
     except InputError as error:
         raise InputError(f"{address}: {_spelled(str(error), dashes)}") from None
@@ -70,6 +72,9 @@ def _spelled(told: str, dashes: str) -> str:
     """An error of `Episodes` with the names that arguments have here."""
     if told == NO_AGENT:
         return "no agent; " + (f"pass {dashes}agent package.module:name" if dashes else 'add agent = "module:name"')
+    told = told.replace("deterministic=False", f"{dashes}stochastic").replace(
+        "deterministic is for", f"{dashes}stochastic is for"
+    )
     if not dashes:
         return told
     for name in ("return_range", "reward_range"):

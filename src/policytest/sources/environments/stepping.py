@@ -41,6 +41,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError
 from policytest.data.simulators import cumulative_rows
+from policytest.data.walks import first_observation, five_parts, truth
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.checks import close
@@ -146,10 +147,8 @@ class Stepping:
         """A new episode; where it starts."""
         self._state = -1
         self.resets += 1
-        answer = self.env.reset() if seed is None else self.env.reset(seed=seed)
-        if not (isinstance(answer, tuple) and len(answer) == 2):
-            raise InputError(f"env.reset answered {answer!r}; expected (observation, info), as Gymnasium has it")
-        s = state_index(lambda: "env.reset answered", answer[0], self.at)
+        observation = first_observation(self.env.reset() if seed is None else self.env.reset(seed=seed))
+        s = state_index(lambda: "env.reset answered", observation, self.at)
         layout = self.layout
         if layout.terminal is not None and layout.terminal[s]:
             raise InputError(f"env.reset answered {self.at.states.label(s)}, a terminal state; correct terminal")
@@ -169,20 +168,15 @@ class Stepping:
         except Exception as error:
             error.add_note(f"raised by env.step at {at.place(s, a)}")
             raise
-        if not (isinstance(answer, tuple) and len(answer) == 5):
-            raise InputError(
-                f"env.step answered {len(answer) if isinstance(answer, tuple) else answer!r} values; expected "
-                "(observation, reward, terminated, truncated, info), as Gymnasium has it"
-            )
-        x = state_index(lambda: f"env.step at {at.place(s, a)} answered", answer[0], at)
-        paid = answer[1]
+        observation, paid, ended, cut, _ = five_parts(answer)
+        x = state_index(lambda: f"env.step at {at.place(s, a)} answered", observation, at)
         if type(paid) is not float or not math.isfinite(paid):
             paid = arrays.real_number(f"the reward of env.step at {at.place(s, a)}", paid)
         self._paid = float(paid)
         said = self.layout.reward(s, a, x)
         if said is not None and not close(said, paid):
             raise differs(at.place(s, a, x), said, paid)
-        terminated, truncated = bool(answer[2]), bool(answer[3])
+        terminated, truncated = truth("terminated", ended), truth("truncated", cut)
         self.truncations += truncated
         arrival = self.layout.arrival(s, a, x, terminated, at)
         if not (terminated or truncated or self.layout.ended(arrival)):

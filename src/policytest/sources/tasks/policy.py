@@ -28,6 +28,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
+from policytest.data.walks import prediction_arguments
 from policytest.mdp.task import Task
 from policytest.sources.labels import Places, is_one_integer, item, places_in, places_of
 
@@ -179,6 +180,12 @@ def _called(function: Callable[[Any], Any], state: object) -> Any:
 def _predicted(agent: Any, state: Any) -> Any:
     """The action of an agent. Only what it does deterministically is known: a sample does not tell its probability."""
     answer = _called(lambda s: agent.predict(s, deterministic=True), state)
+    has_memory = isinstance(answer, tuple) and len(answer) > 1 and answer[1] is not None
+    if has_memory and "state" in prediction_arguments(agent.predict):
+        raise InputError(
+            f"policy.predict returned a hidden state for state {state!r}, so what it does depends on what it saw "
+            "before; a table of states cannot hold it: test the agent with policytest.Episodes(env, agent)"
+        )
     action = item(answer[0] if isinstance(answer, tuple) and answer else answer)
     if not isinstance(action, int | str):
         raise InputError(

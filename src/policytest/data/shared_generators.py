@@ -1,0 +1,76 @@
+"""The random generators that everything in a process shares: those of `random`, `numpy.random`, and PyTorch if loaded.
+
+An agent may draw from them, as stochastic policies of Stable-Baselines3 do. So an episode seeds them with its own seed,
+which then fixes the episode; afterwards they are as they were. Threads take turns, since they share these generators.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+SHARED_STREAM = 0x736861  # sets these random numbers apart from those of the environment and of the agent's generator
+LEGACY: Any = np.random  # the module whose functions share a generator
+TURN = threading.RLock()
+"""Held while episodes are stepped: the generators belong to one thread at a time, and so do environments."""
+
+
+class SharedGenerators:
+    """``with`` it, the shared generators are those of an episode; with ``keeps`` they go on where they were left."""
+
+    def __init__(self, keeps: bool = False) -> None:
+        self.keeps, self._numpy = keeps, np.random.MT19937()
+        self._kept: tuple[Any, ...] | None = None
+        self._before: list[tuple[Any, ...]] = []
+
+    def seed(self, seed: int) -> None:
+        """Begin anew from this seed; inside ``with``."""
+        own = int(np.random.SeedSequence([seed, SHARED_STREAM]).generate_state(1)[0])
+        LEGACY.seed(own)
+        random.seed(own)
+        if (torch := _torch()) is not None:
+            torch.manual_seed(own)
+
+    def __enter__(self) -> Self:
+        TURN.acquire()
+        self._before.append((LEGACY.get_bit_generator(), *_others()))
+        LEGACY.set_bit_generator(self._numpy)
+        if self._kept is not None:
+            _set_others(*self._kept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        self._kept = _others() if self.keeps else None
+        bits, *others = self._before.pop()
+        LEGACY.set_bit_generator(bits)
+        _set_others(*others)
+        TURN.release()
+
+
+def _torch() -> Any:
+    """PyTorch, if somebody imported it."""
+    return sys.modules.get("torch")
+
+
+def _others() -> tuple[Any, ...]:
+    """The states of the generators of `random` and of PyTorch, on the processor and on its devices."""
+    torch = _torch()
+    if torch is None or not hasattr(torch, "get_rng_state"):
+        return random.getstate(), None, None
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    return random.getstate(), torch.get_rng_state(), cuda
+
+
+def _set_others(python: Any, processor: Any, devices: Any) -> None:
+    random.setstate(python)
+    if processor is not None:
+        _torch().set_rng_state(processor)
+    if devices is not None:
+        _torch().cuda.set_rng_state_all(devices)
