@@ -32,6 +32,20 @@ class Lasting(gym.Env):
         return np.array([float(self.t)]), 1.0, bool(ended), self.t >= self.most, {}
 
 
+class Endless(gym.Env):
+    """Pays 0 or 1, each half of the time, and never ends."""
+
+    observation_space = gym.spaces.Box(0.0, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(1), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1), float(self.np_random.random() < 0.5), False, False, {}
+
+
 def vector(mode: str = "NEXT_STEP", n: int = 8, env: Any = Lasting, **settings: Any) -> gym.vector.SyncVectorEnv:
     """Environments one after the other, in an autoreset mode."""
     return gym.vector.SyncVectorEnv([env] * n, autoreset_mode=gym.vector.AutoresetMode[mode], **settings)

@@ -107,6 +107,7 @@ def test_what_decide_is_asked(stand_in, here):
         "method": None,
         "rng": 0,
         "max_samples": None,
+        "max_seconds": None,
         "indifference": 0.0,
         "checkpoint": None,
         "resume": None,

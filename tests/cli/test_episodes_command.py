@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import signal
 import sys
@@ -36,6 +37,20 @@ def critic(observation):
 
 def coin(rng):
     return rng.random() < 0.7
+
+class Trained:
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.array(0 if deterministic else np.random.randint(2)), None
+
+class Endless(gym.Env):
+    observation_space = action_space = gym.spaces.Discrete(1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 0, self.np_random.random(), False, False, {}
 
 def interrupted(rng):
     interrupted.calls += 1
@@ -104,6 +119,63 @@ def test_the_exit_code_is_the_answer(capsys):
 )
 def test_agents_critics_and_vectors(more):
     assert decide(*POLE, "--threshold", "30", "--reward-range", "0", "1", *more) == 1
+
+
+def test_an_agent_with_predict_is_deterministic_unless_it_is_stochastic(capsys):
+    """Pushed to the left the pole falls after 9 steps, pushed at random after 22."""
+    given = (*POLE, "--agent", "agents_here:Trained", "--threshold", "15", "--return-range", "0", "500")
+    assert decide(*given) == 1
+    assert "policy of the agent      deterministic" in capsys.readouterr().out
+    assert decide(*given, "--stochastic") == 0
+    assert "policy of the agent      stochastic" in capsys.readouterr().out
+    assert decide(*POLE, "--threshold", "15", "--return-range", "0", "500", "--stochastic") == 2
+    assert "--stochastic is for an agent whose predict has this argument" in capsys.readouterr().err
+    assert decide("paper-2", "--threshold", "0", "--stochastic") == 2
+    assert "--stochastic is for episodes" in capsys.readouterr().err
+    pair = ("--agent", "agents_here:Trained", "--reward-range", "0", "1", "--stochastic", "--quiet")
+    assert main(["compare", "gym:CartPole-v1", "agents_here:left", "--assume", "episodes", *pair]) == 2
+    assert "--stochastic is for an agent" in capsys.readouterr().err
+
+
+@each("command", ["decide", "evaluate", "compare", "identify"])
+def test_a_time_limit_ends_every_command_that_samples(command, capsys, tmp_path):
+    endless = ("python:agents_here:Endless", "--assume", "episodes", "--agent", "agents_here:left")
+    endless = (*endless, "--return-range", "0", "1e9", "--max-seconds", "0.2", "--quiet")
+    kept = tmp_path / "run.npz"
+    kept.unlink(missing_ok=True)
+    given = {
+        "decide": (*endless, "--threshold", "5", "--checkpoint", str(kept)),
+        "evaluate": (*endless, "--epsilon", "0.1"),
+        "compare": (endless[0], "agents_here:left", *endless[1:]),
+        "identify": ("paper-2", "--delta", "1e-9", "--max-seconds", "0", "--quiet"),
+    }[command]
+    assert main([command, *given]) == 3
+    if command == "decide":
+        assert "the time limit is reached" in capsys.readouterr().out
+        assert main([command, *given]) == 3, "the same command goes on"
+    assert main([command, *given, "--max-seconds", "-1"]) == 2
+    assert "--max-seconds is -1" in capsys.readouterr().err
+
+
+def test_one_ctrl_c_is_enough_and_says_so(capsys, monkeypatch):
+    """In the middle of an episode that never ends, and of a function that runs one."""
+    import agents_here
+
+    step, calls = agents_here.Endless.step, []
+
+    def pressed(self, action):
+        calls.append(1)
+        if len(calls) == 100:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, action)
+
+    monkeypatch.setattr(agents_here.Endless, "step", pressed)
+    given = ("python:agents_here:Endless", "--assume", "episodes", "--agent", "agents_here:left", "--quiet")
+    assert decide(*given, "--threshold", "5", "--return-range", "0", "1e9") == 3
+    said = capsys.readouterr()
+    assert "interrupted: the run ends after the draw at hand; press Ctrl-C again" in said.err
+    assert "Undecided: interrupted" in said.out
+    assert len(calls) == 100
 
 
 def test_json_and_options_behind_the_question_mark(capsys):

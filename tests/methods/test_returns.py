@@ -15,12 +15,14 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
-from episode_envs import Lasting
+from episode_envs import Endless, Lasting, vector
 from policytest.data.randomness import generator
 from policytest.methods import checkpoint
 from policytest.methods.names import method_entry
+from policytest.methods.returns import supply_of
 from policytest.methods.returns.drawn import DrawnEpisodes
 from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.paired import PairedEpisodes
 from policytest.methods.returns.run import ReturnsRun
 from policytest.results.load import from_data
 
@@ -215,6 +217,125 @@ def test_a_limit_on_samples_is_kept_up_to_an_episode():
     estimate = pt.evaluate(long, epsilon=1e-3, max_samples=100)
     assert (estimate.reached, estimate.samples) == (False, 105)
     assert_refused(lambda: pt.decide(long, threshold=MEAN, max_samples=-1), "max_samples is -1")
+
+
+def endless(env=None, **settings):
+    return pt.Episodes(env or Endless(), lambda observation: 0, **{"reward_range": (0, 1), "discount": 0.9, **settings})
+
+
+@each(
+    "about",
+    [
+        lambda: endless(),
+        lambda: endless(critic=lambda observation: 5.0),
+        lambda: endless(vector(env=Endless, n=4)),
+        lambda: endless(reward_range=(-1, 1), horizon=10**6),
+    ],
+)
+def test_a_discounted_episode_is_over_when_its_rest_cannot_matter(about):
+    """The rest of 0.9^t/(1 - 0.9) is a millionth of the range after ln(1e6)/ln(1/0.9) = 131.1 steps; V is 5."""
+    for threshold, answer in ((4.5, "above"), (5.5, "below")):
+        found = pt.decide(about(), threshold=threshold)
+        assert (found.answer, found.certified) == (answer, True)
+        assert about().last_step in (132, 138)
+        assert found.counts.steps.max() <= about().last_step
+
+
+def test_what_is_not_seen_of_an_episode_is_counted_at_its_worst(monkeypatch):
+    """Cut early, so that it shows: after two steps that pay 1 the rest may be 0, or 1 for ever."""
+    monkeypatch.setattr(pt.Episodes, "last_step", 2)
+
+    class Paying(Endless):
+        def step(self, action):
+            return np.zeros(1), 1.0, False, False, {}
+
+    for about in (endless(Paying()), endless(Paying(), critic=lambda observation: 3.0)):
+        taken = supply_of(about, 0).take(10)
+        assert [one.item() for one in taken[:2]] == pytest.approx([1.9, 10.0])
+    taken = supply_of(endless(vector(env=Paying, n=2)), 0).take(10)
+    assert [one[0] for one in taken[:3]] == pytest.approx([1.9, 10.0, 5.95])
+    a, b = endless(Paying()), endless(Paying(), reward_range=(-1, 2))
+    taken = PairedEpisodes(a, b, 0).take(10)
+    assert [one.item() for one in taken[:2]] == pytest.approx([1.9 - (1.9 + 0.81 * 20), 10.0 - (1.9 - 0.81 * 10)])
+    assert_refused(lambda: supply_of(endless(Paying(), return_range=(0, 1.5)), 0).take(10), "outside return_range")
+
+
+def test_cut_episodes_keep_delta_and_their_middle_does_not(monkeypatch):
+    """At V = R = 5, cut after three steps of an environment that pays late: the middle of what may be is too low."""
+    monkeypatch.setattr(pt.Episodes, "last_step", 3)
+
+    class Late(Endless):
+        def reset(self, **settings):
+            self.t = 0
+            return super().reset(**settings)
+
+        def step(self, action):
+            self.t += 1
+            return np.zeros(1), float(self.t > 3) * 0.9, False, False, {}
+
+    class Middle(DrawnEpisodes):
+        def take(self, most):
+            found = super().take(most)
+            return found._replace(above=found.returns, below=found.returns)
+
+    value = 0.9**4 / 0.1
+    for supply, wrong in ((DrawnEpisodes, None), (Middle, "below")):
+        run = ReturnsRun(pt.ReturnBetting(), endless(Late()), value, supply(endless(Late()), 0))
+        while run.answer is None and run.episodes < 200:
+            run.step(LEVEL, 10)
+        assert run.answer == wrong
+
+
+def test_a_limit_on_samples_holds_within_an_episode():
+    """Of environments; the episode at hand is given up, and run again by the run that goes on."""
+    question = {"threshold": 5.0, "delta": 1e-3, "rng": 1}
+    for about in (endless(), endless(critic=pt.RidgeCritic())):
+        whole = pt.decide(about, **question, max_samples=2000)
+        assert whole.samples == 2000 > whole.counts.total
+        assert about.critic is not None or whole.counts.episodes == 2000 // 132
+        assert "of episodes that were under way" in str(whole)
+        kept = None
+        for limit in (1, 131, 132, 133, 700, 1999, 2000):
+            kept = pt.decide(about, **question, max_samples=limit, resume=kept)
+            assert (kept.samples, kept.reason) == (limit, "the sample limit is reached")
+        assert_same_verdict(kept, whole)
+    other = endless(Endless())
+    pair = pt.compare(endless(), other, max_samples=1000)
+    assert (pair.samples, pair.counts.episodes) == (1000, 3)
+    assert pt.evaluate(endless(), epsilon=1e-3, max_samples=1000).samples == 1000
+
+
+def test_rewards_are_not_kept_and_one_ctrl_c_ends_an_episode_that_never_does():
+    class Counting(Endless):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            if self.steps == 5000:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().step(action)
+
+    for make in (Counting, lambda: vector(env=Counting, n=1)):
+        about = endless(make(), reward_range=None, return_range=(0, 1e6), discount=1.0)
+        found = pt.decide(about, threshold=5.0)
+        assert (found.answer, found.reason, found.counts.episodes, found.samples) == (None, "interrupted", 0, 5000)
+
+
+@each("seconds", [0, 0.05])
+def test_a_time_limit_ends_a_run_that_goes_on_later(seconds):
+    about, question = endless(), {"threshold": 5.0, "delta": 1e-9, "rng": 1}
+    unending = endless(reward_range=None, return_range=(0, 1e6), discount=1.0)
+    for one in (about, unending, endless(vector(env=Endless, n=2))):
+        found = pt.decide(one, **question, max_seconds=seconds)
+        assert (found.answer, found.reason) == (None, "the time limit is reached")
+    paused = pt.decide(about, **question, max_seconds=seconds)
+    limit = paused.counts.total + 1000
+    again = pt.decide(about, **question, max_samples=limit, resume=paused)
+    assert_same_verdict(again, pt.decide(about, **question, max_samples=limit))
+    assert pt.compare(about, endless(), max_seconds=seconds).reason == "the time limit is reached"
+    assert not pt.evaluate(about, epsilon=1e-3, max_seconds=seconds).reached
+    assert_refused(lambda: pt.decide(about, **question, max_seconds=-1), "max_seconds is -1")
+    assert_refused(lambda: pt.decide(about, **question, max_seconds="soon"), "max_seconds")
 
 
 # ---------------------------------------------------------------- pauses

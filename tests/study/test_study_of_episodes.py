@@ -104,3 +104,14 @@ def test_episodes_in_python():
 def test_what_does_not_fit_is_refused(instance, method, words):
     description = {"instances": {"x": instance}, "methods": {"m": {"method": method}}, "deltas": [0.1], "seeds": 1}
     assert_refused(lambda: pt.study.sweep(description), *words)
+
+
+def test_a_time_limit_begins_no_further_run_and_the_same_call_goes_on(tmp_path):
+    described = {"instances": ["paper-2"], "methods": ["TDBetting"], "deltas": [0.1], "seeds": 3}
+    first = pt.study.run(described, tmp_path / "kept", jobs=1, max_seconds=0)
+    assert first.missing == 2
+    assert not first.complete
+    whole = pt.study.run(described, tmp_path / "kept", jobs=1, max_seconds=600)
+    assert whole.complete
+    assert whole.table == pt.study.run(described, jobs=1).table
+    assert_refused(lambda: pt.study.run(described, max_seconds=-1), "max_seconds is -1")

@@ -6,8 +6,9 @@ import difflib
 import importlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import metadata
 from typing import Any
 
@@ -31,6 +32,10 @@ class PrecisionError(InputError, ArithmeticError):
 
 class AssumptionWarning(UserWarning):
     """An assumption fails; the message names the guarantee that is lost with it."""
+
+
+on_interruption: ContextVar[Callable[[], None]] = ContextVar("on_interruption", default=lambda: None)
+"""Called at the first Ctrl-C of a run, which then ends after the draw at hand; the command line says so."""
 
 
 def interrupted(error: BaseException | None) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 
 import typer
 
-from policytest._base.errors import WHILE_DRAWING, InputError, interrupted
+from policytest._base.errors import WHILE_DRAWING, InputError, interrupted, on_interruption
 from policytest._base.text import plain, short
 
 
@@ -45,6 +45,7 @@ debugging: ContextVar[bool] = ContextVar("debugging", default=False)
 
 def exit_code(command: Callable[[], int]) -> int:
     """Run a command; the exit code it returns, or the one for what ended it."""
+    on_interruption.set(_say_that_it_ends)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)  # a lost assumption is told, whatever the interpreter's options
         warnings.showwarning = _show_warning
@@ -56,6 +57,12 @@ def exit_code(command: Callable[[], int]) -> int:
     with contextlib.suppress(OSError, ValueError):
         flush(sys.stderr)
     return int(code)
+
+
+def _say_that_it_ends() -> None:
+    """Said at the first Ctrl-C; in a signal handler, where stderr may be at work."""
+    with contextlib.suppress(RuntimeError):
+        complain("interrupted: the run ends after the draw at hand; press Ctrl-C again to give that up")
 
 
 def _ending(error: BaseException) -> int:
@@ -125,6 +132,7 @@ OPTIONS = {
 """The options of arguments that messages may name."""
 PHRASES = {
     "max_samples is for": "--max-samples is for",
+    "max_seconds is": "--max-seconds is",
     "checkpoint is for": "--checkpoint is for",
     " (reward_tolerance=1e-6 for single precision)": "",
     ", read one alone and pass add_to=log.counts": ", count one of them alone",

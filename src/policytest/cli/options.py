@@ -105,6 +105,9 @@ Terminal = Annotated[
 MaxSamples = Annotated[
     int | None, typer.Option(parser=_whole, metavar="N", help="Stop undecided after N samples, for example 1e6.")
 ]
+MaxSeconds = Annotated[
+    float | None, typer.Option("--max-seconds", metavar="SECONDS", help="Stop undecided after this many seconds.")
+]
 SimulatorPlace = Annotated[
     str | None, typer.Option("--simulator", help="Sample from this Python object: package.module:name.")
 ]

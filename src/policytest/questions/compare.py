@@ -39,6 +39,7 @@ from policytest.methods.sampler import Recorded
 from policytest.questions.assess import beside_data, check_indices, judged
 from policytest.questions.driver import (
     Resume,
+    Until,
     carry_out,
     checked_method,
     checked_question,
@@ -47,6 +48,7 @@ from policytest.questions.driver import (
     known_verdict,
     not_on_a_log,
     sampling_limit,
+    time_limit,
 )
 from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.results.verdict import Check, Verdict
@@ -65,6 +67,7 @@ def compare(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Resume | None = None,
     progress: Callable[[Check], None] | None = None,
+    max_seconds: float | None = None,
 ) -> Verdict:
     """Is policy A better than policy B by more than the margin? Sample until that is settled, error at most delta.
 
@@ -85,8 +88,8 @@ def compare(
         `TDBetting()`, which is the default: certified. `PTST(...)`: the KL rule on the difference; a descent may miss
         the nearest kernel, so its answers are not certified. It samples by its allocation, `Adaptive()` included. Of
         `Episodes`, `ReturnBetting()`.
-    rng, max_samples
-        A seed or a Generator; stop undecided after this many samples.
+    rng, max_samples, max_seconds
+        A seed or a Generator; stop undecided after this many samples, or seconds.
     indifference
         If positive, betting may also answer "within": V^A - V^B differs from the margin by less than this. Then even a
         tie ends. Half of delta is spent on it.
@@ -108,7 +111,7 @@ def compare(
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
         checked_source(task_a, sim)
         checked_method(method, task_a)
-        until = level, sampling_limit(max_samples)
+        until = Until(level, sampling_limit(max_samples), time_limit(max_seconds))
         return _in_pairs(task_a, task_b, margin, delta, until, rng, indifference, checkpoint, resume, progress)
     sim = checked_source(task_a, sim)
     task_b = _policy_b(task_a, task_b, sim)
@@ -118,7 +121,7 @@ def compare(
     rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
     check_method(method, zone := checked_zone(indifference))
-    limit = sampling_limit(max_samples)
+    limit, seconds = sampling_limit(max_samples), time_limit(max_seconds)
     known = known_difference(task_a, task_b)
     if known.settles(margin, zone):
         found = known_verdict(known, task_a, margin, delta, zone, "difference")
@@ -127,7 +130,9 @@ def compare(
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     if isinstance(sim, Transitions):
         ptst = method if isinstance(method, PTST) else None
-        not_on_a_log(method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume)
+        not_on_a_log(
+            method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume, max_seconds=max_seconds
+        )
         check_indices(task_a, sim)
         verdict = judged(_on_a_log(task_a, task_b, margin, sim, rng, zone), sim, delta, level)
     else:
@@ -136,7 +141,7 @@ def compare(
         else:
             run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
-        verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress)
+        verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress)
     return replace(verdict, about="difference")
 
 
@@ -145,7 +150,7 @@ def _in_pairs(
     b: object,
     margin: float,
     delta: float,
-    until: tuple[float, int],
+    until: Until,
     rng: Seed,
     indifference: float,
     checkpoint: str | os.PathLike[str] | None,
@@ -153,7 +158,7 @@ def _in_pairs(
     progress: Callable[[Check], None] | None,
 ) -> Verdict:
     """The comparison of two agents, in pairs of episodes."""
-    (level, limit), zone = until, checked_zone(indifference)
+    zone = checked_zone(indifference)
     a, b = whole_episodes("task_a", a), whole_episodes("task_b", b)
     check_same_return(a, b)
     known = KnownRange(*difference_bounds(a, b), 0.0)
@@ -161,7 +166,7 @@ def _in_pairs(
         return known_verdict(known, a, margin, delta, zone, "difference")
     run = PairedRun(a, b, margin, rng, zone, zone > 0)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
-    until = level + math.log(2.0) if zone else level, limit
+    until = until._replace(required=until.required + math.log(2.0)) if zone else until
     return replace(carry_out(run, mark, delta, until, checkpoint, resume, progress), about="difference")
 
 

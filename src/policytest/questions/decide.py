@@ -20,6 +20,7 @@ from policytest.methods.interface import Method, is_certified
 from policytest.methods.outcomes import in_outcomes
 from policytest.questions.driver import (
     Resume,
+    Until,
     carry_out,
     checked_method,
     checked_question,
@@ -28,6 +29,7 @@ from policytest.questions.driver import (
     drive,
     known_answer,
     sampling_limit,
+    time_limit,
     with_zone,
 )
 from policytest.results.stopping_times import StoppingTimes
@@ -46,6 +48,7 @@ def decide(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Resume | None = None,
     progress: Callable[[Check], None] | None = None,
+    max_seconds: float | None = None,
 ) -> Verdict:
     """Is the policy's value above the threshold? Sample until that is settled, with error at most delta.
 
@@ -69,9 +72,12 @@ def decide(
         An undecided Verdict, or a checkpoint: go on with the same run, to the same stopping time.
     progress
         Called with every `Check`.
+    max_seconds
+        Stop undecided after this many seconds.
 
-    Ctrl-C ends the run after the draw at hand and returns a Verdict without an answer that can be resumed; a second
-    Ctrl-C gives up the draw at hand, a third one everything.
+    A limit, and Ctrl-C, end the run after the draw at hand (of an environment in `Episodes`: after the step at hand)
+    with a Verdict without an answer that can be resumed; a second Ctrl-C gives up the draw at hand, a third one
+    everything.
 
     Paper: `alg:static_algorithm`.
 
@@ -81,7 +87,7 @@ def decide(
     'above'
     """
     task, threshold, level = checked_question(task, threshold, delta)
-    limit = sampling_limit(max_samples)
+    limit, seconds = sampling_limit(max_samples), time_limit(max_seconds)
     known = known_answer(task, threshold, delta, indifference := checked_zone(indifference))
     if known is not None:
         return known
@@ -92,7 +98,7 @@ def decide(
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     mark = checkpoints.fingerprint(task, threshold, run.method)
     pause = getattr(method, "pause", None)
-    verdict = carry_out(run, mark, delta, (level, limit), checkpoint, resume, progress, pause)
+    verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress, pause)
     return verdict if task is asked_of else replace(verdict, asked_of=asked_of)
 
 

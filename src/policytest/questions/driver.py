@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, on_interruption
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
@@ -41,24 +41,32 @@ from policytest.questions.plan.still_needed import further
 from policytest.results.verdict import Check, Verdict
 
 Resume = Verdict | str | os.PathLike[str]
-INTERRUPTED = "interrupted"
+INTERRUPTED, OUT_OF_TIME = "interrupted", "the time limit is reached"
+
+
+class Until(NamedTuple):
+    """When a run ends: its evidence suffices, its samples are used up, or its seconds."""
+
+    required: float
+    samples: int
+    seconds: float = math.inf
 
 
 def carry_out(
     run: Run,
     mark: str,
     delta: float,
-    until: tuple[float, int],
+    until: Until,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: Resume | None = None,
     progress: Callable[[Check], None] | None = None,
     pause: Pause | None = None,
 ) -> Verdict:
-    """Go on with a run until (its evidence suffices, its samples are used up) or Ctrl-C; see `decide`.
+    """Go on with a run until its evidence suffices, a limit is reached, or Ctrl-C; see `decide`.
 
     ``mark`` is the fingerprint by which a kept run is recognised.
     """
-    required, limit = until
+    required, limit, seconds = until
     if resume is not None:
         _resume(run, mark, resume)
     saver = _Saver(run, mark, checkpoint, resume)
@@ -69,38 +77,46 @@ def carry_out(
         saver.now_and_then()
 
     checks = drive(run, required, limit, pause)
-    interrupted = until_interrupted(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end)
-    reason = INTERRUPTED if interrupted else "the sample limit is reached"
+    reason = until_interrupted(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end, seconds)
+    reason = reason or "the sample limit is reached"
     return verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
 
 
 def until_interrupted(
-    source: object,
+    source: Any,
     steps: Iterable[Any],
     look: Callable[[Any], None] | None,
     is_answered: Callable[[], bool],
     finish: Callable[[], None] | None = None,
-) -> bool:
-    """Take steps, looking at each, then ``finish``; whether Ctrl-C ended them before there was an answer.
+    seconds: float = math.inf,
+) -> str:
+    """Take steps, looking at each, then ``finish``; "", or what ended them before there was an answer.
 
     The first Ctrl-C ends the run between draws, a second one also interrupts the draw at hand, a third one anything.
+    A source that has ``stop`` gives up the episode at hand where that is true: at a Ctrl-C, and when time is up.
     """
-    interrupted = False
+    reason, end = "", time.monotonic() + seconds
     with _interruptions(source) as pressed:
+
+        def stopped() -> bool:
+            return bool(pressed.times) or time.monotonic() >= end
+
+        if hasattr(source, "stop"):
+            source.stop = stopped
         try:
             for step in steps:
                 if look is not None:
                     look(step)
-                if pressed.times and not is_answered():
-                    interrupted = True
+                if stopped() and not is_answered():
+                    reason = INTERRUPTED if pressed.times else OUT_OF_TIME
                     break
         except KeyboardInterrupt:
             if pressed.times != 2:
                 raise
-            interrupted = True
+            reason = INTERRUPTED
         if finish is not None:
             finish()
-    return interrupted
+    return reason
 
 
 def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Any, float, float]:
@@ -143,6 +159,16 @@ def sampling_limit(max_samples: int | None) -> int:
     if limit > UNLIMITED:
         raise InputError("max_samples is above 2**62; leave it out for no limit")
     return limit
+
+
+def time_limit(max_seconds: float | None) -> float:
+    """The most seconds, checked."""
+    if max_seconds is None:
+        return math.inf
+    seconds = arrays.real_number("max_seconds", max_seconds)
+    if seconds < 0:
+        raise InputError(f"max_seconds is {seconds:g}; it cannot be negative")
+    return seconds
 
 
 def drive(run: Run, required: float, limit: int, pause: Pause | None = None) -> Iterator[Check]:
@@ -289,7 +315,7 @@ def verdict_of(
 
 def _reason(run: Run, reason: str) -> str:
     """Why there is no answer: what the run itself knows, unless it was interrupted."""
-    return reason if reason == INTERRUPTED else run.why_undecided() or reason
+    return reason if reason in (INTERRUPTED, OUT_OF_TIME) else run.why_undecided() or reason
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:
@@ -391,6 +417,8 @@ def _interruptions(source: Any) -> Iterator[_Pressed]:
 
     def handle(number: int, frame: Any) -> None:
         pressed.times += 1
+        if pressed.times == 1:
+            on_interruption.get()()
         if pressed.times > 2 or (pressed.times == 2 and source.drawing):
             before(number, frame)
 

@@ -46,7 +46,15 @@ from policytest.methods.returns.weighted import flaws_of
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import checked_log, method_for, warn_of_weights
 from policytest.questions.assess import recorded as recorded_data
-from policytest.questions.driver import checked_method, checked_source, not_on_a_log, sampling_limit, until_interrupted
+from policytest.questions.driver import (
+    Until,
+    checked_method,
+    checked_source,
+    not_on_a_log,
+    sampling_limit,
+    time_limit,
+    until_interrupted,
+)
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.plan.expected import any_unknown
 from policytest.results.estimate import Estimate, Interval
@@ -171,6 +179,7 @@ def evaluate(
     rng: Seed = 0,
     max_samples: int | None = None,
     progress: Callable[[int, float, float], None] | None = None,
+    max_seconds: float | None = None,
 ) -> Estimate:
     """Sample until the value is known within epsilon, with probability at least 1-delta.
 
@@ -181,7 +190,7 @@ def evaluate(
         their order: then nothing is sampled, and the interval is that of `value_interval`.
     method
         `TDBetting()`, the default, or `PTST(...)`, whose interval is the range of values over a KL ball.
-    max_samples
+    max_samples, max_seconds
         End there with the interval reached so far; so does Ctrl-C.
     progress
         Called with (samples, lower, upper) at every look.
@@ -191,11 +200,12 @@ def evaluate(
     if epsilon is None:
         raise InputError("epsilon is missing; pass epsilon=, half the width of the interval that is wanted")
     arrays.positive(epsilon=(epsilon := arrays.real_number("epsilon", epsilon)))
-    level, limit = -math.log(check_delta(delta)), sampling_limit(max_samples)
+    level = -math.log(check_delta(delta))
+    until = Until(level, sampling_limit(max_samples), time_limit(max_seconds))
     if isinstance(task, Episodes):
         betting: Any = checked_method(method, task)
         run = betting.start(task, checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
-        found = _narrowed(run, Interval(*task.bounds, certified=True), level, epsilon, limit, progress)
+        found = _narrowed(run, Interval(*task.bounds, certified=True), epsilon, until, progress)
         return _estimate(task, found, epsilon, delta, run.paid, run.counts(), betting.describe())
     if isinstance(method, ReturnBetting):
         raise InputError("method: ReturnBetting() is for Episodes; pass TDBetting() or PTST()")
@@ -207,7 +217,7 @@ def evaluate(
             f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
         )
     if isinstance(sim, Transitions):
-        not_on_a_log(max_samples=max_samples)
+        not_on_a_log(max_samples=max_samples, max_seconds=max_seconds)
         found = value_interval(task, sim, delta, method)
         by = (method or LogBetting()).describe()
         return _estimate(task, found, epsilon, delta, len(sim), sim.counts(task, len(sim)), by)
@@ -223,7 +233,7 @@ def evaluate(
     if best.width > 2 * epsilon and any_unknown(table):  # else no sample is needed, or none can help
         both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
         run = method.start(table, source, _middle(table), rng, **both_sides)
-        found = _narrowed(run, best, level, epsilon, limit, progress)
+        found = _narrowed(run, best, epsilon, until, progress)
         counts, paid = run.counts(), run.paid
     return _estimate(table, found, epsilon, delta, paid, counts, method.describe())
 
@@ -231,14 +241,14 @@ def evaluate(
 def _narrowed(
     run: Any,
     best: Interval,
-    level: float,
     epsilon: float,
-    limit: int,
+    until: Until,
     progress: Callable[[int, float, float], None] | None,
 ) -> Interval:
-    """The interval of a run that samples until it is short enough, the samples are used up, or Ctrl-C."""
-    narrowing = Narrowing(run, best, level, epsilon)
-    until_interrupted(run.source, narrowing.steps(limit), narrowing.told(progress), narrowing.is_short)
+    """The interval of a run that samples until it is short enough, a limit is reached, or Ctrl-C."""
+    narrowing = Narrowing(run, best, until.required, epsilon)
+    steps, told = narrowing.steps(until.samples), narrowing.told(progress)
+    until_interrupted(run.source, steps, told, narrowing.is_short, seconds=until.seconds)
     return narrowing.at_the_end()
 
 

@@ -24,6 +24,7 @@ from policytest.data.simulators import TabularSimulator
 from policytest.mdp.task import Task
 from policytest.methods.boundaries import information
 from policytest.questions.decide import stopping_times
+from policytest.questions.driver import time_limit
 from policytest.study.cells import Cell, Problem, Sweep, Trial, stream
 from policytest.study.spec import read, sweep
 from policytest.study.store import Record, Store
@@ -49,6 +50,7 @@ def run(
     jobs: int = 2,
     cluster: object = None,
     progress: Callable[[Step], None] | None = None,
+    max_seconds: float | None = None,
 ) -> Study:
     """Run every cell of a sweep, and return the table.
 
@@ -64,15 +66,17 @@ def run(
         The address of a Dask scheduler, or a Dask client or cluster: runs go there instead.
     progress
         Called with a `Step` before the first run and after each.
+    max_seconds
+        Begin no run after this many seconds.
 
-    Ctrl-C returns what is finished; with a store the same call goes on from there. A run that fails is reported in
-    ``failures`` and does not stop the others.
+    Ctrl-C, and the time limit, return what is finished; with a store the same call goes on from there. A run that fails
+    is reported in ``failures`` and does not stop the others.
 
     >>> found = run({"instances": ["paper-2"], "methods": ["TDBetting"], "deltas": [0.1, 0.01], "seeds": 5}, jobs=1)
     >>> [(mean["delta"], mean["runs"], mean["wrong"]) for mean in found.means]
     [(0.1, 5, 0), (0.01, 5, 0)]
     """
-    plan = as_sweep(spec)
+    plan, end = as_sweep(spec), time.monotonic() + time_limit(max_seconds)
     if arrays.whole_number("jobs", jobs) < 1:
         raise InputError(f"jobs is {jobs}; pass at least 1")
     with contextlib.ExitStack() as stack:
@@ -90,7 +94,7 @@ def run(
                 kept.add(record)
 
         results, done = _results(plan, todo, jobs, cluster), len(plan.cells) - len(todo)
-        interrupted = _run_all(results, done, len(plan.cells), keep, progress or (lambda _: None))
+        interrupted = _run_all(results, done, len(plan.cells), keep, progress or (lambda _: None), end)
         study = _study(plan, records)
         if kept is not None and not interrupted:
             kept.finish(study)
@@ -109,9 +113,14 @@ def as_sweep(spec: Sweep | Mapping[str, Any] | str | os.PathLike[str]) -> Sweep:
 
 
 def _run_all(
-    todo: Generator[Record], done: int, total: int, keep: Callable[[Cell, Record], None], tell: Callable[[Step], None]
+    todo: Generator[Record],
+    done: int,
+    total: int,
+    keep: Callable[[Cell, Record], None],
+    tell: Callable[[Step], None],
+    end: float,
 ) -> bool:
-    """Run what is to be done, and keep each record; whether that was interrupted."""
+    """Run what is to be done, and keep each record; whether that was interrupted, or time is up."""
     tell(Step(done, total))
     with contextlib.closing(todo):
         try:
@@ -119,6 +128,8 @@ def _run_all(
                 cell = Cell(*record["cell"])
                 keep(cell, record)
                 tell(Step(at, total, cell, record.get("error")))
+                if at < total and time.monotonic() >= end:
+                    return True
         except KeyboardInterrupt:
             return True
     return False

@@ -33,6 +33,7 @@ def evaluate(
     method: Annotated[o.ValueMethod | None, typer.Option(help="How to measure; by default betting.")] = None,
     seed: o.Seed = 0,
     max_samples: o.MaxSamples = None,
+    max_seconds: o.MaxSeconds = None,
     simulator: o.SimulatorPlace = None,
     log: o.LogFiles = None,
     columns: o.Columns = None,
@@ -99,7 +100,8 @@ def evaluate(
                 if trace is not None:
                     trace(samples, low, high)
 
-            found = estimate_value(task, sim, epsilon, delta, rule, seed, max_samples, narrowing)
+            limits = max_samples, narrowing, max_seconds
+            found = estimate_value(task, sim, epsilon, delta, rule, seed, *limits)
     show(
         found,
         json,

@@ -44,6 +44,9 @@ def study(
         typer.Option("--heuristic", help="With paper: also run the heuristic of its experiments, and measure its gap."),
     ] = False,
     figure: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw samples against delta.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", metavar="SECONDS", help="Begin no run after this many seconds.")
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
@@ -61,7 +64,7 @@ def study(
             from policytest.study.figure import check_figure
 
             check_figure(figure)
-        found = _run(plan, out, jobs, cluster, quiet)
+        found = _run(plan, out, jobs, cluster, quiet, max_seconds)
         if heuristic and not found.missing:
             from policytest.study.paper import with_heuristic_notes
 
@@ -99,11 +102,13 @@ def _files(what: str, out: Path | None) -> list[Path]:
     return [*(() if what == "paper" else files_of(what)), *((out, *(out / name for name in FILES)) if out else ())]
 
 
-def _run(plan: Sweep, out: Path | None, jobs: int, cluster: str | None, quiet: bool) -> Study:
+def _run(
+    plan: Sweep, out: Path | None, jobs: int, cluster: str | None, quiet: bool, max_seconds: float | None
+) -> Study:
     from policytest.study.runner import run
 
     with progress(sys.stderr, quiet) as shown:
-        return run(plan, out, jobs, cluster, FinishedRuns(shown))
+        return run(plan, out, jobs, cluster, FinishedRuns(shown), max_seconds)
 
 
 class FinishedRuns:
@@ -133,7 +138,9 @@ def _finish(found: Study, out: Path | None, quiet: bool) -> None:
     if found.missing:
         kept = f"{out} holds what is finished, and the same command goes on from there"
         lost = "nothing was kept; with --out FOLDER a study can be continued"
-        complain(f"interrupted: {plural(found.missing, 'run')} not made; {lost if out is None else kept}")
+        complain(
+            f"interrupted, or out of time: {plural(found.missing, 'run')} not made; {lost if out is None else kept}"
+        )
     elif found.failures:
         retry = "" if out is None else "; the same command tries them again"
         complain(f"{plural(len(found.failures), 'run')} failed{retry}")

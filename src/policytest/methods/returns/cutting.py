@@ -124,8 +124,8 @@ class CutEpisodes(DrawnEpisodes):
         if not cut:
             about.checked_return(earned, seed) if over else about.unfinished(t, earned, seed)
             weight = W / scale if scale > 0 else 1.0
-            lows, highs = np.array(ends).T
-            self.past.append(Past(np.array(rewards), np.array(rows), lows, highs, weight, self.seen % 2))
+            lows, highs = np.array(ends[:t]).T
+            self.past.append(Past(np.array(rewards), np.array(rows[:t]), lows, highs, weight, self.seen % 2))
         self._learn(np.array(rewards), np.array(rows), V)
         return float(min(max(Z, self.low) if plan.sides[0] else Z, self.high if plan.sides[1] else math.inf)), t
 

@@ -22,7 +22,7 @@ from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST
-from policytest.questions.driver import INTERRUPTED, not_on_a_log, sampling_limit, until_interrupted
+from policytest.questions.driver import not_on_a_log, sampling_limit, time_limit, until_interrupted
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
@@ -57,6 +57,7 @@ def identify(
     total_rewards: tuple[float, float] | None = None,
     start: int | None = None,
     goal: Sequence[Hashable] | None = None,
+    max_seconds: float | None = None,
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
 
@@ -72,8 +73,8 @@ def identify(
     policies
         Arrays [S,A], of which the best is sought. None: an optimal policy, from every state that rho can lead to. Of
         recorded transitions one may be "logged": how often they take each action in a state, valid as in `compare`.
-    delta, rng, max_samples
-        The probability of error; a seed or a Generator; stop undecided after this many samples.
+    delta, rng, max_samples, max_seconds
+        The probability of error; a seed or a Generator; stop undecided after this many samples, or seconds.
     method
         `TDBetting()`, which is the default: certified. `PTST(...)`: the KL rule on all alternatives; a descent may miss
         the nearest kernel, so its answers are not certified. `KLBTS()`: the baseline, for the best of all policies.
@@ -92,7 +93,7 @@ def identify(
     >>> found.index, found.certified
     (1, True)
     """
-    delta, limit = check_delta(delta), sampling_limit(max_samples)
+    delta, limit, seconds = check_delta(delta), sampling_limit(max_samples), time_limit(max_seconds)
     names: dict[str, Any] = {"states": states, "actions": actions, "assumptions": assumptions}
     names |= {"available": available, "horizon": horizon, "terminal": terminal, "total_rewards": total_rewards}
     names |= {"start": start, "goal": goal}
@@ -115,7 +116,9 @@ def identify(
     if isinstance(sim, Transitions):
         if policies is None:
             raise InputError("a log can tell the best of policies that are given; pass policies=[...]")
-        not_on_a_log(method=method if isinstance(method, PTST) else None, max_samples=max_samples)
+        not_on_a_log(
+            method=method if isinstance(method, PTST) else None, max_samples=max_samples, max_seconds=max_seconds
+        )
         return _named(best_on_a_log(tasks, sim, delta, rng), task)
     if isinstance(method, KLBTS):
         search: Search = KLBTSSearch(task, method, sim, delta, rng)
@@ -125,7 +128,7 @@ def identify(
         search = BettingSearch(task, sim, delta, rng)
     else:
         search = Tournament(tasks, sim, delta, rng)
-    return _named(_carried_out(search, limit, progress), task)
+    return _named(_carried_out(search, limit, seconds, progress), task)
 
 
 def _named(found: Selection, task: Task) -> Selection:
@@ -146,7 +149,9 @@ def check_method(method: object, policies: object) -> None:
         raise InputError(f"method is {method!r}; pass TDBetting(), which is the default, PTST(...) or KLBTS()")
 
 
-def _carried_out(search: Search, limit: int, progress: Callable[[SelectionCheck], None] | None) -> Selection:
-    """The search, until it answers, its samples are used up, or Ctrl-C."""
-    interrupted = until_interrupted(search.source, search.go(limit), progress, lambda: search.answered)
-    return search.result(INTERRUPTED if interrupted else "")
+def _carried_out(
+    search: Search, limit: int, seconds: float, progress: Callable[[SelectionCheck], None] | None
+) -> Selection:
+    """The search, until it answers, a limit is reached, or Ctrl-C."""
+    found = until_interrupted(search.source, search.go(limit), progress, lambda: search.answered, seconds=seconds)
+    return search.result(found)
