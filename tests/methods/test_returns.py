@@ -208,6 +208,52 @@ def test_an_indifference_zone_ends_a_test_at_the_threshold():
     assert pt.decide(COIN, threshold=0.2, indifference=0.05).answer == "above"
 
 
+@each(
+    ("returns", "threshold", "answer"),
+    [([1.0, 1.0, 0.9], 1.0, "below"), ([0.0, 0.0, 0.0, 1e-6], 0.0, "above"), ([1.0 - 1e-12] * 9, 1.0, None)],
+)
+def test_at_the_end_of_the_range_one_episode_settles_it(returns, threshold, answer):
+    """If no return is above R, and one is below it, then V < R, with certainty; rounding is not below."""
+    run = ReturnsRun(pt.ReturnBetting(), COIN, threshold, Listed(returns))
+    for count in range(1, len(returns) + 1):
+        run.step(LEVEL, 1)
+        assert run.answer == (answer if count == len(returns) else None)
+    if answer is not None:
+        assert max(run.evidence()) == math.inf
+        kept = ReturnsRun(pt.ReturnBetting(), COIN, threshold, Listed([]))
+        kept.source.state = dict
+        kept.source.restore = lambda state: None
+        run.source.state = dict
+        kept.restore(run.state())
+        assert kept.evidence() == run.evidence()
+
+
+def test_a_threshold_that_only_perfect_episodes_reach_is_answered_and_said_at_the_start():
+    with pytest.warns(pt.AssumptionWarning, match='the most that the value can be: only "below" can be answered'):
+        found = pt.decide(COIN, threshold=1.0)
+    assert (found.answer, found.certified, found.counts.episodes) == ("below", True, 1)
+    assert found.p_value == 0.0
+    assert from_data(json.loads(found.to_json())).evidence[1] == math.inf
+    with pytest.warns(pt.AssumptionWarning, match='only "above" can be answered'):
+        assert pt.decide(COIN, threshold=0.0).answer == "above"
+    with pytest.warns(pt.AssumptionWarning, match="the margin|margin is 1"):
+        assert pt.compare(COIN, luck(0.5), margin=1.0).answer == "below"
+    with pytest.warns(pt.AssumptionWarning, match="the test does not end"):
+        assert pt.decide(luck(2.0), threshold=1.0, max_samples=100).answer is None
+    two = pt.instances.paper(2)
+    low, high = pt.value_range(two.task)
+    for threshold, answer in ((low, "above"), (high, "below")):
+        with pytest.warns(pt.AssumptionWarning, match=f'only "{answer}" can be answered'):
+            assert pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold).answer == answer
+
+
+def test_beyond_the_range_an_indifference_zone_needs_one_side_only():
+    """Returns of 1 at R = 1: V >= 1.2 is impossible, V <= 0.8 is refuted by the episodes."""
+    found = pt.decide(luck(2.0), threshold=1.0, indifference=0.2)
+    assert (found.answer, found.certified) == ("within", True)
+    assert found.refuted[1] == math.inf
+
+
 def test_a_limit_on_samples_is_kept_up_to_an_episode():
     long = pt.Episodes(lambda rng: [skewed(rng) / 7] * 7, return_range=(0, 1))
     found = pt.decide(long, threshold=MEAN, max_samples=100)

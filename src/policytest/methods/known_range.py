@@ -74,6 +74,12 @@ class KnownRange:
         """Whether no sample is needed, or none can help."""
         return self.answer(bar, zone) is not None or self.is_fixed or self.high - self.low <= self.error
 
+    def only_answer(self, bar: float) -> str | None:
+        """The only answer that is possible where the bar is at an end of the range."""
+        if abs(bar - self.high) <= self.error:
+            return "below"
+        return "above" if abs(bar - self.low) <= self.error else None
+
     def answer(self, bar: float, zone: float = 0.0) -> str | None:
         """Where the bar is outside the range; or where all of the range is within the zone around it."""
         if bar < self.low - self.error:

@@ -48,6 +48,7 @@ from policytest.questions.driver import (
     known_verdict,
     not_on_a_log,
     sampling_limit,
+    tell_of_one_answer,
     time_limit,
 )
 from policytest.questions.logged_policy import LOGGED, logged_task
@@ -164,6 +165,8 @@ def _in_pairs(
     known = KnownRange(*difference_bounds(a, b), 0.0)
     if known.settles(margin, zone):
         return known_verdict(known, a, margin, delta, zone, "difference")
+    if not zone:
+        tell_of_one_answer(known, margin, "difference", 3)
     run = PairedRun(a, b, margin, rng, zone, zone > 0)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
     until = until._replace(required=until.required + math.log(2.0)) if zone else until

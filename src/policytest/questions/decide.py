@@ -88,7 +88,7 @@ def decide(
     """
     task, threshold, level = checked_question(task, threshold, delta)
     limit, seconds = sampling_limit(max_samples), time_limit(max_seconds)
-    known = known_answer(task, threshold, delta, indifference := checked_zone(indifference))
+    known = known_answer(task, threshold, delta, indifference := checked_zone(indifference), 2)
     if known is not None:
         return known
     asked_of: Any = task

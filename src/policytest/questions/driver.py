@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.errors import InputError, on_interruption
+from policytest._base.errors import AssumptionWarning, InputError, on_interruption
+from policytest._base.text import number
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
@@ -214,19 +215,37 @@ def with_zone(method: Method, indifference: float) -> Callable[[Any, Any, float,
 
 
 def known_answer(
-    task: Task | Episodes | LoggedEpisodes, threshold: float, delta: float, indifference: float = 0.0
+    task: Task | Episodes | LoggedEpisodes, threshold: float, delta: float, indifference: float = 0.0, tell: int = 0
 ) -> Verdict | None:
-    """The answer where no sample is needed: R outside the range of values, or no row unknown."""
+    """The answer where no sample is needed: R outside the range of values, or no row unknown.
+
+    With ``tell``, the stack level of the warning, a threshold at an end of the range is told.
+    """
     if isinstance(task, Episodes | LoggedEpisodes):
         known = KnownRange(*task.bounds, 0.0)
-        settled = known.settles(threshold, indifference)
-        return known_verdict(known, task, threshold, delta, indifference) if settled else None
-    if is_open_question(task, threshold, indifference):
+    elif is_open_question(task, threshold, indifference):
         return None
-    known = known_value(task)
-    return (
-        known_verdict(known, task, threshold, delta, indifference) if known.settles(threshold, indifference) else None
-    )
+    else:
+        known = known_value(task)
+    if known.settles(threshold, indifference):
+        return known_verdict(known, task, threshold, delta, indifference)
+    if tell and not indifference:
+        tell_of_one_answer(known, threshold, "value", tell + 1)
+    return None
+
+
+def tell_of_one_answer(known: KnownRange, bar: float, about: str, level: int) -> None:
+    """Warn that one answer cannot come, and the other only if not every episode is as bad, or good, as can be."""
+    only = known.only_answer(bar)
+    if only is not None:
+        most, name = "most" if only == "below" else "least", "threshold" if about == "value" else "margin"
+        warnings.warn(
+            f'{name} is {number(bar)}, the {most} that the {about} can be: only "{only}" can be answered, and if the '
+            f"{about} is {number(bar)}, the test does not end; pass a {name} inside the range, or allow an "
+            "indifference zone",
+            AssumptionWarning,
+            stacklevel=level + 1,
+        )
 
 
 def known_verdict(

@@ -8,6 +8,9 @@ The product over episodes is a test martingale against V <= R; its average over 
 that is fitted to the episodes so far, too. On the other side, Z' <= high and 1 + f (R - Z')/(high - R). By Ville's
 inequality one of them ever reaches 1/delta with probability at most delta where it should not.
 
+*At the end of the range* no bet is needed: if R = high, one Z' < R refutes V >= R with certainty, because all are at
+most R and their mean is V. So does one Z > R = low refute V <= R.
+
 The same episodes serve every other threshold (`policytest.methods.betting.bets.Refuter`): that gives intervals.
 """
 
@@ -20,6 +23,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
+from policytest.data.episodes import ROUNDING
 from policytest.data.returns import Returns
 from policytest.methods.betting.bets import Bets, Refuter, not_refuted, surely
 from policytest.methods.betting.plan import LOG_WIDE, NO_POLICY, ON_RETURNS, BettingPlan, wide_fractions, with_reserve
@@ -74,6 +78,7 @@ class ReturnsRun:
         self.samples = 0
         self.bets = Bets(with_reserve(ON_RETURNS.log_weights))
         self.moments = tuple(Moments() for _ in SIDES)
+        self.certain = np.zeros(2, dtype=np.bool_)  # sides that one outcome has settled, at an end of the range
         self.plans: list[BettingPlan] = []
         self.refit_at = 0
         self.returns: list[float] = []
@@ -142,9 +147,11 @@ class ReturnsRun:
         path[:, 0] += self.bets.capital
         np.cumsum(path, axis=1, out=path)
         evidence = np.logaddexp.reduce(path + self.bets.log_weights, axis=2).max(axis=0)
+        settled = (L <= 0) & (won > ROUNDING * (1.0 + abs(self.threshold)))
+        evidence[np.logical_or.accumulate(settled.any(axis=0))] = math.inf
         reached = int(np.argmax(evidence >= level)) + 1
         used = reached if evidence[reached - 1] >= level else len(evidence)
-        self.bets.capital = path[:, used - 1].copy()
+        self.bets.capital, self.certain = path[:, used - 1].copy(), self.certain | settled[:, :used].any(axis=1)
         for side, plan in enumerate(self.plans):
             if len(chosen := np.flatnonzero(bet[side, :used])):
                 self.bets.keep(plan, won[side, chosen])
@@ -170,8 +177,9 @@ class ReturnsRun:
     # ------------------------------------------------------------ what it can say
 
     def evidence(self) -> tuple[float, float]:
-        """The logarithm of the capital of each side."""
-        first, second = np.logaddexp.reduce(self.bets.capital + self.bets.log_weights, axis=1)
+        """The logarithm of the capital of each side; infinite where the answer is certain."""
+        found = np.logaddexp.reduce(self.bets.capital + self.bets.log_weights, axis=1)
+        first, second = np.where(self.certain, math.inf, found)
         return float(first), float(second)
 
     def proof(self) -> tuple[float, float]:
@@ -197,8 +205,15 @@ class ReturnsRun:
         return Refuter(stretches, self.bets.log_weights if as_staked else None)
 
     def ends_refuted(self) -> tuple[float, float]:
-        """The evidence against V <= R - indifference, and against V >= R + indifference."""
-        first, second = (self.refuter(sign).log_capital(-self.indifference) for sign in SIDES)
+        """The evidence against V <= R - indifference, and against V >= R + indifference; infinite beyond the range."""
+        beyond = (
+            self.threshold - self.indifference < self.source.low,
+            self.threshold + self.indifference > self.source.high,
+        )
+        first, second = (
+            math.inf if known else self.refuter(sign).log_capital(-self.indifference)
+            for sign, known in zip(SIDES, beyond, strict=True)
+        )
         return first, second
 
     def outcome(self, required: float) -> Outcome:
@@ -229,6 +244,7 @@ class ReturnsRun:
             "moments": np.array([[seen.count, seen.sum, seen.squares] for seen in self.moments]),
             "plans": self._kept_plans(),
             "refit_at": np.array([self.refit_at], dtype=np.int64),
+            "certain": self.certain.copy(),
             **self.source.state(),
         }
 
@@ -255,7 +271,9 @@ class ReturnsRun:
         self.samples = sum(self.steps)
         for seen, (count, total, squares) in zip(self.moments, state["moments"], strict=True):
             seen.count, seen.sum, seen.squares = int(count), float(total), float(squares)
-        self.refit_at = int(state["refit_at"][0])
+        self.refit_at, self.certain = int(state["refit_at"][0]), np.array(state["certain"], dtype=np.bool_)
+        if self.certain.shape != (2,):
+            raise ValueError("there are two sides")
         self.plans, F = [], len(self.bets.log_weights)
         for sign, (L, *rest) in zip(SIDES, state["plans"], strict=False):
             fractions, wide = np.array(rest[:F]), np.array(rest[F:])
