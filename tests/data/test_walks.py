@@ -270,11 +270,11 @@ def test_numbers_of_any_type_are_rewards(reward):
 @each(
     ("flags", "words"),
     [
-        (("no", False), ["terminated='no'", "True or False"]),
-        ((False, "yes"), ["truncated='yes'"]),
-        ((None, False), ["terminated=None"]),
-        ((0.5, False), ["terminated=0.5"]),
-        ((np.array([True, False]), False), ["terminated="]),
+        (("no", False), ["terminated of env.step is 'no'", "True or False"]),
+        ((False, "yes"), ["truncated of env.step is 'yes'"]),
+        ((None, False), ["terminated of env.step is None"]),
+        ((0.5, False), ["is 0.5"]),
+        ((np.array([True, False]), False), ["terminated of env.step is"]),
     ],
 )
 def test_ends_that_are_not_truth_values_are_refused(flags, words):

@@ -1,5 +1,7 @@
 """A log that grows: the verdict is the one of `assess`, however the log arrives."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,27 @@ def test_flawed_transitions_cost_the_certificate(flaw):
         assert not watch.verdict().certified
         found = watch.add(data.s, data.a, data.x)
         assert (found.answer, found.certified) == ("above", False)
+
+
+def test_additions_by_two_threads_at_once_are_refused(monkeypatch):
+    """Their order would be lost; one after the other they may."""
+    watch, data, refused = Watch(THREE.task, 0.0), uniform_log(THREE, 20, 1), []
+    added = Watch._added
+
+    def slow(self, part):
+        if not refused:
+            refused.append(None)
+            thread = threading.Thread(target=add)
+            thread.start()
+            thread.join()
+        return added(self, part)
+
+    def add():
+        with pytest.raises(pt.InputError, match="the Watch is used by another thread at the same time") as caught:
+            watch.add(data.s, data.a, data.x)
+        refused.append(caught)
+
+    monkeypatch.setattr(Watch, "_added", slow)
+    watch.add(data.s, data.a, data.x)
+    watch.add(data.s, data.a, data.x)
+    assert (watch.size, len(refused)) == (40, 2)

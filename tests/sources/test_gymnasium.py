@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 
 import gymnasium as gym
 import numpy as np
@@ -287,6 +288,7 @@ def broken_table(entry, at=(0, 0)):
         (broken_table([(1.0, -1, 0.0, False)]), "leads to -1; states are 0 to 2"),
         (broken_table([(1.0, 0, np.nan, False)]), r"env\.P\[0\]\[0\]\[0\], the reward, is nan"),
         (broken_table([(np.nan, 0, 0.0, False)]), r"the probability, is nan"),
+        (broken_table([(1.0, 0, 0.0, "no")]), r"env\.P\[0\]\[0\]\[0\], whether it is terminated, is 'no'"),
         (broken_table([(1.0, 0, 0.0)]), "expected .probability, next state, reward, terminated."),
         (broken_table([]), "sums to 0, not 1"),
         (broken_table(7, (1, 1)), r"env\.P\[1\]\[1\] is missing"),
@@ -629,12 +631,33 @@ def failing(answer):
         (lambda answer: (np.zeros(2), *answer[1:]), "states are whole numbers"),
         (lambda answer: tuple(answer[:4]), r"env\.step answered 4 values; expected \(observation, reward, terminated"),
         (lambda answer: None, r"env\.step answered None"),
+        (lambda answer: (*answer[:2], "no", *answer[3:]), r"the flag terminated of env\.step is 'no'"),
+        (lambda answer: (*answer[:3], np.nan, answer[4]), r"the flag truncated of env\.step is nan"),
     ],
 )
 def test_what_an_environment_does_wrong_is_named(fault, message):
     env = gymnasium(Faulty(fault), PI, 0.8, rewards=paid)
     with pytest.raises(InputError, match=message):
         pt.decide(env.task, env.simulator, 0.9)
+
+
+def test_an_environment_that_two_threads_step_is_refused():
+    found = []
+
+    def elsewhere(answer):
+        thread = threading.Thread(target=lambda: found.append(refusal()))
+        thread.start()
+        thread.join()
+        return tuple(answer)
+
+    def refusal():
+        with pytest.raises(InputError, match="another thread at the same time") as caught:
+            pt.decide(env.task, env.simulator, 0.9)
+        return caught
+
+    env = gymnasium(Faulty(elsewhere), PI, 0.8, rewards=paid)
+    assert pt.decide(env.task, env.simulator, 0.9).answer == "below"
+    assert len(found) == 1
 
 
 def test_an_environment_that_raises_says_where_and_can_be_used_again():

@@ -275,6 +275,8 @@ def fake(**changes):
         ({"observations": np.array([0.0, 1.0, 1.0])}, "type float64; expected a list of whole numbers"),
         ({"terminations": np.array([True, False])}, "terminated at step 0, and goes on to step 1"),
         ({"truncations": np.array([True, False])}, "was truncated at step 0"),
+        ({"terminations": np.array([0.0, 0.5])}, r"terminations\[1\] is 0.5; it must be true or false"),
+        ({"truncations": np.array([0.0, np.nan])}, r"truncations\[1\] is nan"),
         ({"rewards": np.array([0.0, np.nan])}, r"rewards\[1\] is nan"),
         (
             {"observations": [0], "actions": np.zeros(0, int), "rewards": [], "terminations": [], "truncations": []},

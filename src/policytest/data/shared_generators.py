@@ -9,10 +9,14 @@ from __future__ import annotations
 import random
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+
+from policytest._base.errors import InputError
 
 SHARED_STREAM = 0x736861  # sets these random numbers apart from those of the environment and of the agent's generator
 LEGACY: Any = np.random  # the module whose functions share a generator
@@ -52,6 +56,21 @@ class SharedGenerators:
         LEGACY.set_bit_generator(bits)
         _set_others(*others)
         TURN.release()
+
+
+_IN_USE: dict[int, object] = {}
+
+
+@contextmanager
+def by_one_thread(thing: object, what: str) -> Iterator[None]:
+    """Refuse to use a thing that another thread is using at this moment."""
+    mine = object()
+    if _IN_USE.setdefault(id(thing), mine) is not mine:
+        raise InputError(f"{what} is used by another thread at the same time; pass each thread one of its own")
+    try:
+        yield
+    finally:
+        del _IN_USE[id(thing)]
 
 
 def _torch() -> Any:

@@ -22,6 +22,7 @@ from policytest.data.shared_generators import SharedGenerators
 AGENT_STREAM = 0x616765  # sets the random numbers of an agent apart from those of its environment
 SPACE_STREAM = 0x737061  # and those of the action space, from which random agents sample
 LARGEST_SEED = 2**31 - 1
+TERMINATED, TRUNCATED = "the flag terminated of env.step", "the flag truncated of env.step"
 NO_AGENT = "agent is missing; pass a function of the observation, or an object with predict"
 
 
@@ -89,7 +90,7 @@ class Walk:
         action, self.memory = self.act(observation, self.rng, self.memory, self.starts)
         self.starts = np.zeros(1, dtype=np.bool_)
         observation, reward, terminated, truncated, _ = five_parts(self.env.step(action))
-        return observation, reward, truth("terminated", terminated) or truth("truncated", truncated)
+        return observation, reward, truth(TERMINATED, terminated) or truth(TRUNCATED, truncated)
 
 
 def first_observation(answer: Any) -> Any:
@@ -112,13 +113,13 @@ def five_parts(answer: Any) -> Any:
     return answer
 
 
-def truth(name: str, flag: Any) -> bool:
+def truth(what: str, flag: Any) -> bool:
     """``terminated`` or ``truncated``: a truth value, or 0 or 1. Text is not one: "no" would be true."""
     if type(flag) is bool:
         return flag
     found = np.asarray(flag)
     if found.size != 1 or found.dtype.kind not in "biu" or found.item() not in (0, 1):
-        raise InputError(f"env.step answered {name}={arrays.shown(flag)}; it must be True or False")
+        raise InputError(f"{what} is {arrays.shown(flag)}; it must be True or False")
     return bool(found.item())
 
 

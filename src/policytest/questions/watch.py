@@ -15,6 +15,7 @@ import numpy as np
 
 from policytest._base.arrays import IntArray
 from policytest.data.outcomes import outcome_transitions
+from policytest.data.shared_generators import by_one_thread
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting.stacks import OnALog
@@ -72,6 +73,10 @@ class Watch:
         outcome. With either, no answer is certified. ``r``: their rewards, where those of the task are observed.
         """
         part = Transitions(s, a, x, r if self.task.observes_rewards else None, selected, other_rewards)
+        with by_one_thread(self, "the Watch"):
+            return self._added(part)
+
+    def _added(self, part: Transitions) -> Verdict | None:
         rows = self._recorded(part)
         if self.found is not None or not (len(part) or part.flaws):
             return self.found

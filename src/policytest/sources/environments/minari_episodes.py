@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays, errors
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.sources.environments.bins import Bins
 from policytest.sources.tasks.policy import numbers_of
@@ -71,10 +71,8 @@ def read(source: Any, observations: range, codes: range, bins: Bins | None, acti
         o = _indices(f"{place}: observations", episode.observations, observations, bins)
         a = _indices(f"{place}: actions", episode.actions, codes, action_bins)
         T = len(a)
-        reward, over, cut = (
-            arrays.numbers(f"{place}: {what}", getattr(episode, what)).astype(kind).reshape(-1)
-            for what, kind in (("rewards", np.float64), ("terminations", bool), ("truncations", bool))
-        )
+        reward = arrays.numbers(f"{place}: rewards", episode.rewards).astype(np.float64).reshape(-1)
+        over, cut = (_flags(f"{place}: {what}", getattr(episode, what)) for what in ("terminations", "truncations"))
         sizes = {"rewards": len(reward), "terminations": len(over), "truncations": len(cut)}
         if len(o) != T + 1 or any(size != T for size in sizes.values()):
             listed = ", ".join(f"{size} {what}" for what, size in sizes.items())
@@ -95,6 +93,16 @@ def read(source: Any, observations: range, codes: range, bins: Bins | None, acti
         empty = np.zeros(0, np.int64)
         return Steps(empty, empty, empty, empty.astype(float), empty.astype(bool), empty, empty.astype(bool))
     return Steps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _flags(place: str, values: Any) -> BoolArray:
+    """Truth values, or 0 and 1."""
+    found = arrays.numbers(place, values).reshape(-1)
+    wrong = (found != 0) & (found != 1)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise InputError(f"{place}[{at}] is {found[at]}; it must be true or false")
+    return found.astype(np.bool_)
 
 
 def _indices(place: str, values: Any, numbers: range, bins: Bins | None) -> IntArray:

@@ -40,8 +40,9 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError
+from policytest.data.shared_generators import by_one_thread
 from policytest.data.simulators import cumulative_rows
-from policytest.data.walks import first_observation, five_parts, truth
+from policytest.data.walks import TERMINATED, TRUNCATED, first_observation, five_parts, truth
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.checks import close
@@ -75,6 +76,10 @@ class Stepping:
 
     def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> Any:
         """The next state of each pair; and the rewards, where these are observed."""
+        with by_one_thread(self, "the simulator, which steps an environment,"):
+            return self._drawn(states, actions, rng)
+
+    def _drawn(self, states: Any, actions: Any, rng: np.random.Generator) -> Any:
         if rng is not self._rng:
             self._rng, self._state = None, -1
             seed = int(rng.integers(2**31 - 1))
@@ -176,7 +181,7 @@ class Stepping:
         said = self.layout.reward(s, a, x)
         if said is not None and not close(said, paid):
             raise differs(at.place(s, a, x), said, paid)
-        terminated, truncated = truth("terminated", ended), truth("truncated", cut)
+        terminated, truncated = truth(TERMINATED, ended), truth(TRUNCATED, cut)
         self.truncations += truncated
         arrival = self.layout.arrival(s, a, x, terminated, at)
         if not (terminated or truncated or self.layout.ended(arrival)):

@@ -36,6 +36,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
 from policytest._base.rows import entries_at
+from policytest.data.walks import truth
 from policytest.sources.checks import close
 from policytest.sources.labels import Places
 from policytest.sources.tasks.by_name import assembled
@@ -116,7 +117,7 @@ def _entry(where: str, entry: Any, at: Places) -> tuple[float, int, float, bool]
     p, r = arrays.real_number(f"{where}, the probability,", p), arrays.real_number(f"{where}, the reward,", r)
     if p < 0:
         raise InputError(f"{where} has the probability {p:.6g}; probabilities cannot be negative")
-    return p, state_index(lambda: f"{where} leads to", x, at), r, bool(ends)
+    return p, state_index(lambda: f"{where} leads to", x, at), r, truth(f"{where}, whether it is terminated,", ends)
 
 
 def state_index(what: Callable[[], str], observation: Any, at: Places) -> int:
