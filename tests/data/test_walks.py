@@ -17,6 +17,7 @@ from builders import assert_refused, assert_same_verdict, each
 from episode_envs import Lasting
 from policytest.methods.returns.drawn import DrawnEpisodes
 from policytest.results.load import from_data
+from policytest.results.sentences import described
 
 
 def still(observation):
@@ -150,6 +151,7 @@ def test_the_verdict_says_which_policy_was_run():
             told = json.loads(result.to_json())
             assert told["agent_policy"] == words
             assert str(from_data(told)) == str(result)
+        assert f"The agent's policy is the {words} one" in described(about, "What is {}?")[0]
         pair = pt.compare(about, replace(about, deterministic=True), max_samples=50)
         assert f"agent A ({words}) against agent B (deterministic)" in pair.method
     plain = pt.decide(pt.Episodes(Told(), still, horizon=12, reward_range=(0, 1)), threshold=0.5)

@@ -186,6 +186,9 @@ class Episodes:
 
     def checked_reward(self, reward: Any, t: int, seed: int) -> float:
         """A reward, if it is a number in its range."""
+        known = self.reward_range
+        if type(reward) is float and known is not None and known[0] <= reward <= known[1]:
+            return reward
         paid = reward if type(reward) is float else _number(reward)
         if not math.isfinite(paid):
             raise InputError(

@@ -20,6 +20,7 @@ from policytest._base.errors import InputError
 
 SHARED_STREAM = 0x736861  # sets these random numbers apart from those of the environment and of the agent's generator
 LEGACY: Any = np.random  # the module whose functions share a generator
+SPREAD = 0x9E3779B1  # odd: seeds that differ stay different
 TURN = threading.RLock()
 """Held while episodes are stepped: the generators belong to one thread at a time, and so do environments."""
 
@@ -34,7 +35,7 @@ class SharedGenerators:
 
     def seed(self, seed: int) -> None:
         """Begin anew from this seed; inside ``with``."""
-        own = int(np.random.SeedSequence([seed, SHARED_STREAM]).generate_state(1)[0])
+        own = (seed * SPREAD + SHARED_STREAM) % 2**32
         LEGACY.seed(own)
         random.seed(own)
         if (torch := _torch()) is not None:

@@ -67,7 +67,7 @@ class VectorWalk:
     def begin(self, seed: int) -> None:
         """Reset all rows; the seed fixes what follows."""
         self.turn.seed(seed)
-        self.rng = self.act.begin(seed, self.env)
+        self.rng = self.act.begin(seed, getattr(self.env, "action_space", None))
         self.starts = np.ones(self.n, dtype=np.bool_)  # rows in which an episode begins
         self.memory: Any = None if self.batched else [None] * self.n
         seeds = np.random.default_rng(seed).integers(LARGEST_SEED, size=self.n).tolist()

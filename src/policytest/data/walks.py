@@ -23,6 +23,7 @@ AGENT_STREAM = 0x616765  # sets the random numbers of an agent apart from those 
 SPACE_STREAM = 0x737061  # and those of the action space, from which random agents sample
 LARGEST_SEED = 2**31 - 1
 TERMINATED, TRUNCATED = "the flag terminated of env.step", "the flag truncated of env.step"
+STARTS, GOES_ON = np.ones(1, dtype=np.bool_), np.zeros(1, dtype=np.bool_)
 NO_AGENT = "agent is missing; pass a function of the observation, or an object with predict"
 
 
@@ -54,6 +55,7 @@ class Walk:
 
     def __init__(self, env: Any, agent: Any, deterministic: bool = True) -> None:
         self.env, self.act = env, acting(agent, deterministic)
+        self.space = getattr(env, "action_space", None)
         self.begins_anew = getattr(agent, "reset", None)
         self.time_limit = _time_limit(env)
         self.takes_seed = True
@@ -72,8 +74,8 @@ class Walk:
     def begin(self, seed: int) -> Any:
         """Reset; the first observation."""
         self.turn.seed(seed)
-        self.rng = self.act.begin(seed, self.env)
-        self.memory, self.starts = None, np.ones(1, dtype=np.bool_)
+        self.rng = self.act.begin(seed, self.space)
+        self.memory, self.starts = None, STARTS
         if callable(self.begins_anew):
             self.begins_anew()
         if self.takes_seed:
@@ -88,9 +90,11 @@ class Walk:
     def step(self, observation: Any) -> tuple[Any, Any, bool]:
         """One step by the agent: the next observation, the reward as it is, and whether the episode is over."""
         action, self.memory = self.act(observation, self.rng, self.memory, self.starts)
-        self.starts = np.zeros(1, dtype=np.bool_)
+        self.starts = GOES_ON
         observation, reward, terminated, truncated, _ = five_parts(self.env.step(action))
-        return observation, reward, truth(TERMINATED, terminated) or truth(TRUNCATED, truncated)
+        if type(terminated) is not bool or type(truncated) is not bool:
+            terminated, truncated = truth(TERMINATED, terminated), truth(TRUNCATED, truncated)
+        return observation, reward, terminated or truncated
 
 
 def first_observation(answer: Any) -> Any:
@@ -115,8 +119,6 @@ def five_parts(answer: Any) -> Any:
 
 def truth(what: str, flag: Any) -> bool:
     """``terminated`` or ``truncated``: a truth value, or 0 or 1. Text is not one: "no" would be true."""
-    if type(flag) is bool:
-        return flag
     found = np.asarray(flag)
     if found.size != 1 or found.dtype.kind not in "biu" or found.item() not in (0, 1):
         raise InputError(f"{what} is {arrays.shown(flag)}; it must be True or False")
@@ -149,9 +151,9 @@ class acting:  # noqa: N801 - called like a function
         self.remembers, self.is_told_starts = "state" in taken, "episode_start" in taken
         self.policy = ("deterministic" if deterministic else "stochastic") if self.settings else ""
 
-    def begin(self, seed: int, env: Any) -> np.random.Generator | None:
-        """Seed what the agent may sample from; the generator that it is called with."""
-        for space in (getattr(env, "action_space", None), self.space):
+    def begin(self, seed: int, environments: Any) -> np.random.Generator | None:
+        """Seed the action spaces, from which the agent may sample; the generator that it is called with."""
+        for space in (environments, self.space):
             if callable(reseed := getattr(space, "seed", None)):
                 reseed((seed ^ SPACE_STREAM) % LARGEST_SEED)
         return np.random.default_rng([seed, AGENT_STREAM]) if self.samples else None

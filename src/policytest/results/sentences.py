@@ -324,9 +324,11 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     until = "" if task.horizon is None else f", over after {plural(task.horizon, 'step')} at the latest"
     counting = f"; a reward one step later counts {number(task.discount)} times as much" if task.discount < 1 else ""
     asked = question.format(f"the mean return of this {'policy' if isinstance(task, LoggedEpisodes) else 'agent'}")
+    which = getattr(task, "agent_policy", "")
+    acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
     return [
         f"{asked} An episode is one of {task.name}{until}; its return is the sum of its rewards{counting}, between "
-        f"{number(task.bounds[0])} and {number(task.bounds[1])}."
+        f"{number(task.bounds[0])} and {number(task.bounds[1])}.{acting}"
     ]
 
 

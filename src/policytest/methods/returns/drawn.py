@@ -54,8 +54,9 @@ class DrawnEpisodes:
         if found is None:
             return NO_OUTCOMES
         total, steps = found
-        above, below = (np.array([total + rest]) for rest in self.unseen)
-        return Outcomes(above, below, np.array([total]), np.array([steps]))
+        found = np.array([total])
+        above, below = (found + rest if rest else found for rest in self.unseen)
+        return Outcomes(above, below, found, np.array([steps]))
 
     def _next(self, most: float) -> tuple[float, int] | None:
         """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
@@ -101,11 +102,12 @@ class DrawnEpisodes:
                 return self._returned(walk.rewards(seed), seed)
             stepped: Any = walk
             observation, earned, scale, steps, over = stepped.begin(seed), 0.0, 1.0, 0, False
+            step, checked, discount = stepped.step, about.checked_reward, about.discount
             while not over and steps < last:
                 self._go_on(steps)
-                observation, reward, over = stepped.step(observation)
-                earned += scale * about.checked_reward(reward, steps, seed)
-                scale, steps = scale * about.discount, steps + 1
+                observation, reward, over = step(observation)
+                earned += scale * checked(reward, steps, seed)
+                scale, steps = scale * discount, steps + 1
             return earned, steps, over or steps == about.horizon
 
     def _go_on(self, steps: int) -> None:

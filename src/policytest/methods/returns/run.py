@@ -147,11 +147,14 @@ class ReturnsRun:
         path[:, 0] += self.bets.capital
         np.cumsum(path, axis=1, out=path)
         evidence = np.logaddexp.reduce(path + self.bets.log_weights, axis=2).max(axis=0)
-        settled = (L <= 0) & (won > ROUNDING * (1.0 + abs(self.threshold)))
-        evidence[np.logical_or.accumulate(settled.any(axis=0))] = math.inf
+        settled = (L <= 0) & (won > ROUNDING * (1.0 + abs(self.threshold))) if np.count_nonzero(L <= 0) else None
+        if settled is not None:
+            evidence[np.logical_or.accumulate(settled.any(axis=0))] = math.inf
         reached = int(np.argmax(evidence >= level)) + 1
         used = reached if evidence[reached - 1] >= level else len(evidence)
-        self.bets.capital, self.certain = path[:, used - 1].copy(), self.certain | settled[:, :used].any(axis=1)
+        self.bets.capital = path[:, used - 1].copy()
+        if settled is not None:
+            self.certain = self.certain | settled[:, :used].any(axis=1)
         for side, plan in enumerate(self.plans):
             if len(chosen := np.flatnonzero(bet[side, :used])):
                 self.bets.keep(plan, won[side, chosen])
@@ -178,8 +181,9 @@ class ReturnsRun:
 
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the capital of each side; infinite where the answer is certain."""
-        found = np.logaddexp.reduce(self.bets.capital + self.bets.log_weights, axis=1)
-        first, second = np.where(self.certain, math.inf, found)
+        first, second = np.logaddexp.reduce(self.bets.capital + self.bets.log_weights, axis=1)
+        if np.count_nonzero(self.certain):
+            first, second = np.where(self.certain, math.inf, [first, second])
         return float(first), float(second)
 
     def proof(self) -> tuple[float, float]:
