@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OF_A_TABLE = ("s_next", "count")
 OF_EPISODES = ("propensity", "target")
 """Columns that only one of the two ways of reading a log knows."""
-OF_A_TASK = ("rewards", "initial", "goal", "avoid", "terminal")
+OF_A_TASK = ("rewards", "initial", "goal", "avoid", "terminal", "support", "const")
 
 
 class Ranges(NamedTuple):

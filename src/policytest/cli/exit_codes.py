@@ -128,6 +128,7 @@ OPTIONS = {
     "horizon": "--horizon",
     "by_episode": "--by-episode",
     "add_to": "--add-to",
+    "constants": "--const",
 }
 """The options of arguments that messages may name."""
 PHRASES = {

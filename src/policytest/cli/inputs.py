@@ -43,6 +43,18 @@ class Asked(NamedTuple):
     goal: list[str] | None = None
     avoid: list[str] | None = None
     terminal: list[str] | None = None
+    support: str | None = None
+    const: list[str] | None = None
+
+    def of_another(self, name: str) -> Asked:
+        """The same of a second model, which need not be a program with constants."""
+        return self if _is_program(name) else self._replace(const=None)
+
+
+def _is_program(name: str) -> bool:
+    from policytest.sources.tasks.model_checkers.prism_program import ENDINGS
+
+    return Path(name).suffix.lower() in ENDINGS and not name.startswith("gym:")
 
 
 def find_model(name: str, policy: str | None = None, asked: Asked | None = None) -> Model:
@@ -53,6 +65,10 @@ def find_model(name: str, policy: str | None = None, asked: Asked | None = None)
     given: dict[str, Any] = {key: value for key, value in (asked or Asked())._asdict().items() if value is not None}
     if "rewards" in given and Path(name).suffix.lower() not in CHECKED:
         raise InputError(f"--rewards names a reward model of a {' or '.join(LISTED)} file, and {name} is not one")
+    if "const" in given:
+        if not _is_program(name):
+            raise InputError(f"--const is for programs in PRISM's language (.prism, .nm, .pm), and {name} is not one")
+        given["constants"] = _constants(given.pop("const"))
     for key in ("initial", "terminal"):
         if key in given and (name.startswith("gym:") or name in BUILT_IN):
             raise InputError(f"--{key} is for task files, and {name} is not one")
@@ -61,6 +77,8 @@ def find_model(name: str, policy: str | None = None, asked: Asked | None = None)
         from policytest.sources.environments.gymnasium import from_address
 
         check_question(given)
+        if given.pop("support", None):
+            given["known_support"] = True
         found = from_address(name, policy, given.pop("discount", None), **given)
         return Model(found.task, found.kernel)
     if isinstance(given.get("horizon"), str):
@@ -71,7 +89,21 @@ def find_model(name: str, policy: str | None = None, asked: Asked | None = None)
     if not Path(name).suffix and not os.path.exists(name):
         others = f"pass a task file (.json, .toml, .npz, .drn, .tra), or one of {', '.join(BUILT_IN)}"
         raise InputError(f"there is no model {name!r}", did_you_mean(name, BUILT_IN, others))
-    return load_model(name, **given, policy=policy)
+    known_support = given.pop("support", None) is not None
+    return load_model(name, **given, policy=policy, known_support=known_support)
+
+
+def _constants(given: list[str]) -> dict[str, str]:
+    """The values that ``--const N=4 --const p=0.5`` and ``--const N=4,p=0.5`` describe."""
+    constants: dict[str, str] = {}
+    for entry in (part.strip() for text in given for part in text.split(",")):
+        name, equals, value = (part.strip() for part in entry.partition("="))
+        if not equals or not name or not value:
+            raise InputError(f"--const is {entry!r}; it must look like N=4: the constant, then its value")
+        if name in constants:
+            raise InputError(f"--const gives {name} two values; keep one")
+        constants[name] = value
+    return constants
 
 
 OF_EPISODES = ("agent", "critic", "reward_range", "return_range", "vector", "batched", "stochastic")

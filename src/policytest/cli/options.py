@@ -39,6 +39,8 @@ SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])
 BoundaryName = StrEnum("BoundaryName", ["mixture", "paper"])
 AllocationName = StrEnum("AllocationName", ["uniform", "optimal", "adaptive", "forward"])
 """Names in `policytest.methods.names`."""
+SupportName = StrEnum("SupportName", ["kernel"])
+"""The word of the task file."""
 
 Assumption = StrEnum("Assumption", ["markov", "episodes"])
 LogAssumption = StrEnum("LogAssumption", ["markov", "propensities", "episodes"])
@@ -100,6 +102,20 @@ Terminal = Annotated[
         "--terminal",
         metavar="STATE",
         help="End episodes in this state, or label, of a model checker's file; may be repeated.",
+    ),
+]
+Support = Annotated[
+    SupportName | None,
+    typer.Option(
+        help="kernel: the test knows which successors the model's kernel allows, and not how likely they are."
+    ),
+]
+Constants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--const",
+        metavar="NAME=VALUE",
+        help="The value of a constant that a program in PRISM's language leaves undefined; may be repeated.",
     ),
 ]
 MaxSamples = Annotated[

@@ -38,7 +38,7 @@ GENERATED: dict[str, tuple[Callable[..., Instance], tuple[str, ...], tuple[str, 
 }
 """Instances that are made from settings: the function, the settings it must have, those it may have, an example."""
 SOURCES = ("paper", *GENERATED, "file", "episodes")
-INSTANCE_KEYS = (*SOURCES[:-1], "threshold", "gap", "alternative")
+INSTANCE_KEYS = (*SOURCES[:-1], "constants", "threshold", "gap", "alternative")
 EPISODE_KEYS = ("episodes", "threshold", "value", *AskedEpisodes._fields)
 OF_A_TRIAL = ("method", "instances", "max_samples")
 
@@ -139,7 +139,7 @@ def _problem(name: str, given: object, folder: Path, threshold: object) -> Probl
     if len(kinds) != 1:
         raise InputError(f"{place} has {' and '.join(kinds) or 'no source'}; give one of {', '.join(SOURCES)}")
     with placed(place):
-        found = _source(kinds[0], given[kinds[0]], folder)
+        found = _source(kinds[0], given[kinds[0]], folder, given.get("constants"))
         if found.kernel is None:
             raise InputError("it has no kernel to sample from", "add the key kernel to the file")
         alternative = given.get("alternative", getattr(found, "alternative_policy", None))
@@ -167,13 +167,15 @@ def _episodes(name: str, given: Any, shared: Any) -> Problem:
         return Problem(check_name("an instance", name), about, None, bar, mean=mean, source=source)
 
 
-def _source(kind: str, given: object, folder: Path) -> Any:
+def _source(kind: str, given: object, folder: Path, constants: Any) -> Any:
+    if constants is not None and kind != "file":
+        raise InputError("constants are for a file with a program in PRISM's language; leave them out")
     if kind == "object":
         return given
     if kind == "file":
         if not isinstance(given, str):
             raise InputError(f"file is {given!r}; pass the path of a .json, .toml, .npz, .drn or .tra file")
-        return load_model(folder / given)
+        return load_model(folder / given, constants=constants)
     if kind == "paper":
         return instances.paper(arrays.whole_number("paper", given))
     make, needed, more, example = GENERATED[kind]

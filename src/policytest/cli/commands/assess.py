@@ -144,6 +144,8 @@ def assess(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    support: o.Support = None,
+    const: o.Constants = None,
     debug: o.Debug = False,
 ) -> int:
     """Do these logs already settle whether the value is above the threshold?
@@ -154,7 +156,7 @@ def assess(
 
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
     """
-    asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+    asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
     ranges = Ranges(reward_range, return_range, smallest_propensity)
     if assume != o.LogAssumption.markov:
         _only_of_tables(method, skip, by_episode, add_to, save, suppress_below, ladder)

@@ -69,6 +69,8 @@ def compare(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    support: o.Support = None,
+    const: o.Constants = None,
     assume: o.Assume = o.Assumption.markov,
     agent: o.AgentPlace = None,
     reward_range: o.RewardRange = None,
@@ -91,7 +93,7 @@ def compare(
         from policytest.questions.compare import compare as compare_policies
         from policytest.results.sentences import own_assumptions
 
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
         given: dict[str, Any] = {"agent": agent, "reward_range": reward_range, "return_range": return_range}
@@ -122,7 +124,7 @@ def compare(
                 rival = find_policy(other, problem)
                 read_as = problem if log is None else checked_for(problem, rival)
             else:
-                rival = find_model(other, None, asked).task
+                rival = find_model(other, None, asked.of_another(other)).task
             chosen = method_of_pairs(method, boundary, prior, allocation)
             source = find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice)
         verdict = compare_policies(

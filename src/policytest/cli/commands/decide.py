@@ -54,6 +54,8 @@ def decide(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    support: o.Support = None,
+    const: o.Constants = None,
     assume: o.Assume = o.Assumption.markov,
     agent: o.AgentPlace = None,
     critic: o.CriticPlace = None,
@@ -73,7 +75,7 @@ def decide(
     """
     check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json):
-        asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal), course(html)
+        asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const), course(html)
         given = (agent, critic, reward_range, return_range, vector, batched, stochastic)
         of_tables = {"--policy": policy, "--simulator": simulator, "--boundary": boundary, "--prior": prior}
         of_tables |= {"--allocation": allocation, f"--method {method}": method not in (None, "returns")}

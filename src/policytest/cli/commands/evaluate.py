@@ -50,6 +50,8 @@ def evaluate(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    support: o.Support = None,
+    const: o.Constants = None,
     assume: o.Assume = o.Assumption.markov,
     agent: o.AgentPlace = None,
     critic: o.CriticPlace = None,
@@ -74,7 +76,7 @@ def evaluate(
         from policytest.questions.evaluate import evaluate as estimate_value
         from policytest.questions.logged_policy import logged_task
 
-        asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal), course(html)
+        asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const), course(html)
         given = (agent, critic, reward_range, return_range, vector, batched, stochastic)
         of_tables: dict[str, Any] = {
             "--policy": policy,

@@ -58,6 +58,8 @@ def identify(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    support: o.Support = None,
+    const: o.Constants = None,
     debug: o.Debug = False,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -70,7 +72,7 @@ def identify(
     with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
         from policytest.questions.identify import identify as find_best
 
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
         problem = find_model(model, policy, asked)
         task = problem.task
         if not candidates:

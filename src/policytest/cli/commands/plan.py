@@ -50,6 +50,8 @@ def plan(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    support: o.Support = None,
+    const: o.Constants = None,
     assume: o.Assume = o.Assumption.markov,
     agent: o.AgentPlace = None,
     reward_range: o.RewardRange = None,
@@ -70,7 +72,7 @@ def plan(
     with quiet_stdout(json):
         from policytest.questions.plan.plan import plan as make_plan
 
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
         given: dict[str, Any] = {"agent": agent, "reward_range": reward_range, "return_range": return_range}
         of_tables = {"--policy": policy, "--pilot": pilot, "--guess": guess, "--column": columns}
         task: Any = find_episodes(model, assume, given, asked, of_tables)
@@ -83,7 +85,7 @@ def plan(
             else:
                 problem = find_model(model, policy, asked)
                 task, bar = problem.task, the_bar(threshold, problem)
-                given = _guess(problem, model, pilot or [], guess or [], columns, shown.notice)
+                given = _guess(problem, model, pilot or [], guess or [], columns, Asked(const=const), shown.notice)
             found = make_plan(
                 task,
                 rng=seed,
@@ -102,6 +104,7 @@ def _guess(
     pilot: list[Path],
     others: list[str],
     columns: list[str] | None,
+    asked: Asked,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """The kernel of the model, several kernels, or the pilots together; and mean rewards where these are observed."""
@@ -111,7 +114,7 @@ def _guess(
         return {"guess": _pilot(problem, pilot, columns, tell)}
     if columns:
         raise InputError("--column belongs to --pilot, which names logs")
-    found = [(name, find_model(name)) for name in others]
+    found = [(name, find_model(name, None, asked.of_another(name))) for name in others]
     observed = problem.task.observes_rewards
     found = found if observed else [(model, problem), *found]
     if not found:

@@ -50,6 +50,8 @@ def watch(
     goal: o.Goal = None,
     avoid: o.Avoid = None,
     terminal: o.Terminal = None,
+    support: o.Support = None,
+    const: o.Constants = None,
     debug: o.Debug = False,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
@@ -66,7 +68,7 @@ def watch(
         from policytest.questions.watch import Watch
         from policytest.sources.logged.stream import Parser, lines
 
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal)
+        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
         problem = find_model(model, policy, asked)
         sampling_limit(max_samples)
         bar = the_bar(threshold, problem)

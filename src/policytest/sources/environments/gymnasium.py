@@ -276,7 +276,7 @@ def from_address(address: str, policy: object, discount: float | None, **questio
 
     What follows the question mark are options of `gymnasium.make`, and known_support, ambiguous, policy and discount.
     An option that is true or false is written so, or as yes, no, on, off, 1, 0; nothing else is taken for it.
-    The policy is a file, or "uniform". ``question`` are horizon, goal and avoid, as for `gymnasium`.
+    The policy is a file, or "uniform". ``question`` are horizon, goal, avoid and known_support, as for `gymnasium`.
     """
     name, options = parsed_address(address)
     own: dict[str, Any] = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
@@ -293,7 +293,7 @@ def from_address(address: str, policy: object, discount: float | None, **questio
         at = _places(env, None, None)
         policy = load_policy(str(policy), (at.states.own_names or at.n_states, at.actions.own_names or at.n_actions))
     try:
-        return gymnasium(env, policy, discount, table=True, **own, **question)
+        return gymnasium(env, policy, discount, table=True, **(own | question))
     except InputError as error:
         told = str(error).replace('pass ambiguous="split"', "write &ambiguous=split behind the address")
         told = told.replace("pass known_support=True", "write &known_support=true behind the address")

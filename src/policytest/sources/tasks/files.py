@@ -20,6 +20,7 @@ old file. Nothing in a file is ever evaluated or unpickled.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -62,6 +63,8 @@ LISTED = (".drn", ".tra")
 CHECKED = (*LISTED, *prism_program.ENDINGS)  # models of model checkers
 FORMATS = (*TABULAR, *LISTED)
 SIDES = (".task.toml", ".task.json")
+CONSTANTS = "constants"
+"""What only programs in PRISM's language have, in a side file or passed."""
 
 
 def load_model(
@@ -78,6 +81,7 @@ def load_model(
     terminal: object = None,
     known_support: bool = False,
     normalise: bool = False,
+    constants: Mapping[str, object] | None = None,
 ) -> Model:
     """Read a task file; the module lists the formats.
 
@@ -106,6 +110,9 @@ def load_model(
         The kernel's zeros are known to the test: only successors to which the kernel gives mass are possible.
     normalise
         Rescale the rows of policy, initial and kernel to sum to 1.
+    constants
+        For programs in PRISM's language: the values of the constants that they leave undefined, such as
+        ``{"N": 4, "p": "1/3"}``. They count before those in the side file.
 
     Anything wrong with the file is an `InputError` that names the file, the place and the remedy.
     """
@@ -114,11 +121,12 @@ def load_model(
     suffix = suffix if suffix in prism_program.ENDINGS else _suffix(path, FORMATS, "read")
     given = {"discount": discount, "initial": initial, "threshold": threshold, "rewards": rewards, "policy": policy}
     given |= {"horizon": horizon, "goal": goal, "avoid": avoid, "terminal": terminal}
-    given |= {"support": "kernel" if known_support else None, "normalise": normalise or None}
+    given |= {"support": "kernel" if known_support else None, "normalise": normalise or None, CONSTANTS: constants}
     given = {key: value for key, value in given.items() if value is not None}
     try:
         if terminal is not None and suffix in TABULAR:
             raise InputError("terminal is passed for models of model checkers; write it into this file")
+        _check_constants(constants, suffix)
         read = _tabular if suffix in TABULAR else _listed
         content, offer = read(path, suffix, given)
         return _completed(content, offer, suffix)
@@ -235,11 +243,15 @@ def _shown_sizes(content: dict[str, Any]) -> dict[str, Any]:
 def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer]:
     """The content of a model checker's file, of its side file, and what was passed."""
     side = _side(path)
+    constants = {**_check_constants(side.pop(CONSTANTS, None), suffix), **given.pop(CONSTANTS, {})}
     asked = overridden(side, given)
     check_question(asked)
     which = asked.pop("rewards") if isinstance(asked.get("rewards"), str) else None
     rewarded = asked.keys().isdisjoint({"goal", *OBSERVED})
-    listing = {".drn": drn, ".tra": prism}.get(suffix, prism_program).read(path, which, rewarded)
+    if suffix in LISTED:
+        listing = {".drn": drn, ".tra": prism}[suffix].read(path, which, rewarded)
+    else:
+        listing = prism_program.read(path, which, rewarded, constants)
     normalise = asked.get("normalise", False) is True
     tables, offer = listing_module.content(listing, asked.get("actions"), _width(side.get("policy")), normalise)
     named = tables | {name: asked[name] for name in NAMES if name in asked}
@@ -255,6 +267,20 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
     if "policy" not in content and (offer.available.sum(axis=1) == 1).all():
         content["policy"] = "uniform"  # there is nothing to choose
     return content, offer
+
+
+def _check_constants(constants: Any, suffix: str) -> Mapping[str, Any]:
+    """Constants as a table; refused where there is no program."""
+    if not constants:
+        return {}
+    if suffix not in prism_program.ENDINGS:
+        raise InputError(
+            f"constants are for programs in PRISM's language ({', '.join(prism_program.ENDINGS)}), and this is not one; "
+            "leave them out"
+        )
+    if not isinstance(constants, Mapping):
+        raise InputError(f"constants is {arrays.shown(constants)}; it is a table of values such as {{N = 4}}")
+    return constants
 
 
 def _ends(asked: dict[str, Any], named: dict[str, Any], offer: Offer) -> dict[str, list[int]]:
@@ -301,7 +327,7 @@ def _side(path: Path) -> dict[str, Any]:
     with naming(found[0].name):
         content = _object(toml.read(found[0]) if found[0].suffix == ".toml" else json.read(found[0]))
         content = {key: value for key, value in content.items() if value is not None}
-        check_keys(content, ())
+        check_keys([key for key in content if key != CONSTANTS], ())
         content |= {name: names_of(name, content[name]) for name in NAMES if name in content}
         if "kernel" in content:
             raise InputError("a side file has no kernel, the transitions are in the model; remove the kernel")
