@@ -51,7 +51,7 @@ test-spark: $(VENV)-spark/.installed
 # Storm answers the questions about labels again, and must agree; without Storm its kept answers are tested (make test).
 test-storm: $(STAMP)
 	@if $(BIN)/python -m pip install --quiet --editable '.[storm]'; \
-	then $(BIN)/python tests/sources/storm/compare.py; \
+	then $(BIN)/python tests/sources/storm/compare.py && $(BIN)/python -m pytest -q tests/sources/test_prism_programs.py; \
 	else echo "stormpy cannot be installed here: Storm's answers that are kept in tests/sources/storm are tested by make test"; fi
 
 # The site, in site/; open site/index.html. It loads nothing from elsewhere.

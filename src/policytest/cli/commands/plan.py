@@ -85,7 +85,7 @@ def plan(
             else:
                 problem = find_model(model, policy, asked)
                 task, bar = problem.task, the_bar(threshold, problem)
-                given = _guess(problem, model, pilot or [], guess or [], columns, Asked(const=const), shown.notice)
+                given = _guess(problem, model, pilot or [], guess or [], columns, asked, shown.notice)
             found = make_plan(
                 task,
                 rng=seed,
@@ -114,7 +114,7 @@ def _guess(
         return {"guess": _pilot(problem, pilot, columns, tell)}
     if columns:
         raise InputError("--column belongs to --pilot, which names logs")
-    found = [(name, find_model(name, None, asked.of_another(name))) for name in others]
+    found = [(name, _guessed(name, asked)) for name in others]
     observed = problem.task.observes_rewards
     found = found if observed else [(model, problem), *found]
     if not found:
@@ -131,6 +131,15 @@ def _guess(
     if len(found) == 1:
         return {"guess": kernels[0], "rewards": means[0] if observed else None}
     return {"guess": list(kernels), "rewards": list(means) if observed else None}
+
+
+def _guessed(name: str, asked: Asked) -> Model:
+    """The model of a guess; one of a model checker has no question of its own, and gets that of the command line."""
+    from policytest.sources.tasks.files import CHECKED
+
+    if Path(name).suffix.lower() not in CHECKED:
+        return find_model(name)
+    return find_model(name, "uniform", asked.of_another(name))
 
 
 def _pilot(problem: Model, files: list[Path], columns: list[str] | None, tell: Callable[[str], None]) -> Any:

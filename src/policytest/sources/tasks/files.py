@@ -102,7 +102,8 @@ def load_model(
     goal, avoid
         States to reach, and states that must not come before: the value is then the probability of that, within the
         horizon if there is one. Rewards, discount and threshold of the file belong to another question, and are not
-        used. Lists of states; for ``.drn`` and ``.tra`` also of labels, and of conditions such as ``x=2 & !done``.
+        used. Lists of states; for models of model checkers also of labels, and of conditions such as ``d!=6 & !done``.
+        A state in both counts as reached, as in PCTL's ``!avoid U goal``, and a warning says so.
     terminal
         States in which an episode ends, in the same way, for ``.drn`` and ``.tra``: with discount 1 and no horizon
         the value is the mean reward until then.
@@ -275,8 +276,7 @@ def _check_constants(constants: Any, suffix: str) -> Mapping[str, Any]:
         return {}
     if suffix not in prism_program.ENDINGS:
         raise InputError(
-            f"constants are for programs in PRISM's language ({', '.join(prism_program.ENDINGS)}), and this is not one; "
-            "leave them out"
+            f"constants are for programs in PRISM's language ({', '.join(prism_program.ENDINGS)}); leave them out here"
         )
     if not isinstance(constants, Mapping):
         raise InputError(f"constants is {arrays.shown(constants)}; it is a table of values such as {{N = 4}}")

@@ -31,7 +31,7 @@ EXAMPLES: dict[str, Any] = {"int": 1, "double": 0.5, "bool": True}
 def read(
     path: Path, reward_model: str | None = None, rewarded: bool = True, constants: Mapping[str, Any] | None = None
 ) -> Listing:
-    """The model that a program describes, with these values of its constants; of several reward models the named one."""
+    """The model that a program describes with these constants; of several reward models the named one."""
     read_text(path)  # what is wrong with the file itself is said as of other files
     try:
         storm = needs("stormpy", "storm")
@@ -43,12 +43,14 @@ def read(
         ) from None
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder, "model.drn")
-        _build(storm, path, built, constants or {})
-        return drn.read(built, reward_model, rewarded)
+        labels = _build(storm, path, built, constants or {})
+        listing = drn.read(built, reward_model, rewarded)
+    listing.groups = {label: [] for label in labels} | listing.groups  # the export omits labels that no state has
+    return listing
 
 
-def _build(storm: Any, path: Path, to: Path, constants: Mapping[str, Any]) -> None:
-    """Let Storm build the model and write it to a file; its own messages are left out."""
+def _build(storm: Any, path: Path, to: Path, constants: Mapping[str, Any]) -> list[str]:
+    """Let Storm build the model and write it to a file, its own messages left out; the labels of the program."""
     io = needs("stormpy.io", "storm")
     with _messages_of_storm("fix the program, or the values of its constants" if constants else "fix it there"):
         program = storm.parse_prism_program(str(path))
@@ -57,6 +59,7 @@ def _build(storm: Any, path: Path, to: Path, constants: Mapping[str, Any]) -> No
             program, _ = storm.instantiate_constants(program, definitions)
         model = storm.build_model[storm.Rational](program, options=storm.BuilderOptions(build_full=True))
         io.export_to_drn(model, str(to))
+        return [label.name for label in program.labels]
 
 
 @contextmanager
