@@ -231,6 +231,16 @@ def test_observed_rewards():
     assert ends.known_rows.tolist() == [[False], [True]]
 
 
+def test_a_goal_that_is_to_be_avoided_counts_as_reached():
+    """As in PCTL's !avoid U goal, and said so."""
+    settings = {"policy": np.ones((4, 1)), "initial": [1.0, 0, 0, 0], "states": ["a", "b", "c", "d"]}
+    with pytest.warns(UserWarning, match="both have the state 1 'b' and 1 more state: entering it counts as reaching"):
+        both = pt.Task.reaching(["b", 2], ["d", "c", 1], **settings)
+    only = pt.Task.reaching(["b", 2], ["d"], **settings)
+    assert (both.terminal, both.goal) == (only.terminal, only.goal)
+    np.testing.assert_array_equal(both.rewards, only.rewards)
+
+
 POLICY, START = np.ones((2, 1)), [1.0, 0.0]
 REFUSED = {
     "horizon 0": (lambda: pt.Task([[1.0], [0.0]], POLICY, START, 0.9, horizon=0), ["horizon is 0", "at least 1"]),
@@ -244,10 +254,6 @@ REFUSED = {
     "no bound": (
         lambda: pt.Task([[1.0], [-1.0], [0.0]], np.ones((3, 1)), [1.0, 0, 0], 1.0, terminal=[2]),
         ["infinite on both sides", "horizon", "discount below 1", "total_rewards=(low, high)"],
-    ),
-    "overlap": (
-        lambda: pt.Task.reaching([1], [0, 1], policy=POLICY, initial=START),
-        ["goal and avoid both have the state 1"],
     ),
     "too large to be dense": (
         lambda: pt.Task.reaching([1], policy=np.ones((9000, 1)), initial=np.eye(9000)[0]),

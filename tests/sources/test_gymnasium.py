@@ -955,7 +955,6 @@ def test_rewards_are_those_that_the_environment_pays(discount, initial):
         ({"discount": 0.9, "goal": [15]}, "leave discount out"),
         ({"goal": [15], "rewards": np.zeros((16, 4))}, "leave rewards out"),
         ({"discount": 0.9, "avoid": [5]}, "avoid belongs to goal"),
-        ({"goal": [15], "avoid": [15]}, "goal and avoid both have the state 15"),
         ({"goal": []}, "goal is empty"),
         ({"goal": [99]}, "unknown state 99 in goal"),
     ],
@@ -963,6 +962,15 @@ def test_rewards_are_those_that_the_environment_pays(discount, initial):
 def test_questions_that_cannot_be_asked(settings, said):
     env = gym.make("FrozenLake-v1").unwrapped
     assert_refused(lambda: gymnasium(env, "uniform", **settings), said)
+
+
+def test_a_goal_that_is_to_be_avoided_counts_as_reached():
+    """As in PCTL's !avoid U goal: avoiding the goal too changes nothing."""
+    env = gym.make("FrozenLake-v1").unwrapped
+    expected = gymnasium(env, "uniform", goal=[15], avoid=[4])
+    with pytest.warns(UserWarning, match="goal and avoid both have the state 15: entering it counts as reaching"):
+        found = gymnasium(env, "uniform", goal=[15], avoid=[4, 15])
+    assert found.value == expected.value > 0
 
 
 def test_the_command_line_takes_the_time_limit(capsys):

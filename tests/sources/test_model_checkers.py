@@ -77,8 +77,87 @@ def test_states_are_named_after_their_variables(tmp_path):
     assert [begins(path, name) for name in names] == [[0], [1], [2], [3]]
     assert [begins(path, at) for at in ("x=1", "x=1 & on", "i=0&!on", "low", "2")] == [[1, 2], [2], [0, 1], [1, 3], [2]]
     assert_model_refused(path, "unknown state 'lo' in initial", "did you mean 'low'?", initial="lo", **SETTINGS)
-    words = ["unknown state 'x=7' in initial", "the labels are 'goal', 'init', 'low'"]
-    assert_model_refused(path, *words, initial="x=7", **SETTINGS)
+    words = "initial: no state satisfies 'x=7'; choose another condition"
+    assert_model_refused(path, words, initial="x=7", **SETTINGS)
+
+
+CONDITIONS = {
+    "x!=1": [0, 3],
+    "x<2": [0, 1, 2],
+    "x <= 1": [0, 1, 2],
+    "x>=1": [1, 2, 3],
+    "i<0": [3],
+    "i=-3 | x=0": [0, 3],
+    "(x=1 | x=2)": [1, 2, 3],
+    "(x=1 | x=2) & !on": [1, 3],
+    "!x=1": [0, 3],  # as in PRISM: !(x=1)
+    "!(on | x=0)": [1, 3],
+    "x=1 | x=0 & on": [1, 2],
+    "!on & low": [1, 3],
+    '"low" & x!=1': [3],
+    '!"low"': [0, 2],
+    "on=true": [2],
+    "on!=true": [0, 1, 3],
+    "x>i": [1, 2, 3],
+    "x=i": [0],
+    "0<x": [1, 2, 3],
+    "!!on": [2],
+}
+"""On the states of `SWITCH`; a name is a variable, or a label."""
+NOT_CONDITIONS = {
+    "x<": "expected a variable, a label or a number, found the end",
+    "x=1 &": "found the end",
+    "(x=1": "a parenthesis is not closed",
+    "x=1)": "unexpected ')'",
+    "x=1 x=2": "unexpected 'x'",
+    "x=1 ; x=2": "unexpected ';'",
+    "y=1": "there is no variable or label 'y'; known are 'on', 'x', 'i'",
+    '"lo" | x=1': "there is no label 'lo'; did you mean 'low'?",
+    "on<1": "< compares numbers",
+    "on=1": "= compares numbers, or two truth values",
+    "!x": "compare it, as in x=2",
+    "x & on": "compare it, as in x=2",
+    "x>7": "no state satisfies 'x>7'; choose another condition",
+}
+
+
+@each("condition", CONDITIONS)
+def test_conditions_name_the_states_in_which_they_hold(tmp_path, condition):
+    path, holds = switch(tmp_path), CONDITIONS[condition]
+    assert begins(path, condition) == holds
+    others = sorted({0, 1, 2, 3} - set(holds))
+    switch(tmp_path, f"terminal = ['{condition}']\n", "switch.task.toml")
+    assert load_model(path, initial=[0.25] * 4, **SETTINGS).task.ends == holds
+    (tmp_path / "switch.task.toml").unlink()
+    if others:
+        task = load_model(path, goal=[condition], initial=int(others[0]), policy="uniform").task
+        assert task.goals.tolist() == holds
+
+
+@each("condition", NOT_CONDITIONS)
+def test_conditions_that_are_refused(tmp_path, condition):
+    words = f"goal: no state satisfies {condition!r}" if "satisfies" in NOT_CONDITIONS[condition] else "the condition"
+    assert_model_refused(switch(tmp_path), words, NOT_CONDITIONS[condition], goal=[condition], policy="uniform")
+
+
+def test_conditions_without_variables_are_about_labels(tmp_path):
+    bare = "".join(line + "\n" for line in SWITCH.splitlines() if not line.startswith("//"))
+    path = switch(tmp_path, bare)
+    assert begins(path, "low & !goal") == [1]
+    assert_model_refused(path, "there is no variable or label 'x'", initial="x=1", **SETTINGS)
+
+
+def test_a_goal_that_is_to_be_avoided_counts_as_reached(tmp_path, capsys):
+    """As in PCTL's !low U goal, where state 3 is both: the same as avoiding state 1 alone."""
+    path = switch(tmp_path)
+    expected = load_model(path, goal=["goal"], avoid=["x=1 & !on"], policy="uniform")
+    with pytest.warns(UserWarning, match="goal and avoid both have the state 3 .*: entering it counts as reaching"):
+        model = load_model(path, goal=["goal"], avoid=["low"], policy="uniform")
+    assert model.task.ends == expected.task.ends == [1, 3]
+    assert pt.value(model.task, model.kernel) == pt.value(expected.task, expected.kernel)
+    ask = ["decide", str(path), "--goal", "goal", "--avoid", "low", "--policy", "uniform", "--threshold", "0.5"]
+    assert main([*ask, "--max-samples", "2", "--quiet"]) in (1, 3)
+    assert "warning: goal and avoid both have the state 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -247,9 +326,13 @@ def assert_storms_values(path, policy, questions, digits):
         assert pt.value(model.task, model.kernel) == pytest.approx(asked["value"], rel=digits, abs=digits), question
 
 
+@pytest.mark.filterwarnings("ignore:goal and avoid both have the state")  # which counts as reached
 @pytest.mark.parametrize(("model", "policy"), CASES)
 def test_values_of_labels_are_those_of_storm(model, policy):
-    """P=? [F goal], P=? [F<=k goal], P=? [!avoid U goal], R=? [F done] and R=? [C<=k], of ten models."""
+    """P=? [F goal], P=? [F<=k goal], P=? [!avoid U goal], R=? [F done] and R=? [C<=k], of ten models.
+
+    Goals and states to avoid are labels, or conditions on variables as PRISM writes them; some have states in common.
+    """
     assert_storms_values(STORM / f"{model}.exact.drn", policy, QUESTIONS[model][policy], 1e-9)
     assert_storms_values(STORM / f"{model}.drn", policy, QUESTIONS[model][policy], 1e-6)  # ten digits are printed
 

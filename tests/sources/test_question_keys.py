@@ -147,7 +147,6 @@ REFUSED = {
     "text": (GOAL + 'horizon = "30"', "horizon is '30'"),
     "unknown goal": ('goal = ["curd"]', "unknown state 'curd' in goal", "did you mean 'cured'?"),
     "unknown to avoid": ('goal = ["cured"]\navoid = ["healed"]', "unknown state 'healed' in avoid"),
-    "both": ('goal = ["cured", "dead"]\navoid = ["dead"]', "goal and avoid both have the state 3 'dead'"),
     "not a list": ('goal = "cured"', "goal is 'cured'; it must be a list"),
     "empty": ("goal = []", "goal is empty"),
     "avoid alone": ('avoid = ["dead"]\n' + PAID, "avoid belongs to goal", "add goal"),

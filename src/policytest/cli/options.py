@@ -87,13 +87,16 @@ Goal = Annotated[
     typer.Option(
         "--goal",
         metavar="STATE",
-        help="Ask for the probability of reaching this state, or a state with this label; may be repeated.",
+        help="Ask for the probability of reaching this state, label or condition (d!=6); may be repeated.",
     ),
 ]
 Avoid = Annotated[
     list[str] | None,
     typer.Option(
-        "--avoid", metavar="STATE", help="With --goal: do not pass this state, or label, on the way; may be repeated."
+        "--avoid",
+        metavar="STATE",
+        help="With --goal: do not pass this state, label or condition on the way (a goal is reached all the same); may "
+        "be repeated.",
     ),
 ]
 Terminal = Annotated[
@@ -101,7 +104,7 @@ Terminal = Annotated[
     typer.Option(
         "--terminal",
         metavar="STATE",
-        help="End episodes in this state, or label, of a model checker's file; may be repeated.",
+        help="End episodes in this state, label or condition of a model checker's file; may be repeated.",
     ),
 ]
 Support = Annotated[

@@ -13,6 +13,7 @@ everywhere). The occupancy d is *unnormalised*: it sums to 1/(1-gamma), the pape
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import InitVar, dataclass
@@ -26,6 +27,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows, stored_at
+from policytest._base.text import plural
 from policytest.mdp import episodes
 from policytest.mdp.layout import Layout, support_sizes
 from policytest.mdp.observed import Observed
@@ -154,7 +156,8 @@ class Task:
         """The task whose value is the probability of reaching a goal, before any state to avoid, within some steps.
 
         Reward 1 on entering a goal, and for an episode that starts in one; goals and states to avoid are terminal;
-        discount 1. ``rest`` are further arguments of `Task`: actions, normalise, assumptions, available.
+        discount 1. A state that is in both counts as reached, as in PCTL's ``!avoid U goal``, and a warning says so.
+        ``rest`` are further arguments of `Task`: actions, normalise, assumptions, available.
 
         >>> task = Task.reaching([2], [1], policy=[[1.0]] * 3, initial=[1.0, 0.0, 0.0])
         >>> task.terminal, task.discount, task.layout.value_ends[:2]
@@ -163,7 +166,10 @@ class Task:
         S, A = arrays.real_array("policy", policy, (None, None)).shape
         names = arrays.names("states", states, S)
         goals, avoided = (_indices(name, _terminal(name, given), names, S) for name, given in _named(goal, avoid))
-        _check_goals(goals, avoided, names)
+        if not len(goals):
+            raise InputError("goal is empty; pass the states to reach, by name or by index")
+        tell_of_both(np.intersect1d(goals, avoided), names)
+        avoided = np.setdiff1d(avoided, goals)
         onward = np.setdiff1d(np.arange(S), np.concatenate([goals, avoided]))
         pairs = (onward[:, None] * A + np.arange(A)).ravel()
         if arrays.is_sparse(support):
@@ -178,7 +184,7 @@ class Task:
                 raise InputError(f"support: with {S:,} states declare it as a SciPy CSR array of shape (S*A, S)")
             rewards = np.zeros((S, A, S))
             rewards.reshape(-1, S)[pairs[:, None], goals] = 1.0
-        terminal = [*(_terminal("goal", goal) or ()), *(_terminal("avoid", avoid) or ())]
+        terminal = [*(_terminal("goal", goal) or ()), *(int(s) if names is None else names[s] for s in avoided)]
         rest = {"terminal": terminal, "horizon": within, "goal": goal, **rest}
         return cls(rewards, policy, initial, 1.0, support, states, **rest)
 
@@ -522,14 +528,14 @@ def _total_rewards(given: Any, task: Task) -> tuple[float, float] | None:
     return low, high
 
 
-def _check_goals(goals: IntArray, avoided: IntArray, states: Sequence[Hashable] | None) -> None:
-    """Goals there are, and none of them is avoided."""
-    if not len(goals):
-        raise InputError("goal is empty; pass the states to reach, by name or by index")
-    both = np.intersect1d(goals, avoided)
+def tell_of_both(both: IntArray, states: Sequence[Hashable] | None) -> None:
+    """Warn that a state which is a goal and to be avoided counts as reached, as in PCTL's ``!avoid U goal``."""
     if len(both):
-        raise InputError(
-            f"goal and avoid both have the state {_label(int(both[0]), states)}; a state is one or the other"
+        more = f" and {plural(len(both) - 1, 'more state')}" if len(both) > 1 else ""
+        warnings.warn(
+            f"goal and avoid both have the state {_label(int(both[0]), states)}{more}: entering it counts as reaching "
+            "the goal, as in PCTL's !avoid U goal",
+            stacklevel=3,
         )
 
 

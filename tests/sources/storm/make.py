@@ -6,9 +6,10 @@ all policies, at discount 0.95. Storm discounts only in double precision, and ca
 beside others, so these are computed by its exact engine on a model in which every step ends the run with probability
 1 - 0.95: the reward until then. Where Storm can discount it must agree.
 
-questions.json has values of questions about labels: the first label of a model is the goal, the second one is to be
-avoided. Storm's exact engine answers them, for the policy that takes every action equally often (Storm chooses so where
-the commands of a chain overlap) and for the scheduler that reaches the goal most likely, which NAME.scheduler.json has.
+questions.json has values of questions about labels (the first label of a model is the goal, the second one is to be
+avoided) and about conditions on variables. Storm's exact engine answers them, for the policy that takes every action
+equally often (Storm chooses so where the commands of a chain overlap) and for the scheduler that reaches the goal most
+likely, which NAME.scheduler.json has.
 
 The chain coin.tra, in Storm's explicit format with rewards on states and on transitions, was written by hand; its value
 is the discounted one, in double precision.
@@ -24,6 +25,17 @@ import stormpy
 import stormpy.io
 
 HERE = Path(__file__).parent
+CONDITIONS = {
+    "die": ("s=3 | s=4", "s!=3 & s>2"),
+    "gambler": ("m=4 | m=1", "!(m>=1)"),
+    "network": ("s=c & s>0", "!(c=0)"),
+    "repair": ("s>=2", "!(s=2) & s!=0"),
+    "robot": ("at>1", "(at=1 | at=2) & !(at<1)"),
+    "walk": ("(x=0 | x=4)", "x<=3 & x!=2"),
+}
+"""States to reach and states to avoid, which may overlap: here and in PRISM they are written alike."""
+LABELS = ("reached", "avoided")
+"""What Storm calls them."""
 CLOCK = "  [{0}] on -> 0.95 : true + 0.05 : (on'=false);\n"
 
 
@@ -38,6 +50,11 @@ def ending(source: str) -> str:
         + "endmodule\n"
         + 'label "over" = !on;\n'
     )
+
+
+def labels_of(source: str) -> list[str]:
+    """The labels of a program, in its order."""
+    return re.findall(r'^label "(\w+)"', source, flags=re.MULTILINE)
 
 
 def built(source: str, numbers: type):
@@ -55,7 +72,7 @@ def checked(program, model, formula: str):
 
 
 def goals(goal: str, avoid: str) -> Iterator[tuple[dict, str]]:
-    """Questions about labels as options of policytest, and as formulas."""
+    """Questions about labels, or conditions, as options of policytest, and as formulas."""
     asked = {"goal": [goal]}
     yield asked, f'P=? [F "{goal}"]'
     yield {**asked, "horizon": 1}, f'P=? [F<=1 "{goal}"]'
@@ -73,10 +90,14 @@ def totals(name: str, goal: str, avoid: str) -> Iterator[tuple[dict, str]]:
     yield {**asked, "horizon": 7}, f"{of_name} [C<=7]"
 
 
-def answered(program, chain, source: str) -> Iterator[dict]:
+def answered(program, chain, source: str, conditions: tuple[str, ...]) -> Iterator[dict]:
     """The questions that have a finite answer, with it."""
-    labels, names = re.findall(r'^label "(\w+)"', source, flags=re.MULTILINE), list(chain.reward_models)
-    for asked, formula in (*goals(*labels), *(question for name in names for question in totals(name, *labels))):
+    labels, names = labels_of(source)[:2], list(chain.reward_models)
+    of_conditions = goals(*conditions) if conditions else ()
+    of_totals = (question for name in names for question in totals(name, *labels))
+    for asked, formula in (*goals(*labels), *of_conditions, *of_totals):
+        for label, condition in zip(LABELS, conditions, strict=False):
+            formula = formula.replace(f'"{condition}"', f'"{label}"')
         value = checked(program, chain, formula)
         if str(value) != "inf":
             yield {**asked, "value": float(value)}
@@ -85,16 +106,19 @@ def answered(program, chain, source: str) -> Iterator[dict]:
 def questions_of(path: Path, folder: Path) -> dict[str, list[dict]]:
     """Questions about a program with Storm's answers, by policy; a scheduler that it makes is put into the folder."""
     source = re.sub(r"^rewards *$", 'rewards "unnamed"', path.read_text(), flags=re.MULTILINE)
-    found = {"uniform": list(answered(*built(source.replace("mdp", "dtmc", 1), stormpy.Rational), source))}
+    conditions = CONDITIONS.get(path.stem, ())
+    source += "".join(f'label "{label}" = {said};\n' for label, said in zip(LABELS, conditions, strict=False))
+    uniform = built(source.replace("mdp", "dtmc", 1), stormpy.Rational)
+    found = {"uniform": list(answered(*uniform, source, conditions))}
     if not source.startswith("mdp"):
         return found
     program, model = built(source, stormpy.Rational)
-    goal = re.findall(r'^label "(\w+)"', source, flags=re.MULTILINE)[0]
+    goal = labels_of(source)[0]
     formula = stormpy.parse_properties(f'Pmax=? [F "{goal}"]', program)[0]
     scheduler = stormpy.model_checking(model, formula, extract_scheduler=True).get_scheduler()
     name = path.with_suffix(".scheduler.json").name
     (folder / name).write_text(scheduler.to_json_str(model, skip_unique_choices=path.stem == "robot") + "\n")
-    return {**found, name: list(answered(program, model.apply_scheduler(scheduler), source))}
+    return {**found, name: list(answered(program, model.apply_scheduler(scheduler), source, conditions))}
 
 
 def values_of(path: Path) -> dict[str, list[float]]:

@@ -35,7 +35,7 @@ from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plural
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp.observed import Observed
-from policytest.mdp.task import Task
+from policytest.mdp.task import Task, tell_of_both
 from policytest.mdp.values import value
 from policytest.sources.environments.bins import Bins
 from policytest.sources.environments.stepping import (
@@ -256,9 +256,8 @@ def _asked(horizon: int | None, goal: Any, avoid: Any, at: Places, others: Mappi
                 + (", and name states that end an episode in avoid" if name == "terminal" else "")
             )
     goals, avoided = given_states("goal", goal, at), given_states("avoid", avoid, at)
-    if (both := np.flatnonzero(goals & avoided)).size:
-        raise InputError(f"goal and avoid both have the state {at.states.label(int(both[0]))}; a state is one or other")
-    return Asked(horizon, goals, avoided)
+    tell_of_both(np.flatnonzero(goals & avoided), at.states.own_names)
+    return Asked(horizon, goals, avoided & ~goals)
 
 
 def _limit_notes(limit: int, horizon: int | None, what: str) -> list[str]:

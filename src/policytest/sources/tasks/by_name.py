@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError, did_you_mean
 from policytest.sources.labels import Places
+from policytest.sources.tasks.model_checkers import conditions
 
 PAIRS_LIMIT = 50_000_000
 """The most pairs of a state and an action."""
@@ -52,26 +54,38 @@ class Offer:
     choices: IntArray | None = None
     valuations: list[str] | None = None
 
+    @cached_property
+    def variables(self) -> dict[str, Any]:
+        """The values of each variable, [S]; none where the file does not tell."""
+        return conditions.columns(self.valuations or ())
+
     def states(self, place: str, key: Any, at: Places) -> list[int]:
-        """The states for which a label, a condition such as ``x=2 & !done``, a name or a number stands."""
+        """The states for which a label, a condition such as ``d!=6 & !done``, a name or a number stands."""
         if isinstance(key, str) and key in self.groups:
-            if not self.groups[key]:
+            if not self.groups[key] and place != "avoid":  # then there is nothing to avoid
                 raise InputError(f"{place}: no state has the label {key!r}; choose another label")
             return self.groups[key]
-        if found := self.where(key):
-            return found
+        wrong = None
+        try:
+            if isinstance(key, str) and (found := self.where(key)):
+                return found
+        except InputError as error:
+            wrong = error
         try:
             return [at.states.find(place, key, or_number=True)]
         except InputError:
+            if isinstance(key, str) and conditions.is_condition(key):
+                raise InputError(
+                    f"{place}: {wrong or f'no state satisfies {key!r}; choose another condition'}"
+                ) from None
             if not self.groups:
                 raise
         known = did_you_mean(key, self.groups) or f"the labels are {', '.join(map(repr, sorted(self.groups)))}"
         raise InputError(f"unknown state {key!r} in {place}; {known}")
 
-    def where(self, condition: object) -> list[int]:
-        """The states in which all parts of a condition hold."""
-        wanted = {part.strip() for part in str(condition).split("&")}
-        return [s for s, holds in enumerate(self.valuations or ()) if wanted.issubset(holds.split(" & "))]
+    def where(self, condition: str) -> list[int]:
+        """The states in which a condition holds; see `policytest.sources.tasks.model_checkers.conditions`."""
+        return conditions.where(condition, self.variables, self.groups, self.available.shape[0])
 
 
 class Entry(NamedTuple):

@@ -70,7 +70,10 @@ def _state(place: str, given: object, at: Places, offer: Offer) -> int:
     holds = [
         name if value is True else f"!{name}" if value is False else f"{name}={value}" for name, value in given.items()
     ]
-    found = offer.where(" & ".join(holds))
+    try:
+        found = offer.where(" & ".join(holds))
+    except InputError:  # variables of another model
+        found = []
     if len(found) != 1:
         why = "the model has no values of variables" if offer.valuations is None else f"{len(found)} states have them"
         raise InputError(f"{place}: s is {' & '.join(holds)}, and {why}; is it the scheduler of this model?")
