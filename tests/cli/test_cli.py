@@ -943,3 +943,47 @@ def test_a_threshold_is_required_in_python_too(call):
     two = instances.paper(2)
     with pytest.raises((TypeError, InputError), match="threshold"):
         call(two.task, TabularSimulator(two.kernel))
+
+
+def test_a_sink_that_is_not_named_and_what_the_message_says_to_do(here, capsys):
+    """Each of the two remedies, typed as the message has it, answers the question without a word."""
+    text = """
+states = ["new", "won", "lost"]
+actions = ["go"]
+initial = "new"
+goal = ["won"]
+policy = "uniform"
+threshold = 0.3
+[kernel.new]
+go = { won = 0.5, lost = 0.5 }
+[kernel.won]
+go = { won = 1.0 }
+[kernel.lost]
+go = { lost = 1.0 }
+"""
+    Path("task.toml").write_text(text)
+    ask = ["decide", "task.toml", "--max-samples", "2000", "--quiet"]
+    assert main(ask) == 3
+    said = capsys.readouterr().err
+    assert "warning: state 'lost' has only been seen to lead to itself" in said
+    for remedy in ("--support kernel", "--avoid lost"):
+        assert remedy in said
+        assert main([*ask, *remedy.split()]) == 0
+        assert capsys.readouterr().err == ""
+    assert main(["decide", "task.toml", "--support", "graph"]) == 2
+    assert "kernel" in capsys.readouterr().err
+    Path("task.toml").write_text(text[: text.index("[kernel.new]")])
+    assert main([*ask, "--support", "kernel"]) == 2
+    assert 'support is "kernel", but there is no kernel; add one' in capsys.readouterr().err
+
+
+def test_the_support_of_an_environment_is_declared_by_the_same_option(capsys):
+    pytest.importorskip("gymnasium")
+    ask = ["decide", "gym:FrozenLake-v1", "--policy", "uniform", "--goal", "15", "--threshold", "0.5", "--json"]
+    answers = []
+    for asked in (["--support", "kernel"], []):
+        assert main([*ask, "--quiet", *asked]) == 1
+        answers.append(json.loads(capsys.readouterr().out)["samples"])
+    ask[1] += "?known_support=true"
+    assert main([*ask, "--quiet"]) == 1
+    assert answers[0] == json.loads(capsys.readouterr().out)["samples"]

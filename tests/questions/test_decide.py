@@ -10,8 +10,10 @@ import contextlib
 import itertools
 import json
 import math
+import re
 import signal
 import threading
+import warnings
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -1236,3 +1238,57 @@ def test_where_no_sample_was_drawn_the_words_say_why():
     empty = str(pt.assess(TWO.task, pt.Counts(2, 2), threshold=0.0))
     assert "nothing was drawn yet" in empty
     assert "infinite" not in empty
+
+
+# ---------------------------------------------------------------- ends that are not named
+
+# From 0 with 1/2 to the goal 1 and to the sink 2; nothing tells the test that 2 is never left.
+SINK = np.array([[[0.0, 0.5, 0.5]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]])
+ABOUT_SINK = {"policy": np.ones((3, 1)), "initial": [1.0, 0, 0], "states": ["new", "won", "lost"]}
+SAID = r"state 'lost' has only been seen to lead to itself.*avoid=\['lost'\]"
+
+
+def warnings_of(run):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run()
+    return [str(one.message) for one in found]
+
+
+def test_a_sink_that_is_not_named_is_told_once_within_the_first_samples():
+    """In every question that samples: said once, with remedies; with either of them the test answers, and is silent."""
+    sim, task = pt.TabularSimulator(SINK), pt.Task.reaching(["won"], **ABOUT_SINK)
+    ask = {"threshold": 0.3, "max_samples": 5_000}
+    doubled = pt.TabularSimulator(np.repeat(SINK, 2, axis=1))
+    two = [pt.Task.reaching(["won"], **{**ABOUT_SINK, "policy": np.full((3, 2), row)}) for row in ([1, 0], [0.5, 0.5])]
+    for run in (
+        lambda: pt.decide(task, sim, **ask),
+        lambda: pt.evaluate(task, sim, epsilon=0.05, max_samples=5_000),
+        lambda: pt.compare(two[0], two[1], doubled, max_samples=5_000),
+        lambda: pt.identify(
+            two[0].rewards,
+            [1.0, 0, 0],
+            1.0,
+            doubled,
+            policies=[one.policy for one in two],
+            goal=two[0].goal,
+            terminal=two[0].terminal,
+            states=two[0].states,
+            max_samples=5_000,
+        ),
+    ):
+        (said,) = warnings_of(run)
+        assert re.match(SAID, said)
+    named = pt.Task.reaching(["won"], ["lost"], **ABOUT_SINK)
+    declared = pt.Task.reaching(["won"], support=SINK > 0, **ABOUT_SINK)
+    for better in (named, declared):
+        assert pt.decide(better, sim, **ask).answer == "above"  # and filterwarnings = error
+
+
+def test_a_state_that_is_left_at_last_or_has_a_horizon_is_no_unnamed_end():
+    slow = SINK.copy()
+    slow[2, 0] = [0.0, 0.1, 0.9]  # left in the end
+    task = pt.Task.reaching(["won"], **ABOUT_SINK)
+    assert pt.decide(task, pt.TabularSimulator(slow), threshold=0.3, max_samples=5_000).samples
+    limited = pt.Task.reaching(["won"], within=5, **ABOUT_SINK)
+    assert pt.decide(limited, pt.TabularSimulator(SINK), threshold=0.3).answer == "above"

@@ -129,6 +129,7 @@ OPTIONS = {
     "by_episode": "--by-episode",
     "add_to": "--add-to",
     "constants": "--const",
+    "avoid": "--avoid",
 }
 """The options of arguments that messages may name."""
 PHRASES = {
@@ -137,6 +138,7 @@ PHRASES = {
     "checkpoint is for": "--checkpoint is for",
     " (reward_tolerance=1e-6 for single precision)": "",
     ", read one alone and pass add_to=log.counts": ", count one of them alone",
+    "known_support=True of load_model": "--support kernel",
     "known_support=True": "known_support=true in the address",
     "total_rewards=(low, high), a": "total_rewards = [low, high] in the task file, a",
     "pass initial, ": "pass --initial STATE, ",
@@ -153,7 +155,8 @@ PHRASES = {
 }
 """What only Python can do, and what the command line does instead."""
 ARGUMENT = (
-    rf"\b({'|'.join(OPTIONS)})=(\{{.*?\}}|\(.*?\)|'[^']*'|\"[^\"]*\"|True|\.\.\.)(?: \(--\w+ on the command line\))?"
+    rf"\b({'|'.join(OPTIONS)})=(\{{.*?\}}|\(.*?\)|\[.*?\]|'[^']*'|\"[^\"]*\"|True|\.\.\.)"
+    r"(?: \(--\w+ on the command line\))?"
 )
 
 
@@ -173,12 +176,15 @@ def as_options(message: str) -> str:
 
 def _as_option(found: re.Match[str]) -> str:
     """columns={"s": "state"} as --column s=state, and so on."""
-    option, value = OPTIONS[found[1]], ast.literal_eval(found[2])
+    try:
+        option, value = OPTIONS[found[1]], ast.literal_eval(found[2])
+    except (SyntaxError, ValueError):  # a name with brackets in it
+        return found[0]
     if value is True or value is ...:
         return option
     if isinstance(value, dict):
         return " ".join(f"{option} {part}={'NAME' if name is ... else name or ''}" for part, name in value.items())
-    return " ".join(f"{option} {shlex.quote(part)}" for part in ((value,) if isinstance(value, str) else value))
+    return " ".join(f"{option} {shlex.quote(str(part))}" for part in ((value,) if isinstance(value, str) else value))
 
 
 def say(text: str) -> None:

@@ -39,6 +39,7 @@ from policytest.methods.known_range import KnownRange, is_open_question, known_v
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.sampler import UNLIMITED
 from policytest.questions.plan.still_needed import further
+from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.verdict import Check, Verdict
 
 Resume = Verdict | str | os.PathLike[str]
@@ -71,8 +72,10 @@ def carry_out(
     if resume is not None:
         _resume(run, mark, resume)
     saver = _Saver(run, mark, checkpoint, resume)
+    ends = UnnamedEnds(run.task, getattr(run, "tally", None))
 
     def look(check: Check) -> None:
+        ends.look()
         if progress is not None:
             progress(check)
         saver.now_and_then()

@@ -57,6 +57,7 @@ from policytest.questions.driver import (
 )
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.plan.expected import any_unknown
+from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
@@ -304,7 +305,10 @@ class Narrowing:
     def told(self, progress: Callable[[int, float, float], None] | None) -> Callable[[bool], None]:
         """What is called after each step: the progress, after those with a look."""
 
+        ends = UnnamedEnds(self.run.task, getattr(self.run, "tally", None))
+
         def tell(due: bool) -> None:
+            ends.look()
             if progress is not None and due:
                 progress(self.run.paid, self.best.lower, self.best.upper)
 

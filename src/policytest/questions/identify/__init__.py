@@ -29,6 +29,7 @@ from policytest.questions.identify.klbts import KLBTSSearch
 from policytest.questions.identify.policies import ARRAYS, task_of_all_pairs, tasks_of
 from policytest.questions.identify.tournament import Tournament, best_on_a_log
 from policytest.questions.logged_policy import LOGGED, logged_task
+from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.selection import Search, Selection, SelectionCheck
 
 __all__ = ["Selection", "identify"]
@@ -128,7 +129,7 @@ def identify(
         search = BettingSearch(task, sim, delta, rng)
     else:
         search = Tournament(tasks, sim, delta, rng)
-    return _named(_carried_out(search, limit, seconds, progress), task)
+    return _named(_carried_out(search, task, limit, seconds, progress), task)
 
 
 def _named(found: Selection, task: Task) -> Selection:
@@ -150,8 +151,19 @@ def check_method(method: object, policies: object) -> None:
 
 
 def _carried_out(
-    search: Search, limit: int, seconds: float, progress: Callable[[SelectionCheck], None] | None
+    search: Search,
+    task: Task,
+    limit: int,
+    seconds: float,
+    progress: Callable[[SelectionCheck], None] | None,
 ) -> Selection:
     """The search, until it answers, a limit is reached, or Ctrl-C."""
-    found = until_interrupted(search.source, search.go(limit), progress, lambda: search.answered, seconds=seconds)
+    ends = UnnamedEnds(task, getattr(getattr(search, "pool", None), "tally", None))
+
+    def look(check: SelectionCheck) -> None:
+        ends.look()
+        if progress is not None:
+            progress(check)
+
+    found = until_interrupted(search.source, search.go(limit), look, lambda: search.answered, seconds=seconds)
     return search.result(found)
