@@ -11,7 +11,7 @@ import pytest
 import policytest as pt
 from policytest.cli import main
 from policytest.cli import promises as module
-from policytest.cli.output import FORECAST_SAMPLES
+from policytest.cli.output import forecast_limit
 from policytest.cli.promises import ALARM, DELTA, _tail, selftest
 from policytest.sources.tasks.files import load_model
 
@@ -95,7 +95,7 @@ def test_what_the_command_says_is_what_python_says(start, capsys):
         (("--method", "betting"), log.transitions(), pt.TDBetting()),
     ):
         verdict = pt.assess(model.task, data, 3.0, 0.05, method)
-        forecast = verdict.still_needed(max_samples=FORECAST_SAMPLES) if verdict.answer is None else None
+        forecast = verdict.still_needed(max_samples=forecast_limit(verdict.samples)) if not verdict.answer else None
         expected = json.loads(replace(verdict, forecast=forecast).to_json())
         found = json.loads(run(capsys, "assess", start / "task.toml", start / "log.csv", "--json", *arguments)[1])
         assert {key: found[key] for key in expected} == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -138,6 +139,24 @@ def test_a_log_is_compared_evaluated_and_searched(here, capsys):
     ):
         assert main(["compare", "shop/task.toml", "shop/policy.csv", *wrong]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_an_undecided_comparison_on_a_log_is_forecast(here, capsys):
+    """The same forecast on the terminal, in JSON and on the page; none without an undecided log."""
+    assert main(["init", "shop"]) == 0
+    capsys.readouterr()
+    lines = Path("shop/log.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    Path("early.csv").write_text("".join(lines[:201]), encoding="utf-8")
+    asked = ("compare", "shop/task.toml", "shop/policy.csv", "--log", "early.csv", "--margin", "0.2")
+    assert main([*asked, "--html", "page.html"]) == 3
+    shown = capsys.readouterr().out
+    assert main([*asked, "--json", "--quiet"]) == 3
+    words = found(capsys)["still_needed"]["words"]
+    assert "more rows" in words
+    assert words in shown
+    assert html.unescape(words) in html.unescape(Path("page.html").read_text(encoding="utf-8"))
+    assert main(["compare", "shop/task.toml", "shop/policy.csv", "--max-samples", "5", "--json", "--quiet"]) == 3
+    assert found(capsys)["still_needed"] is None
 
 
 def test_the_logged_policy_on_the_command_line(here, capsys, tmp_path):

@@ -13,6 +13,7 @@ from scipy.stats import binom, chi2
 
 import policytest as pt
 from builders import drawn_counts, each, known_task
+from policytest import report
 from policytest.data.randomness import generator
 from policytest.questions.plan.expected import Prospect
 from policytest.questions.plan.plan import UNSURE, plan, still_needed
@@ -463,7 +464,105 @@ def test_where_nothing_is_unknown_a_plan_is_made_at_once():
     assert still_needed(verdict).samples == math.inf
 
 
-def test_a_comparison_has_no_such_number():
+def log_of(instance, n, seed):
+    """A log of a random instance, pairs uniform."""
+    rng, (S, A) = np.random.default_rng(seed), instance.task.policy.shape
+    pair = rng.integers(S * A, size=n)
+    return pt.Transitions(pair // A, pair % A, pt.TabularSimulator(instance.kernel).draw(pair // A, pair % A, rng))
+
+
+FORECASTS = [(0, 4, 2, 0.01, "bound"), (0, 4, 2, 0.03, "cut"), (2, 20, 3, 0.01, "bound"), (2, 20, 3, 0.15, "number")]
+
+
+@each(("seed", "states", "actions", "part", "kind"), FORECASTS)
+def test_a_forecast_is_never_below_the_lower_bound_and_never_its_own_limit(seed, states, actions, part, kind):
+    """It says what is enough, or what was simulated, or the bound: in its text, its page and its JSON."""
+    instance, limit = pt.instances.random(seed, states, actions), 3000
+    at, (low, _) = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
+    rows = 2000 if kind != "number" else 300
+    verdict = pt.assess(instance.task, log_of(instance, rows, seed), at + part * (low - at))
+    assert verdict.answer is None
+    found = verdict.still_needed(max_samples=limit)
+    least = max(math.ceil(verdict.lower_bound) - verdict.samples, 0)
+    assert found.least == least
+    assert min(found.samples, found.expected) >= least
+    assert kind == ("number" if found.samples < math.inf else "bound" if least > limit else "cut")
+    data, more = json.loads(found.to_json()), f"{limit:,}"
+    kept = replace(verdict, forecast=found)
+    for text in (found.words, str(found), found._repr_html_(), str(kept), report.render(kept)):
+        if kind == "bound":
+            assert more not in text
+            assert f"{least:,} more rows like these" in text or text == found._repr_html_()
+        assert more not in text.replace(f"reached an answer within {more} more rows", "")
+        assert "infinite" not in text
+    if kind == "cut":
+        runs, settled = found.simulated.runs, found.simulated.settled
+        assert 0 < settled < 0.8 * runs
+        assert f"{settled} of {runs} simulated tests" in found.words
+        assert data["simulated"] == {"runs": runs, "settled": settled, "most": limit, "unit": "rows like these"}
+    if kind == "bound":
+        assert data["simulated"] is None
+        assert data["least"] == least
+
+
+def test_a_comparison_on_a_log_is_forecast():
+    """About as often as stated so many more rows settle it: of 24, so that half as many rows would be noticed."""
+    two = pt.instances.paper(2)
+    other = pt.Task(two.task.rewards, two.alternative_policy, two.task.initial, two.task.discount)
+    settled, early, asked = 0, 0, 0
+    for seed in range(24):
+        log = log_of(two, 4000, seed)
+        verdict = pt.compare(two.task, other, log.first(60))
+        if verdict.answer is not None:
+            continue
+        assert verdict.may_be_forecast
+        assert "still_needed()" in str(verdict)
+        needed = still_needed(verdict, rng=seed, max_samples=3000)
+        if needed.samples == math.inf:
+            assert "is not known" in needed.words
+            continue
+        asked += 1
+        assert "more rows like these should settle it" in needed.words
+        assert needed.pairs.sum() == needed.samples
+        settled += pt.compare(two.task, other, log.first(60 + int(needed.samples))).answer is not None
+        early += pt.compare(two.task, other, log.first(60 + int(needed.samples) // 4)).answer is not None
+    assert asked >= 8
+    assert binom.cdf(settled, asked, 0.8) > ALARM
+    assert binom.cdf(early, asked, 0.8) < ALARM
+    assert still_needed(pt.compare(two.task, other, log_of(two, 4000, 0))).samples == 0
+    assert not pt.compare(two.task, other, log_of(two, 0, 0)).counts.total
+
+
+def test_single_runs_vary_more_than_their_mean_is_unknown():
+    """Nine single runs in ten are in the range that a plan states for them. Control: not in that of the mean."""
+    instance, threshold = problem(3)
+    found = plan(instance.task, instance.kernel, threshold, methods={"bet": pt.TDBetting()}, runs=64)
+    sim = pt.TabularSimulator(instance.kernel)
+    new = [pt.decide(instance.task, sim, threshold, method=pt.TDBetting(), rng=1000 + i).samples for i in range(60)]
+    for (low, high), fits in ((found.runs["bet"], True), (found.samples["bet"][1:], False)):
+        inside = sum(low <= samples <= high for samples in new)
+        assert (binom.cdf(inside, len(new), 0.85) > ALARM) == fits
+    words = "nine runs in ten take"
+    assert words in str(found)
+    assert words in report.render(found)
+    assert "a single run may need fewer" in str(found)
+    assert json.loads(found.to_json())["runs"] == {"bet": list(found.runs["bet"])}
+    assert plan(instance.task, instance.kernel, threshold, methods={"bet": pt.TDBetting()}, runs=4).runs == {}
+
+
+def test_recorded_episodes_have_no_forecast():
+    rng, n = np.random.default_rng(0), 40
+    odds = np.full(n, 0.5)
+    log = pt.LoggedEpisodes(np.arange(n), rng.random(n), odds, odds, reward_range=(0, 1), smallest_propensity=0.5)
+    verdict = pt.assess(log, threshold=0.5)
+    assert verdict.answer is None
+    assert not verdict.may_be_forecast
+    for ask in (still_needed, pt.Verdict.still_needed):
+        with pytest.raises(pt.InputError, match="recorded episodes"):
+            ask(verdict)
+
+
+def test_a_comparison_that_draws_samples_has_no_such_number():
     one, two = pt.instances.paper(2), pt.instances.paper(2)
     other = pt.Task(two.task.rewards, two.alternative_policy, two.task.initial, two.task.discount)
     verdict = pt.compare(one.task, other, pt.TabularSimulator(one.kernel), max_samples=20)
@@ -483,12 +582,12 @@ def test_printing_an_undecided_verdict_simulates_nothing(monkeypatch):
     """Negative control: the forecast itself does start runs."""
     two, started = pt.instances.paper(2), []
     start = pt.Combined.start
-    verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.3, delta=1e-6, max_samples=50)
+    verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, delta=1e-6, max_samples=50)
     monkeypatch.setattr(pt.Combined, "start", lambda *given: started.append(1) or start(*given))
     assert verdict.answer is None
     assert str(verdict)
     assert verdict._repr_html_()
     assert verdict.to_json()
     assert not started
-    verdict.still_needed(max_samples=200)
+    verdict.still_needed(max_samples=5_000)
     assert started

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from policytest.plots import Trace
     from policytest.results.verdict import Verdict
 
-FORECAST_ENTRIES, FORECAST_SAMPLES = 2_000, 5_000  # the largest task, and the samples of a simulated run
+FORECAST_ENTRIES = 2_000  # the largest task with a forecast
+FORECAST_SAMPLES = 5_000, 100_000  # further samples of a simulated run: as many as there are, within these limits
 REPORT_NEEDS = ("matplotlib", "jinja2")
 OUTPUT = {"--html": True, "--out": True, "--json": False, "--quiet": False, "--debug": False}
 """Options that change no result, and whether a value follows."""
@@ -133,7 +134,13 @@ def with_forecast(verdict: Verdict, quiet: bool) -> Verdict:
         return verdict
     with progress(sys.stderr, quiet) as shown:
         shown.notice("undecided: simulating how many more samples it takes")
-        return replace(verdict, forecast=verdict.still_needed(max_samples=FORECAST_SAMPLES))
+        return replace(verdict, forecast=verdict.still_needed(max_samples=forecast_limit(verdict.samples)))
+
+
+def forecast_limit(samples: int) -> int:
+    """How many further samples are simulated."""
+    least, most = FORECAST_SAMPLES
+    return min(max(least, samples), most)
 
 
 def ended(verdict: Verdict, require_certified: bool, undecided: str) -> int:

@@ -16,8 +16,10 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from policytest._base import arrays
+from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
@@ -52,7 +54,11 @@ from policytest.questions.driver import (
     time_limit,
 )
 from policytest.questions.logged_policy import LOGGED, logged_task
+from policytest.questions.plan.still_needed import further_comparison
+from policytest.results.needed import Needed
 from policytest.results.verdict import Check, Verdict
+
+FORECAST_SETS = 4  # of coins, in logs that are simulated
 
 
 def compare(
@@ -135,7 +141,8 @@ def compare(
             method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume, max_seconds=max_seconds
         )
         check_indices(task_a, sim)
-        verdict = judged(_on_a_log(task_a, task_b, margin, sim, rng, zone), sim, delta, level)
+        verdict = judged(_on_a_log(task_a, task_b, margin, sim, sets_of_coins(rng), zone), sim, delta, level)
+        verdict = replace(verdict, forecaster=_forecaster(task_a, task_b, margin, sim, zone))
     else:
         if isinstance(method, PTST):
             run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
@@ -182,7 +189,16 @@ def _coupled(
     return CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
 
 
-def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, rng: Seed, zone: float) -> StacksRun:
+def _forecaster(task_a: Task, task_b: Task, margin: float, data: Transitions, zone: float) -> Callable[..., Needed]:
+    """What tells how many more rows a comparison needs: it is made again, on simulated logs."""
+
+    def start(seed: int) -> StacksRun:
+        return _on_a_log(task_a, task_b, margin, data.first(0), sets_of_coins(seed, FORECAST_SETS), zone)
+
+    return partial(further_comparison, tasks=(task_a, task_b), start=start)
+
+
+def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, seeds: IntArray, zone: float) -> StacksRun:
     """The comparison on recorded transitions, by many sets of coins."""
     nothing = data.first(0)
 
@@ -190,7 +206,7 @@ def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, rng:
         return _coupled(task_a, task_b, margin, nothing, seed, 0.0)
 
     rows = Recorded.of(joint_task([task_a, task_b]), data)
-    return StacksRun(CoupledBetting(), start, sets_of_coins(rng), rows, zone)
+    return StacksRun(CoupledBetting(), start, seeds, rows, zone)
 
 
 def _policy_b(task_a: Task, task_b: object, sim: object) -> Task:

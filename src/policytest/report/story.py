@@ -172,7 +172,7 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         )
         facts = [*(row for row in rows if row.label == best), *facts]
     table = tuple(
-        (name, f"{'> ' if name in found.at_least else ''}{few(mean)}", few(low), few(high))
+        (name, f"{'> ' if name in found.at_least else ''}{few(mean)}", few(low), few(high), *_single_runs(found, name))
         for name, (mean, low, high) in found.samples.items()
     )
     bound = f"Lower bound: no test needs fewer than {few(found.bound)} on average."
@@ -193,7 +193,15 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         facts,
         background=tuple(sentences.described(found.task, "Is {} above " + f"{number(found.threshold)}?")),
         warnings=beware,
-        tables=(ColumnTable("Methods", ("method", "mean samples", "from", "to"), table),) if table else (),
+        tables=(
+            ColumnTable(
+                "Methods",
+                ("method", "mean samples", "from", "to", *(("nine runs in ten",) if found.runs else ())),
+                table,
+            ),
+        )
+        if table
+        else (),
         rows=rows,
         notes=(*(note for note in found.notes if note not in beware), found.sensitivity.words),
         assumptions=(
@@ -203,6 +211,13 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         ),
         recipe=_recipe("found", f"plan(task, guess, threshold={found.threshold:g}, delta={found.delta:g}, rng=seed)"),
     )
+
+
+def _single_runs(found: Plan, name: str) -> tuple[str, ...]:
+    """The cell with the range of single runs; none where no method has one."""
+    if not found.runs:
+        return ()
+    return (" to ".join(map(few, found.runs[name])) if name in found.runs else "",)
 
 
 def selection_story(found: Selection, question: str | None = None, suppress_below: int = 0) -> Story:

@@ -164,6 +164,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
         "allocation": Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
         "samples": _ranges(data["samples"]),
         "episodes": _ranges(data.get("episodes", {})),
+        "runs": {str(name): (float(low), float(high)) for name, (low, high) in data.get("runs", {}).items()},
         "methods": {},
         "at_least": frozenset(map(str, data["at_least"])),
         "sensitivity": Sensitivity(words=str(about["words"]), values=_pair(about, "values"), **rest),

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from policytest._base.arrays import IntArray
 from policytest._base.table import Row, Shown, Table
-from policytest._base.text import nats, number, probability
+from policytest._base.text import nats, number, plural, probability
 
 CHANCE = 0.8  # that the samples forecast are enough
 MAX_SAMPLES = 100_000  # of one simulated run
+UNKNOWN = "not known"
+LEAST = "on average; lower bound at the estimate, for this sampling"
+
+
+class Simulated(NamedTuple):
+    """The simulated tests behind a forecast: ``settled`` of ``runs``, the others cut after ``most`` more of ``unit``.
+
+    >>> Simulated(20, 3, 5000, "rows").words
+    '3 of 20 simulated tests reached an answer within 5,000 more rows'
+    """
+
+    runs: int
+    settled: int
+    most: int
+    unit: str
+
+    @property
+    def words(self) -> str:
+        """What was simulated: all that a forecast says if too many tests were cut."""
+        tests = plural(self.runs, "simulated test")
+        return f"{number(self.settled)} of {tests} reached an answer within {number(self.most)} more {self.unit}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +47,8 @@ class Needed(Shown):
         The rule that this is about.
     samples
         How many more samples, drawn as ``pairs`` [S,A] says, settle it with a probability of about ``chance``. Infinite
-        where the data do not say on which side the value is, or where more than ``max_samples`` may be needed.
+        if the data do not say on which side the value is, or if too many simulated tests were cut. A finite number of a
+        simulated method is never below ``least``.
     uniform
         The same for uniform sampling; None for methods that choose the pairs themselves.
     expected
@@ -35,6 +58,11 @@ class Needed(Shown):
     spread
         Of `Episodes`: {"episodes": (mean, low, high), "transitions": ...} of how many more settle it; nine runs in ten
         lie between low and high. Infinite where runs were cut.
+    simulated
+        What was `Simulated`; None for the KL rule, and if nothing was.
+    least
+        The verdict's lower bound less the samples so far: at the estimate, a test that goes on sampling in these shares
+        needs as many more on average. 0 where no bound is known.
     words
         All of it in a sentence.
     """
@@ -52,6 +80,8 @@ class Needed(Shown):
     fresh: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     at_least: frozenset[str] = frozenset()
     spread: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    simulated: Simulated | None = None
+    least: float = 0.0
 
     @cached_property
     def summary(self) -> Table:
@@ -60,22 +90,40 @@ class Needed(Shown):
         rows = [
             Row("method", self.method, "", "method", self.method),
             Row("evidence now", nats(self.evidence), f"of {nats(self.required)} required", "evidence", self.evidence),
-            Row("more samples", number(self.samples), odds, "samples", self.samples),
-            Row("as the estimate says", number(self.expected), "more samples", "expected", self.expected),
+            Row("more samples", *self._shown(self.samples, odds), "samples", self.samples),
+            Row(*self._middle(), "expected", self.expected),
         ]
+        if self.least:
+            rows.append(Row("more samples, at least", number(self.least), LEAST, "least", self.least))
         if self.uniform is not None:
             rows.insert(3, Row("drawn uniformly", number(self.uniform), odds, "uniform", self.uniform))
         for unit, (mean, *ends) in self.spread.items():
-            rows.append(Row(f"more {unit}", few(mean), nine_in_ten("runs", *ends)))
+            rows.append(Row(f"more {unit}", *self._shown(mean, nine_in_ten("runs", *ends), few)))
         for name, found in self.fresh.items():
             shown, remark = samples_in_words(found, name in self.at_least)
             rows.append(Row(f"or a new run: {name}", shown, remark))
         return Table(self.words, tuple(rows))
 
+    def _shown(self, samples: float, remark: str, shown: Callable[[float], str] = number) -> tuple[str, str]:
+        """A number of samples; where simulated tests were cut before it, what was simulated."""
+        if math.isfinite(samples):
+            return shown(samples), remark
+        if self.simulated is not None:
+            return UNKNOWN, self.simulated.words
+        return (UNKNOWN, "nothing was simulated") if self.least else (number(samples), remark)
+
+    def _middle(self) -> tuple[str, str, str]:
+        """The label, the number and a remark of what settles it as often as not."""
+        if self.uniform is not None:
+            return "as the estimate says", number(self.expected), "more samples"
+        return "more samples, median", *self._shown(self.expected, "settles it with a probability of about 0.5")
+
     def data(self) -> dict[str, Any]:
         """What a program reads."""
         return {
             **self.summary.data(),
+            "least": self.least,
+            "simulated": None if self.simulated is None else self.simulated._asdict(),
             "uniform": self.uniform,
             "chance": self.chance,
             "required": self.required,
@@ -85,6 +133,15 @@ class Needed(Shown):
             "spread": {unit: list(found) for unit, found in self.spread.items()},
             "words": self.words,
         }
+
+
+def not_known(what: str, simulated: Simulated) -> str:
+    """What a forecast says if too many simulated tests were cut.
+
+    >>> not_known("rows", Simulated(20, 3, 5000, "rows"))
+    'How many more rows are needed is not known: 3 of 20 simulated tests reached an answer within 5,000 more rows'
+    """
+    return f"How many more {what} are needed is not known: {simulated.words}"
 
 
 def samples_in_words(found: tuple[float, float, float], is_cut: bool) -> tuple[str, str]:
@@ -97,6 +154,17 @@ def samples_in_words(found: tuple[float, float, float], is_cut: bool) -> tuple[s
     if not math.isfinite(high):
         return f"{few(mean)} samples", f"mean, at least {few(low)}; there is no upper end"
     return f"{few(mean)} samples", f"mean, between {few(low)} and {few(high)}"
+
+
+def runs_in_words(low: float, high: float) -> str:
+    """A remark on single runs.
+
+    >>> runs_in_words(12, 3456), runs_in_words(7, math.inf)
+    ('nine runs in ten take 12 to 3,460', 'nineteen runs in twenty take 7 or more')
+    """
+    if math.isfinite(high):
+        return f"nine runs in ten take {few(low)} to {few(high)}"
+    return f"nineteen runs in twenty take {few(low)} or more"
 
 
 def nine_in_ten(what: str, low: float, high: float) -> str:

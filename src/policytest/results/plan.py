@@ -11,7 +11,7 @@ from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import about_task
 from policytest.results import sentences
-from policytest.results.needed import digits, few, nine_in_ten, samples_in_words
+from policytest.results.needed import digits, few, nine_in_ten, runs_in_words, samples_in_words
 from policytest.worst_case.lower_bound import Allocation
 
 Range = tuple[float, float, float]
@@ -53,6 +53,9 @@ class Plan(Shown):
     samples
         {method name: (mean, low, high)}, of every transition drawn. For one kernel the range is the uncertainty of the
         simulated mean; else it covers that of the guess as well: nine times in ten it holds the true mean.
+    runs
+        {method name: (low, high)}: nine single runs in ten need between low and high samples. Only for methods with at
+        least 20 simulated runs. A single run may need far fewer samples than the mean, and also than ``bound``.
     sure
         {method name: probability}: around a pilot, that the true mean is within a factor 1.5 of the stated one. Empty
         for kernels.
@@ -83,6 +86,7 @@ class Plan(Shown):
     notes: tuple[str, ...] = ()
     sure: dict[str, float] = field(default_factory=dict)
     episodes: dict[str, Range] = field(default_factory=dict)
+    runs: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @cached_property
     def summary(self) -> Table:
@@ -133,7 +137,10 @@ class Plan(Shown):
         """The lower bound, and what it counts."""
         if self.is_unbounded:
             return "not known", ""
-        return (few(self.bound), "samples on average") if math.isfinite(self.bound) else ("no number", "is enough")
+        if not math.isfinite(self.bound):
+            return "no number", "is enough"
+        where = "" if len(set(self.sensitivity.values)) == 1 else ", at the middle of the guesses"
+        return few(self.bound), f"samples on average{where}; a single run may need fewer"
 
     def saved_in_words(self) -> str:
         """What the best allocation saves of uniform sampling."""
@@ -152,6 +159,8 @@ class Plan(Shown):
         shown, remark = samples_in_words(self.samples[name], name in self.at_least)
         if name in self.sure and math.isfinite(self.samples[name][2]):
             remark += f"; within a factor {FACTOR:g} with probability {probability(round(self.sure[name], 2))}"
+        if name in self.runs:
+            remark += f"; {runs_in_words(*self.runs[name])}"
         return [Row(name, shown, remark)]
 
     def data(self) -> dict[str, Any]:
@@ -165,6 +174,7 @@ class Plan(Shown):
             "sensitivity": asdict(self.sensitivity),
             "notes": list(self.notes),
             "episodes": {name: list(found) for name, found in self.episodes.items()},
+            "runs": {name: list(ends) for name, ends in self.runs.items()},
             "time": list(self.time),
             "bound": self.bound,
             "saving": self.saving,

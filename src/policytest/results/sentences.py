@@ -418,7 +418,7 @@ def next_steps(v: Verdict) -> list[str]:
         f"Where the {measured(v)} may equal the threshold, no number of samples settles it. A test with an "
         "indifference zone (--indifference) may then answer that they are practically equal."
     )
-    return [step for step in (first, *((forecast(v), equal) if alone else ())) if step]
+    return [step for step in (first, forecast(v), equal if alone else "") if step]
 
 
 def guarantee(v: Verdict) -> list[str]:

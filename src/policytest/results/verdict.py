@@ -21,6 +21,7 @@ from policytest.data.randomness import Seed
 from policytest.data.reward_moments import RewardMoments
 from policytest.mdp.task import Task, about_task
 from policytest.methods.betting import TDBetting
+from policytest.methods.betting.coupled import CoupledBetting
 from policytest.methods.betting.logged import LogBetting
 from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.methods.combined import Combined
@@ -184,8 +185,9 @@ class Verdict(Shown):
 
         By the method of this verdict. KL rules go on from the counts with the best allocation; other runs that can be
         resumed are simulated from where they stand, for at most ``max_samples`` more, against kernels that the counts
-        leave possible; of recorded transitions, what `PTST()` would need. `policytest.still_needed` also tells what a
-        new run takes. Of `Episodes`, the run goes on with episodes like those that were seen, at most ``max_samples``.
+        leave possible; logs in their order, of one policy or of a comparison, are simulated with rows like these. A
+        comparison that draws samples has no forecast. `policytest.still_needed` also tells what a new run takes. Of
+        `Episodes`, the run goes on with episodes like those that were seen, at most ``max_samples``.
 
         >>> import policytest as pt
         >>> two = pt.instances.paper(2)
@@ -201,12 +203,14 @@ class Verdict(Shown):
 
     @property
     def may_be_forecast(self) -> bool:
-        """Whether `still_needed` has something to say: undecided, one policy, a method to foresee."""
+        """Whether `still_needed` has something to say: undecided, and a method or a log to foresee."""
         if self.answer is not None or self.forecaster is None:
             return False
         if isinstance(self.task, Episodes):
             return bool(self.samples and self.snapshot)
-        return self.about == "value" and isinstance(self.settings, PTST | TDBetting | LogBetting | Combined)
+        if self.about == "difference":  # one that was sampled is resumed
+            return isinstance(self.settings, CoupledBetting) and not self.snapshot
+        return isinstance(self.settings, PTST | TDBetting | LogBetting | Combined)
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?

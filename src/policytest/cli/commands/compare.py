@@ -22,7 +22,7 @@ from policytest.cli.inputs import (
     is_policy,
     method_of_pairs,
 )
-from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show
+from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def compare(
             resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
             progress=shown,
         )
+    verdict = with_forecast(verdict, quiet)
     notes = own_assumptions(verdict.task) if logged else ()
     if notes and not quiet:
         complain(f"policy B is the logged one; what the answer rests on: {' '.join(notes)}")

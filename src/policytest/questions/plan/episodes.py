@@ -27,7 +27,7 @@ from policytest.methods.returns import ReturnBetting
 from policytest.methods.returns.outcomes import Outcomes
 from policytest.methods.returns.run import ReturnsRun
 from policytest.methods.sampler import UNLIMITED
-from policytest.results.needed import Needed
+from policytest.results.needed import Needed, Simulated, not_known
 from policytest.results.plan import Plan, Sensitivity
 
 PILOT, LEAST = 50, 2  # episodes of a pilot
@@ -235,15 +235,16 @@ def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limi
     low, high = lengths.range()
     mean = lengths.found.mean(axis=0)
     units = (f"{kind[0]}s of episodes" if kind[0] == "pair" else "episodes"), "transitions"
+    rests_on = Simulated(len(lengths.found), int(np.isfinite(lengths.found[:, 0]).sum()), lengths.most, kind[1])
     spread = {unit: (float(mean[i]), float(low[i]), float(high[i])) for i, unit in enumerate(units)}
     if np.isfinite(enough[0]):
         words = f"About {plural(int(enough[0]), f'more {kind[0]}', f'more {kind[1]}')} should settle it, "
         words += f"of {plural(int(enough[1]), 'transition')}."
     else:
-        words = f"More than {plural(lengths.most, f'further {kind[0]}', f'further {kind[1]}')} may be needed."
+        words = f"{not_known(kind[1], rests_on)}."
     if _beyond(resampled_means(seen, rng), verdict.estimate, verdict.threshold) > OTHER_SIDE:
         words = f"{words[:-1]}; the data do not say on which side the value is."
-    return _needed(verdict, chance, float(enough[1]), words, spread, float(np.median(lengths.found[:, 1])))
+    return _needed(verdict, chance, float(enough[1]), words, spread, float(np.median(lengths.found[:, 1])), rests_on)
 
 
 def _needed(
@@ -253,6 +254,7 @@ def _needed(
     words: str,
     spread: dict[str, tuple[float, float, float]] | None,
     middle: float | None = None,
+    rests_on: Simulated | None = None,
 ) -> Needed:
     nothing: IntArray = np.zeros((0, 0), dtype=np.int64)
     return Needed(
@@ -267,6 +269,7 @@ def _needed(
         required=verdict.required,
         words=words,
         spread=spread or {},
+        simulated=rests_on,
     )
 
 

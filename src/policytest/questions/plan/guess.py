@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -39,6 +39,7 @@ from policytest.results.plan import FACTOR
 
 EACH = 4  # runs against each of the kernels that are simulated
 LEVEL = 0.90  # of the stated ranges
+LEAST_RUNS = 20  # of which a twentieth is one
 QUANTILES = (0.04, 0.5, 0.96)  # of E[tau] around a pilot: a little more than nine tenths, for what the law is off
 SIMULATED_ENTRIES = 400  # up to this many allowed transitions PTST is simulated at a single guess
 FORMULA_ERROR = 0.1  # relative, of the expected evidence in place of a simulation; from three states on it was 3%
@@ -57,13 +58,29 @@ class Question:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The mean number of samples; if ``is_cut`` a lower bound. ``sure``: with which probability it is right, or nan."""
+    """The mean number of samples; if ``is_cut`` a lower bound. ``sure``: with which probability it is right, or nan.
+
+    ``runs`` are the ends between which nine runs in ten lie; None if too few were made.
+    """
 
     mean: float
     low: float
     high: float
     is_cut: bool = False
     sure: float = math.nan
+    runs: tuple[float, float] | None = None
+
+
+class Measured(NamedTuple):
+    """The mean of a method's samples against a kernel, its standard error, and the runs; infinite are those cut.
+
+    ``is_cut``: the mean is only a lower bound. Without a simulation there are no runs.
+    """
+
+    mean: float
+    error: float
+    is_cut: bool
+    runs: tuple[float, ...] = ()
 
 
 class Guesses:
@@ -99,12 +116,12 @@ class Guesses:
         each = max(2, runs // len(self.truths))
         expected = has_formula(method) and question.task.layout.n_entries > SIMULATED_ENTRIES
         found = [mean_samples(question, truth, method, each, limit, expected) for truth in self.truths]
-        means = np.array([mean for mean, _, _ in found])
-        errors = np.array([error for _, error, _ in found])
+        means, errors = np.array([one.mean for one in found]), np.array([one.error for one in found])
         width = 1.0 if expected else scipy.special.stdtrit(each - 1, 0.5 + LEVEL / 2)
-        is_cut = any(cut for _, _, cut in found)
+        is_cut = any(one.is_cut for one in found)
         low, high = max(float((means - width * errors).min()), 0.0), float((means + width * errors).max())
-        return Prediction(float(means.mean()), low, math.inf if is_cut else high, is_cut)
+        single = nine_runs_in_ten([run for one in found for run in one.runs])
+        return Prediction(float(means.mean()), low, math.inf if is_cut else high, is_cut, runs=single)
 
 
 class Pilot(Guesses):
@@ -122,10 +139,11 @@ class Pilot(Guesses):
         """From the fitted law over all draws; cut where the runs were cut at gaps as wide as the predicted one."""
         expected = has_formula(method)
         size, logs, within = [], [], []
-        is_cut = False
-        for index in _spread(np.abs(self.gaps), max(runs // EACH, 4)):  # the widest gap first: beyond one cut, all are
+        made: list[float] = []
+        is_cut, chosen = False, _spread(np.abs(self.gaps), max(runs // EACH, 4))
+        for index in chosen:  # the widest gap first: beyond one cut, all are
             truth = self.posterior.truth(int(index))
-            mean, error, is_cut = mean_samples(question, truth, method, EACH, limit, expected)
+            mean, error, is_cut, single = mean_samples(question, truth, method, EACH, limit, expected)
             if is_cut:
                 break
             if mean == 0.0:  # the threshold is out of reach
@@ -133,6 +151,7 @@ class Pilot(Guesses):
             size.append(abs(self.gaps[index]))
             logs.append(math.log(mean))
             within.append((error / mean) ** 2)
+            made += single
             if question.left <= 0 and len(size) > 3:
                 break
         if not size:
@@ -142,7 +161,21 @@ class Pilot(Guesses):
         if is_cut and found.mean > limit:
             return Prediction(float(limit), min(found.low, float(limit)), math.inf, is_cut=True)
         high = math.inf if is_cut and found.high > limit else found.high
-        return Prediction(found.mean, found.low, high, False, found.sure)
+        left = [math.inf] * (EACH * len(chosen) - len(made))  # nearer to the threshold than those that were made
+        return Prediction(found.mean, found.low, high, False, found.sure, nine_runs_in_ten(made and made + left))
+
+
+def nine_runs_in_ten(runs: list[float]) -> tuple[float, float] | None:
+    """The ends between which nine in ten of these runs lie; None if they are too few to tell.
+
+    >>> nine_runs_in_ten(list(range(1, 41))), nine_runs_in_ten([1.0, 2.0])
+    ((2.0, 38.0), None)
+    """
+    if len(runs) < LEAST_RUNS:
+        return None
+    tail, ordered = (1.0 - LEVEL) / 2, sorted(runs)
+    low, high = (ordered[math.ceil(share * len(runs) - 1e-9) - 1] for share in (tail, 1.0 - tail))
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -253,37 +286,35 @@ def _dense(kernel: Kernel, other: Kernel) -> FloatArray:
 # ---------------------------------------------------------------- the mean number of samples at one kernel
 
 
-def mean_samples(
-    question: Question, truth: Truth, method: Any, runs: int, limit: int, expected: bool
-) -> tuple[float, float, bool]:
-    """(mean, its standard error, whether it is only a lower bound) of a method's samples against a kernel."""
+def mean_samples(question: Question, truth: Truth, method: Any, runs: int, limit: int, expected: bool) -> Measured:
+    """What a method's samples against a kernel are on average."""
     task, R = question.task, question.threshold
     low, high = value_range(task)
     reach = 4.0 * value_range_error(task)
     if low - reach > R or high + reach < R:
-        return 0.0, 0.0, False
+        return Measured(0.0, 0.0, False)
     if abs(truth.value(task) - R) <= reach or not any_unknown(task):
-        return math.inf, 0.0, True
-    found = (0.0, 0.0, True) if expected else _simulate(question, truth, method, runs, limit)
-    if found[2] and has_formula(method) and not task.observes_rewards:
+        return Measured(math.inf, 0.0, True)
+    found = Measured(0.0, 0.0, True) if expected else _simulate(question, truth, method, runs, limit)
+    if found.is_cut and has_formula(method) and not task.observes_rewards:
         omega = method.allocation if isinstance(method.allocation, np.ndarray) else None
         mean = expected_samples(task, R, question.delta, truth.kernel, method.boundary, omega)
-        return mean, FORMULA_ERROR * mean if mean < math.inf else 0.0, mean == math.inf
+        return Measured(mean, FORMULA_ERROR * mean if mean < math.inf else 0.0, mean == math.inf, found.runs)
     return found
 
 
-def _simulate(question: Question, truth: Truth, method: Any, runs: int, limit: int) -> tuple[float, float, bool]:
+def _simulate(question: Question, truth: Truth, method: Any, runs: int, limit: int) -> Measured:
     """The same by running it; no more runs are made once many were cut."""
-    sim, found, cut = truth.simulator(question.task), [], 0
+    sim, found, single = truth.simulator(question.task), [], []
     for seed in question.rng.integers(2**62, size=runs):
         run = stopping_times(question.task, sim, question.threshold, [question.delta], method, int(seed), limit)
         found.append(int(run.samples[0]))
-        cut += run.answers[0] is None
+        single.append(math.inf if run.answers[0] is None else float(found[-1]))
         question.left -= found[-1]
-        if len(found) > 1 and (cut > 1 or question.left <= 0):
+        if len(found) > 1 and (single.count(math.inf) > 1 or question.left <= 0):
             break
     error = float(np.std(found, ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0
-    return float(np.mean(found)), error, cut > 0
+    return Measured(float(np.mean(found)), error, math.inf in single, tuple(single))
 
 
 def has_formula(method: object) -> bool:

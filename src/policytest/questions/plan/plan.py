@@ -190,7 +190,8 @@ def _assemble(
         bound=bound,
         allocation=best,
         saving=_ratio(uniform, best.time) if best is not None else 1.0,
-        samples={name: _range(one, bound, unsure, isinstance(guesses, Pilot)) for name, one in found.items()},
+        samples={name: _range(one, bound, unsure) for name, one in found.items()},
+        runs={name: one.runs for name, one in found.items() if one.runs is not None},
         sure={name: one.sure for name, one in found.items() if not math.isnan(one.sure)},
         methods=named,
         at_least=frozenset(name for name, one in found.items() if one.is_cut),
@@ -199,10 +200,10 @@ def _assemble(
     )
 
 
-def _range(found: Prediction, bound: float, unsure: bool, is_pilot: bool) -> Range:
-    """What is stated. At a kernel a run that was cut needs at least what every test needs."""
+def _range(found: Prediction, bound: float, unsure: bool) -> Range:
+    """What is stated. Runs that were cut need at least what every test needs, if the guess says the side."""
     mean, low = found.mean, found.low
-    if found.is_cut and not is_pilot:
+    if found.is_cut and (not unsure or math.isinf(bound)):
         mean, low = max(mean, bound), max(low, bound)
     return mean, low, math.inf if unsure else found.high
 

@@ -16,7 +16,10 @@ probability wanted.
 *Episodes* go on with episodes like those so far (`plan.episodes`).
 
 *A log* is simulated from its start, by the same method, against such kernels: pairs come as often as they did. Those
-that are settled sooner than this one are left out.
+that are settled sooner than this one are left out. So is that of a comparison of two policies.
+
+*The lower bound* of the verdict holds on average, at the estimate, for any test that samples in the same shares. A
+simulated forecast says no less; and where more is needed than would be simulated, the bound is all that it says.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,18 +37,22 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import number, plural
+from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
+from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed, generator, stored
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp.task import Task
-from policytest.methods.betting.logged import LogBetting
+from policytest.methods.betting.coupling import joint_task
+from policytest.methods.betting.logged import LogBetting, LogRun
+from policytest.methods.betting.stacks import OnALog, StacksRun
 from policytest.methods.interface import steps
 from policytest.methods.ptst import PTST
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.plan.episodes import further_episodes
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
-from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
+from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, Simulated, not_known
 from policytest.worst_case.lower_bound import uniform_allocation
 
 RUNS, LOGS = 40, 20  # that go on, or are simulated, each against another kernel
@@ -65,20 +73,17 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
     chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
     if isinstance(verdict.task, Episodes):
         return further_episodes(verdict, chance, rng, limit)
+    if isinstance(verdict.task, LoggedEpisodes):
+        raise InputError(
+            "verdict is about recorded episodes, which have no forecast; add episodes and assess the log again"
+        )
     if verdict.about != "value":
         raise InputError(
             "verdict compares two policies, and the forecast is for one; continue with compare(..., resume=verdict)"
         )
     task: Task = verdict.task
     if verdict.answer is not None or verdict.settings is None or not any_unknown(task):
-        more = 0 if verdict.answer is not None else math.inf
-        words = "No more samples are needed." if verdict.answer else "No samples can settle it: no row is unknown."
-        if verdict.answer is None and any_unknown(task):
-            words = f"No samples can settle it: {verdict.reason}."
-        nothing = np.zeros((task.n_states, task.n_actions), dtype=np.int64)
-        return Needed(
-            task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
-        )
+        return _nothing_to_do(verdict, chance)
     if task.observes_rewards and verdict.reward_moments is None:
         raise InputError("this verdict does not have the rewards that were observed; ask the one decide() returned")
     a_log = _is_log(verdict) and verdict.counts.total
@@ -90,6 +95,19 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
 def _is_log(verdict: Any) -> bool:
     """Whether a log was judged in its order, and is simulated from its start."""
     return isinstance(verdict.settings, LogBetting) or not (verdict.task.is_discounted_table or verdict.snapshot)
+
+
+def _nothing_to_do(verdict: Any, chance: float) -> Needed:
+    """An answer is there, or no sample can change anything."""
+    task: Task = verdict.task
+    more = 0 if verdict.answer is not None else math.inf
+    words = "No more samples are needed." if verdict.answer else "No samples can settle it: no row is unknown."
+    if verdict.answer is None and any_unknown(task):
+        words = f"No samples can settle it: {verdict.reason}."
+    nothing = np.zeros((task.n_states, task.n_actions), dtype=np.int64)
+    return Needed(
+        task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
+    )
 
 
 def count_from(name: str, given: object, least: int) -> int:
@@ -119,7 +137,8 @@ def _by_distance(verdict: Any, chance: float) -> Needed:
     elif total == 0:
         words = "No more samples should be needed: the evidence is there, and lacks only its proof."
     else:
-        words = f"About {plural(int(total), 'more sample')} should settle it{by}, {_places(task, counted)}."
+        fewer = ", drawn where they help most instead of in the shares so far:" if total < _at_least(verdict) else ","
+        words = f"About {plural(int(total), 'more sample')} should settle it{by}{fewer} {_places(task, counted)}."
     return Needed(
         task=task,
         method=rule.describe() if rule is settings else f"{rule.describe()}, on the same data",
@@ -183,37 +202,89 @@ class _Ahead:
         return self.prospect.time(more, distance)
 
 
-# ---------------------------------------------------------------- a run that goes on
+# ---------------------------------------------------------------- a run that goes on, or a log that goes on
+
+
+class Future(NamedTuple):
+    """What a simulated run came to: how many more samples, whether they settle it, and which pairs they are of."""
+
+    more: int
+    is_settled: bool
+    drawn: FloatArray
+
+
+Follow = Callable[[Any, TabularSimulator, np.random.Generator, int], Future]
+LogTest = LogRun | StacksRun
 
 
 def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
-    task, is_log = verdict.task, _is_log(verdict)
-    simulated = _another_log if is_log else _resumed
-    most = LOGS if is_log else RUNS
-    posterior = Posterior(task, verdict.threshold, verdict.counts, rng, most, verdict.reward_moments)
+    is_log = _is_log(verdict)
+    most, follow = (LOGS, partial(_another_log, verdict.task, _replayed(verdict))) if is_log else (RUNS, _resumed)
+    posterior = Posterior(verdict.task, verdict.threshold, verdict.counts, rng, most, verdict.reward_moments)
+    beyond = float((posterior.gaps * posterior.middle <= 0.0).mean())
+    return _simulated(verdict, chance, rng, limit, posterior, beyond, follow)
+
+
+def further_comparison(
+    verdict: Any,
+    chance: float,
+    rng: Seed,
+    max_samples: int,
+    tasks: tuple[Task, Task],
+    start: Callable[[int], StacksRun],
+) -> Needed:
+    """The same of two policies on a log: ``start`` starts the test of some seed on a log without rows."""
+    chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
+    if verdict.answer is not None or not verdict.counts.total:
+        return _nothing_to_do(verdict, chance)
+    counts: Counts = verdict.counts
+    posterior = Posterior(joint_task(tasks), 0.0, counts, rng, LOGS, verdict.reward_moments)
+    truths = [posterior.truth(index) for index in range(len(posterior.seeds))]
+    gaps = np.array([truth.value(tasks[0]) - truth.value(tasks[1]) for truth in truths]) - verdict.threshold
+    beyond = float((gaps * (verdict.estimate - verdict.threshold) <= 0.0).mean())
+    return _simulated(verdict, chance, rng, limit, posterior, beyond, partial(_another_log, posterior.task, start))
+
+
+def _simulated(
+    verdict: Any,
+    chance: float,
+    rng: np.random.Generator,
+    limit: int,
+    posterior: Posterior,
+    beyond: float,
+    follow: Follow,
+) -> Needed:
+    """The forecast of tests that go on against kernels of the posterior, ``beyond`` of which are on the other side."""
+    task, is_log = posterior.task, follow is not _resumed
     drawn, times, budget = np.zeros(task.policy.shape), [], WORK * limit
-    for index in range(len(posterior.gaps)):
-        found = simulated(verdict, posterior.truth(index).simulator(task), rng, limit)
+    least = _at_least(verdict)
+    for index in range(len(posterior.seeds) if least <= limit else 0):
+        found = follow(verdict, posterior.truth(index).simulator(task), rng, limit)
         if found.more < 0:
             continue
-        times.append(found.more if found.is_settled else math.inf)
+        times.append(max(found.more, least) if found.is_settled else math.inf)
         drawn += found.drawn
         budget -= found.more
         if budget <= 0:
             break
-    times = times or [math.inf]
-    total, middle = _quantile(times, chance), _quantile(times, 0.5)
+    total, middle = (_quantile(times, part) if times else math.inf for part in (chance, 0.5))
     pairs = _shared_out(drawn, total)
-    kind = ("row like these", "rows like these") if is_log else ("sample", "samples")
+    what, kind, kinds = ("rows", "row like these", "rows like these") if is_log else ("samples", "sample", "samples")
+    simulated = Simulated(len(times), sum(map(math.isfinite, times)), limit, kinds) if times else None
     if math.isfinite(total):
         places = _places(task, pairs * task.layout.unknown_pairs, int(pairs.sum()))
-        words = f"About {plural(int(total), *(f'more {name}' for name in kind))} should settle it, {places}."
+        words = f"About {plural(int(total), f'more {kind}', f'more {kinds}')} should settle it, {places}."
+    elif least > limit:
+        words = f"If the estimate is right, at least {number(least)} more {kinds} are needed on average"
+    elif simulated is not None:
+        words = not_known(what, simulated)
     else:
-        words = f"More than {plural(limit, *(f'further {name}' for name in kind))} may be needed"
-        if math.isfinite(middle):
-            words += f", though {number(int(middle))} settle it as likely as not"
-        beyond = float((posterior.gaps * posterior.middle <= 0.0).mean())
-        words += "; the data do not say on which side the value is." if beyond > OTHER_SIDE else "."
+        words = (
+            f"How many more {what} are needed is not known: every simulated test reached an answer before this point"
+        )
+    if not math.isfinite(total):
+        side = f"the {'value' if verdict.about == 'value' else 'difference'} is"
+        words += f"; the data do not say on which side {side}." if beyond > OTHER_SIDE else "."
     return Needed(
         task=task,
         method=f"{verdict.method}, {'simulated' if is_log else 'resumed'}",
@@ -225,26 +296,44 @@ def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit:
         evidence=max(verdict.evidence),
         required=verdict.required,
         words=words,
+        simulated=simulated,
+        least=least,
     )
 
 
-class Future(NamedTuple):
-    """What a simulated run came to: how many more samples, whether they settle it, and which pairs they are of."""
-
-    more: int
-    is_settled: bool
-    drawn: FloatArray
+def _at_least(verdict: Any) -> int:
+    """How many more samples the lower bound of the verdict asks for; 0 where it has none."""
+    bound = verdict.lower_bound
+    return max(math.ceil(bound) - verdict.samples, 0) if 0.0 < bound < math.inf else 0
 
 
-def _another_log(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, limit: int) -> Future:
+def _replayed(verdict: Any) -> Callable[[int], LogTest]:
+    """How to start the test of a verdict on a log without rows; of fewer sets of coins, with another seed."""
+    settings, fewer = verdict.settings, {"coins": 1} if isinstance(verdict.settings, LogBetting) else {}
+
+    def start(seed: int) -> LogTest:
+        nothing = Recorded(NOTHING, NOTHING)
+        found: LogTest = replace(settings, **fewer, seed=seed).replay(verdict.task, verdict.threshold, nothing)
+        return found
+
+    return start
+
+
+def _another_log(
+    task: Task,
+    start: Callable[[int], LogTest],
+    verdict: Any,
+    sim: TabularSimulator,
+    rng: np.random.Generator,
+    limit: int,
+) -> Future:
     """A log from its start, whose pairs come as often as those of the verdict's log did."""
-    task, visits = verdict.task, verdict.counts.visits
+    visits, end = verdict.counts.visits, verdict.samples + limit
     shares = visits.ravel() / verdict.counts.total
-    owns = isinstance(verdict.settings, LogBetting)  # its draws; other methods take them from stacks
-    settings = replace(verdict.settings, **({"coins": 1} if owns else {}), seed=int(rng.integers(2**31)))
-    run, rows = settings.replay(task, verdict.threshold, Recorded(NOTHING, NOTHING)), task.layout.row_of_pair
-    while run.answer is None and (seen := run.samples if owns else run.source.size) < verdict.samples + limit:
-        pair = rng.choice(len(shares), size=max(verdict.samples, seen // 2), p=shares)
+    run: Any = start(int(rng.integers(2**31)))
+    owns, rows = isinstance(run, OnALog), task.layout.row_of_pair  # it looks at all rows that are there
+    while run.answer is None and (seen := run.samples if owns else run.source.size) < end:
+        pair = rng.choice(len(shares), size=min(max(verdict.samples, seen // 2), end - seen), p=shares)
         run.source.extend(rows[pair], *_drawn(task, sim, pair, rows[pair] >= 0, rng))
         if owns:
             run.step(verdict.required, len(pair))
