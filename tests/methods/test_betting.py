@@ -863,7 +863,7 @@ def test_evidence_of_an_unfinished_rollout_counts_it_at_worst(method):
     run, seen = make_run([task], kernel, R, method, rng=2), 0
     for _ in range(400):
         run.step(np.inf, 1)
-        bet = run._bet_evidence() if isinstance(method, pt.Combined) else run.evidence()
+        bet = run._bet_evidence() if isinstance(run, CombinedRun) else run.evidence()
         side = 0 if run.plan.sign > 0 else 1
         capital = run.bets.capital.copy()
         if not run.between_rollouts:
@@ -1148,8 +1148,20 @@ def test_with_many_parameters_betting_is_alone():
     )
     same(first, second)
     assert second.solves == 0
-    assert make_run([inst.task], inst.kernel, R, METHODS["combined"]).rule is None
-    assert make_run([question(2)[0]], *question(2)[1:], METHODS["combined"]).rule is not None
+    assert type(make_run([inst.task], inst.kernel, R, METHODS["combined"])) is run_module.BettingRun
+    assert type(make_run([question(2)[0]], *question(2)[1:], METHODS["combined"])) is CombinedRun
+
+
+@each(("n", "is_combined"), [(2, True), (3, False), (5, False)])
+def test_a_verdict_names_the_method_that_ran(n, is_combined):
+    """The KL rule is named where it works beside the bets: in tasks of at most four unknown parameters."""
+    inst = pt.instances.paper(n)
+    verdict = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0)
+    assert verdict.method == (pt.Combined() if is_combined else pt.TDBetting()).describe()
+    assert ("mixture-KL" in str(verdict)) == is_combined
+    first = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, rng=3, max_samples=20)
+    again = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, rng=3, resume=first)
+    same(again, pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, rng=3))
 
 
 def test_wrong_settings_are_refused():

@@ -10,7 +10,7 @@ P(x|s) = sum_a pi(a|s) p(x|s,a). Where rewards are on pairs, the value depends o
 part then works on the task of one action: S rows instead of S A, and a far smaller price for what is unknown.
 
 Where the rows have too many unknown parameters KL cannot help in reach of any delta in use; it is left out, and nothing
-is paid for it. That is decided from the task alone.
+is paid for it: the run is one of `TDBetting`, and says so. That is decided from the task alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled.rollouts import NO_RULE, Watch
+from policytest._base.compiled.rollouts import Watch
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
@@ -39,27 +39,23 @@ MANY_STATES = 100  # surely too many parameters, unless almost all rows are know
 
 
 class CombinedRun(BettingRun):
-    """Betting at work, with the KL rule beside it where that may help."""
+    """Betting at work, with the KL rule beside it."""
 
     def __init__(self, method: Combined, task: Task, threshold: float, *rest: Any) -> None:
-        self.rule: PTSTRun | None = None
         reduced = _reduced(task)
-        if _parameters(reduced) <= MOST_PARAMETERS:
-            self.rule = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
-            self.row_of_pair = _rows_in(reduced, task)
+        self.rule: PTSTRun = method.rule.replay(reduced, threshold, Recorded(NOTHING, NOTHING))
+        self.row_of_pair = _rows_in(reduced, task)
         super().__init__(method, task, threshold, *rest)
-        self.log_weight = float(np.log(method.weight)) if self.rule is not None else 0.0  # of the bets
+        self.log_weight = float(np.log(method.weight))  # of the bets
 
     def step(self, level: float, most: int) -> None:
         """Bet; and ask the KL rule at the end of each rollout after which it may have what is missing."""
         super().step(level - self.log_weight, most)
-        if self.rule is not None and self.answer is None and self.between_rollouts:
+        if self.answer is None and self.between_rollouts:
             self._ask(level)
 
     def _watch(self, level: float) -> Watch:
         """The KL rule beside bets that have to reach this level alone."""
-        if self.rule is None:
-            return NO_RULE
         rule, tally, other = self.rule, self.rule.tally, self._bet_evidence()[1 - self.plan.side]
         counts = tally.rows.start, tally.rows.successor, *tally.terms, tally.N, tally.n, tally.w, tally.evidence
         limits = float(rule.blind_until - rule.samples), level + self.log_weight, self.method.weight, other
@@ -68,12 +64,11 @@ class CombinedRun(BettingRun):
     def begin(self, level: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
         super().begin(level)
-        if self.answer is None and self.rule is not None and self.between_rollouts:
+        if self.answer is None and self.between_rollouts:
             self._ask(level)
 
     def _ask(self, level: float) -> None:
         """Whether the KL part has what is missing on its side."""
-        assert self.rule is not None
         rule, missing = self.rule, [self._missing(surely(level), have) for have in self._bet_evidence()]
         if rule.samples < rule.blind_until or rule.tally.witness_evidence() < min(missing):
             return
@@ -94,7 +89,7 @@ class CombinedRun(BettingRun):
     def _record(self, pair: IntArray, x: IntArray) -> None:
         """The compiled code has counted what the KL rule observes."""
         super()._record(pair, x)
-        if self.rule is not None and len(pair):
+        if len(pair):
             self.rule.tally.observe(NOTHING, NOTHING, np.inf)  # what was derived from its counts is not valid any more
             self.rule.samples += len(pair)
 
@@ -107,7 +102,7 @@ class CombinedRun(BettingRun):
         return self._averaged(super().e_value())
 
     def _averaged(self, bet: tuple[float, float]) -> tuple[float, float]:
-        if self.rule is None or self.orders:  # each of which has averaged
+        if self.orders:  # each of which has averaged
             return bet
         finding, weight = self.rule.finding, self.method.weight
         fresh = finding is not None and finding.samples == self.rule.samples and self.between_rollouts
@@ -130,7 +125,7 @@ class CombinedRun(BettingRun):
     def outcome(self, level: float) -> Outcome:
         """What the answer rests on, with the certificate of the KL part where that was needed."""
         found = super().outcome(level)
-        finding = self.rule.finding if self.rule is not None else None
+        finding = self.rule.finding
         if not is_certified(self, level) or finding is None or finding.distance is None or self._bets_suffice(level):
             return found
         return replace(found, certificate=finding.distance.certificate)
@@ -143,20 +138,16 @@ class CombinedRun(BettingRun):
     @property
     def solves(self) -> int:
         """Those of the KL part."""
-        return self.rule.solves if self.rule is not None else 0
+        return int(self.rule.solves)
 
     def state(self) -> dict[str, Any]:
         """That of both parts."""
-        kept = super().state()
-        if self.rule is not None:
-            kept.update({f"rule.{name}": value for name, value in self.rule.state().items()})
-        return kept
+        return {**super().state(), **{f"rule.{name}": value for name, value in self.rule.state().items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state."""
         super().restore(state)
-        if self.rule is not None:
-            self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
+        self.rule.restore({name[5:]: value for name, value in state.items() if name.startswith("rule.")})
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +179,9 @@ class Combined(Bettor):
                 "pass a rule without zeta, such as PTST()"
             )
 
-    def alone(self) -> Bettor:
-        """Beyond the discounted table the KL rule does not apply: the method is betting alone, and says so."""
-        return TDBetting(seed=self.seed)
+    def in_task(self, task: Task) -> Bettor:
+        """Betting alone where the KL rule does not apply, beyond the discounted table, or is not worth its price."""
+        return self if task.is_discounted_table and worth_its_price(task) else TDBetting(seed=self.seed)
 
     def describe(self) -> str:
         """The method in a few words."""

@@ -23,8 +23,8 @@ class Bettor:
     kind: ClassVar[type[BettingRun]] = BettingRun
     seed: int
 
-    def alone(self) -> Bettor:
-        """The method of tasks beyond the discounted table, where there are bets alone."""
+    def in_task(self, task: Task) -> Bettor:
+        """The method that runs in this task."""
         return self
 
     def start(
@@ -53,11 +53,12 @@ class Bettor:
         return self._run(task, threshold, supply, indifference, both_sides)
 
     def _run(self, task: Task, threshold: float, supply: Supply, indifference: float, both_sides: bool) -> BettingRun:
+        method = self.in_task(task)
         if not task.is_discounted_table:
-            return run_of_episodes(self.alone(), task, threshold, supply, indifference, both_sides)
+            return run_of_episodes(method, task, threshold, supply, indifference, both_sides)
         target = Target(rounding=largest_rounding(task, threshold)) if is_large(task) else None
         tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED, target=target)
         policy = (VisitedBet if is_large(task) else PolicyBet)(
             tally.task, Pool(tally, supply), tally.rounding, alone=True
         )
-        return self.kind(self, task, threshold, (policy,), indifference, both_sides)
+        return method.kind(method, task, threshold, (policy,), indifference, both_sides)
