@@ -45,7 +45,10 @@ def test_the_picture_has_the_mean_the_interval_and_the_threshold():
 
 def test_a_trace_of_episodes_has_the_course_and_changes_nothing():
     trace = plots.Trace()
-    watched = pt.decide(DICE, threshold=3.2, method=trace.watch(pt.ReturnBetting()), rng=2)
+    watched = pt.decide(DICE, threshold=3.2, method=trace.watch(), rng=2)
+    assert isinstance(watched.settings, pt.ReturnBetting)
+    with pytest.raises(pt.InputError, match="tested by ReturnBetting"):
+        pt.decide(DICE, threshold=3.2, method=trace.watch(pt.TDBetting()))
     plain = pt.decide(DICE, threshold=3.2, rng=2)
     assert watched.counts == plain.counts
     assert trace.samples[-1] == plain.samples

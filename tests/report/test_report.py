@@ -34,6 +34,7 @@ from policytest.questions.decide import decide
 from policytest.questions.evaluate import evaluate
 from policytest.questions.identify import Selection, identify
 from policytest.report.story import verdict_story
+from policytest.results import sentences
 from policytest.results.estimate import Estimate
 from policytest.results.load import from_data
 from policytest.results.plan import Plan, Sensitivity
@@ -301,6 +302,17 @@ def test_the_headline(by_ball, about, answer, certified, threshold, words):
     assert ("The answer is proved" in claims) == (certified and answer is not None)
     assert ("local search" in claims) == (not certified and answer is not None)
     assert bool(told.next_steps) == (answer is None)
+
+
+@each(("answer", "margin"), [("above", 0.0), ("above", 0.2), ("below", 0.0), ("below", 0.2), ("below", -0.2)])
+def test_the_terminal_and_the_page_say_the_same_of_two_policies(by_ball, answer, margin):
+    verdict = replace(by_ball, about="difference", answer=answer, certified=True, threshold=margin, settings=None)
+    said = verdict_story(verdict).headline.partition(" ")[2].rstrip(".")
+    assert said.startswith("Policy A is ")
+    assert verdict.summary.title == f"{said} (certified)"
+    assert verdict.summary.rows[0].shown == said.removeprefix("Policy A ")
+    word = {("below", True): "worse", ("below", False): "not better"}.get((answer, margin == 0), "better")
+    assert f"“A is {word}”" in sentences.guarantee(verdict)[0]
 
 
 def test_a_verdict_without_proof_says_so_at_once(by_ball):

@@ -138,8 +138,8 @@ class Trace:
         return whole
 
     def watch(self, method: Method | None = None) -> Method:
-        """The method, default `Combined()`, pausing where this trace wants a point; otherwise as it is."""
-        return Watched(Combined() if method is None else method, self)
+        """The method, pausing where this trace wants a point; otherwise as it is. By default that of `decide`."""
+        return Watched(Combined() if method is None else method, self, method is None)
 
     # ------------------------------------------------------------ pausing
 
@@ -198,10 +198,14 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """A method whose runs pause where a trace wants a point. The runs are those of the method, and say so."""
+    """A method whose runs pause where a trace wants a point. The runs are those of the method, and say so.
+
+    ``is_default``: no method was chosen, so that of `Episodes` is the one that they have.
+    """
 
     method: Method
     pause: Trace
+    is_default: bool = False
 
     def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed, **zone: Any) -> Run:
         """The test at work on a simulator."""

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,7 +144,9 @@ def checked_source(task: Task | Episodes, sim: Any) -> Any:
 
 
 def checked_method(method: Any, task: Task | Episodes | None = None) -> Method:
-    """The method, or the default."""
+    """The method, or the default; also of a trace that watches the default."""
+    if isinstance(task, Episodes) and getattr(method, "is_default", False):
+        return replace(method, method=ReturnBetting())  # type: ignore[no-any-return]
     if isinstance(task, Episodes) and not isinstance(getattr(method, "method", method), ReturnBetting | None):
         raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
     if method is None:

@@ -23,6 +23,7 @@ ONE_SIDED = "one-sided ends, 1 - delta each"
 TWO_SIDED = "two-sided, 1 - delta"
 CERTAIN = "certain, whatever the unknown rows are"
 NO_DATA = "this follows from the rewards alone, no data were used"
+NOT_BETTER = {True: "worse", False: "not better"}  # whether the margin is 0
 YES_NO = {True: "yes", False: "no"}
 MOST_NAMED = 12  # states, or actions, that are listed
 ERROR = "probability of a wrong answer, at most"
@@ -40,12 +41,6 @@ WORDS = {
     "above": "above the threshold",
     "below": "below the threshold",
     "within": "within the indifference zone around the threshold",
-    None: "undecided",
-}
-COMPARED = {
-    "above": "is better than policy B by more than the margin",
-    "below": "is not better than policy B by the margin",
-    "within": "is better than policy B by the margin, give or take the indifference zone",
     None: "undecided",
 }
 
@@ -139,8 +134,20 @@ def title(v: Verdict) -> str:
     """The answer in one line: the title of its summary."""
     if not v.answer:
         return f"Undecided: {v.reason}"
-    claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {COMPARED[v.answer]}"
+    claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {answered(v)}"
     return f"{claim} ({badge(v.certified)}){f': {known(v)}' if v.is_known else ''}"
+
+
+def answered(v: Verdict) -> str:
+    """The answer: of one policy a value, of two what policy A is."""
+    if v.about == "value" or v.answer is None:
+        return WORDS[v.answer]
+    R = number(v.threshold)
+    if v.answer == "within":
+        zone = f", give or take {number(v.indifference)}" if v.indifference else ""
+        return f"{f'is better than policy B by {R}' if v.threshold else 'is as good as policy B'}{zone}"
+    better = "better" if v.answer == "above" else NOT_BETTER[v.threshold == 0]
+    return f"is {better} than policy B{f' by more than {R}' if v.threshold else ''}"
 
 
 def known(v: Verdict) -> str:
@@ -162,8 +169,7 @@ def claim(v: Verdict) -> tuple[str, str]:
     elif alone:
         said = f"Its {value} is {v.answer} {R}."
     else:
-        better = "better" if v.answer == "above" else "not better" if margin else "worse"
-        said = f"Policy A is {better} than policy B{margin}."
+        said = f"Policy A {answered(v)}."
     return (f"{word}.", said) if v.certified else (f"{word}, but not certified:", said[0].lower() + said[1:])
 
 
@@ -429,7 +435,7 @@ def guarantee(v: Verdict) -> list[str]:
         above, below = "above", "below"
     else:
         what, other = f"policy A were better by {R} or less", f"it were better by {R} or more"
-        above, below = "A is better", "A is not better"
+        above, below = "A is better", f"A is {NOT_BETTER[v.threshold == 0]}"
     lines = [
         f"Delta is {delta}. If {what}, a test like this one would ever answer “{above}” with probability at most "
         f"{delta}; and if {other}, “{below}” with probability at most {delta}. This holds however often one looks, and "
@@ -438,7 +444,8 @@ def guarantee(v: Verdict) -> list[str]:
     ]
     if v.indifference:
         lines.append(
-            f"To answer “within” where the {quantity(v.task)} is {number(v.indifference)} or more away is wrong, too: "
+            f"To answer “within” is wrong if the {quantity(v.task) if v.about == 'value' else 'difference'} is "
+            f"{number(v.indifference)} or more away from {R}, and that counts, too: "
             f"all wrong answers together have a probability of at most {delta}."
         )
     if v.flaws:

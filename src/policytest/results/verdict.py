@@ -257,11 +257,10 @@ class Verdict(Shown):
         """The verdict as one table, for text, HTML and JSON."""
         low, high = self.interval
         alone = self.about == "value"
-        answer = (sentences.WORDS if alone else sentences.COMPARED)[self.answer]
         zone = f"give or take {number(self.indifference)}" if self.indifference else ""
         about, proof = sentences.about_interval(self), sentences.about_proof(self)[0]
         rows = (
-            Row("answer", answer, f"by {self.method}" if self.method else "", "answer", self.answer),
+            Row("answer", sentences.answered(self), f"by {self.method}" if self.method else "", "answer", self.answer),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
             Row("threshold R" if alone else "margin", number(self.threshold), zone, "threshold", self.threshold),
             Row(f"{sentences.measured(self)}, estimated", *sentences.about_estimate(self), "estimate", self.estimate),
