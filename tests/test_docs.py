@@ -6,6 +6,7 @@ import ast
 import functools
 import html.parser
 import http.server
+import importlib
 import inspect
 import json
 import os
@@ -408,6 +409,257 @@ def test_the_file_with_a_goal_is_a_task(tmp_path):
     (tmp_path / "task.toml").write_text(text, encoding="utf-8")
     task = load_model(tmp_path / "task.toml").task
     assert (task.horizon, task.discount, task.terminal) == (30, 1.0, ("cured", "dead"))
+
+
+# ---------------------------------------------------------------- figures that are on more than one page
+
+
+def tables(text):
+    """The tables of a page: the cells of their rows, the header first."""
+    for block in re.findall(r"(?:^\|.*\|[ ]*$\n?)+", FENCE.sub("", text), re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.splitlines()]
+        yield [rows[0], *rows[2:]]
+
+
+def table(texts, page, *header):
+    """The rows of the only table of a page whose first columns have these names, as {name of a column: cell}."""
+    (rows,) = [rows for rows in tables(texts[page]) if tuple(rows[0][: len(header)]) == header]
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+
+
+def amount(cell):
+    """The number in a cell, without its unit and its standard error."""
+    return float(re.match(r"-?[\d,.]+", cell).group().replace(",", ""))
+
+
+def ends(values, digits=1):
+    """The least and the largest, as text."""
+    return tuple(f"{end:.{digits}f}" for end in (min(values), max(values)))
+
+
+def samples_of(texts, method, delta="0.05"):
+    """{instance: what the table of all methods says}."""
+    (row,) = [row for row in table(texts, "betting.md", f"delta = {delta}") if row[f"delta = {delta}"] == method]
+    return {name: cell for name, cell in row.items() if not name.startswith("delta")}
+
+
+def ratios(texts, first, second):
+    """How many times as many samples one (method, delta) takes as another, on each instance where both are known."""
+    pairs = zip(samples_of(texts, *first).values(), samples_of(texts, *second).values(), strict=True)
+    return [amount(a) / amount(b) for a, b in pairs if a and b and ">" not in a + b]
+
+
+def powers(texts, method, instances=()):
+    """How samples grow as the gap shrinks: log of their ratio over log of that of the gaps, at two thresholds."""
+    samples, weak = samples_of(texts, method), table(texts, "betting.md", "instance", "V", "R")
+    (value,) = {amount(row["V"]) for row in weak if row["instance"] == "paper 2x2"}
+    pairs = [[(value - 0.19, amount(samples["small gap"])), (value, amount(samples["2x2"]))]]
+    for name in instances:
+        rows = [row for row in weak if row["instance"] == name]
+        found = sorted((abs(amount(row["V"]) - amount(row["R"])), amount(row["default"])) for row in rows)
+        pairs.append([found[0], found[-1]])
+    return [np.log(most / least) / np.log(far / near) for (near, most), (far, least) in pairs]
+
+
+OF_METHODS = {
+    "lower bound, for any test": "lower bound",
+    "`Combined()`, the default": "Combined (default)",
+    "`PTST()`, ours": "PTST, mixture",
+    "`PTST()`, the paper's boundary": "PTST, paper's boundary",
+    "Monte Carlo, by betting on returns": "Monte Carlo, betting",
+    "`Combined()`": "Combined (default)",
+    "`TDBetting()`": "TDBetting",
+    "`PTST()`, as if proofs were free": "PTST, mixture",
+    "`PTST(boundary=PaperBoundary())`, likewise": "PTST, paper's boundary",
+    "`RectangularKL()`": "KL boxes",
+    "`MonteCarlo()`": "Monte Carlo, betting",
+}
+OF_INSTANCES = {"paper 2x2": "2x2", "grid world, 25 cells": "grid world", "random, 100 states": "Garnet 100"}
+
+
+def misquoted(texts):
+    """Where the two shorter tables of methods differ from the table of all methods."""
+    found = []
+    for page, instance in (("README.md", "paper 2x2"), ("which-method.md", "2x2")):
+        for row in table(texts, page, "", instance):
+            whole = samples_of(texts, OF_METHODS[row.pop("")])
+            found += [(page, name) for name, cell in row.items() if cell != whole[OF_INSTANCES.get(name, name)]]
+    return found
+
+
+def test_the_shorter_tables_of_methods_are_excerpts():
+    assert not misquoted(TEXTS)
+    assert misquoted({**TEXTS, "README.md": TEXTS["README.md"].replace("17,533", "17,534")}) == [("README.md", "3x3")]
+
+
+def widths(texts):
+    rows = table(texts, "evaluation.md", "paper's instance", "after")
+    at = [row["paper's instance"] for row in rows].index("5 states") + 1
+    assert rows[at]["after"] == "10,000"
+    return rows[at]["betting"], rows[at]["KL ball"]
+
+
+def identified(texts):
+    row = table(texts, "comparing-and-planning.md", "instance", "least gap")[0]
+    return row["betting"], row["KLB-TS"]
+
+
+def of_two_tests(texts):
+    rows = table(texts, "comparing-and-planning.md", "policies", "difference")
+    return ends([amount(row["two tests"]) / amount(row["`compare`"]) for row in rows])
+
+
+def proofs(texts):
+    found = re.search(r"need ([\d.]+)% / ([\d.]+)% / ([\d.]+)% more", texts["certificate.md"])
+    return ends([float(share) for share in found.groups()])
+
+
+def halved(texts):
+    betting = powers(texts, "Combined (default)", ("grid 6x6, one reward", "Garnet 30x3", "dense 4x3"))
+    (kl,) = powers(texts, "PTST, mixture")
+    return *ends([2**b for b in betting]), f"{2**kl:.1f}", *ends(betting), f"{kl:.1f}"
+
+
+def beside_combined(texts):
+    less = ratios(texts, ("Combined (default)",), ("TDBetting",))
+    more = ratios(texts, ("TDBetting", "1e-15"), ("Combined (default)", "1e-15"))
+    return f"{100 * (1 - 1 / max(less)):.0f}", f"{100 * (max(more) - 1):.0f}"
+
+
+def on_five_states(texts):
+    few, many = (amount(samples_of(texts, name)["5x5"]) for name in ("Combined (default)", "PTST, paper's boundary"))
+    return f"{round(few, -2):.0f}", f"{round(many, -3):,.0f}"
+
+
+def of_the_heuristic(texts):
+    rows = table(texts, "sequential-test.md", "S = A", "one whole test, paper's boundary, delta = 0.05")
+    names = "one whole test, paper's boundary, delta = 0.05", "*one* check of the paper's heuristic"
+    return tuple(end for name in names for end in ends([amount(row[name]) for row in rows], 0))
+
+
+def at_smaller_delta(texts):
+    found = ratios(texts, ("Combined (default)", "1e-5"), ("Combined (default)",))
+    return tuple(["", "one", "two", "three", "four", "five"][int(end)] for end in ends(found, 0))
+
+
+def of_gradient_steps(texts):
+    words = r"reports {}, {} and {} on the paper's three instances, where it starts at {}, {} and {}\."
+    return re.search(words.replace("{}", r"([\d.]+)"), flat(texts["worst-case.md"])).groups()
+
+
+def of_the_shop(texts):
+    """The row of the answer, and the rows of the log: the tutorial's commands are run by another test."""
+    shown = texts["tutorial.md"].partition("$ policytest assess shop/paid.toml shop/log.csv")[2]
+    row, rows = (re.search(words, shown) for words in (r"\n  samples +([\d,]+)", r"\nData: ([\d,]+) transitions"))
+    return row.group(1), rows.group(1)
+
+
+def flat(text):
+    """On one line."""
+    return " ".join(text.split())
+
+
+QUOTES = {
+    "interval of width {}, by the KL ball {} (": ("which-method.md", widths),
+    "| {} samples on the paper's 2-state instance, where KLB-TS takes {} (": ("which-method.md", identified),
+    "| {} to {} times fewer transitions than two separate tests": ("which-method.md", of_two_tests),
+    "a certified `PTST()` needs {}% to {}% more samples": ("which-method.md", proofs),
+    "Half the gap `|V - R|` takes {} to {} times the samples by betting and {} times by the KL rules: a power of "
+    "-{} to -{}, and of -{}, in": ("which-method.md", halved),
+    "With 5 draws it needs {} to {} times the samples": (
+        "betting.md",
+        lambda texts: ends(ratios(texts, ("TDBetting, 5 draws",), ("TDBetting",))),
+    ),
+    "up to {}% fewer samples at `delta = 0.05`, and up to {}% more at `1e-15`": ("betting.md", beside_combined),
+    "about {} transitions on the paper's 5-state instance, where the paper's rule takes {} with": (
+        "index.md",
+        on_five_states,
+    ),
+    "takes {} to {} ms on these three instances (`make bench`, the same machine), where *one* check of the heuristic "
+    "of the paper's experiments takes {} to {} ms": ("README.md", of_the_heuristic),
+    "From 0.05 to 1e-5 the default takes {} to {} times as many": ("faq.md", at_smaller_delta),
+    "it stops at {}, {} and {} on the three instances, having started at {}, {} and {} and": (
+        "paper-to-code.md",
+        of_gradient_steps,
+    ),
+    "reached its answer after {} of {} transitions": ("tutorial.md", of_the_shop),
+    '"answered after {} transitions of {}": a': ("faq.md", of_the_shop),
+    'part of the log: "answered after {} transitions of {}"': ("command-line.md", of_the_shop),
+}
+"""{a sentence: its page, and what the place says that its figures are from}."""
+
+
+def quoted(texts, sentence):
+    """(what a sentence says, what it should say)."""
+    page, source = QUOTES[sentence]
+    words = re.escape(sentence).replace(re.escape("{}"), r"([\w.,]+)")
+    (found,) = re.findall(words, flat(texts[page].replace("**", "")))
+    return found, tuple(source(texts))
+
+
+@each("sentence", QUOTES)
+def test_a_figure_on_two_pages_is_the_same(sentence):
+    said, should = quoted(TEXTS, sentence)
+    assert said == should
+
+
+@each(
+    ("page", "old", "new", "sentence"),
+    [
+        ("which-method.md", "width 0.051", "width 0.078", "interval of width {}"),
+        ("evaluation.md", "| 0.051 |", "| 0.078 |", "interval of width {}"),
+        ("faq.md", "1,519", "1,375", '"answered after {}'),
+    ],
+)
+def test_the_check_of_figures_notices(page, old, new, sentence):
+    """Negative control: the figure changes on the page that quotes, or where it is quoted from."""
+    (sentence,) = [one for one in QUOTES if one.startswith(sentence)]
+    said, should = quoted({**TEXTS, page: TEXTS[page].replace(old, new)}, sentence)
+    assert said != should
+
+
+FIGURE = re.compile(r"(?<![\w.,/-])\d[\d,]*\.?\d*(?![\w/]|[.,]\d)")
+SETTINGS = {"0.999", "1.96", "3.11", "475", "1,000,000", "1,234", "2026"}
+"""Of a discount, the normal law, Python, a threshold of CartPole: nobody measures them."""
+
+
+def in_sentences(texts):
+    """{a figure of three digits or more in the sentences of pages: these pages}; of no table and no code."""
+    found = {}
+    for page, text in texts.items():
+        prose = re.sub(r"^\|.*$", "", FENCE.sub("", text), flags=re.MULTILINE)
+        for figure in FIGURE.findall(re.sub(r"\]\([^)]*\)|`[^`]*`", "", prose)):
+            if len(figure.strip(",.").replace(",", "").replace(".", "").strip("0")) > 2:
+                found.setdefault(figure.strip(",."), set()).add(page)
+    return found
+
+
+def test_a_figure_in_sentences_of_two_pages_is_tied():
+    """Whoever repeats a measured figure ties it to its place, in `QUOTES`."""
+    tied = {figure for sentence in QUOTES for figure in quoted(TEXTS, sentence)[0]} | SETTINGS
+    assert not {figure: pages for figure, pages in in_sentences(TEXTS).items() if len(pages) > 1 and figure not in tied}
+    again = in_sentences({**TEXTS, "faq.md": TEXTS["faq.md"] + "\nIt took 45,713.", "logs.md": "It took 45,713."})
+    assert again["45,713"] == {"faq.md", "logs.md"}
+
+
+# ---------------------------------------------------------------- modules on the pages
+
+
+def test_modules_on_the_pages_exist():
+    """A mention of `policytest.a.b` in a page leads somewhere."""
+
+    def exists(name):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            place, _, last = name.rpartition(".")
+            return bool(place) and exists(place) and hasattr(importlib.import_module(place), last)
+        return True
+
+    named = {name for text in TEXTS.values() for name in re.findall(r"\bpolicytest(?:\.[a-z_]+)+\b", text)}
+    assert len(named) > 5
+    assert not [name for name in named if not exists(name)]
+    assert not exists("policytest.guesses")
 
 
 # ---------------------------------------------------------------- pictures

@@ -4,7 +4,7 @@ At one kernel the method is run against it; of PTST with fixed shares the expect
 (`plan.expected`). A pilot leaves many kernels possible (`plan.posterior`): few of them are simulated,
 evenly spread over the size of the gap |V_q - R|, and a power law
 
-    E[tau] = c |V_q - R|^b,        b about -1.2 for betting, and -2.3 for the KL rules,
+    E[tau] = c |V_q - R|^b,        b between -1 and -2 for betting, and about -2.2 for KL rules,
 
 is fitted to them, with what it leaves unexplained. Applied to all kernels drawn it gives the distribution of E[tau].
 Stated are its median, the share of it within a factor 1.5 of that, and the range that holds nine tenths. What is left
