@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -343,6 +344,7 @@ def test_transcripts_are_compared_for_real():
 def test_the_tutorial_happens_as_it_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    refreshed = runpy.run_path(str(DOCS / "make_transcripts.py"))["refreshed"]
     transcripts = [one for body in blocks(TEXTS["tutorial.md"], "console") for one in body.split("$ ")[1:]]
     assert len(transcripts) >= 6
     for transcript in transcripts:
@@ -353,6 +355,8 @@ def test_the_tutorial_happens_as_it_says(tmp_path, monkeypatch, capsys):
         code = cli.main(shlex.split(line)[1:])
         happened = capsys.readouterr().out
         assert agrees(shown, happened), f"{line}\n{happened}"
+        moved = re.sub(r"\d{3}\b", "777", shown)  # an old page
+        assert refreshed(moved, happened) == refreshed(shown, happened) == shown
         assert code == (3 if shown.startswith("Undecided") else 0), line
     assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
