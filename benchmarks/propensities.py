@@ -11,6 +11,11 @@ interval misses the value at any of some twenty looks, at most delta. Widths: be
 *Episodes:* five steps of a process that remembers. At V = R the share of wrong answers of each side is at most delta.
 The control, propensities that were filled in after the reward was seen, must fail.
 
+*A bound of propensities:* bandits with a rare action, 1,000 rows, V = R. The true bound gives wrong answers with
+probability at most delta on each side; a bound that the log contradicts is refused. The control must fail: the smallest
+propensity in the log as the bound. Of two actions the propensity of one tells that of the other, and such a bound is
+refused if the rare action was not drawn; of three it is not.
+
 *One look:* nominal 95%, at a look fixed beforehand.
 """
 
@@ -30,7 +35,7 @@ import policytest as pt
 from policytest._base.arrays import FloatArray
 from policytest.methods.returns.weighted import EpisodeLogBetting
 
-DELTA, ACTIONS = 0.1, 10
+DELTA, ACTIONS, ROWS = 0.1, 10, 1000
 
 
 class Bandit(NamedTuple):
@@ -84,6 +89,44 @@ def episodes(rng: np.random.Generator, count: int, after_the_fact: bool = False)
     ids = np.repeat(np.arange(count), H)
     columns = reward.ravel(), propensity.ravel(), target.ravel()
     return pt.LoggedEpisodes(ids, *columns, horizon=H, reward_range=(0, 1)), value
+
+
+class Rare(NamedTuple):
+    """Logging and target probabilities and mean rewards of actions, and the bound; None: the smallest in the log."""
+
+    mu: tuple[float, ...]
+    pi: tuple[float, ...]
+    mean: tuple[float, ...]
+    bound: float | None
+
+
+ONE_RARE, TWO, THREE = (0.05, 0.95), (0.001, 0.999), (0.0005, 0.45, 0.5495)
+BOUNDS = {
+    "0.05, true": Rare(ONE_RARE, (1, 0), (0.5, 0), 0.05),
+    "0.5, where 0.05 is true": Rare(ONE_RARE, (1, 0), (0.5, 0), 0.5),
+    "0.9, where 0.05 is true": Rare(ONE_RARE, (1, 0), (0.5, 0), 0.9),
+    "0.001, true, two actions": Rare(TWO, (0.5, 0.5), (0, 0.5), 0.001),
+    "the smallest in the log, two actions": Rare(TWO, (0.5, 0.5), (0, 0.5), None),
+    "0.0005, true, three actions": Rare(THREE, (0.3, 0.7, 0), (0, 0.8, 0.8), 0.0005),
+    "control: the smallest in the log, three actions": Rare(THREE, (0.3, 0.7, 0), (0, 0.8, 0.8), None),
+}
+
+
+def with_a_bound(logs: int, about: Rare) -> tuple[float, float, float]:
+    """The shares of logs with the answers "above" and "below", where V = R, and of those that are refused."""
+    rng, found = np.random.default_rng(17), []
+    mu, pi, mean = map(np.array, about[:3])
+    for _ in range(logs):
+        action = rng.choice(len(mu), ROWS, p=mu)
+        reward, propensity = (rng.random(ROWS) < mean[action]).astype(float), mu[action]
+        bound = float(propensity.min()) if about.bound is None else about.bound
+        about_log: dict[str, Any] = {"reward_range": (0, 1), "smallest_propensity": bound}
+        try:
+            log = pt.LoggedEpisodes(None, reward, propensity, pi[action], **about_log)
+            found.append(pt.assess(log, threshold=float(pi @ mean), delta=DELTA).answer)
+        except pt.InputError:
+            found.append("refused")
+    return found.count("above") / logs, found.count("below") / logs, found.count("refused") / logs
 
 
 def own_returns(rng: np.random.Generator, count: int) -> tuple[pt.LoggedEpisodes, float]:
@@ -160,6 +203,10 @@ def main() -> None:
     for name, after in (("episodes at V = R", False), ("control: propensities after the fact", True)):
         above, below = table[name] = wrong_answers(logs, 200 if given.small else 1000, after)
         print(f"{name}: answered above {above:.3f}, below {below:.3f}, nominal {DELTA:g} each", flush=True)
+    print(f"bounds of propensities at V = R, {ROWS:,} rows: answered above, below, refused; nominal {DELTA:g} each")
+    for name, about in BOUNDS.items():
+        table[f"bound {name}"] = with_a_bound(logs, about)
+        print(f"  {name:<50}" + "".join(f"{share:>8.3f}" for share in table[f"bound {name}"]), flush=True)
     for name, make, count in (("returns", own_returns, 100), ("weighted episodes", episodes, 300)):
         rng, hits = np.random.default_rng(5), 0
         for _ in range(looked):

@@ -217,6 +217,13 @@ def test_propensities(small):
     assert max(numbers["episodes at V = R"]) <= 0.5
     assert max(numbers["control: propensities after the fact"]) > 0.5
     assert all(numbers[f"one look, {kind}"] >= 0.8 for kind in ("returns", "weighted episodes"))
+    for bound in ("0.05, true", "0.001, true, two actions", "0.0005, true, three actions"):
+        above, below, refused = numbers[f"bound {bound}"]
+        assert max(above, below) <= 0.5
+        assert refused == 0
+    assert all(numbers[f"bound {bound}, where 0.05 is true"] == [0, 0, 1] for bound in (0.5, 0.9))
+    assert numbers["bound the smallest in the log, two actions"][2] > 0.1
+    assert sum(numbers["bound control: the smallest in the log, three actions"][:2]) > 0.3
     first, _, last = numbers["widths"]["weights"]
     assert last < first
 

@@ -71,6 +71,25 @@ def test_a_log_without_a_task(place, capsys):
             assert "under way" not in out
 
 
+def test_a_bound_of_propensities_is_checked_and_never_ignored(place, capsys):
+    """What the log contradicts is refused with the row of the file, and so is a bound without propensities."""
+    asked = ("--discount", "0.9", "--reward-range", "0", "1", "--threshold", "0.7", "--smallest-propensity")
+    arguments = ("assess", place / "log.csv", "--assume", "propensities", *asked)
+    code, _, err = run(capsys, *arguments, "0.6")
+    assert code == 2
+    assert "error: row 1, episode '0': the propensity is 0.5; it is below --smallest-propensity; pass a bound" in err
+    assert "leave --smallest-propensity out" in err
+    code, out, _ = run(capsys, *arguments, "0.5")
+    assert code == 0
+    assert "no action, logged or not, had a propensity below 0.5, which was known before the data" in out
+    code, _, err = run(capsys, "assess", place / "log.csv", "--assume", "episodes", *asked, "0.5")
+    assert code == 2
+    assert "--smallest-propensity needs propensities; use --assume propensities or --ladder" in err
+    ladder = ("assess", place / "task.toml", place / "log.csv", "--ladder", "--column", "target=")
+    assert run(capsys, *ladder, "--smallest-propensity", "0.6")[0] == 2
+    assert run(capsys, *ladder, "--smallest-propensity", "0.5")[0] == 0
+
+
 def test_a_task_gives_discount_rewards_threshold_and_target(place, capsys, tmp_path):
     page = tmp_path / "report.html"
     arguments = ("assess", place / "task.toml", place / "log.csv", "--assume", "propensities")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, NamedTuple
 
@@ -137,16 +138,32 @@ def test_a_critic_that_knows_the_values_removes_the_noise_of_weights():
 
 
 def test_without_a_bound_of_the_weights_a_critic_breaks_the_bound():
-    """Why ``smallest_propensity`` is asked for: declared too large, some path falls below the bound."""
+    """Why ``smallest_propensity`` is asked for: declared too large, some path falls below the bound, and is refused."""
     paths = tree(3, 1, 0.0, 1.0, 1.0)
     log = logged(paths, critics=True, horizon=1, reward_range=(0.0, 1.0))
     about = log.start, log.reward, log.ratio, log.q, log.v
     wrong = np.full(len(log), 1.05)  # 1/smallest propensity
-    assert doubly_robust(*about, wrong, log.reward_scale, 1.0, 0.1).min() == pytest.approx(-0.1)  # cut off there
     assert doubly_robust(*about, wrong, log.reward_scale, 1.0, 10.0).min() < -0.1
-    V = sum(path.asked * path.rows[0][0] for path in paths)
-    logs = np.array([path.logged for path in paths])
-    assert logs @ doubly_robust(*about, wrong, log.reward_scale, 1.0, 0.1) > V + 1e-3  # the mean is lost with it
+    with pytest.raises(pt.InputError, match="smallest_propensity does not hold in episode 3 of these"):
+        doubly_robust(*about, wrong, log.reward_scale, 1.0, 0.1)  # cut off at -0.1 its mean would be above V
+
+
+def test_a_bound_that_the_columns_contradict_after_they_were_checked_is_refused_at_work():
+    log = pt.LoggedEpisodes(None, **BANDIT, smallest_propensity=0.05, reward_range=(0, 1))
+    log.smallest_propensity[:] = 0.9
+    with pytest.raises(pt.InputError, match="smallest_propensity does not hold in episode"):
+        pt.assess(log, threshold=0.5)
+
+
+def test_what_is_off_by_rounding_is_put_right():
+    """Columns of 32 bits; q and v at the ends of what they may be, a little beyond."""
+    single = {name: np.float32(column) for name, column in BANDIT.items()}
+    assert pt.LoggedEpisodes(None, **single, smallest_propensity=0.05, reward_range=(0, 1)).n_episodes == 100
+    assert pt.LoggedEpisodes(None, [1], [np.float32(0.99)], [0.5], smallest_propensity=0.01, reward_range=(0, 1))
+    about = {"q": BANDIT["target"] * (1 + 1e-10), "v": np.full(100, 1 - 1e-10)}
+    log = pt.LoggedEpisodes(None, **BANDIT, **about, smallest_propensity=0.05, reward_range=(0, 1))
+    assert log.q.max() == 1.0
+    assert (log.target * log.q <= log.v).all()
 
 
 def test_rows_of_episodes_may_be_interleaved_and_ids_of_any_kind():
@@ -183,6 +200,12 @@ def test_enormous_weights_are_no_numbers_that_break():
     assert math.isnan(log.outcomes.below[0])  # no horizon: returns have no upper end
 
 
+BANDIT = {
+    "reward": np.tile([0.0, 1.0, *[0.0] * 18], 5),
+    "propensity": np.tile([0.95, 0.05, *[0.95] * 18], 5),
+    "target": np.tile([0.0, 1.0, *[0.0] * 18], 5),
+}
+"""The rare action has the propensity 0.05, and is all that the target policy does."""
 GOOD = {"episode": ["a", "a", "b"], "reward": [1, 0, 1], "horizon": 3, "reward_range": (0, 1)}
 OFF = {"propensity": [0.5, 0.5, 1.0], "target": [0.1, 1.0, 0.0]}
 CRITIC = OFF | {"q": [1.0, 0.5, 1.0], "v": [2.0, 0.5, 1.0], "smallest_propensity": 0.2}
@@ -216,6 +239,12 @@ REFUSED = [
     ({"rows": [1, 1, 1]}, "rows is for returns that were added up already"),
     (CRITIC | {"smallest_propensity": None}, "q and v need smallest_propensity"),
     (CRITIC | {"smallest_propensity": 0.6}, r"propensity\[0\] \(episode 'a'\) is 0.5; it is below smallest"),
+    ({"smallest_propensity": 0.6}, r"propensity\[0\] \(episode 'a'\) is 0.5; it is below smallest_propensity; pass a"),
+    (
+        {"propensity": [0.5, 0.5, 0.7], "smallest_propensity": 0.4},
+        r"propensity\[2\] \(episode 'b'\) is 0.7; it leaves less than smallest_propensity to the other actions",
+    ),
+    ({"propensity": None, "target": None, "smallest_propensity": 0.1}, "the log has none; pass propensity and target"),
     (CRITIC | {"horizon": None}, "q and v need a reward_range with two finite ends, and a horizon"),
     (CRITIC | {"q": [9.0, 0.5, 1.0]}, r"q\[0\] \(episode 'a'\) is 9; episodes cannot earn that"),
     (CRITIC | {"v": [2.0, 0.1, 1.0]}, r"v\[1\] \(episode 'a'\) is 0.1; it is not the mean of q"),
@@ -232,3 +261,15 @@ def test_what_is_right_is_taken():
     assert repr(pt.LoggedEpisodes(**GOOD, **OFF)) == "LoggedEpisodes(2 episodes with propensities, 3 rows)"
     assert repr(pt.LoggedEpisodes(**GOOD)) == "LoggedEpisodes(2 episodes of the policy itself, 3 rows)"
     assert len(pt.LoggedEpisodes(**GOOD, **CRITIC).assumptions) > len(pt.LoggedEpisodes(**GOOD, **OFF).assumptions)
+
+
+def test_the_bound_is_an_assumption_of_every_answer():
+    """In the line of the verdict that says what it rests on, and in its JSON."""
+    words = "no action, logged or not, had a propensity below 0.05, which was known before the data"
+    log = pt.LoggedEpisodes(None, **BANDIT, smallest_propensity=0.05, reward_range=(0, 1))
+    verdict = pt.assess(log, threshold=0.01)
+    assert verdict.answer == "above"
+    assert words in str(verdict)
+    assert words in json.loads(verdict.to_json())["assumptions"]
+    each_its_own = pt.LoggedEpisodes(None, **BANDIT, smallest_propensity=[0.05, 0.04] * 50, reward_range=(0, 1))
+    assert "had a propensity below the smallest_propensity of its row" in "; ".join(each_its_own.assumptions)

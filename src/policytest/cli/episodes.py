@@ -66,7 +66,7 @@ def read_episodes(
         horizon=None if task is not None else asked.horizon,
         reward_range=ranges.reward,
         return_range=ranges.returns,
-        smallest_propensity=ranges.smallest_propensity if assume == "propensities" else None,
+        smallest_propensity=ranges.smallest_propensity,
     )
     if assume == "propensities" and not found.weighted:
         raise InputError(

@@ -146,6 +146,13 @@ PHRASES = {
     "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1": (
         "pass --return-range LOW HIGH, or --reward-range LOW HIGH with --horizon or a --discount below 1"
     ),
+    "smallest_propensity is a bound of propensities, and the log has none; pass propensity and target, or leave ": (
+        "--smallest-propensity needs propensities; use --assume propensities or --ladder and name their column with "
+        "--column propensity=NAME, or leave "
+    ),
+    "below smallest_propensity;": "below --smallest-propensity;",
+    "less than smallest_propensity to": "less than --smallest-propensity to",
+    "leave smallest_propensity out": "leave --smallest-propensity out",
     "outside reward_range": "outside --reward-range",
     "outside return_range": "outside --return-range",
     "propensity is given, and target is not; pass both, of the logged action: propensity mu(a|s) and target pi(a|s)": (

@@ -193,7 +193,12 @@ Ladder = Annotated[
 ]
 SmallestPropensity = Annotated[
     float | None,
-    typer.Option("--smallest-propensity", metavar="P", help="No action had a smaller propensity; narrows intervals."),
+    typer.Option(
+        "--smallest-propensity",
+        metavar="P",
+        help="No action, logged or not, had a smaller propensity: known before the data, not taken from the log. "
+        "Narrows intervals.",
+    ),
 ]
 LogFiles = Annotated[
     list[str] | None,

@@ -46,6 +46,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled.weights import Scale, weigh_episodes
 from policytest._base.errors import InputError
+from policytest._base.text import number
 from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, ROUNDING, Range, geometric
 
 ON_PROPENSITIES = (
@@ -54,12 +55,14 @@ ON_PROPENSITIES = (
     "adapt to the past)",
     "every action that the target policy may take had a positive propensity",
 )
+ON_SMALLEST = "no action, logged or not, had a propensity below {bound}, which was known before the data"
 ON_CRITICS = "v is the mean of q under the target policy, and both were fixed before the episode"
 NO_RANGE = (-math.inf, math.inf)
 NO_BOUND = (
     "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
     "discount below 1"
 )
+ROUNDED = 1e-6  # of a propensity: how far one may be off in a column of 32 bits
 FINITE, SHARE = "every entry must be a finite number", "pass a probability above 0, at most 1"
 COLUMNS: dict[str, tuple[Callable[[FloatArray], BoolArray], str]] = {
     "reward": (np.isfinite, FINITE),
@@ -115,7 +118,9 @@ class LoggedEpisodes:
         action, v the mean of q under the target policy: v = sum over a of pi(a|s) q(s,a). They need
         ``smallest_propensity``, a finite ``reward_range``, and a horizon or a discount below 1.
     smallest_propensity
-        A lower bound of the propensities of all actions, known before they are drawn: one number, or one a row.
+        A lower bound of the propensities of all actions, also of those that were never drawn: one number, or one a row.
+        It must be known before the data: the smallest propensity in the log is not such a bound, since an action that
+        was never drawn may have had a smaller one. A bound that the log contradicts is refused.
     rows
         Where each entry of ``reward`` is the return of an episode that was added up elsewhere: its number of rows. Only
         the returns are then checked.
@@ -159,6 +164,9 @@ class LoggedEpisodes:
             object.__setattr__(self, name, value)
         self._check_together()
         self._check_episodes(grouped)
+        if self.smallest_propensity is not None:
+            for wrong, rule in against_smallest(self.propensity, self.target, self.smallest_propensity):
+                grouped.refuse(wrong, "propensity", self.propensity, rule)
         if self.q is not None:
             self._check_critics(grouped)
 
@@ -196,7 +204,15 @@ class LoggedEpisodes:
         """What a guarantee rests on."""
         if not self.weighted:
             return (EPISODES_ARE_INDEPENDENT,)
-        return ON_PROPENSITIES + (() if self.q is None else (ON_CRITICS,))
+        return ON_PROPENSITIES + self._on_smallest + (() if self.q is None else (ON_CRITICS,))
+
+    @property
+    def _on_smallest(self) -> tuple[str, ...]:
+        """The assumption about propensities that are not in the log."""
+        if self.smallest_propensity is None:
+            return ()
+        least, most = float(self.smallest_propensity.min()), float(self.smallest_propensity.max())
+        return (ON_SMALLEST.format(bound=number(least) if least == most else "the smallest_propensity of its row"),)
 
     @cached_property
     def scale(self) -> Scale:
@@ -212,6 +228,11 @@ class LoggedEpisodes:
     def ratio(self) -> FloatArray:
         """pi/mu of each row; empty where there are no propensities."""
         return np.asarray(self.target / self.propensity) if self.weighted else np.zeros(0)
+
+    @cached_property
+    def largest_inverse(self) -> FloatArray:
+        """1/(smallest propensity) of each row, at least that of each logged action: bounds may be off by rounding."""
+        return np.asarray((1.0 + ROUNDED) / self.smallest_propensity)
 
     @cached_property
     def outcomes(self) -> WeighedEpisodes:
@@ -293,6 +314,11 @@ class LoggedEpisodes:
                 f"q and v need {missing}: q is subtracted with the weight of the action, which has a bound only where "
                 "propensities have one; pass it, or leave out q and v"
             )
+        if self.smallest_propensity is not None and self.propensity is None:
+            raise InputError(
+                "smallest_propensity is a bound of propensities, and the log has none; pass propensity and target, or "
+                "leave it out"
+            )
 
     def _check_episodes(self, grouped: Grouped) -> None:
         """Episodes of at most ``horizon`` rows; rewards and returns in their ranges; a bound on one side at least."""
@@ -327,17 +353,14 @@ class LoggedEpisodes:
             )
 
     def _check_critics(self, grouped: Grouped) -> None:
-        """q and v between the ends of what can still be earned; pi q at most v, counted from either end."""
+        """q and v between the ends of what can still be earned; pi q at most v, counted from either end.
+
+        What is wrong by rounding is put right, so that the bound of outcomes is exact.
+        """
         if self.reward_range is None or not all(map(math.isfinite, self.reward_scale[-2:])):
             raise InputError(
                 "q and v need a reward_range with two finite ends, and a horizon or a discount below 1; pass them"
             )
-        grouped.refuse(
-            self.propensity < self.smallest_propensity * (1.0 - ROUNDING),
-            "propensity",
-            self.propensity,
-            "it is below smallest_propensity; pass a smaller one",
-        )
         low, high = self.still_possible()
         slack = ROUNDING * (1.0 + high - low)
         rule = "episodes cannot earn that from this row on; clip q to what they can, and take v as its mean under pi"
@@ -347,6 +370,9 @@ class LoggedEpisodes:
         rule = "it is not the mean of q under the target policy, of which q of the logged action has the share target"
         for q, v in ((self.q - low, self.v - low), (high - self.q, high - self.v)):
             grouped.refuse(self.target * q > v + slack, "v", self.v, f"{rule}; pass v = sum over a of pi(a|s) q(s,a)")
+        np.clip(self.q, low, high, out=self.q)
+        least, most = low + self.target * (self.q - low), high - self.target * (high - self.q)
+        np.clip(self.v, least, np.maximum(least, most), out=self.v)
 
     @cached_property
     def reward_scale(self) -> Scale:
@@ -419,6 +445,20 @@ def _codes(ids: Any) -> IntArray:
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first, kind="stable")] = np.arange(len(first))
     return np.asarray(rank[codes.ravel()])
+
+
+def against_smallest(mu: FloatArray, pi: FloatArray, bound: FloatArray | float) -> list[tuple[BoolArray, str]]:
+    """The rows that contradict a bound of all propensities, and what to say of them.
+
+    The logged action had a smaller one; or it had mu < 1, which leaves at most 1 - mu to every other action, and the
+    target policy may take one of these.
+    """
+    remedy = "pass a bound that the logging policy kept to for every action, or leave smallest_propensity out"
+    left = "it leaves less than smallest_propensity to the other actions, some of which the target policy takes"
+    return [
+        (mu < bound * (1.0 - ROUNDED), f"it is below smallest_propensity; {remedy}"),
+        ((mu < 1.0) & (pi < 1.0) & (bound > 1.0 - mu + ROUNDED), f"{left}; {remedy}"),
+    ]
 
 
 def outside(found: FloatArray, ends: Range) -> BoolArray:

@@ -9,8 +9,10 @@ import numpy as np
 from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import compiled, entry
+from policytest._base.errors import InputError
 
 LARGEST_WEIGHT = 1e100  # of an episode: more is taken as this, which makes outcomes less extreme on both sides
+ROUNDING = 1e-9  # of the largest sum on the way: how far an outcome may fall below its bound
 
 
 class Scale(NamedTuple):
@@ -76,7 +78,6 @@ def weigh_episodes(start: Ints, reward: Reals, ratio: Reals, scale: Scale) -> An
     return found
 
 
-@entry
 def doubly_robust(
     start: Ints,
     reward: Reals,
@@ -87,18 +88,41 @@ def doubly_robust(
     scale: Scale,
     side: float,
     slack: float,
-) -> Any:
+) -> Reals:
     """[n] the doubly robust outcomes of one side (1: above, -1: below), which spend at most ``slack``.
 
     See `policytest.methods.returns.weighted`. ``largest`` is 1/(smallest propensity) of each row. Infinite slack: the
-    estimator itself, which has no bound.
+    estimator itself, which has no bound. An outcome that falls below its bound by more than rounding is refused: the
+    bets on it would not be bets.
     """
+    found = np.asarray(_doubly_robust(start, reward, ratio, q, v, largest, scale, side, slack))
+    if np.isnan(found).any():
+        raise InputError(
+            f"smallest_propensity does not hold in episode {int(np.argmax(np.isnan(found)))} of these: its outcome is "
+            "below the least possible one; pass propensity, smallest_propensity, q and v as they were before the draw"
+        )
+    return found
+
+
+@entry
+def _doubly_robust(
+    start: Ints,
+    reward: Reals,
+    ratio: Reals,
+    q: Reals,
+    v: Reals,
+    largest: Reals,
+    scale: Scale,
+    side: float,
+    slack: float,
+) -> Any:
+    """[n] as `doubly_robust`; not a number where an outcome falls below its bound."""
     n = len(start) - 1
     found = np.empty(n)
     first = scale.least if side > 0 else -scale.most  # of a mirrored reward: side * reward >= first
     later, begin = min(first, 0.0), scale.low if side > 0 else -scale.high
     for i in range(n):
-        gained, spare, d, w = 0.0, slack, 1.0, 1.0
+        gained, spare, size, d, w = 0.0, slack, slack, 1.0, 1.0
         for j in range(start[i], start[i + 1]):
             t = j - start[i]
             base = first if t == 0 else later
@@ -113,11 +137,13 @@ def doubly_robust(
                 side * reward[j] - base
             )
             gained += change
+            size = max(size, abs(gained))
             spare = max(spare + change, 0.0)
             d *= scale.discount
         if start[i + 1] > start[i]:
             gained -= w * _times(later, _left(scale, start[i + 1] - start[i], d))
-        found[i] = side * (begin + max(gained, -slack))
+        within = gained >= -slack - ROUNDING * (1.0 + size)
+        found[i] = side * (begin + max(gained, -slack)) if within else np.nan
     return found
 
 

@@ -105,7 +105,7 @@ class Side:
             log = self.log
             start = log.start[first : last + 1]
             rows = slice(int(start[0]), int(start[-1]))
-            about = log.reward[rows], log.ratio[rows], *critics, 1.0 / log.smallest_propensity[rows], log.reward_scale
+            about = log.reward[rows], log.ratio[rows], *critics, log.largest_inverse[rows], log.reward_scale
             found += [doubly_robust(start - start[0], *about, self.sign, slack) for slack in self.slacks[1:]]
         self.count += last - first
         if critics is not None:
@@ -237,8 +237,8 @@ class RecordedEpisodes:
             return self.plain[first:last]
         start = log.start[first : last + 1]
         rows = slice(int(start[0]), int(start[-1]))
-        about = log.reward[rows], log.ratio[rows], *critics, 1.0 / log.smallest_propensity[rows], log.reward_scale
-        return np.asarray(doubly_robust(start - start[0], *about, 1.0, np.inf))
+        about = log.reward[rows], log.ratio[rows], *critics, log.largest_inverse[rows], log.reward_scale
+        return doubly_robust(start - start[0], *about, 1.0, np.inf)
 
     def state(self) -> dict[str, Any]:
         """How many episodes were taken."""
@@ -268,8 +268,8 @@ def estimates_of(log: LoggedEpisodes) -> FloatArray:
     """[n] an unbiased estimate of V by each episode: doubly robust with q and v, weighted, or the return."""
     if log.q is None:
         return log.outcomes.estimates
-    about = log.reward, log.ratio, log.q, log.v, 1.0 / log.smallest_propensity, log.reward_scale
-    return np.asarray(doubly_robust(log.start, *about, 1.0, np.inf))
+    about = log.reward, log.ratio, log.q, log.v, log.largest_inverse, log.reward_scale
+    return doubly_robust(log.start, *about, 1.0, np.inf)
 
 
 class RecordedRun(OnALog, ReturnsRun):

@@ -21,7 +21,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Range
-from policytest.data.logged_episodes import COLUMNS, LoggedEpisodes, ends_of, outside
+from policytest.data.logged_episodes import COLUMNS, LoggedEpisodes, against_smallest, ends_of, outside
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.labels import distinct, places_in
@@ -75,6 +75,9 @@ def logged_episodes(
         "horizon": horizon,
         "reward_range": ends_of("reward_range", reward_range),
         "return_range": return_range,
+        "smallest_propensity": None
+        if smallest_propensity is None
+        else arrays.real_number("smallest_propensity", smallest_propensity),
     }
     frame = _opened(data, check_episode_mapping(columns, task is not None))
     with frames.readable():
@@ -84,7 +87,7 @@ def logged_episodes(
             found = _added_up(frame, about)
             if found is not None:
                 return found
-        return _row_by_row(frame, task, {**about, "smallest_propensity": smallest_propensity})
+        return _row_by_row(frame, task, about)
 
 
 def _rewards_of(task: Task) -> Range:
@@ -196,6 +199,9 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
     for role, column in columns.items():
         right, rule = COLUMNS[role]
         refuse(~right(column), role, rule)
+    if (bound := about["smallest_propensity"]) is not None and {"propensity", "target"} <= columns.keys():
+        for wrong, rule in against_smallest(columns["propensity"], columns["target"], bound):
+            refuse(wrong, "propensity", rule)
     if (ends := about["reward_range"]) is not None:
         wrong = outside(columns["reward"], ends)
         refuse(wrong, "reward", f"it is outside reward_range ({ends[0]:g}, {ends[1]:g}); widen the range")
