@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from policytest._base.compiled.weights import settle
 from policytest.methods.betting.bets import Refuter
 from policytest.methods.returns.run import ReturnsRun
 from policytest.methods.returns.weighted import FEW, EpisodeLogBetting, RecordedEpisodes, flaws_of, up_to
+from policytest.plots.trace import Point
+from policytest.results.load import parse
 
 DELTA, RUNS, ALARM = 0.1, 120, 1e-6
 MOST = int(stats.binom.ppf(1 - ALARM, RUNS, DELTA))
@@ -206,6 +210,48 @@ def test_one_look_covers_about_as_often_as_it_says():
     assert 0.92 < hits["returns"] / 400 < 0.98
     assert 0.92 < hits["weights"] / 400 < 0.98
     assert hits["control"] / 400 < 0.8
+
+
+def shown_together(verdict):
+    """No estimate is shown outside an interval beside it."""
+    low, high = verdict.interval
+    assert low <= verdict.estimate <= high
+    assert verdict.one_look is None or verdict.one_look[0] <= verdict.estimate <= verdict.one_look[1]
+    return verdict.estimate
+
+
+def test_the_estimate_of_weighted_episodes_is_that_of_one_look():
+    """A range of returns that is declared far too wide makes intervals wide; it hardly moves the estimate."""
+    rng, means, found, value = np.random.default_rng(0), [], [], 6 * 0.7 * 1.5
+    for _ in range(20):
+        call = rng.random((300, 6)) < 0.2
+        reward, propensity, target = 3 * call * rng.random((300, 6)), np.where(call, 0.2, 0.8), np.where(call, 0.7, 0.3)
+        columns = [column.ravel() for column in (reward, propensity, target)]
+        for range_of_returns in (None, (0, 1000)):
+            about = {"horizon": 6, "reward_range": (0, 3), "return_range": range_of_returns}
+            log = pt.LoggedEpisodes(np.repeat(np.arange(300), 6), *columns, **about)
+            found.append(shown_together(pt.assess(log, threshold=3.0)))
+            shown_together(pt.assess(log, threshold=8.0))
+        log = pt.LoggedEpisodes(np.repeat(np.arange(300), 6), *columns, return_range=(0, 1000))
+        found.append(shown_together(pt.assess(log, threshold=3.0)))
+        means.append(float(log.outcomes.estimates.mean()))
+    assert np.abs(np.array(found) - value).mean() < 0.25 * np.abs(np.array(means) - value).mean()
+
+
+def test_an_estimate_that_later_episodes_moved_stays_in_its_interval():
+    """The first half is good and the second is not: the interval rests on the best moment, the mean on all."""
+    G = np.random.default_rng(1).random(400) * 0.4 + np.repeat([0.59, 0.0], 200)
+    log = pt.LoggedEpisodes(None, G, return_range=(0, 1))
+    verdict = pt.assess(log, threshold=0.5)
+    assert G.mean() < verdict.interval[0] == shown_together(verdict) == 0.5
+    assert verdict.to_json() == parse(verdict.to_json(), "verdict.json").to_json()
+    old = json.dumps(json.loads(verdict.to_json()) | {"estimate": float(G.mean())})  # of an earlier version
+    shown_together(parse(old, "verdict.json"))
+    assert replace(verdict, one_look=(0.1, 0.2)).one_look is None  # what the interval refutes is not shown beside it
+    empty = replace(verdict, interval=(0.7, 0.6))
+    assert math.isnan(empty.estimate)
+    assert "the data contradict every value" in str(empty)
+    assert Point(1, estimate=0.9, interval=(0.2, 0.5)).estimate == 0.5
 
 
 def test_a_refuter_of_one_side_sees_only_its_rollouts():

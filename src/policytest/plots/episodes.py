@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
-    """A histogram of the returns, with the interval for their mean, the mean itself, and the threshold."""
+    """A histogram of the returns, with the interval for their mean, the estimate of it, and the threshold."""
     ax = style.axes(ax)
     paired = getattr(result, "about", "value") == "difference"
     found = getattr(result.counts, "histogram", None)
@@ -42,7 +42,8 @@ def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
         label="pairs of episodes" if paired else "episodes",
     )
     ax.axvspan(low, high, color=BLUE, alpha=0.18, linewidth=0, label=words)
-    ax.axvline(middle, color=INK, linewidth=1.5, label=f"{'mean' if bar is not None else 'middle'} {number(middle)}")
+    name = "estimate" if bar is not None else "middle"
+    ax.axvline(middle, color=INK, linewidth=1.5, label=f"{name} {number(middle)}")
     if bar is not None:
         ax.axvline(
             bar,

@@ -30,6 +30,7 @@ from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.returns import ReturnBetting
 from policytest.questions.driver import check_of
+from policytest.results.estimate import inside
 from policytest.results.verdict import Check, Verdict
 from policytest.worst_case import nearest_kernel
 from policytest.worst_case.projection_free import ProjectionFree
@@ -48,6 +49,10 @@ class Point:
     required: float = math.nan
     estimate: float = math.nan
     interval: tuple[float, float] = (math.nan, math.nan)
+
+    def __post_init__(self) -> None:
+        """The estimate lies in the interval, where there is one."""
+        object.__setattr__(self, "estimate", inside(self.estimate, self.interval))
 
 
 class Trace:

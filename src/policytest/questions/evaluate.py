@@ -271,7 +271,7 @@ def _estimate(
         certified=found.certified,
         epsilon=epsilon,
         delta=delta,
-        reached=found.width <= 2 * epsilon,
+        reached=0.0 <= found.width <= 2 * epsilon,
         method=method,
         counts=counts,
         task=task,

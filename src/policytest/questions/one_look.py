@@ -13,13 +13,8 @@ one look that was fixed beforehand (`benchmarks/one_look.py`). Where pairs that 
 is rough, and looking again and again until it says what one likes is not covered at all: that is what `value_interval`
 with ``looks="any"`` is for.
 
-Of recorded episodes: their mean return, give or take t standard errors. With propensities the estimates Z_i of the
-episodes are regressed on their weights w_i, whose mean is known to be 1, and the regression is read off at w = 1,
-
-    V = a + b (1 - mean w),      sd^2 = sum over episodes of (c_i e_i/(1 - h_i))^2,
-
-with the weights c_i of that estimate, residuals e_i and leverages h_i (the jackknife). It holds about as often as it
-says with some hundred episodes of moderate weights; episodes of large weights that were not seen are not in it.
+Of recorded episodes: their mean return, give or take t standard errors; with propensities, the regression on weights of
+`policytest.methods.returns.weighted.regressed`.
 """
 
 from __future__ import annotations
@@ -29,18 +24,16 @@ import math
 import numpy as np
 import scipy
 
-from policytest._base.arrays import FloatArray
 from policytest._base.compiled import search
 from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.returns.weighted import estimates_of
+from policytest.methods.returns.weighted import FEWEST, estimates_of, regressed
 from policytest.methods.witness import WitnessedCounts
 from policytest.results.estimate import Interval
 
-FEWEST_EPISODES, MOST_LEVERAGE = 3, 0.99
 SMOOTHING, MOST_SMOOTHING = 0.5, 2.0  # draws more: of each successor, and of a row
 
 
@@ -69,21 +62,8 @@ def one_look_at_episodes(log: LoggedEpisodes, delta: float) -> Interval:
     """The mean of the episodes, by regression on their weights where there are any; all values with fewer than 3."""
     low, high = log.bounds
     n, Z = log.n_episodes, estimates_of(log)
-    if n < FEWEST_EPISODES:
+    if n < FEWEST:
         return Interval(low, high, certified=False, looks="one")
-    value, sd, free = _regressed(Z, log.outcomes.weights)
+    value, sd, free = regressed(Z, log.outcomes.weights)
     half = -float(scipy.special.stdtrit(free, delta / 2.0)) * sd
     return Interval(max(value - half, low), min(value + half, high), certified=False, looks="one")
-
-
-def _regressed(Z: FloatArray, w: FloatArray) -> tuple[float, float, int]:
-    """The estimate, its standard deviation, and the degrees of freedom."""
-    n, off = len(Z), w - w.mean()
-    spread = float(off @ off)
-    if spread <= 1e-12 * n:
-        return float(Z.mean()), float(Z.std(ddof=1)) / math.sqrt(n), n - 1
-    slope, missing = float(off @ Z) / spread, 1.0 - float(w.mean())
-    residuals = Z - Z.mean() - slope * off
-    shares, leverage = 1.0 / n + off * (missing / spread), 1.0 / n + off**2 / spread
-    sd = float(np.linalg.norm(shares * residuals / (1.0 - np.minimum(leverage, MOST_LEVERAGE))))
-    return float(Z.mean()) + slope * missing, sd, n - 2

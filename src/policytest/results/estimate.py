@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,21 @@ from policytest.data.counts import Counts
 from policytest.data.returns import Returns
 from policytest.mdp.task import Names, about_task
 from policytest.results import sentences
+
+
+def inside(estimate: float, ends: tuple[float, float] | None) -> float:
+    """The point of an interval that is nearest to an estimate: results never show one outside its own interval.
+
+    An interval rests on earlier moments too, so that the estimate of the last one may lie outside. nan if the interval
+    is empty.
+
+    >>> inside(0.7, (0.2, 0.5)), inside(0.3, (0.2, 0.5)), inside(0.3, (0.5, 0.2)), inside(0.3, None)
+    (0.5, 0.3, nan, 0.3)
+    """
+    if ends is None or math.isnan(estimate) or any(map(math.isnan, ends)):
+        return estimate
+    low, high = ends
+    return min(max(estimate, low), high) if low <= high else math.nan
 
 
 @dataclass(frozen=True)
@@ -59,6 +75,10 @@ class Estimate(Shown):
     method: str
     counts: Counts | Returns = field(repr=False)
     task: Any = field(default=Names(None, None), repr=False)
+
+    def __post_init__(self) -> None:
+        """The value is one of its interval."""
+        object.__setattr__(self, "value", inside(self.value, (self.lower, self.upper)))
 
     @cached_property
     def summary(self) -> Table:

@@ -226,6 +226,8 @@ def about_bound(v: Verdict) -> str:
 
 def about_estimate(v: Verdict) -> tuple[str, str]:
     """The estimate, and what it rests on."""
+    if v.samples and v.interval[0] > v.interval[1]:
+        return "none", "the data contradict every value: the interval is empty"
     if v.samples:
         guessed = v.unseen if v.about == "value" else 0
         return number(v.estimate), f"a guess in {plural(guessed, 'pair')} without a sample" if guessed else ""

@@ -27,6 +27,7 @@ from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.methods.combined import Combined
 from policytest.methods.ptst import PTST
 from policytest.results import sentences
+from policytest.results.estimate import inside
 from policytest.results.ladder import AssumptionLadder
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
 from policytest.worst_case.ball import kl_rows
@@ -93,7 +94,9 @@ class Verdict(Shown):
         (against V <= R, against V >= R) in nats, and log(1/delta), which one of them must reach.
     estimate, interval, interval_kind
         The value of the empirical kernel, and an interval for the true value. Each of its ends holds with probability
-        at least 1-delta, at all times at once; that of a result saved by an earlier version holds two-sided.
+        at least 1-delta, at all times at once; that of a result saved by an earlier version holds two-sided. An
+        estimate outside the interval, which also rests on earlier moments, is moved to its nearer end; nan if the
+        interval is empty.
     witness
         The kernel that would have to be true for the answer to be wrong: the nearest on the other side. None if there
         is none.
@@ -120,7 +123,8 @@ class Verdict(Shown):
         The half-width of the indifference zone; and for "within", the evidence against V <= R - indifference and
         against V >= R + indifference, both of which must reach ``required``.
     one_look
-        Of recorded data, the usual interval for one look at them: approximate and not certified, for comparison.
+        Of recorded data, the usual interval for one look at them: approximate and not certified, for comparison. None
+        also where it has no point in common with ``interval``.
     forecast, forecaster
         What `still_needed` found, where somebody asked for it and kept it, and the function that finds it.
     reward_moments
@@ -163,6 +167,13 @@ class Verdict(Shown):
     reward_moments: RewardMoments | None = field(default=None, repr=False)
     asked_of: Task | None = field(default=None, repr=False)
     ladder: AssumptionLadder | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """The estimate lies in the interval, and in that of one look."""
+        estimate = inside(inside(self.estimate, self.one_look), self.interval)
+        object.__setattr__(self, "estimate", estimate)
+        if not math.isnan(estimate) and inside(estimate, self.one_look) != estimate:
+            object.__setattr__(self, "one_look", None)
 
     @property
     def required(self) -> float:
