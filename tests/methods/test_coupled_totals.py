@@ -185,6 +185,8 @@ def test_comparisons_and_searches_with_a_bound_answer_and_go_on(tmp_path):
     assert pt.identify(rewards, rho, sim=log, policies=policies[:2], **settings).index == 0
     tight = [pt.Task(rewards, policy, rho, **{**settings, "total_rewards": (0.0, 4.0)}) for policy in policies]
     assert_refused(lambda: pt.compare(*tight[:2], sim, margin=1.0), "total_rewards is (0.0, 4.0)", "widen")
+    words = "the totals of a rollout of rows from different episodes of the log and of another one differ by more"
+    assert_refused(lambda: pt.compare(*tight[:2], log, margin=1.0), "total_rewards is (0.0, 4.0)", words)
 
 
 def test_episodes_that_do_not_end_are_given_up_as_lost():

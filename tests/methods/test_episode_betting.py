@@ -389,6 +389,37 @@ def test_a_bound_on_the_total_makes_both_sides_provable():
     assert_refused(lambda: pt.decide(tight, pt.TabularSimulator(kernel), 2.0), "total_rewards is (0.0, 3.0)", "widen")
 
 
+def visits(scale, most=250.0, **about):
+    """A log of 60 visits, none of which earns more than a budget; a single reward may be up to 250."""
+    rng, rows = np.random.default_rng(0), []
+    for _ in range(60):
+        s, left = 0, most
+        while s < 2:
+            x, earned = int(rng.choice(3, p=[0.4, 0.35, 0.25])), min(rng.exponential(scale), left)
+            rows.append((s, 0, x, earned))
+            s, left = x, left - earned
+    about = about or {"total_rewards": (0, most)}
+    task = pt.Task(pt.Observed(0, 250), np.ones((3, 1)), [1.0, 0.0, 0.0], 1.0, terminal=[2], **about)
+    return task, pt.Transitions(*map(np.array, zip(*rows, strict=True)))
+
+
+def test_a_first_guess_at_the_end_of_the_range_of_totals():
+    """Before there are data the mean reward is guessed as 125, so V0 is at the bound and no rollout can lose: L = 0."""
+    verdict = pt.assess(*visits(5, 120), 5.0)
+    assert (verdict.answer, verdict.certified) == ("above", True)
+    assert 5.0 <= verdict.interval[0] < 20.0 < verdict.interval[1] < 100.0
+
+
+def test_rollouts_of_rows_that_break_the_bound_are_not_called_episodes():
+    """No recorded visit earned more than 250; rows of several of them do. The remedy works."""
+    assert_refused(
+        lambda: pt.assess(*visits(30), 50.0),
+        "total_rewards is (0.0, 250.0), but a rollout of rows from different episodes of the log",
+        "a Markov table makes such an episode possible: widen the bound, or pass a horizon instead",
+    )
+    assert pt.assess(*visits(30, horizon=5), 50.0).answer is not None
+
+
 def test_a_run_goes_on_where_it_was_stopped():
     for seed, settings in enumerate([HORIZONS[1], HORIZONS[3], TOTALS[1], {"gamma": 0.8, "observed": True}]):
         task, mean, kernel, _ = question(seed, **settings)

@@ -141,6 +141,7 @@ PHRASES = {
     "known_support=True of load_model": "--support kernel",
     "known_support=True": "known_support=true in the address",
     "total_rewards=(low, high), a": "total_rewards = [low, high] in the task file, a",
+    "or pass a horizon instead": "or pass --horizon instead",
     "pass initial, ": "pass --initial STATE, ",
     "use log.counts": "use --method ptst",
     "pass return_range=(low, high), or reward_range=(low, high) with a horizon or a discount below 1": (

@@ -44,7 +44,13 @@ from policytest.mdp.task import Task
 from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun, difference
 from policytest.methods.betting.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
 from policytest.methods.betting.episode_bet import EpisodeBet, EpisodePool
-from policytest.methods.betting.episode_run import EpisodeRollouts, episode_pool, finite_sides, warn_of_sides
+from policytest.methods.betting.episode_run import (
+    EpisodeRollouts,
+    broken_bound,
+    episode_pool,
+    finite_sides,
+    warn_of_sides,
+)
 from policytest.methods.betting.plan import LARGE, BettingPlan
 from policytest.methods.betting.policy_bet import part_of
 from policytest.methods.known_range import known_difference
@@ -204,9 +210,10 @@ class CoupledTotals(CoupledEpisodes):
         slack = 1e-6 * (plan.L + most)
         wrong = (sums < -plan.L - slack) | (sums > most + slack)
         if wrong.any():
+            which, remedy = broken_bound(self.source)
             raise InputError(
-                f"total_rewards is {self.task.total_rewards}, but the totals of two episodes differ by more than that "
-                "allows; widen the bound"
+                f"total_rewards is {self.task.total_rewards}, but the totals of {which} and of another one differ by "
+                f"more than that allows; {remedy}"
             )
         super()._settled(sums)
 

@@ -60,9 +60,10 @@ class EpisodeRollouts(BettingRun):
         self.lengths += done.own_steps, done.rollouts - done.cut, done.cut
         if done.ending == OUT_OF_BOUNDS:
             place = self.task.place(done.wanted)
+            which, remedy = broken_bound(self.source)
             raise InputError(
-                f"total_rewards is {self.task.total_rewards}, but an episode that ended after {place} earned "
-                f"{done.at.total:g}; widen the bound"
+                f"total_rewards is {self.task.total_rewards}, but {which} that ended after {place} earned "
+                f"{done.at.total:g}; {remedy}"
             )
         return done
 
@@ -210,6 +211,19 @@ class EpisodeRun(EpisodeRollouts):
         if self.task.observes_rewards:
             raise InputError("counts have no rewards, and the task's are observed; pass Transitions(s, a, x, r)")
         super().weigh(counts, level, design)
+
+
+def broken_bound(source: Supply) -> tuple[str, str]:
+    """What broke the bound on totals, and what to do: rollouts on a log are of rows, not episodes that were recorded.
+
+    If the table is Markov, such an episode is possible, so the bound does not hold.
+    """
+    if not source.waits:
+        return "an episode", "widen the bound"
+    return (
+        "a rollout of rows from different episodes of the log",
+        "a Markov table makes such an episode possible: widen the bound, or pass a horizon instead",
+    )
 
 
 def finite_sides(task: Task, worst: Callable[[float], FloatArray]) -> tuple[float, ...]:

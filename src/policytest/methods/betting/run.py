@@ -444,7 +444,8 @@ class BettingRun:
         """
         rollouts = self.rollouts if rollouts is None else rollouts
         lead, narrow = (plan.lead / plan.room, plan.narrow_room / plan.room) if v is not None else (0.0, 1.0)
-        square = (self.bets.mean_square(plan) if v is None else v) * (plan.room / plan.L) ** 2
+        at_value = max(plan.L, 1e-6 * plan.room)  # L is 0 where V0 is the worst total that is possible
+        square = (self.bets.mean_square(plan) if v is None else v) * (plan.room / at_value) ** 2
         paced = v is not None and isinstance(self.ladder, GapLadder)
         wide, mirrored = wide_fractions(square, rollouts, 1.0 / plan.wider if paced else None), plan.mirrored
         if mirrored is not None:
