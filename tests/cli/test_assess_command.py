@@ -155,8 +155,13 @@ def test_visits_without_ends_are_not_certified(start, tmp_path, capsys):
     rows = [line.rsplit(",", 2)[0] for line in (start / "log.csv").read_text().splitlines()]
     put = tmp_path / "visits.csv"
     put.write_text("\n".join([*rows, ""]))
-    code, out, err = run(capsys, "assess", start / "task.toml", put, "--json")
+    page = tmp_path / "page.html"
+    code, out, err = run(capsys, "assess", start / "task.toml", put, "--json", "--html", page)
+    assert code == 3
+    assert '<body class="uncertified">' in page.read_text()
+    assert "No reliable answer." in page.read_text()
     assert json.loads(out)["certified"] is False
+    assert json.loads(out)["flaws"] == ["the data were selected by their outcomes"]
     assert "episodes stop in a state that is not terminal" in err
     assert "pass --skip last" in err
     code, out, err = run(capsys, "assess", start / "task.toml", put, "--skip", "last", "--json")
@@ -187,10 +192,11 @@ def test_rows_selected_by_their_outcome_are_not_certified(start, tmp_path, capsy
     assert code == 2
     assert "elsewhere" in err
     code, out, err = run(capsys, *arguments, "--skip", "s_next", "--json")
-    assert code == 0
+    assert code == 3
     assert json.loads(out)["certified"] is False
     assert "warning" in err
-    assert run(capsys, *arguments, "--skip", "s_next", "--require-certified")[0] == 3
+    assert "no reliable answer: the data were selected by their outcomes" in err
+    assert run(capsys, *arguments, "--skip", "s_next", "--accept-uncertified")[0] == 0
 
 
 @pytest.mark.parametrize("differ", [False, True])
@@ -208,14 +214,14 @@ def test_rewards_that_are_left_alone_cost_the_certificate_where_they_differ(star
     assert ("Estimated rewards, such as means of this column, void the guarantee" in err) is differ
     alone = (*arguments, "--column", "reward=")
     code, out, err = run(capsys, *alone, "--html", tmp_path / "page.html")
-    assert code == 0
+    assert code == (3 if differ else 0)
     assert ("(certified)" in out) is not differ
     assert ("warning: the column reward is " in err) is differ
     for told in (out, (tmp_path / "page.html").read_text()):
         assert ("the rewards in the data differ from the task&#39;s" in told.replace("'", "&#39;")) is differ
     found = json.loads(run(capsys, *alone, "--json")[1])
     assert (found["certified"], found["other_rewards"]) == (not differ, differ)
-    assert run(capsys, *alone, "--require-certified")[0] == (3 if differ else 0)
+    assert run(capsys, *alone, "--accept-uncertified")[0] == 0
 
 
 def test_small_numbers_can_be_hidden(start, tmp_path, capsys):

@@ -50,6 +50,8 @@ def check(samples=1000, evidence=(1.0, -2.0), interval=(-1.0, 1.0)):
 class StandIn:
     """Stands in for ``decide``: remembers what it was called with, and ends as it is told to."""
 
+    flaws, refutes_model = (), False
+
     def __init__(self, answer="above", certified=True, ending=None, snapshot=("something",)):
         self.answer, self.certified, self.ending, self.snapshot = answer, certified, ending, snapshot
 
@@ -64,6 +66,8 @@ class StandIn:
             samples=7,
             reason="the stand-in does not know",
             snapshot=self.snapshot,
+            flaws=self.flaws,
+            refutes_model=self.refutes_model,
             may_be_forecast=False,
             summary=summary,
             to_json=lambda: json.dumps({"schema": 1, "answer": self.answer}),
@@ -170,13 +174,25 @@ def test_allocations(stand_in, name):
     assert found == "uniform" if name == "uniform" else isinstance(found, kinds[name])
 
 
-def test_certified_on_request(stand_in, capsys):
-    stand_in("above", certified=False)
-    assert main(["decide", "paper-2"]) == 0
-    assert main(["decide", "paper-2", "--require-certified"]) == 3
-    assert "not certified" in capsys.readouterr().err
+def test_an_answer_that_is_not_certified_opens_no_gate(stand_in, capsys):
+    fake = stand_in("above", certified=False)
+    assert main(["decide", "paper-2"]) == 3
+    assert "no reliable answer: the answer rests on a local optimum" in capsys.readouterr().err
+    assert main(["decide", "paper-2", "--accept-uncertified"]) == 0
+    fake.flaws, fake.refutes_model = ("the data refute it",), True
+    assert main(["decide", "paper-2", "--accept-uncertified"]) == 3
+    assert "--accept-uncertified does not apply to a model that the data refute" in capsys.readouterr().err
     stand_in("below", certified=True)
-    assert main(["decide", "paper-2", "--require-certified"]) == 1
+    assert main(["decide", "paper-2"]) == 1
+
+
+@pytest.mark.parametrize("command", ["decide", "assess", "compare", "identify", "evaluate", "watch"])
+def test_the_option_of_earlier_versions_says_what_replaces_it(command, capsys):
+    assert main([command, "paper-2", "--require-certified"]) == 2
+    told = capsys.readouterr().err
+    assert "leave it out (--accept-uncertified accepts such an answer)" in told
+    assert main([command, "--help"]) == 0
+    assert "--accept-uncertified" in capsys.readouterr().out
 
 
 def test_undecided_says_how_to_go_on(stand_in, here, capsys):

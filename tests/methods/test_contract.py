@@ -142,7 +142,10 @@ def test_both_sides_are_answered_and_what_is_said_fits_together(name, side):
     again = from_data(told)
     for field in ("answer", "samples", "certified", "evidence", "interval", "estimate", "threshold", "delta", "method"):
         assert getattr(again, field) == getattr(v, field), field
-    assert str(v).startswith(f"The value is {v.answer} the threshold ({'' if v.certified else 'not '}certified)")
+    said = f"value is {v.answer} the threshold"
+    first = f"The {said} (certified)" if v.certified else "No reliable answer: "
+    assert str(v).startswith(first)
+    assert v.certified or f"(not certified: the {said})" in str(v).splitlines()[0]
     assert f"by {v.method}" in str(v)
     assert "<table" in v._repr_html_()
 

@@ -60,8 +60,10 @@ def test_every_method_finds_the_optimal_policy(name, seed):
     assert found.certified == (name in ("betting", "KLB-TS"))
     assert found.settled == found.questions == 3
     assert found.counts.total == found.samples
-    proof = "(certified)" if found.certified else "(not certified)"
-    assert proof in str(found).splitlines()[0]
+    first = str(found).splitlines()[0]
+    said = "(certified)" if found.certified else "(not certified: this policy is optimal)"
+    assert first.endswith(said)
+    assert first.startswith("No reliable answer") is not found.certified
     assert found.method.split()[0] in ("betting", "PTST", "KLB-TS")
     assert json.loads(found.to_json())["certified"] is found.certified
 

@@ -276,8 +276,8 @@ def story(verdict, **changes):
         ("value", "below", True, 0.5, "No. Its value is below 0.5."),
         ("value", "within", True, 0.5, "Practically equal. Its value is within 0.1 of 0.5."),
         ("value", None, False, 0.5, "Not settled yet. The data do not yet say whether its value is above 0.5."),
-        ("value", "above", False, 0.5, "Yes, but not certified: its value is above 0.5."),
-        ("value", "below", False, 0.5, "No, but not certified: its value is below 0.5."),
+        ("value", "above", False, 0.5, "No reliable answer. Not certified: its value is above 0.5."),
+        ("value", "below", False, 0.5, "No reliable answer. Not certified: its value is below 0.5."),
         ("difference", "above", True, 0.0, "Yes. Policy A is better than policy B."),
         ("difference", "above", True, 0.2, "Yes. Policy A is better than policy B by more than 0.2."),
         ("difference", "below", True, 0.0, "No. Policy A is worse than policy B."),
@@ -297,7 +297,8 @@ def test_the_headline(by_ball, about, answer, certified, threshold, words):
         by_ball, about=about, answer=answer, certified=certified, threshold=threshold, indifference=0.1, settings=None
     )
     assert told.headline == words
-    assert told.tone == {"above": "yes", "below": "no"}.get(answer, "open")
+    colour = {"above": "yes", "below": "no"}.get(answer, "open")
+    assert told.tone == (colour if certified or answer is None else "uncertified")
     claims = " ".join((told.lead, told.proof, *told.warnings, *told.guarantee))
     assert ("The answer is proved" in claims) == (certified and answer is not None)
     assert ("local search" in claims) == (not certified and answer is not None)
@@ -318,7 +319,7 @@ def test_the_terminal_and_the_page_say_the_same_of_two_policies(by_ball, answer,
 def test_a_verdict_without_proof_says_so_at_once(by_ball):
     assert not by_ball.certified
     page = check(report.render(by_ball))
-    assert "Yes, but not certified: its value is above 0." in page.text
+    assert "No reliable answer. Not certified: its value is above 0." in page.text
     assert "The answer is proved" not in page.text
     assert "For this answer to be wrong, all of these, and more, would have to be true at once:" in page.text
 
@@ -474,8 +475,8 @@ def test_colours_have_contrast():
     dark_part, print_part = rest.split("* { box-sizing")[0], style.split("@media print")[1]
     for scheme in (light_part, dark_part, print_part):
         found = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", scheme))
-        tints = re.findall(r"\.(yes|no|open) \{[^}]*--tint: (#[0-9a-f]{6})", scheme)
-        assert len(tints) == 3 or scheme is print_part
+        tints = re.findall(r"\.(yes|no|open|uncertified) \{[^}]*--tint: (#[0-9a-f]{6})", scheme)
+        assert len(tints) == 4 or scheme is print_part
         for text in ("ink", "muted"):
             for behind in ("paper", "card"):
                 assert contrast(found[text], found[behind]) >= 4.5, (text, behind)

@@ -153,7 +153,8 @@ def test_rows_that_wait_are_told_and_left_out_at_the_end(tmp_path, capsys):
     assert (found["selected"], found["certified"]) == (True, False)
     with pytest.warns(pt.AssumptionWarning, match="1 episode stops in a state that is not terminal, long before"):
         arriving(Parser(load_model(task).task, COLUMNS), text("names", visits))
-    assert main([*command, "--json", "--skip", "last"]) == code
+    assert code == 3  # no reliable answer
+    assert main([*command, "--json", "--skip", "last"]) in (0, 1)
     assert json.loads(capsys.readouterr().out)["selected"] is False
 
 

@@ -1,8 +1,7 @@
 """The command line: ``policytest decide MODEL`` and its companions.
 
-The exit code is the answer, so that a script or a CI job can act on it: 0 above (or done), 1 below, 2 usage or input
-error, 3 undecided or interrupted, 4 internal error, 5 within the indifference zone. No other path ends with 0 or 1:
-see `policytest.cli.exit_codes`.
+The exit code is the answer, so that a script or a CI job can act on it: `policytest.cli.exit_codes` has them, and sees
+to it that no other path ends with 0 or 1.
 
 A new command is a file in ``commands`` with a function that returns an exit code, listed in `COMMANDS`. NumPy, numba
 and the rest of the package are imported inside the functions, so that ``--help`` answers at once.

@@ -27,7 +27,7 @@ from policytest._base.text import plain, short
 
 
 class Code(IntEnum):
-    """What an exit code means."""
+    """What an exit code means: "above" is also "done", and "undecided" any result without a reliable answer."""
 
     ABOVE = 0
     BELOW = 1
@@ -98,6 +98,8 @@ def _input_error(error: Any) -> str | None:
         return f"{error.what}; {as_options(error.remedy)}" if error.remedy else as_options(error.what)
     if not hasattr(error, "format_message"):
         return None
+    if (replaced := REPLACED.get(getattr(error, "option_name", ""))) is not None:
+        return replaced
     context = getattr(error, "ctx", None)
     return f"{error.format_message()} (see {context.command_path if context else 'policytest'} --help)"
 
@@ -132,6 +134,13 @@ OPTIONS = {
     "avoid": "--avoid",
 }
 """The options of arguments that messages may name."""
+REPLACED = {
+    "--require-certified": (
+        "--require-certified is gone: without it, an answer that is not certified exits with 3; leave it out "
+        "(--accept-uncertified accepts such an answer)"
+    )
+}
+"""Options of earlier versions, and what replaces them."""
 PHRASES = {
     "max_samples is for": "--max-samples is for",
     "max_seconds is": "--max-seconds is",

@@ -169,8 +169,12 @@ Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the 
 Threshold = Annotated[
     float | None, typer.Option(help="The threshold R to compare the value with. Required, unless the task file has it.")
 ]
-RequireCertified = Annotated[
-    bool, typer.Option("--require-certified", help="Exit with 3 if the answer is not certified.")
+AcceptUncertified = Annotated[
+    bool,
+    typer.Option(
+        "--accept-uncertified",
+        help="Exit with the code of an answer that is not certified, instead of 3; never if the data refute the model.",
+    ),
 ]
 Columns = Annotated[
     list[str] | None,

@@ -19,6 +19,8 @@ from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
     from policytest.plots import Trace
+    from policytest.results.estimate import Estimate
+    from policytest.results.selection import Selection
     from policytest.results.verdict import Verdict
 
 FORECAST_ENTRIES = 2_000  # the largest task with a forecast
@@ -143,14 +145,28 @@ def forecast_limit(samples: int) -> int:
     return min(max(least, samples), most)
 
 
-def ended(verdict: Verdict, require_certified: bool, undecided: str) -> int:
-    """The exit code of a verdict; without an answer, or without the proof that is required, stderr says so."""
+def ended(verdict: Verdict, accept_uncertified: bool, undecided: str) -> int:
+    """The exit code of a verdict; without an answer that it may stand for, stderr says so."""
     if verdict.answer is None:
         complain(undecided)
-    elif require_certified and not verdict.certified:
-        complain(f'not certified: "{verdict.answer}" was found but not proved, and --require-certified wants proof')
         return Code.UNDECIDED
-    return CODES[verdict.answer]
+    return CODES[verdict.answer] if is_accepted(verdict, accept_uncertified) else Code.UNDECIDED
+
+
+def is_accepted(found: Verdict | Estimate | Selection, accept_uncertified: bool) -> bool:
+    """Whether the exit code may be that of an answer: it is certified, or not certified and accepted all the same."""
+    if found.certified:
+        return True
+    from policytest.results.sentences import NO_RELIABLE_ANSWER, why_uncertified
+
+    why = f"{NO_RELIABLE_ANSWER.lower()}: {why_uncertified(found)}"
+    if found.refutes_model:
+        complain(f"{why}; --accept-uncertified does not apply to a model that the data refute")
+    elif accept_uncertified:
+        return True
+    else:
+        complain(f"{why} (exit code 3; --accept-uncertified exits with the code of the answer)")
+    return False
 
 
 def how_to_go_on(verdict: Verdict, checkpoint: Path | None) -> str:

@@ -35,6 +35,12 @@ TOTAL_LIMIT = 2**62  # transitions stay below, so that no sum of counts overflow
 PENDING = 2**20  # transitions that may wait for a sparse table, or as many as it has entries
 COUNT_RULE = "counts are whole numbers, at least 0 and below 2**62"
 OTHER_REWARDS = "the rewards in the data differ from the task's"
+HELD, UNTESTED, REFUTED = "held", "untested", "refuted"
+"""What a diagnosis says of states that are cells: not refuted, not tested, and refuted by the data."""
+CELLS = {
+    UNTESTED: "it was not tested whether the cells are Markov",
+    REFUTED: "the data refute that the cells are Markov",
+}
 _SCALARS = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}  # bool is not among them
 
 
@@ -55,6 +61,9 @@ class Counts:
         counts, nor from a sum with them, is certified.
     other_rewards
         Whether the data report other rewards than the task for which they were counted. Then no answer is certified.
+    cells
+        Where states are cells of continuous ones, what a diagnosis says of them: "held" (not refuted), "untested" or
+        "refuted"; with either of these two, no answer is certified. None: nothing was said yet.
 
     Counts add up (``a + b``, ``a += b``) and are equal when they hold the same transitions, in whichever form.
 
@@ -70,7 +79,13 @@ class Counts:
     _table: Any  # dense: N, flat; sparse: the CSR array of all but the waiting transitions
 
     def __init__(
-        self, n_states: int, n_actions: int, sparse: bool = False, selected: bool = False, other_rewards: bool = False
+        self,
+        n_states: int,
+        n_actions: int,
+        sparse: bool = False,
+        selected: bool = False,
+        other_rewards: bool = False,
+        cells: str | None = None,
     ) -> None:
         """No transitions yet."""
         self._S = S = arrays.whole_number("n_states", n_states)
@@ -81,6 +96,7 @@ class Counts:
         if S * A > TABLE_LIMIT:
             raise InputError(f"{S} states with {A} actions are {S * A:,} pairs, more than {TABLE_LIMIT:,}; merge some")
         self._sparse, self._selected, self._other_rewards = bool(sparse), bool(selected), bool(other_rewards)
+        self._cells = cells
         self._total = 0
         self._visits: IntArray = np.zeros(S * A, dtype=np.int64)
         self._loose: dict[int, int] = {}  # waiting single records
@@ -144,7 +160,23 @@ class Counts:
     @property
     def flaws(self) -> tuple[str, ...]:
         """Why no answer from these counts is certified, in words; empty where nothing is wrong with them."""
-        return flaws(self._selected, self._other_rewards)
+        return flaws(self._selected, self._other_rewards, self._cells)
+
+    @property
+    def cells(self) -> str | None:
+        """Where states are cells, what a diagnosis says of them: "held", "untested", "refuted", or None so far."""
+        return self._cells
+
+    @property
+    def refutes_model(self) -> bool:
+        """Whether these data refute the model that they are counted for."""
+        return self._cells == REFUTED
+
+    def with_cells(self, cells: str) -> Counts:
+        """The same counts, with what a diagnosis says of the cells."""
+        found = self.copy()
+        found._cells = cells
+        return found
 
     @property
     def total(self) -> int:
@@ -200,6 +232,8 @@ class Counts:
         self.record_at(*other.entries())
         self._selected |= other._selected
         self._other_rewards |= other._other_rewards
+        said = {self._cells, other._cells}
+        self._cells = next((cells for cells in (REFUTED, UNTESTED, None, HELD) if cells in said), None)
 
     def kernel(self, task: Task | None = None) -> Kernel:
         """The empirical kernel N[s,a,x] / n[s,a], in the form of `N`.
@@ -354,9 +388,10 @@ def _file() -> Any:
     return counts_file
 
 
-def flaws(selected: bool, other_rewards: bool) -> tuple[str, ...]:
+def flaws(selected: bool, other_rewards: bool, cells: str | None = None) -> tuple[str, ...]:
     """What these flags of data mean, in words."""
     found = {"the data were selected by their outcomes": selected, OTHER_REWARDS: other_rewards}
+    found |= {words: cells == said for said, words in CELLS.items()}
     return tuple(words for words, holds in found.items() if holds)
 
 

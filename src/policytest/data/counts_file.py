@@ -28,6 +28,7 @@ def as_arrays(counts: Counts) -> dict[str, Any]:
     shape = np.array([counts.n_states, counts.n_actions])
     about = {"format": FORMAT, "version": VERSION, "shape": shape, "sparse": counts.sparse}
     about |= {"selected": counts.selected, "other_rewards": counts.other_rewards}
+    about |= {} if counts.cells is None else {"cells": counts.cells}
     return about | dict(zip(("keys", "counts"), counts.entries(), strict=True))
 
 
@@ -39,8 +40,9 @@ def from_arrays(file: Any) -> Counts:
     if (version := int(file["version"])) != VERSION:
         raise InputError(f"it is in version {version} of the format, this reads version {VERSION}; update policytest")
     S, A = file["shape"].tolist()
-    flags = {name: bool(file[name]) for name in ("selected", "other_rewards") if name in file}
-    counts = Counts(S, A, bool(file["sparse"]), **flags)
+    selected, other_rewards = (bool(file[name]) if name in file else False for name in ("selected", "other_rewards"))
+    cells = str(file["cells"]) if "cells" in file else None
+    counts = Counts(S, A, bool(file["sparse"]), selected, other_rewards, cells)
     rule = f"places are 0 to {S * A * S - 1}; save the counts again"
     keys = arrays.whole_array("keys", file["keys"], S * A * S, rule)
     entries = arrays.whole_array("counts", file["counts"], TOTAL_LIMIT, f"{COUNT_RULE}; save the counts again")

@@ -34,6 +34,11 @@ class Returns:
     other_rewards: bool = False
     flaws: tuple[str, ...] = ()
 
+    @property
+    def refutes_model(self) -> bool:
+        """Whether the data contradict what is said about them, such as their propensities."""
+        return bool(self.flaws)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Returns):
             return NotImplemented

@@ -9,7 +9,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
-from policytest.data.counts import Counts, flaws
+from policytest.data.counts import REFUTED, Counts, flaws
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 
@@ -20,7 +20,7 @@ class Transitions:
 
     ``r`` are the rewards that were observed with them, for tasks whose rewards are `Observed`. ``selected``: some were
     left out because of their outcome x; ``other_rewards``: the data report other rewards than the task. With either, no
-    answer is certified.
+    answer is certified. ``cells``: where states are cells, what a diagnosis says of them, as in `Counts`.
     """
 
     s: Any
@@ -29,6 +29,7 @@ class Transitions:
     r: Any = None
     selected: bool = False
     other_rewards: bool = False
+    cells: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("s", "a", "x"):
@@ -65,12 +66,21 @@ class Transitions:
     @property
     def flaws(self) -> tuple[str, ...]:
         """Why no answer from these transitions is certified, in words; empty where nothing is wrong with them."""
-        return flaws(self.selected, self.other_rewards)
+        return flaws(self.selected, self.other_rewards, self.cells)
+
+    @property
+    def refutes_model(self) -> bool:
+        """Whether these transitions refute the model of the task."""
+        return self.cells == REFUTED
+
+    def with_cells(self, cells: str) -> Transitions:
+        """The same transitions, with what a diagnosis says of the cells."""
+        return replace(self, cells=cells)
 
     def counts(self, task: Task, first: int) -> Counts:
         """The counts of the first ``first`` of them."""
         counts = Counts(
-            task.n_states, task.n_actions, arrays.is_sparse(task.support), self.selected, self.other_rewards
+            task.n_states, task.n_actions, arrays.is_sparse(task.support), self.selected, self.other_rewards, self.cells
         )
         counts.record(self.s[:first], self.a[:first], self.x[:first])
         return counts

@@ -219,7 +219,7 @@ def _of_selection(found: Selection, suppress_below: int) -> list[Figure]:
                 lambda: plots.selection(found),
             )
         )
-    return shown + (_samples(found.counts.visits, found.names, suppress_below) if found.counts is not None else [])
+    return shown + _samples(found.counts.visits, found.names, suppress_below)
 
 
 def _of_study(study: object) -> list[Figure]:

@@ -23,7 +23,7 @@ from policytest.results.plan import Plan
 from policytest.results.selection import Selection
 from policytest.results.verdict import Verdict
 
-YES, NO, OPEN = "yes", "no", "open"
+YES, NO, OPEN, UNCERTIFIED = "yes", "no", "open", "uncertified"
 MOST_MEANS = 60
 
 
@@ -109,7 +109,9 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         word,
         claim,
         sentences.lead(verdict, samples),
-        {"above": YES, "below": NO}.get(str(verdict.answer), OPEN),
+        _tone(
+            verdict.answer is not None, verdict.certified, {"above": YES, "below": NO}.get(str(verdict.answer), OPEN)
+        ),
         "no guarantee" if verdict.flaws else sentences.badge(verdict.certified),
         sentences.about_proof(verdict)[1],
         picked(rows, "estimate", "interval", counted(rows), "evidence"),
@@ -139,19 +141,19 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
     who, given = ("agent", "episodes") if sentences.is_about_episodes(found.task) else ("policy", "task, sim")
     return Story(
         question or f"How good is this {who}?",
-        "",
+        _word(found.certified),
         sentences.estimate_claim(found),
         sentences.estimate_lead(found, samples),
-        YES if found.reached and found.certified else OPEN,
+        _tone(found.reached, found.certified),
         sentences.badge(found.certified),
-        sentences.proof_sentence("The interval", found.certified, found.task.assumptions),
+        sentences.proof_sentence("The interval", found.certified, found.task.assumptions, found.flaws),
         picked(rows, "value", "interval", counted(rows), "epsilon"),
         background=tuple(sentences.described(found.task, "What is {}?")),
         next_steps=()
         if found.reached
         else ("Sample on, with a larger max_samples: the interval narrows like one over the root of the samples.",),
         rows=rows,
-        guarantee=(sentences.estimate_guarantee(found),),
+        guarantee=(sentences.estimate_guarantee(found), *sentences.uncertified_guarantee(found)),
         assumptions=sentences.assumptions_of(found.task),
         recipe=_recipe("found", f"evaluate({given}, epsilon={found.epsilon:g}, delta={found.delta:g}, rng=seed)"),
     )
@@ -224,16 +226,19 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
     """Which policy is best."""
     samples, delta = how_many(found.samples, suppress_below), probability(found.delta)
     rows = safe_rows(found.summary.rows, suppress_below)
-    lead = f"After {samples}: {found.settled} of {found.questions} {sentences.settled_words(found)} ({found.reason})."
+    reason = found.reason if not found.answered else sentences.why_uncertified(found)
+    lead = f"After {samples}: {found.settled} of {found.questions} {sentences.settled_words(found)} ({reason})."
     known = (*sentences.MARKOV[:1], "Rewards, initial distribution and discount are the ones given.")
     return Story(
         question or "Which policy is best?",
-        "" if found.answered else "Not settled yet:",
+        _word(found.certified) if found.answered else "Not settled yet:",
         sentences.selection_claim(found),
-        f"Found after {samples}, with a probability of error of at most {delta}." if found.answered else lead,
-        YES if found.answered else OPEN,
+        f"Found after {samples}, with a probability of error of at most {delta}." if found.certified else lead,
+        _tone(found.answered, found.certified),
         sentences.badge(found.certified) if found.answered else "",
-        sentences.proof_sentence("The answer", found.certified, found.assumptions) if found.answered else "",
+        sentences.proof_sentence("The answer", found.certified, found.assumptions, found.flaws)
+        if found.answered
+        else "",
         picked(rows, "settled", "samples", "delta"),
         next_steps=()
         if found.answered
@@ -245,6 +250,7 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
         guarantee=(
             f"The probability of ever returning a policy that is not the best, or as good, is at most {delta}, however "
             "long the search takes.",
+            *(sentences.uncertified_guarantee(found) if found.answered else ()),
         ),
         assumptions=sentences.assumptions_of(found.names, known),
         recipe=_recipe("found", f"identify(rewards, initial, discount, sim, delta={found.delta:g}, rng=seed)"),
@@ -294,6 +300,16 @@ def study_story(study: Any, question: str | None = None) -> Story:
 
 
 # ---------------------------------------------------------------- small words
+
+
+def _tone(answered: bool, certified: bool, answer: str = YES) -> str:
+    """The colour of a page: that of the answer only if it is certified."""
+    return OPEN if not answered else answer if certified else UNCERTIFIED
+
+
+def _word(certified: bool) -> str:
+    """What comes before a claim that is not certified."""
+    return "" if certified else f"{sentences.NO_RELIABLE_ANSWER}. Not certified:"
 
 
 def _recipe(name: str, call: str) -> tuple[str, ...]:

@@ -80,12 +80,22 @@ class Estimate(Shown):
         """The value is one of its interval."""
         object.__setattr__(self, "value", inside(self.value, (self.lower, self.upper)))
 
+    @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no guarantee holds, in words: of the data."""
+        return self.counts.flaws
+
+    @property
+    def refutes_model(self) -> bool:
+        """Whether the data refute what the result assumes; then no option accepts it."""
+        return self.counts.refutes_model
+
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
         ends, about = f"{number(self.lower)} to {number(self.upper)}", sentences.two_sided(self.delta)
         missed = "" if self.reached else "not reached"
-        proof = sentences.proof(self.certified, self.task.assumptions)
+        proof = sentences.proof(self.certified, self.task.assumptions, self.flaws)
         rows = (
             Row(
                 sentences.measured(self),
@@ -102,11 +112,16 @@ class Estimate(Shown):
             *sentences.agent_rows(self.task),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
         )
-        title = sentences.estimate_claim(self)[:-1]
-        return Table(title if self.reached else f"{title}: the wanted precision is not reached", rows)
+        return Table(sentences.estimate_title(self), rows)
 
     def data(self) -> dict[str, Any]:
         """What a program reads."""
-        extra = {"interval_kind": sentences.TWO_SIDED, "method": self.method, "reached": self.reached}
+        extra = {
+            "interval_kind": sentences.TWO_SIDED,
+            "method": self.method,
+            "reached": self.reached,
+            "flaws": list(self.flaws),
+            "refutes_model": self.refutes_model,
+        }
         seen = {"visits": self.counts.visits, **sentences.histogram_data(self.counts)}
         return {**self.summary.data(), **extra, **seen, **about_task(self.task)}

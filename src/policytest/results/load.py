@@ -20,7 +20,7 @@ from policytest.results.estimate import Estimate
 from policytest.results.ladder import AssumptionLadder
 from policytest.results.plan import Plan, Sensitivity
 from policytest.results.selection import Selection
-from policytest.results.sentences import TWO_SIDED
+from policytest.results.sentences import REFUTED, TWO_SIDED
 from policytest.results.verdict import Change, Verdict
 from policytest.worst_case import Status
 from policytest.worst_case.lower_bound import Allocation
@@ -41,11 +41,8 @@ class Visits(NamedTuple):
     other_rewards: bool = False
     episodes: int | None = None
     histogram: Histogram | None = None
-
-    @property
-    def flaws(self) -> tuple[str, ...]:
-        """Why no answer is certified, in words."""
-        return flaws(self.selected, self.other_rewards)
+    flaws: tuple[str, ...] = ()
+    refutes_model: bool = False
 
 
 class Words(NamedTuple):
@@ -190,7 +187,7 @@ def _selection(data: Mapping[str, Any]) -> Selection:
         "policy": policy,
         "index": None if index is None else int(index),
         "values": _table(data, "values", 1),
-        "counts": None,
+        "counts": _visits(data),
         **{name: getattr(names, name) for name in ("states", "actions", "assumptions")},
     }
     return Selection(**whole)
@@ -217,7 +214,16 @@ def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Nam
 def _visits(data: Mapping[str, Any]) -> Any:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
     selected, other = (_truth(data, name) if name in data else False for name in ("selected", "other_rewards"))
-    return Visits(table, selected, other, int(data["episodes"]) if "episodes" in data else None, _histogram(data))
+    episodes = int(data["episodes"]) if "episodes" in data else None
+    refutes_model = _truth(data, "refutes_model") if "refutes_model" in data else False
+    return Visits(table, selected, other, episodes, _histogram(data), _flaws(data, selected, other), refutes_model)
+
+
+def _flaws(data: Mapping[str, Any], selected: bool, other_rewards: bool) -> tuple[str, ...]:
+    """What is wrong with the data, in words; that of the ladder is said by the ladder."""
+    if "flaws" not in data:  # of an earlier version
+        return flaws(selected, other_rewards)
+    return tuple(words for words in map(str, data["flaws"]) if words != REFUTED)
 
 
 def _histogram(data: Mapping[str, Any]) -> Histogram | None:

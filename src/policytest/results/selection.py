@@ -55,10 +55,20 @@ class Selection(Shown):
     actions: tuple[Hashable, ...] | None = None
     assumptions: tuple[str, ...] = ()
 
+    @property
+    def flaws(self) -> tuple[str, ...]:
+        """Why no guarantee holds, in words: of the data."""
+        return self.counts.flaws
+
+    @property
+    def refutes_model(self) -> bool:
+        """Whether the data refute what the result assumes; then no option accepts it."""
+        return self.counts.refutes_model
+
     @cached_property
     def summary(self) -> Table:
         """The selection as one table, for text, HTML and JSON."""
-        proof = sentences.proof(self.certified, self.assumptions) if self.answered else ""
+        proof = sentences.proof(self.certified, self.assumptions, self.flaws) if self.answered else ""
         label, shown = "policy", str(self.index)
         if self.index is None:
             label, shown = "action in each state", self._actions()
@@ -89,6 +99,7 @@ class Selection(Shown):
     def data(self) -> dict[str, Any]:
         """What a program reads."""
         extra = {name: getattr(self, name) for name in ("index", "answered", "reason", "values", "method")}
+        extra |= {"flaws": list(self.flaws), "refutes_model": self.refutes_model}
         return {**self.summary.data(), **extra, **about_task(self.names)}
 
 

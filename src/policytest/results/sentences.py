@@ -37,6 +37,7 @@ RETURNS = "Returns lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
+NO_RELIABLE_ANSWER = "No reliable answer"
 WORDS = {
     "above": "above the threshold",
     "below": "below the threshold",
@@ -86,9 +87,22 @@ def proof(certified: bool, assumptions: Sequence[str], flaws: Sequence[str] = ()
     return f"proved{given(assumptions)}" if certified else SEARCHED
 
 
-def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str]) -> str:
+def proof_sentence(subject: str, certified: bool, assumptions: Sequence[str], flaws: Sequence[str] = ()) -> str:
     """What an answer rests on, as a sentence."""
-    return f"{subject} {'is ' if certified else ''}{proof(certified, assumptions)}."
+    words = proof(certified, assumptions, flaws)
+    return f"{capital(words)}." if flaws else f"{subject} {'is ' if certified else ''}{words}."
+
+
+def why_uncertified(result: Verdict | Estimate | Selection) -> str:
+    """Why a result is not certified, in words."""
+    return "; ".join(result.flaws) or f"the answer {SEARCHED}"
+
+
+def headline(result: Verdict | Estimate | Selection, said: str) -> str:
+    """The first line of a result that says this, and whether it is certified."""
+    if result.certified:
+        return f"{said} ({badge(True)})"
+    return f"{NO_RELIABLE_ANSWER}: {why_uncertified(result)} ({badge(False)}: {uncapital(said)})"
 
 
 def assumptions_of(
@@ -127,6 +141,11 @@ def capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def uncapital(words: str) -> str:
+    """A beginning of a sentence in the middle of another one."""
+    return words[:1].lower() + words[1:]
+
+
 # ---------------------------------------------------------------- a verdict
 
 
@@ -135,7 +154,7 @@ def title(v: Verdict) -> str:
     if not v.answer:
         return f"Undecided: {v.reason}"
     claim = f"The {measured(v)} is {WORDS[v.answer]}" if v.about == "value" else f"Policy A {answered(v)}"
-    return f"{claim} ({badge(v.certified)}){f': {known(v)}' if v.is_known else ''}"
+    return f"{headline(v, claim)}{f': {known(v)}' if v.is_known else ''}"
 
 
 def answered(v: Verdict) -> str:
@@ -170,7 +189,7 @@ def claim(v: Verdict) -> tuple[str, str]:
         said = f"Its {value} is {v.answer} {R}."
     else:
         said = f"Policy A {answered(v)}."
-    return (f"{word}.", said) if v.certified else (f"{word}, but not certified:", said[0].lower() + said[1:])
+    return (f"{word}.", said) if v.certified else (f"{NO_RELIABLE_ANSWER}.", f"Not certified: {uncapital(said)}")
 
 
 def lead(v: Verdict, samples: str) -> str:
@@ -185,6 +204,8 @@ def lead(v: Verdict, samples: str) -> str:
         return f"{capital(known(v))}."
     if v.flaws:
         return f"Answered after {samples}, but {'; '.join(v.flaws)}: delta bounds nothing here."
+    if not v.certified:
+        return f"Answered after {samples}, but the answer {SEARCHED}: delta bounds its error only if it is."
     return f"Answered after {samples}, with a probability of error of at most {probability(v.delta)}."
 
 
@@ -192,10 +213,8 @@ def about_proof(v: Verdict) -> tuple[str, str]:
     """What the answer rests on, as a remark and as a sentence; "" without an answer."""
     if not v.answer:
         return "", ""
-    remark = proof(v.certified, v.task.assumptions, v.flaws)
-    if v.flaws:
-        return remark, f"{capital(remark)}."
-    return remark, proof_sentence("The answer", v.certified, v.task.assumptions)
+    about = v.certified, v.task.assumptions, v.flaws
+    return proof(*about), proof_sentence("The answer", *about)
 
 
 def one_look(delta: float) -> str:
@@ -450,13 +469,20 @@ def guarantee(v: Verdict) -> list[str]:
             f"{number(v.indifference)} or more away from {R}, and that counts, too: "
             f"all wrong answers together have a probability of at most {delta}."
         )
-    if v.flaws:
-        lines.append(f"None of this holds here: {'; '.join(v.flaws)}.")
-    elif v.answer and not v.certified:
-        lines.append("For this answer it is stated under the condition that the local search missed nothing.")
+    if v.answer or v.flaws:
+        lines += uncertified_guarantee(v)
     if v.certificate is not None:
         lines.append("The proof can be checked without the solver that found it: verdict.verify().")
     return lines
+
+
+def uncertified_guarantee(result: Verdict | Estimate | Selection) -> list[str]:
+    """What is left of a guarantee where the result is not certified, as a sentence."""
+    if result.flaws:
+        return [f"None of this holds here: {'; '.join(result.flaws)}."]
+    if result.certified:
+        return []
+    return ["For this answer it is stated under the condition that the local search missed nothing."]
 
 
 # ---------------------------------------------------------------- an estimate
@@ -472,13 +498,19 @@ def estimate_claim(e: Estimate) -> str:
     return f"The {quantity(e.task)} is {number(e.value)}, give or take {number(half_width(e))}."
 
 
+def estimate_title(e: Estimate) -> str:
+    """The estimate in one line; whether it is certified is said where it is not."""
+    said = estimate_claim(e)[:-1] + ("" if e.reached else ": the wanted precision is not reached")
+    return said if e.certified else headline(e, said)
+
+
 def estimate_lead(e: Estimate, samples: str) -> str:
     """How the estimate came about."""
     missed = "" if e.reached else f" The wanted precision, {number(e.epsilon)}, is not reached."
-    return (
-        f"After {samples}, with probability at least {sure(e.delta)}, it lies between {number(e.lower)} and "
-        f"{number(e.upper)}.{missed}"
-    )
+    ends = f"between {number(e.lower)} and {number(e.upper)}"
+    if not e.certified:
+        return f"After {samples} the interval is {ends}, but {why_uncertified(e)}.{missed}"
+    return f"After {samples}, with probability at least {sure(e.delta)}, it lies {ends}.{missed}"
 
 
 def estimate_guarantee(e: Estimate) -> str:
@@ -507,7 +539,7 @@ def selection_claim(s: Selection) -> str:
 
 def selection_title(s: Selection) -> str:
     """The selection in one line."""
-    return f"{selection_claim(s)[:-1]} ({badge(s.certified)})" if s.answered else f"Undecided: {s.reason}"
+    return headline(s, selection_claim(s)[:-1]) if s.answered else f"Undecided: {s.reason}"
 
 
 # ---------------------------------------------------------------- a plan

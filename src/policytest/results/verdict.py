@@ -248,8 +248,16 @@ class Verdict(Shown):
     @property
     def flaws(self) -> tuple[str, ...]:
         """Why no guarantee holds, in words: of the data, or since the data refute the model."""
-        refuted = self.ladder is not None and self.ladder.refuted
-        return (*self.counts.flaws, *((sentences.REFUTED,) if refuted else ()))
+        return (*self.counts.flaws, *((sentences.REFUTED,) if self._ladder_refutes else ()))
+
+    @property
+    def refutes_model(self) -> bool:
+        """Whether the data refute what the answer assumes; then no option accepts it."""
+        return self.counts.refutes_model or self._ladder_refutes
+
+    @property
+    def _ladder_refutes(self) -> bool:
+        return self.ladder is not None and self.ladder.refuted
 
     @property
     def is_known(self) -> bool:
@@ -335,6 +343,8 @@ class Verdict(Shown):
             "about": self.about,
             "selected": self.counts.selected,
             "other_rewards": self.counts.other_rewards,
+            "flaws": list(self.flaws),
+            "refutes_model": self.refutes_model,
             "indifference": self.indifference,
             "refuted": self.refuted,
             "dimension": self.dimension,

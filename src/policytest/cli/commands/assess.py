@@ -135,7 +135,7 @@ def assess(
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
-    require_certified: o.RequireCertified = False,
+    accept_uncertified: o.AcceptUncertified = False,
     policy: o.PolicyName = None,
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
@@ -154,7 +154,8 @@ def assess(
     suffice, the answer says how much more is needed, and from which pairs. With --assume propensities or episodes a row
     is a step of an episode, with the columns reward and perhaps episode, order, propensity, target.
 
-    Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it, 4 internal error.
+    Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it or the answer is not certified, 4
+    internal error.
     """
     asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
     ranges = Ranges(reward_range, return_range, smallest_propensity)
@@ -168,7 +169,7 @@ def assess(
         with quiet_stdout(json):
             verdict, told = assess_episodes(names, str(assume), threshold, delta, columns, policy, asked, ranges)
         show_episodes(verdict, told, json, html)
-        return ended(verdict, require_certified, f"undecided: {verdict.reason}")
+        return ended(verdict, accept_uncertified, f"undecided: {verdict.reason}")
     if not ladder:
         ranges.check_unused()
     if not data:
@@ -207,7 +208,7 @@ def assess(
             f"answered after {plural(verdict.samples, 'transition')} of {number(log.counts.total)}; the "
             f"estimate and the interval rest on {these}"
         )
-    return ended(verdict, require_certified, f"undecided: {verdict.reason}")
+    return ended(verdict, accept_uncertified, f"undecided: {verdict.reason}")
 
 
 def _read(

@@ -60,7 +60,7 @@ def compare(
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
-    require_certified: o.RequireCertified = False,
+    accept_uncertified: o.AcceptUncertified = False,
     policy: o.PolicyName = None,
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
@@ -83,8 +83,8 @@ def compare(
     With --assume episodes: is the agent that --agent names better than the second, in pairs of episodes with the same
     seed? Nothing is assumed of the environment but that its episodes are independent.
 
-    Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided or interrupted, 4
-    internal error, 5 within the indifference zone.
+    Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided, not certified or
+    interrupted, 4 internal error, 5 within the indifference zone.
     """
     logged = check_logged([other], log)
     read = (*files_of_model(model), *files_of_model(None if logged else other), policy, *files_of_log(log))
@@ -150,7 +150,7 @@ def compare(
     if assume == "episodes":
         named = f"Environment: {model}. Agent A: {agent or model}. Agent B: {other}."
     show(verdict, json, html, "Which policy is better?", (named, *notes))
-    return ended(verdict, require_certified, how_to_go_on(verdict, checkpoint))
+    return ended(verdict, accept_uncertified, how_to_go_on(verdict, checkpoint))
 
 
 def _other_agent(model: str, other: str, given: dict[str, Any], asked: Asked) -> Episodes | None:

@@ -45,7 +45,7 @@ def decide(
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
-    require_certified: o.RequireCertified = False,
+    accept_uncertified: o.AcceptUncertified = False,
     policy: o.PolicyName = None,
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
@@ -71,7 +71,8 @@ def decide(
     With --assume episodes: is the mean return of the agent, which --agent names, above the threshold? Nothing is
     assumed of the environment (gym:CartPole-v1, or python:package.module:name) but that its episodes are independent.
 
-    Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided or interrupted, 4 internal error, 5 within.
+    Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided, not certified or interrupted, 4 internal error, 5
+    within.
     """
     check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
     with quiet_stdout(json):
@@ -110,7 +111,7 @@ def decide(
     )
     if problem is not None and model.startswith("gym:"):
         _beside(problem, json)
-    return ended(verdict, require_certified, how_to_go_on(verdict, checkpoint))
+    return ended(verdict, accept_uncertified, how_to_go_on(verdict, checkpoint))
 
 
 def _beside(model: Model, as_json: bool) -> None:

@@ -22,7 +22,7 @@ from policytest.cli.inputs import (
     find_model,
     find_source,
 )
-from policytest.cli.output import course, quiet_stdout, show
+from policytest.cli.output import course, is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
 
 
@@ -42,6 +42,7 @@ def evaluate(
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
+    accept_uncertified: o.AcceptUncertified = False,
     policy: o.PolicyName = None,
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
@@ -67,7 +68,7 @@ def evaluate(
     With --assume episodes: the mean return of the agent that --agent names, in any environment.
     With --log, --policy logged is the policy of the log itself: how often it takes each action in a state.
 
-    Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached, 4 internal error.
+    Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached or not certified, 4 internal error.
     """
     logged = check_logged([policy], log)
     policy = None if logged else policy
@@ -112,4 +113,4 @@ def evaluate(
         about_model(model, agent),
         trace,
     )
-    return DONE if found.reached else Code.UNDECIDED
+    return DONE if found.reached and is_accepted(found, accept_uncertified) else Code.UNDECIDED

@@ -19,7 +19,7 @@ from policytest.cli.inputs import (
     find_source,
     method_of_pairs,
 )
-from policytest.cli.output import quiet_stdout, show
+from policytest.cli.output import is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
 
 
@@ -49,7 +49,7 @@ def identify(
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
-    require_certified: o.RequireCertified = False,
+    accept_uncertified: o.AcceptUncertified = False,
     policy: o.PolicyName = None,
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
@@ -64,7 +64,7 @@ def identify(
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
 
-    Exit codes: 0 found, 2 usage or input error, 3 not settled or interrupted, 4 internal error.
+    Exit codes: 0 found, 2 usage or input error, 3 not settled, not certified or interrupted, 4 internal error.
     """
     logged = check_logged(candidates or (), log)
     named = [file for file in candidates or () if not (logged and file == "logged")]
@@ -107,7 +107,4 @@ def identify(
     show(found, json, html, "Which policy is best?", (f"Model: {model}", *listed))
     if candidates and found.answered and found.index is not None:
         complain(f"policy {found.index} is {candidates[found.index]}")
-    if found.answered and require_certified and not found.certified:
-        complain("not certified: a policy was found but not proved to be the best, and --require-certified wants proof")
-        return Code.UNDECIDED
-    return DONE if found.answered else Code.UNDECIDED
+    return DONE if found.answered and is_accepted(found, accept_uncertified) else Code.UNDECIDED

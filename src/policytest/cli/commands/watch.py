@@ -41,7 +41,7 @@ def watch(
     json: o.Json = False,
     quiet: o.Quiet = False,
     html: o.Html = None,
-    require_certified: o.RequireCertified = False,
+    accept_uncertified: o.AcceptUncertified = False,
     policy: o.PolicyName = None,
     discount: o.Discount = None,
     rewards: o.RewardModel = None,
@@ -60,7 +60,8 @@ def watch(
     next line of the same episode says what followed. The answer is the one of `assess` on the lines so far; looking all
     the time costs nothing, the guarantee holds at every moment.
 
-    Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end or interrupted, 4 internal error.
+    Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end, not certified or interrupted, 4
+    internal error.
     """
     check_files((*files_of_model(model), policy, log), {"--html": html})
     with quiet_stdout(json):
@@ -98,7 +99,7 @@ def watch(
         complain(note)
     about = (f"Model: {model}; log: {place}, {plural(parser.line, 'line')} read", *notes)
     show(verdict, json, html, "Is this policy good enough?", about)
-    return ended(verdict, require_certified, f"undecided after {plural(test.size, 'transition')}: {verdict.reason}")
+    return ended(verdict, accept_uncertified, f"undecided after {plural(test.size, 'transition')}: {verdict.reason}")
 
 
 def _parts(parser: Parser, arriving: Iterator[list[bytes]]) -> Iterator[Transitions]:
