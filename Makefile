@@ -85,6 +85,7 @@ calibrate: $(STAMP)
 	$(BIN)/python benchmarks/interval_coverage.py
 	$(BIN)/python benchmarks/propensities.py
 	$(BIN)/python benchmarks/ladder.py
+	$(BIN)/python benchmarks/cells.py
 	$(BIN)/python benchmarks/one_look.py
 
 # Damaged files, odd options and arrays, for ten minutes: nothing may crash, hang, or change a file that it refuses.

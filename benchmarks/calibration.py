@@ -37,9 +37,9 @@ from policytest.methods.betting.plan import ONE_POLICY
 from policytest.methods.betting.run import BettingRun
 from policytest.methods.boundaries import Terms
 from policytest.methods.ptst_difference import KLComparison
-from policytest.questions.assess import recorded
 from policytest.questions.identify.kl_search import Deviations, KLSearch
 from policytest.questions.identify.policies import task_of_all_pairs
+from policytest.questions.recorded import recorded
 
 local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
 

@@ -235,6 +235,13 @@ def test_ladder(small):
     assert any(share > 0 for name, share in numbers.items() if "states: yes" in name)
 
 
+def test_cells(small):
+    _, rows = small("cells")
+    assert [row["environment"].split(",")[0] for row in rows] == ["CartPole", "MountainCar", "particle"]
+    assert all(row["certified"] == 0 for row in rows)
+    assert all(abs(row["model"] - row["truth"]) > 0.5 for row in rows)  # else there is no wrong answer to be had
+
+
 def test_settled_logs(small):
     _, numbers = small("settled_logs")
     assert {row["method"] for row in numbers["table"]} == {"default", "one set"}

@@ -516,7 +516,7 @@ def test_shown():
     s, a, x = paths(np.random.default_rng(0), 1, 1500, second_order(0.5))[:, 0]
     diagnosis = pt.diagnose(task_of(3, 2, states=["<a>", "b", "c"]), pt.Transitions(s, a, x))
     text = str(diagnosis)
-    assert "not part of the verdict" in text
+    assert "the answer stays what it is" in text
     assert "information that is not in the state" in text
     assert "speak against" in text.splitlines()[0]
     assert "<a>" not in diagnosis._repr_html_()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -182,3 +183,106 @@ def test_the_command_line_says_that_it_is_about_cells(tmp_path, capsys):
     assert "cells of glucose" in said["log"]["notes"][0]
     assert main(["watch", *command[1:], "--no-follow"]) == 0
     assert f"proved, if {CELLS_ARE_MARKOV}" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- are the cells Markov?
+
+STAGES = """
+actions = ["wait", "skip"]
+discount = 0.9
+threshold = 1.0
+initial = "early"
+policy = ["wait", "wait"]
+[bins.level]
+edges = [0.5]
+names = ["early", "late"]
+[rewards]
+late = 1
+"""
+OF_STAGES = {"episode": "patient", "order": "day"}
+
+
+def stages(markov, rows=1500, seed=0):
+    """Levels 0.1, 0.3 and 0.9 in turn, of which the cells tell two apart; or a chain of these two cells, as often."""
+    rng = np.random.default_rng(seed)
+    if markov:
+        later = {0: 0.5, 1: 0.0}
+        s = [0]
+        while len(s) <= rows:
+            s.append(int(rng.random() < later[s[-1]]))
+        return np.array([0.1, 0.9])[s]
+    return np.array([0.1, 0.3, 0.9])[np.cumsum(rng.random(rows + 1) < 0.95) % 3]
+
+
+def log_of_stages(levels):
+    lines = [f"{k % 2},{k // 2},{level},wait" for k, level in enumerate(np.repeat(levels, 2))]  # two patients at once
+    return "\n".join(["patient,day,level,a", *lines, ""])
+
+
+@pytest.fixture
+def staged(tmp_path):
+    def call(markov):
+        task, log = put(tmp_path / "stages.toml", STAGES), put(tmp_path / "stages.csv", log_of_stages(stages(markov)))
+        return str(task), str(log)
+
+    return call
+
+
+@pytest.mark.parametrize("markov", [True, False])
+def test_an_answer_about_cells_is_certified_only_if_the_log_does_not_refute_them(staged, capsys, markov, tmp_path):
+    task, log = staged(markov)
+    page, options = tmp_path / "page.html", ("--column", "episode=patient", "--column", "order=day", "--skip", "last")
+    code = main(["assess", task, log, *options, "--html", str(page)])
+    out = capsys.readouterr().out
+    assert code == (0 if markov else 3)
+    first = "The value is above the threshold (certified)"
+    if not markov:
+        first = "No reliable answer: the data refute that the cells are Markov (not certified: the value is above the "
+    assert out.startswith(first)
+    assert ('<body class="yes">' in page.read_text()) is markov
+    assert main(["assess", task, log, *options, "--accept-uncertified"]) == (0 if markov else 3)
+    capsys.readouterr()
+    assert main(["assess", task, log, *options, "--no-diagnose"]) == 3
+    assert "it was not tested whether the cells are Markov" in capsys.readouterr().out.splitlines()[0]
+    assert main(["assess", task, log, *options, "--no-diagnose", "--accept-uncertified"]) == 0
+    for command in (["evaluate", "--epsilon", "3"], ["watch", "--no-follow", "--threshold", "2.8"]):
+        name, *more = command
+        place = [log] if name == "watch" else ["--log", log]
+        assert main([name, task, *place, *options, *more, "--quiet"]) == (0 if markov else 3), name
+
+
+@pytest.mark.parametrize("markov", [True, False])
+def test_every_question_about_a_binned_log_asks_whether_the_cells_hold(staged, markov):
+    found = load_model(staged(markov)[0])
+    how = {"columns": OF_STAGES, "skip": ("last",), "bins": found.bins}
+    path = staged(markov)[1]
+    log = logs(path, found.task, **how)
+    verdict = pt.assess(found.task, path, threshold=1.0, **how)
+    assert (verdict.answer, verdict.certified, verdict.refutes_model) == ("above", markov, not markov)
+    data = log.transitions()
+    for seen in (log, data):
+        assert pt.assess(found.task, seen, threshold=1.0).certified is markov
+        assert pt.value_interval(found.task, seen).certified is markov
+    other = replace(found.task, policy=np.array([[1.0, 0.0], [0.5, 0.5]]))
+    compared = pt.compare(found.task, other, data)
+    assert not compared.certified or markov
+    assert compared.refutes_model is not markov
+    best = pt.identify(
+        found.task.rewards,
+        found.task.initial,
+        0.9,
+        data,
+        policies=[found.task.policy, other.policy],
+        assumptions=found.task.assumptions,
+    )
+    assert best.refutes_model is not markov
+    estimate = pt.evaluate(found.task, data, epsilon=5.0)
+    assert (estimate.certified, str(estimate).startswith("No reliable answer")) == (markov, not markov)
+    unknown = pt.assess(found.task, log.counts, threshold=1.0)
+    assert (unknown.answer, unknown.certified, unknown.refutes_model) == ("above", False, False)
+    plain = replace(found.task, assumptions=())
+    assert pt.assess(plain, path, threshold=1.0, **how).certified is markov  # the bins say what the task does not
+    counts = pt.Counts.from_array(log.counts.N).with_cells("refuted")
+    assert (counts + log.counts).cells == "refuted"
+    counts.save(path + ".npz")
+    assert pt.Counts.load(path + ".npz").cells == "refuted"

@@ -297,3 +297,43 @@ def test_bad_points_are_named(grid):
         with pytest.raises(pt.InputError, match=message):
             grid(points)
     assert grid(np.zeros((0, 2))).shape == (0,)
+
+
+@pytest.mark.parametrize("markov", [True, False])
+def test_the_steps_of_a_binned_environment_tell_whether_its_cells_are_markov(markov):
+    """Three levels in turn, seen as two cells; or these two cells, drawn as often whatever came before."""
+    gym = pytest.importorskip("gymnasium")
+
+    class Levels(gym.Env):
+        observation_space = gym.spaces.Box(0.0, 1.0, shape=(1,), dtype=np.float64)
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.stage = 0
+            return np.array([0.1]), {}
+
+        def step(self, action):
+            self.stage = int(self.np_random.integers(3)) if markov else (self.stage + 1) % 3
+            return np.array([(0.1, 0.3, 0.9)[self.stage]]), float(self.stage == 2), False, False, {}
+
+    def asked():
+        env = made([0.0, 0.5, 1.0]).wrap(Levels())
+        return pt.sources.gymnasium(env, "uniform", 0.9, rewards=lambda s, a, x: float(x == 1), initial=0)
+
+    found = asked()
+    task, sim = found.task, found.simulator
+    verdict = pt.decide(task, sim, threshold=2.0)
+    assert (verdict.answer, verdict.certified, verdict.refutes_model) == ("above", markov, not markov)
+    assert str(verdict).startswith("The value is above" if markov else "No reliable answer: the data refute that the")
+    for again in (sim, asked().simulator):
+        times = pt.stopping_times(task, again, 2.0, [0.05])
+        assert times.certified.tolist() == [markov]
+    assert pt.evaluate(task, sim, epsilon=1.0).certified is markov
+    other = replace(task, policy=np.eye(task.n_actions)[np.zeros(task.n_states, dtype=int)])
+    assert pt.compare(task, other, sim, max_samples=500).refutes_model is not markov
+    part = pt.decide(task, asked().simulator, threshold=2.0, delta=1e-9, max_samples=50)
+    resumed = pt.decide(task, asked().simulator, threshold=2.0, delta=1e-9, resume=part)
+    assert (resumed.answer, resumed.certified, resumed.refutes_model) == ("above", False, False)  # most is not tested
+    again = pt.decide(task, pt.TabularSimulator(np.full((task.n_states, 2, task.n_states), 1 / task.n_states)), 0.1)
+    assert again.certified  # draws of a kernel are Markov

@@ -284,7 +284,9 @@ def find_source(
         return find_simulator(simulator, model, name)
     if simulator is not None:
         raise InputError("--simulator is for sampling; leave it out with --log")
-    return read_log(log, model, columns, skip, tell).transitions(by_episode)
+    from policytest.sources.logged.diagnose import diagnosed_log
+
+    return diagnosed_log(model.task, read_log(log, model, columns, skip, tell), by_episode).transitions(by_episode)
 
 
 def read_log(

@@ -35,9 +35,12 @@ TOTAL_LIMIT = 2**62  # transitions stay below, so that no sum of counts overflow
 PENDING = 2**20  # transitions that may wait for a sparse table, or as many as it has entries
 COUNT_RULE = "counts are whole numbers, at least 0 and below 2**62"
 OTHER_REWARDS = "the rewards in the data differ from the task's"
-HELD, UNTESTED, REFUTED = "held", "untested", "refuted"
-"""What a diagnosis says of states that are cells: not refuted, not tested, and refuted by the data."""
+CELLS_ARE_MARKOV = "what follows depends on the cell and the action alone (states are cells of continuous ones)"
+"""The assumption of a task whose states are cells."""
+HELD, UNTESTED, DOUBTFUL, REFUTED = "held", "untested", "doubtful", "refuted"
+"""What a diagnosis says of states that are cells: nothing against them, not tested, only hints, refuted by the data."""
 CELLS = {
+    DOUBTFUL: "by a G-test, which is approximate, the data speak against Markov cells",
     UNTESTED: "it was not tested whether the cells are Markov",
     REFUTED: "the data refute that the cells are Markov",
 }
@@ -62,8 +65,8 @@ class Counts:
     other_rewards
         Whether the data report other rewards than the task for which they were counted. Then no answer is certified.
     cells
-        Where states are cells of continuous ones, what a diagnosis says of them: "held" (not refuted), "untested" or
-        "refuted"; with either of these two, no answer is certified. None: nothing was said yet.
+        Where states are cells of continuous ones, what a diagnosis says of them: "held" (nothing speaks against them),
+        "untested", "doubtful" or "refuted"; only with "held" an answer is certified. None: nothing was said yet.
 
     Counts add up (``a + b``, ``a += b``) and are equal when they hold the same transitions, in whichever form.
 
@@ -164,7 +167,7 @@ class Counts:
 
     @property
     def cells(self) -> str | None:
-        """Where states are cells, what a diagnosis says of them: "held", "untested", "refuted", or None so far."""
+        """Where states are cells, what a diagnosis says of them: a key of `CELLS`, "held", or None so far."""
         return self._cells
 
     @property
@@ -233,7 +236,7 @@ class Counts:
         self._selected |= other._selected
         self._other_rewards |= other._other_rewards
         said = {self._cells, other._cells}
-        self._cells = next((cells for cells in (REFUTED, UNTESTED, None, HELD) if cells in said), None)
+        self._cells = next((cells for cells in (REFUTED, DOUBTFUL, UNTESTED, None, HELD) if cells in said), None)
 
     def kernel(self, task: Task | None = None) -> Kernel:
         """The empirical kernel N[s,a,x] / n[s,a], in the form of `N`.

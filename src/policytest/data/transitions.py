@@ -20,7 +20,8 @@ class Transitions:
 
     ``r`` are the rewards that were observed with them, for tasks whose rewards are `Observed`. ``selected``: some were
     left out because of their outcome x; ``other_rewards``: the data report other rewards than the task. With either, no
-    answer is certified. ``cells``: where states are cells, what a diagnosis says of them, as in `Counts`.
+    answer is certified. ``cells``: where states are cells, what a diagnosis says of them, as in `Counts`;
+    ``episode``: a label of the episode of each, which only that diagnosis needs.
     """
 
     s: Any
@@ -30,6 +31,7 @@ class Transitions:
     selected: bool = False
     other_rewards: bool = False
     cells: str | None = None
+    episode: Any = None
 
     def __post_init__(self) -> None:
         for name in ("s", "a", "x"):
@@ -45,7 +47,8 @@ class Transitions:
     def first(self, size: int) -> Transitions:
         """The first ``size`` of them."""
         r = None if self.r is None else self.r[:size]
-        return replace(self, s=self.s[:size], a=self.a[:size], x=self.x[:size], r=r)
+        episode = None if self.episode is None else self.episode[:size]
+        return replace(self, s=self.s[:size], a=self.a[:size], x=self.x[:size], r=r, episode=episode)
 
     def check_rewards(self, task: Task) -> None:
         """Refuse rewards that are missing where the task's are observed, or outside their range; name the row."""

@@ -19,9 +19,11 @@ from policytest.methods.interface import Method, Run
 from policytest.methods.outcomes import in_outcomes
 from policytest.methods.ptst import PTST
 from policytest.methods.returns.weighted import EpisodeLogBetting
-from policytest.methods.sampler import NOTHING, Recorded
+from policytest.methods.sampler import NOTHING
+from policytest.questions.cells import diagnosed
 from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
 from policytest.questions.one_look import one_look, one_look_at_episodes
+from policytest.questions.recorded import recorded
 from policytest.results.verdict import Verdict
 
 IN_ORDER = "pass the rows in their order: a log with a column order, or Transitions(s, a, x, r)"
@@ -47,6 +49,9 @@ def assess(
     ``samples`` of the verdict is the row at which the answer was reached. By `LogBetting()` the estimate and the
     interval rest on all rows.
 
+    Where states are cells (bins), the data are diagnosed too: if they refute that the cells are Markov, or cannot tell
+    since they have no order, the answer is not certified.
+
     `LoggedEpisodes` stand in the place of the task and of the data: ``assess(log, threshold=R)``.
     """
     if isinstance(task, LoggedEpisodes):
@@ -59,6 +64,7 @@ def assess(
     known = known_answer(task, threshold, delta)
     if known is not None:
         return beside_data(known, data)
+    data = diagnosed(task, data)
     method = checked_method(method_for(task, data) if method is None else method)
     table, method, data = in_outcomes(task, method, data)
     asked_of = None if table is task else task
@@ -134,21 +140,3 @@ def method_for(task: Task, data: Counts | Transitions) -> Method:
     if task.is_total or (isinstance(task.rewards, Observed) and task.rewards.values is None):
         task.check_discounted_table("a test on counts", IN_ORDER)
     return PTST()
-
-
-def recorded(task: Task, data: Counts | Transitions) -> Recorded:
-    """The rows and successors of transitions, checked."""
-    if isinstance(data, Counts):
-        return Recorded(NOTHING, NOTHING)
-    check_indices(task, data)
-    return Recorded.of(task, data)
-
-
-def check_indices(task: Task, data: Transitions) -> None:
-    """Refuse states and actions that the task does not have."""
-    for name, column, count in (
-        ("s", data.s, task.n_states),
-        ("a", data.a, task.n_actions),
-        ("x", data.x, task.n_states),
-    ):
-        arrays.index_list(f"data.{name}", column, count)

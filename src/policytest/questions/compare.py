@@ -38,7 +38,8 @@ from policytest.methods.ptst_difference import KLComparison
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.returns.paired import PairedRun, check_same_return, difference_bounds, whole_episodes
 from policytest.methods.sampler import Recorded
-from policytest.questions.assess import beside_data, check_indices, judged
+from policytest.questions.assess import beside_data, judged
+from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import (
     Resume,
     Until,
@@ -56,6 +57,7 @@ from policytest.questions.driver import (
 from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.questions.plan.still_needed import further_comparison
 from policytest.results.needed import Needed
+from policytest.questions.recorded import check_indices
 from policytest.results.verdict import Check, Verdict
 
 FORECAST_SETS = 4  # of coins, in logs that are simulated
@@ -141,6 +143,7 @@ def compare(
             method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume, max_seconds=max_seconds
         )
         check_indices(task_a, sim)
+        sim = diagnosed(joint_task([task_a, task_b]), sim)
         verdict = judged(_on_a_log(task_a, task_b, margin, sim, sets_of_coins(rng), zone), sim, delta, level)
         verdict = replace(verdict, forecaster=_forecaster(task_a, task_b, margin, sim, zone))
     else:
@@ -150,6 +153,7 @@ def compare(
             run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
         verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress)
+        verdict = diagnosed_run(joint_task([task_a, task_b]), sim, verdict)
     return replace(verdict, about="difference")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
+from policytest.data.counts import HELD
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
@@ -18,6 +19,7 @@ from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.interface import Method, is_certified
 from policytest.methods.outcomes import in_outcomes
+from policytest.questions.cells import cells_of_run, diagnosed_run
 from policytest.questions.driver import (
     Resume,
     Until,
@@ -92,6 +94,7 @@ def decide(
     if known is not None:
         return known
     asked_of: Any = task
+    drawn_from = sim
     task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
     run = with_zone(method, indifference)(task, sim, threshold, rng)
     if indifference:
@@ -99,6 +102,7 @@ def decide(
     mark = checkpoints.fingerprint(task, threshold, run.method)
     pause = getattr(method, "pause", None)
     verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress, pause)
+    verdict = diagnosed_run(asked_of, drawn_from, verdict)
     return verdict if task is asked_of else replace(verdict, asked_of=asked_of)
 
 
@@ -146,7 +150,7 @@ def stopping_times(
     limit = sampling_limit(max_samples)
     levels = np.array([checked_question(task, threshold, delta)[2] for delta in array])
     samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
-    certified = np.zeros(len(array), dtype=np.bool_)
+    certified, asked_of, drawn_from = np.zeros(len(array), dtype=np.bool_), task, sim
     bar = checked_question(task, threshold, 0.5)[1]
     known = known_answer(task, bar, 0.5)
     if known is not None:
@@ -160,5 +164,7 @@ def stopping_times(
             for _ in drive(run, levels[index], limit):
                 pass
         samples[index], answers[index] = run.paid, run.answer
-        certified[index] = is_certified(run, levels[index])
+        certified[index] = is_certified(run, levels[index]) and (
+            cells_of_run(asked_of, drawn_from, run.paid) in (None, HELD)
+        )
     return StoppingTimes(array, samples, answers, run.solves, certified)

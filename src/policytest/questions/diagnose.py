@@ -29,8 +29,8 @@ from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.questions.assess import recorded
 from policytest.questions.independence_test import Cells, grouped
+from policytest.questions.recorded import recorded
 from policytest.results.diagnosis import Diagnosis, Finding, Offender, holm
 
 PERIODS = 4

@@ -45,7 +45,7 @@ from policytest.methods.returns.run import ReturnsRun
 from policytest.methods.returns.weighted import flaws_of
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.questions.assess import checked_log, method_for, warn_of_weights
-from policytest.questions.assess import recorded as recorded_data
+from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import (
     Until,
     checked_method,
@@ -57,6 +57,7 @@ from policytest.questions.driver import (
 )
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.plan.expected import any_unknown
+from policytest.questions.recorded import recorded as recorded_data
 from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case.certified import Certified
@@ -101,6 +102,7 @@ def value_interval(
         table, _, data = in_outcomes(task, PTST(), data)
         table.check_discounted_table('looks="one"')
         return one_look(table, data if isinstance(data, Counts) else data.counts(table, len(data)), delta)
+    data = diagnosed(task, data)
     table, method, data = in_outcomes(task, method or method_for(task, data), data)
     low, high = value_range(table)
     if high - low <= 4 * value_range_error(table):  # nothing depends on what is unknown
@@ -219,6 +221,7 @@ def evaluate(
         )
     if isinstance(sim, Transitions):
         not_on_a_log(max_samples=max_samples, max_seconds=max_seconds)
+        sim = diagnosed(task, sim)
         found = value_interval(task, sim, delta, method)
         by = (method or LogBetting()).describe()
         return _estimate(task, found, epsilon, delta, len(sim), sim.counts(task, len(sim)), by)
@@ -236,7 +239,7 @@ def evaluate(
         run = method.start(table, source, _middle(table), rng, **both_sides)
         found = _narrowed(run, best, epsilon, until, progress)
         counts, paid = run.counts(), run.paid
-    return _estimate(table, found, epsilon, delta, paid, counts, method.describe())
+    return diagnosed_run(task, sim, _estimate(table, found, epsilon, delta, paid, counts, method.describe()))
 
 
 def _narrowed(

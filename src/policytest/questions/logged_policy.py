@@ -20,7 +20,7 @@ from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.questions.assess import check_indices
+from policytest.questions.recorded import check_indices
 
 LOGGED = "logged"
 """The word for this policy, in Python and on the command line."""

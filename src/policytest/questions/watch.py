@@ -22,8 +22,9 @@ from policytest.methods.betting.stacks import OnALog
 from policytest.methods.interface import Method, steps
 from policytest.methods.outcomes import on_outcomes, outcomes_for
 from policytest.methods.sampler import NOTHING, Recorded
-from policytest.questions.assess import assess, method_for, recorded
+from policytest.questions.assess import assess, method_for
 from policytest.questions.driver import checked_method, checked_question, known_answer
+from policytest.questions.recorded import recorded
 from policytest.results.verdict import Verdict
 
 
@@ -66,13 +67,16 @@ class Watch:
         other_rewards: bool = False,
         selected: bool = False,
         r: object = None,
+        episode: object = None,
     ) -> Verdict | None:
         """Transitions that were observed next, in their order; the verdict, once there is one.
 
         ``other_rewards``: they report other rewards than the task; ``selected``: some were left out because of their
         outcome. With either, no answer is certified. ``r``: their rewards, where those of the task are observed.
+        ``episode``: a label of the episode of each, which tells whether states that are cells are Markov.
         """
-        part = Transitions(s, a, x, r if self.task.observes_rewards else None, selected, other_rewards)
+        r = r if self.task.observes_rewards else None
+        part = Transitions(s, a, x, r, selected, other_rewards, episode=episode)
         with by_one_thread(self, "the Watch"):
             return self._added(part)
 
@@ -132,7 +136,9 @@ class Watch:
         if self.task.observes_rewards:
             r = np.concatenate([np.zeros(0), *(part.r for part in self._parts)])
         selected, other = (any(getattr(part, name) for part in self._parts) for name in ("selected", "other_rewards"))
-        self._parts = [Transitions(s, a, x, r, selected, other)]
+        episodes = [part.episode for part in self._parts if len(part)]
+        known = bool(episodes) and all(episode is not None for episode in episodes)
+        self._parts = [Transitions(s, a, x, r, selected, other, episode=np.concatenate(episodes) if known else None)]
         return self._parts[0]
 
     def verdict(self) -> Verdict:

@@ -20,8 +20,8 @@ CONFOUNDING = (
     "can show it."
 )
 STANDING = (
-    "These are warnings about the model and not part of the verdict: delta bounds its error if the model holds. No "
-    "warning is no proof that it does."
+    "These are warnings about the model, and the answer stays what it is: delta bounds its error if the model holds. "
+    "If states are bins, an answer is certified only without them. No warning is no proof that the model holds."
 )
 
 
@@ -78,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis(Shown):
-    """What the data say about the assumptions behind a verdict; they are warnings, never part of the verdict.
+    """What the data say about the assumptions behind a verdict; where states are cells, it is certified by them too.
 
     Attributes
     ----------
@@ -118,6 +118,11 @@ class Diagnosis(Shown):
     def ok(self) -> bool:
         """Whether there is nothing to warn of."""
         return not self.warnings
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a test refutes the Markov model; if it holds, with a probability of at most ``level``."""
+        return any(finding.adjusted <= self.level for finding in self.findings)
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from policytest._base.arrays import FloatArray
 from policytest._base.table import Row
 from policytest._base.text import nats, number, plural, probability
+from policytest.data.counts import CELLS, UNTESTED
 from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names, Task, given
@@ -278,8 +279,11 @@ def warnings(v: Verdict) -> list[str]:
     if v.flaws:
         use = "all of the data" if v.counts.selected else "rewards that are known, not estimated"
         if not (v.counts.selected or v.counts.other_rewards):
-            weights = "propensities as they were when actions were drawn"
-            use = weights if v.counts.flaws else "the answer that rests on episodes alone, or states that tell more"
+            use = "propensities as they were when actions were drawn"
+            if CELLS[UNTESTED] in v.flaws:
+                use = "rows in their order, and the diagnosis"
+            elif not isinstance(v.task, LoggedEpisodes):
+                use = "the answer that rests on episodes alone, or states that tell more"
         found.append(f"{capital('; '.join(v.flaws))}. Whatever is said here may be wrong: use {use}.")
     elif v.answer and not v.certified:
         found.append("Not certified. A method that proves its answer, Combined() or PTST(), gives one that is.")

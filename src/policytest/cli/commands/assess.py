@@ -125,7 +125,10 @@ def assess(
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the counts, for --add-to; the method is then ptst.")
     ] = None,
-    diagnose: Annotated[bool, typer.Option(help="Also test whether the data are Markov and stationary.")] = True,
+    diagnose: Annotated[
+        bool,
+        typer.Option(help="Also test whether the data are Markov and stationary; answers about bins need it."),
+    ] = True,
     suppress_below: o.SuppressBelow = 0,
     assume: o.AssumeOfLog = o.LogAssumption.markov,
     ladder: o.Ladder = False,
@@ -180,6 +183,8 @@ def assess(
         bar = the_bar(threshold, problem)
         log = _read(data, problem, columns, skip, add_to, quiet)
         log = log.by_episode() if by_episode else log
+        diagnosis = _diagnosed(log, problem.task) if diagnose and add_to is None else None
+        log = _with_cells(log, problem.task, diagnosis)
         kept = add_to is not None or save is not None  # the same test every day: one that needs no order
         verdict = _judged(log, problem.task, method, kept, bar, delta)
         verdict = with_forecast(verdict, quiet)
@@ -188,7 +193,7 @@ def assess(
         found = Assessment(
             verdict,
             log.shown(suppress_below),
-            _diagnosed(log, problem.task, suppress_below) if diagnose and add_to is None else None,
+            None if diagnosis is None else diagnosis.shown(suppress_below),
         )
         if save is not None:
             log.save(save)
@@ -273,14 +278,21 @@ def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, de
     return verdict
 
 
-def _diagnosed(log: Log, task: Task, suppress_below: int) -> Diagnosis | None:
+def _with_cells(log: Log, task: Task, diagnosis: Diagnosis | None) -> Log:
+    """The log with what the diagnosis says of its cells, where its states are cells."""
+    from policytest.questions.cells import has_cells, said_of_cells
+
+    return log.with_cells(said_of_cells(diagnosis)) if has_cells(task) else log
+
+
+def _diagnosed(log: Log, task: Task) -> Diagnosis | None:
     """What the log says about the assumptions; None where it has no order, or where that cannot be computed."""
     if log.columns is None and log.frame is None:
         return None
     from policytest.sources.logged.diagnose import diagnose_log
 
     try:
-        return diagnose_log(task, log).shown(suppress_below)
+        return diagnose_log(task, log)
     except InputError as error:  # it must not cost the verdict
         complain(f"the assumptions were not tested: {as_options(str(error))}")
         return None

@@ -81,7 +81,7 @@ def watch(
             for new in () if test.found else _parts(parser, lines(log, follow, idle=idle)):
                 room = len(new) if max_samples is None else max_samples - test.size
                 new = new.first(room)
-                found = test.add(new.s, new.a, new.x, new.other_rewards, new.selected, new.r)
+                found = test.add(new.s, new.a, new.x, new.other_rewards, new.selected, new.r, new.episode)
                 if found is not None or (max_samples is not None and test.size >= max_samples):
                     break
                 if not quiet and (test.size or parser.waiting) and time.monotonic() >= due:

@@ -20,8 +20,10 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.betting import TDBetting
+from policytest.methods.betting.coupling import joint_task
 from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST
+from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import not_on_a_log, sampling_limit, time_limit, until_interrupted
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
@@ -120,7 +122,7 @@ def identify(
         not_on_a_log(
             method=method if isinstance(method, PTST) else None, max_samples=max_samples, max_seconds=max_seconds
         )
-        return _named(best_on_a_log(tasks, sim, delta, rng), task)
+        return _named(best_on_a_log(tasks, diagnosed(joint_task(tasks), sim), delta, rng), task)
     if isinstance(method, KLBTS):
         search: Search = KLBTSSearch(task, method, sim, delta, rng)
     elif isinstance(method, PTST):
@@ -129,7 +131,8 @@ def identify(
         search = BettingSearch(task, sim, delta, rng)
     else:
         search = Tournament(tasks, sim, delta, rng)
-    return _named(_carried_out(search, task, limit, seconds, progress), task)
+    found = _named(_carried_out(search, task, limit, seconds, progress), task)
+    return diagnosed_run(task if policies is None else joint_task(tasks), sim, found)
 
 
 def _named(found: Selection, task: Task) -> Selection:

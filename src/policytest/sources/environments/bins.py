@@ -32,13 +32,13 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plural
+from policytest.data.counts import CELLS_ARE_MARKOV
 
 CELL_LIMIT = 10_000_000
 NOT_MARKOV = (
     "states that are bins of continuous ones are generally not Markov: delta then bounds the error about the Markov "
     "model of the bins only, whose value may differ from that of the real process"
 )
-CELLS_ARE_MARKOV = "what follows depends on the cell and the action alone (states are cells of continuous ones)"
 OTHER_SAMPLE = "the sample that the edges of the cells come from is not part of the data"
 SAME_EFFECT = "all actions in a cell have the same effect"
 HINDSIGHT = "; the sample that the edges come from must not be part of the data that are tested"

@@ -87,7 +87,7 @@ class Dataset(Log):
         Right for methods that look at them in order only if ids were given when episodes began, and each began after
         the one before had ended, or the rule that chose the actions learnt nothing from other episodes.
         """
-        return self.recorded
+        return replace(self.recorded, cells=self.counts.cells, episode=self.episodes)
 
     def diagnose(self, periods: int = PERIODS, level: float = 0.05) -> Diagnosis:
         """Do the transitions look Markov and stationary? See `policytest.diagnose`."""

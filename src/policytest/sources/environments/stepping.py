@@ -32,19 +32,21 @@ there or not; an episode that terminates elsewhere has failed. What the environm
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, FloatArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.data.shared_generators import by_one_thread
 from policytest.data.simulators import cumulative_rows
 from policytest.data.walks import TERMINATED, TRUNCATED, first_observation, five_parts, truth
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
+from policytest.questions.cells import has_cells
 from policytest.sources.checks import close
 from policytest.sources.environments.table import check_size, differs, ends_of, full_support, state_index
 from policytest.sources.labels import Places
@@ -73,6 +75,9 @@ class Stepping:
         self._rng: Any = None
         self._state = -1  # where the environment stands; -1: nowhere, the episode is over
         self._paid = 0.0  # for the last step
+        self._before = -1, -1  # the pair of the step before in the episode
+        self._has_cells = has_cells(task)
+        self._begin()
 
     def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> Any:
         """The next state of each pair; and the rewards, where these are observed."""
@@ -82,6 +87,7 @@ class Stepping:
     def _drawn(self, states: Any, actions: Any, rng: np.random.Generator) -> Any:
         if rng is not self._rng:
             self._rng, self._state = None, -1
+            self._begin()
             seed = int(rng.integers(2**31 - 1))
             self._reset(seed)
             self._rng = rng
@@ -103,6 +109,19 @@ class Stepping:
             raise
         self.extra_steps += max(self._moves - before - 1, 0)
         return x
+
+    @property
+    def walked(self) -> tuple[list[IntArray], int] | None:
+        """Where states are cells, the steps of the run as `diagnose_grouped` takes them, and how many moves they are."""
+        if not self._has_cells:
+            return None
+        rows = np.array([(*row, n) for row, n in self._followers.items()], dtype=np.int64).reshape(-1, 6)
+        return list(rows.T), self.steps + self.resets - self._begun
+
+    def _begin(self) -> None:
+        """A run begins: another one with the same seed makes the same steps, which must not count twice."""
+        self._followers: Counter[tuple[int, ...]] = Counter()
+        self._begun = self.steps + self.resets
 
     @property
     def starts_unknown(self) -> bool:
@@ -150,7 +169,7 @@ class Stepping:
 
     def _reset(self, seed: int | None = None) -> int:
         """A new episode; where it starts."""
-        self._state = -1
+        self._state, self._before = -1, (-1, -1)
         self.resets += 1
         observation = first_observation(self.env.reset() if seed is None else self.env.reset(seed=seed))
         s = state_index(lambda: "env.reset answered", observation, self.at)
@@ -184,6 +203,9 @@ class Stepping:
         terminated, truncated = truth(TERMINATED, ended), truth(TRUNCATED, cut)
         self.truncations += truncated
         arrival = self.layout.arrival(s, a, x, terminated, at)
+        if self._has_cells and self._before[0] >= 0:
+            self._followers[*self._before, s, a, arrival] += 1
+        self._before = s, a
         if not (terminated or truncated or self.layout.ended(arrival)):
             self._state = x
         return arrival

@@ -26,6 +26,7 @@ from policytest.questions.ladder import with_ladder
 from policytest.results.estimate import Interval
 from policytest.results.verdict import Verdict
 from policytest.sources.environments.bins import Bins
+from policytest.sources.logged.diagnose import diagnosed_log
 from policytest.sources.logged.log import Log
 from policytest.sources.logged.paths import is_path
 from policytest.sources.logged.read import logs
@@ -49,7 +50,9 @@ def assess(
 ) -> Verdict:
     """Do these data settle it already? Counts are looked at once; transitions in their order, up to the first answer.
 
-    The guarantee is that of `decide`, for data collected by any rule that did not look ahead. Betting forms its own
+    The guarantee is that of `decide`, for data collected by any rule that did not look ahead. Where states are cells
+    (bins), the data are diagnosed as well: if they refute that the cells are Markov, or have no order that could tell,
+    the answer is not certified. Betting forms its own
     rollouts from the recorded draws of each pair, each used once. ``samples`` of the verdict is the row at which the
     answer was reached.
 
@@ -132,7 +135,7 @@ def observed(
     elif columns or skip or bins is not None:
         raise InputError("columns, skip and bins are for a path or a data frame; data was read already: leave them out")
     if isinstance(data, Log):
-        return data.observed(by_episode)
+        return diagnosed_log(task, data, by_episode).observed(by_episode)
     if by_episode and isinstance(data, Counts | Transitions):
         raise InputError("by_episode is for logs, and data has no episodes; leave it out")
     return data

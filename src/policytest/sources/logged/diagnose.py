@@ -9,6 +9,7 @@ is asked for them, with window functions, and only groups come back.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import number
 from policytest.mdp.task import Task
+from policytest.questions.cells import has_cells, said_of_cells
 from policytest.questions.diagnose import PERIODS, diagnose, diagnose_grouped, followers
 from policytest.results.diagnosis import Diagnosis
 from policytest.sources.environments.minari import Dataset
@@ -74,6 +76,16 @@ def diagnose_log(
             "say which came first; pass by_episode=True if episodes followed one another by their ids."
         )
     return replace(found, notes=tuple(notes))
+
+
+def diagnosed_log(task: Task, log: Log, by_episode: bool) -> Log:
+    """A log whose states are cells, with what it says of them; another one, or one that says it, as it is."""
+    if log.counts.cells is not None or not (log.binned or has_cells(task)):
+        return log
+    diagnosis = None
+    with contextlib.suppress(InputError):  # without an order there is nothing to test
+        diagnosis = diagnose_log(task, log, by_episode)
+    return log.with_cells(said_of_cells(diagnosis))
 
 
 class _Kept(NamedTuple):

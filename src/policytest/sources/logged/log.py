@@ -156,6 +156,8 @@ class Log(Shown):
         Transitions that ``add_to`` brought along as bare counts.
     rewards
         The sums of the observed rewards, where those of the task come with the data; files do not keep them.
+    binned
+        Whether the states are cells of columns of numbers.
     """
 
     counts: Counts
@@ -173,6 +175,7 @@ class Log(Shown):
     told: tuple[str, ...] = field(default=(), repr=False)  # notes of the reading
     frame: Frame | None = field(default=None, repr=False)  # of rows that are too many to keep in order
     rewards: RewardSums | None = None
+    binned: bool = False
 
     @property
     def selected(self) -> bool:
@@ -206,9 +209,9 @@ class Log(Shown):
             )
         columns = columns.by_episode() if by_episode else columns
         kept = columns.known if columns.times is None else columns.known & (columns.times > 0)
-        chosen = (*columns[:3], columns.r)
-        s, a, x, r = (column if column is None or kept.all() else column[kept] for column in chosen)
-        return Transitions(s, a, x, r, self.selected, self.other_rewards)
+        chosen = (*columns[:3], columns.r, columns.episode)
+        s, a, x, r, episode = (column if column is None or kept.all() else column[kept] for column in chosen)
+        return Transitions(s, a, x, r, self.selected, self.other_rewards, self.counts.cells, episode)
 
     def in_order(self, by_episode: bool = False) -> bool:
         """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""
@@ -217,6 +220,10 @@ class Log(Shown):
     def observed(self, by_episode: bool = False) -> Transitions | Counts:
         """The transitions in their order where it is known, otherwise the counts."""
         return self.transitions(by_episode) if self.in_order() else self.counts
+
+    def with_cells(self, cells: str) -> Log:
+        """The same log, with what a diagnosis says of the cells that its states are."""
+        return replace(self, counts=self.counts.with_cells(cells))
 
     def by_episode(self) -> Log:
         """The same log, one episode after another by their ids; `transitions` says when that is right."""

@@ -156,6 +156,7 @@ def logs(
         told=(*first_rows(task), *((CELLS.format(names=", ".join(bins.names)),) if bins is not None else ())),
         frame=frame if check_keys and add_to is None else None,
         rewards=_both(found.paid, earlier),
+        binned=bins is not None,
     )
 
 

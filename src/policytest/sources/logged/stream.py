@@ -31,6 +31,7 @@ from policytest._base.rows import entries_at
 from policytest._base.text import plain
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
+from policytest.questions.cells import has_cells
 from policytest.sources.checks import IGNORED_REWARDS, ROUNDING, check_support, first_other, wrong_reward
 from policytest.sources.environments.bins import Bins
 from policytest.sources.labels import MISSING, places_in
@@ -163,6 +164,7 @@ class Parser:
         self._last: dict[str, Any] = {}
         self._begun: set[str] = set()
         self._over: dict[str, int] = {}
+        self._episodes: dict[str, int] = {}
         self.waiting, self.visits, self.unfinished = Waiting(), False, 0
         if task.start is not None and "s" in skip:
             raise InputError("skip has 's', and the log is to tell where episodes start: unknown first states are lost")
@@ -206,7 +208,9 @@ class Parser:
         s, a, x, copies, at = table[:, :5].T.astype(np.int64)
         self._check(s * self.task.n_actions + a, x, copies, at, table[:, 5], table[:, 6])
         s, a, x, r = (np.repeat(column, copies) for column in (s, a, x, np.nan_to_num(table[:, 5])))
-        return Transitions(s, a, x, r if self.task.observes_rewards else None, other_rewards=self.other_rewards)
+        episode = np.repeat(np.array([row.episode for row in rows], dtype=np.int64), copies)
+        rewards = r if self.task.observes_rewards else None
+        return Transitions(s, a, x, rewards, other_rewards=self.other_rewards, episode=episode)
 
     def _check(
         self, pair: IntArray, x: IntArray, copies: IntArray, at: IntArray, reward: FloatArray, ignored: FloatArray
@@ -297,6 +301,8 @@ class Parser:
         if self._ended(s, a, x, episode) or self._dropped({"s": s, "a": a, "s_next": x}, row):
             return
         taken = Arrived(s, a, x, copies, self.line, reward, self._ignored(row.get(IGNORED)), moment)
+        if has_cells(self.task):
+            taken.episode = self._episodes.setdefault(episode, len(self._episodes))
         self.waiting.add(taken, episode)
 
     def _state(self, part: str, row: dict[str, Any]) -> int:

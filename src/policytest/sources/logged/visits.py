@@ -24,6 +24,7 @@ class Arrived:
     reward: float | None  # nan: not reported; None: not a number
     ignored: float  # a reward that is only compared
     moment: float = 0.0
+    episode: int = 0
 
 
 class Waiting:

@@ -1,0 +1,27 @@
+"""Recorded transitions of a task, checked."""
+
+from __future__ import annotations
+
+from policytest._base import arrays
+from policytest.data.counts import Counts
+from policytest.data.transitions import Transitions
+from policytest.mdp.task import Task
+from policytest.methods.sampler import NOTHING, Recorded
+
+
+def recorded(task: Task, data: Counts | Transitions) -> Recorded:
+    """The rows and successors of transitions, checked."""
+    if isinstance(data, Counts):
+        return Recorded(NOTHING, NOTHING)
+    check_indices(task, data)
+    return Recorded.of(task, data)
+
+
+def check_indices(task: Task, data: Transitions) -> None:
+    """Refuse states and actions that the task does not have."""
+    for name, column, count in (
+        ("s", data.s, task.n_states),
+        ("a", data.a, task.n_actions),
+        ("x", data.x, task.n_states),
+    ):
+        arrays.index_list(f"data.{name}", column, count)
