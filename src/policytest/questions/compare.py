@@ -56,8 +56,8 @@ from policytest.questions.driver import (
 )
 from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.questions.plan.still_needed import further_comparison
-from policytest.results.needed import Needed
 from policytest.questions.recorded import check_indices
+from policytest.results.needed import Needed
 from policytest.results.verdict import Check, Verdict
 
 FORECAST_SETS = 4  # of coins, in logs that are simulated
