@@ -116,6 +116,47 @@ def test_the_ladder_beside_the_table(place, capsys, tmp_path):
     assert found["ladder"]["refuted"] is False
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_rows_that_only_say_that_an_episode_has_ended_are_no_steps(place, tmp_path, kind):
+    """A log of visits has them, and gives the episodes of the log of transitions; also where states are cells."""
+    pd = pytest.importorskip("pandas")
+    data = pd.read_csv(place / "log.csv").drop(columns="target")
+    last = data[data["s_next"] == "gone"].assign(s="gone", a=None, reward=np.nan, propensity=np.nan)
+    visits = pd.concat([data, last.assign(order=last["order"] + 0.5)]).sort_values("order").drop(columns="s_next")
+    last = last.drop(columns="s_next")
+    task = pt.sources.load_model(place / "task.toml")
+    states = 'states = ["gone"]\n[bins.x]\nedges = [0]\nnames = ["here", "?"]\n'
+    question, _, tables = TASK.replace('states = ["here", "gone"]\n', "").partition("[policy]")
+    head, _, cuts = states.partition("[bins.x]")
+    (tmp_path / "cells.toml").write_text(f"{head}{question}[policy]\n'?' = 'mail'{tables}[bins.x]{cuts}")
+    cells = pt.sources.load_model(tmp_path / "cells.toml")
+    numbers = visits.assign(s=visits["s"].where(visits["s"] == "gone"), x=-1.0)
+
+    def read(frame, model, **settings):
+        path = tmp_path / f"log.{kind}"
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+        elif kind == "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.to_parquet(path)
+        return pt.sources.logged_episodes(path, task=model.task, bins=model.bins, **settings)
+
+    longest = int(data.groupby("episode").size().max())
+    expected = read(data, task)
+    for found in (read(visits, task), read(visits, task, horizon=longest), read(numbers, cells)):
+        assert (len(found), found.n_episodes, found.weighted) == (len(data), 150, True)
+        np.testing.assert_array_equal(found.outcomes.above, expected.outcomes.above)
+    own = {"columns": {"propensity": None}, "discount": 1.0, "horizon": longest}
+    np.testing.assert_array_equal(read(visits, task, **own).outcomes.above, read(data, task, **own).outcomes.above)
+    with pytest.raises(pt.InputError, match=r"has the reward 2 in the terminal state .* into the row before"):
+        read(visits.assign(reward=visits["reward"].fillna(2.0)), task)
+    with pytest.raises(pt.InputError, match=r"episode '?999'? begins in a terminal state, and has no step; give"):
+        read(pd.concat([visits, last[:1].assign(episode=999)]), task)
+    mended = last[:1].assign(episode=999, a="mail", reward=0.0, propensity=1.0)
+    assert read(pd.concat([visits, mended]), task).n_episodes == 151
+
+
 def test_undecided_ends_with_3(place, capsys):
     arguments = ("assess", place / "task.toml", place / "log.csv", "--assume", "propensities", "--threshold", "2.2")
     code, _, err = run(capsys, *arguments)

@@ -92,6 +92,34 @@ def test_a_column_of_labels_names_the_states_that_are_no_cells(tmp_path, kind):
     assert triples(log.counts) == {(2, 1, 1): 1, (0, 0, 1): 1, (1, 0, 3): 1}
 
 
+def test_states_that_have_no_number_follow_the_cells(tmp_path):
+    """They are named alone; with a name for every cell they come after these, as before."""
+    ends = 'terminal = ["home", "dead", "gone"]\nactions ='
+    alone = model(tmp_path, TASK.replace("actions =", f'states = ["home", "dead", "gone"]\n{ends}'))  # as many as cells
+    assert alone.task.states == ("low", "normal", "high", "home", "dead", "gone")
+    assert alone.task.terminal == ("home", "dead", "gone")
+    few = model(tmp_path, TASK.replace("actions =", 'states = ["home"]\nterminal = ["home"]\nactions ='))
+    assert few.task.states == ("low", "normal", "high", "home")
+    named = TASK.replace("actions =", 'states = ["a", "b", "c", "home"]\nterminal = ["home"]\nactions =')
+    named = named.replace('initial = "high"', 'initial = "c"').replace("normal = 1", "b = 1")
+    assert model(tmp_path, named).task.states == ("a", "b", "c", "home")
+
+
+def test_what_is_missing_is_told_of_its_column(tmp_path):
+    """Of several columns only the one that lacks numbers; of the next state that it is the next row's."""
+    text = TASK.replace('initial = "high"', 'initial = "low, age (-inf, 65.0)"').replace("normal = 1", "")
+    text = text.replace('policy = ["none", "none", "insulin"]', 'policy = "uniform"')
+    found = model(tmp_path, text.replace("[rewards]", "[bins.age]\nedges = [65]\n[rewards]"))
+    rows = pd.DataFrame({"glucose": [100.0, 60.0, 90.0], "age": [70, None, 70.0], "a": "none", "order": [1, 2, 3]})
+    rows = rows.assign(episode=1)
+    words = "no number in column age (1 row), and 1 row is followed by a row without a state; fix the data"
+    for data in (rows, put(tmp_path / "log.csv", rows.to_csv(index=False))):
+        assert_refused(lambda: logs(data, found.task, bins=found.bins), words)  # noqa: B023
+    both = model(tmp_path, TASK.replace("edges = [70, 140]", 'edges = [70, 140]\nnext = "later"'))
+    now = pd.DataFrame({"glucose": [180.0, 90.0], "a": "none", "later": [None, 60.0]})
+    assert_refused(lambda: logs(now, both.task, bins=both.bins), "no number in column later (1 row); fix the data")
+
+
 @pytest.mark.parametrize("kind", ["csv", "pandas"])
 def test_the_next_number_may_stand_in_its_own_column(tmp_path, kind):
     found = model(tmp_path, TASK.replace("edges = [70, 140]", 'edges = [70, 140]\nnext = "later"'))
@@ -114,7 +142,7 @@ def test_what_bins_cannot_read(tmp_path):
         (("edges = [70, 140]", "edges = [140, 70]"), "bins.glucose.edges is [140, 70]; pass increasing numbers"),
         (('names = ["low", "normal", "high"]', 'names = ["low"]'), "bins.glucose.names has 1 names, expected 3"),
         (("edges = [70, 140]", "cuts = [70]"), "bins.glucose has the keys edges"),
-        (("actions =", 'states = ["low"]\nactions ='), "states must name each of the 3 cells"),
+        (("actions =", 'states = ["low"]\nactions ='), "states has 'low', which is a cell of bins"),
     ):
         assert_model_refused(put(tmp_path / "bad.toml", TASK.replace(*change)), words)
 

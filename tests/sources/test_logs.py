@@ -193,7 +193,7 @@ BAD_FILES = {
     "key-later.jsonl": ('{"s": 0, "a": 0, "s_next": 1}\n{"s": 0, "a": 0}\n', "line 2: the key 's_next' is missing"),
     "object.jsonl": ('{"s": {"x": 1}, "a": 0, "s_next": 1}\n', 'unknown state {"x":1} in column s (1 row)'),
     "unknown.dat": (HEADER, "does not tell what it is"),
-    "null.csv": (HEADER + "0,0,\n0,0,1\n", "null in column s_next (1 row)", "0 to 4"),
+    "null.csv": (HEADER + "0,0,\n0,0,1\n", "null in column s_next (1 row); fix the data"),
     "labels.csv": (
         HEADER + "x,0,1\ny,0,1\nx,0,1\n0,7,1\n",
         "unknown states in column s: 'x' (2 rows), 'y' (1 row), and unknown action '7' in column a (1 row)",
@@ -341,7 +341,7 @@ def test_columns_by_other_names(tmp_path):
     other = one_row().rename({"s": "state", "a": "action", "s_next": "next_state"})
     meant = 'did you mean columns={"s": "state", "a": "action", "s_next": "next_state"}?'
     assert_refused(lambda: pt.sources.logs(other, TASK), meant)
-    other = other.rename({"state": "segment", "next_state": "next_segment"})
+    other = other.rename({"state": "where", "next_state": "next_segment"})
     meant = 'name them with columns={"s": ..., "a": "action", "s_next": "next_segment"}'
     assert_refused(lambda: pt.sources.logs(other, TASK), meant)
     swapped = one_row(count=2).rename({"s": "count", "count": "s"})
@@ -952,7 +952,11 @@ def test_visits_whose_last_rows_are_all_ends_rest_on_nothing(tmp_path):
     ("change", "columns", "words"),
     [
         (lambda f: f.drop(columns="date"), {"order": "day"}, ["has no column 'day' for order"]),
-        (lambda f: f, {"order": None}, ["no column 's_next'", 'next row of the episode, with columns={"order": ...}']),
+        (
+            lambda f: f,
+            {"order": None},
+            ["no column 's_next'", 'next row of the episode, with columns={"order": "date"}'],
+        ),
         (lambda f: f.assign(next_state="ill"), {}, ['{"s_next": "next_state"}', '{"s_next": None}']),
         (lambda f: f.assign(NextSegment="ill"), {}, ['{"s_next": "NextSegment"}', '{"s_next": None}']),
         (lambda f: f.assign(state=["ill", "ill", "cured", "ill", "well"]), {}, ["'cured' in column s (1 row)"]),

@@ -12,8 +12,8 @@ from policytest.cli.output import show, write_report
 
 if TYPE_CHECKING:
     from policytest.data.logged_episodes import LoggedEpisodes
-    from policytest.mdp.task import Task
     from policytest.results.verdict import Verdict
+    from policytest.sources.tasks.files import Model
 
 OF_A_TABLE = ("s_next", "count")
 OF_EPISODES = ("propensity", "target")
@@ -49,7 +49,7 @@ def table_columns(columns: list[str] | None) -> list[str] | None:
 
 
 def read_episodes(
-    files: list[str], assume: str, columns: list[str] | None, task: Task | None, asked: Asked, ranges: Ranges
+    files: list[str], assume: str, columns: list[str] | None, model: Model | None, asked: Asked, ranges: Ranges
 ) -> LoggedEpisodes:
     """The episodes of these files; without their propensities where only episodes are assumed."""
     from policytest.sources.logged.episodes import logged_episodes
@@ -61,9 +61,10 @@ def read_episodes(
     found = logged_episodes(
         files if len(files) > 1 else files[0],
         columns=mapping,
-        task=task,
-        discount=None if task is not None else asked.discount,
-        horizon=None if task is not None else asked.horizon,
+        task=None if model is None else model.task,
+        bins=None if model is None else model.bins,
+        discount=None if model is not None else asked.discount,
+        horizon=None if model is not None else asked.horizon,
         reward_range=ranges.reward,
         return_range=ranges.returns,
         smallest_propensity=ranges.smallest_propensity,
@@ -97,7 +98,7 @@ def assess_episodes(
     bar = threshold if threshold is not None or model is None else model.threshold
     if bar is None:
         raise InputError("no threshold: pass --threshold R")
-    log = read_episodes(files, assume, columns, None if model is None else model.task, asked, ranges)
+    log = read_episodes(files, assume, columns, model, asked, ranges)
     about = (*((f"Model: {names[0]}",) if model is not None else ()), f"Data: {described(log)}.")
     return assess(log, threshold=bar, delta=delta), about
 

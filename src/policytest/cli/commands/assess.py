@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,24 +64,27 @@ class Assessment(Shown):
     @property
     def warnings(self) -> list[str]:
         """What the log does not say."""
-        import json
-
         from policytest.results.verdict import unseen_pairs
 
         task, counts = self.verdict.task, self.log.counts
         unseen = unseen_pairs(task, counts)
-        never_left = [s for s in {s for s, _ in unseen} if not counts.visits[s].any()]
         states, actions = task.states or range(task.n_states), task.actions or range(task.n_actions)
+        never_left = [states[s] for s in sorted({s for s, _ in unseen}) if not counts.visits[s].any()]
         found = []
         if unseen:
             pairs = ", ".join(f"({states[s]}, {actions[a]})" for s, a in unseen[:FEW])
             more = ", ..." if unseen[FEW:] else ""
             found.append(f"the log has no row of {pairs}{more}, which the policy takes: anything may follow there")
-        if never_left:
-            names = [json.dumps(states[s], default=str) for s in sorted(never_left)]
+        free = [state for state in never_left if _can_end(task, [state])]
+        if free and _can_end(task, free):
             found.append(
-                f"no row begins in {', '.join(names[:FEW])}; if episodes end there, say so in the task: "
-                f"terminal = [{', '.join(names)}]"
+                f"no row begins in {_listed(free[:FEW])}; if episodes end there, say so in the task: "
+                f"terminal = [{_listed([*(task.terminal or ()), *free])}]"
+            )
+        if earning := [state for state in never_left if state not in free]:
+            found.append(
+                f"no row begins in {_listed(earning[:FEW])}, and the task pays a reward there; if episodes end there, "
+                "put that reward on the transitions that lead there, and add the state to terminal"
             )
         return found
 
@@ -103,6 +107,22 @@ class Assessment(Shown):
         rows = {row.label: f"{row.shown} {row.remark}".strip() for row in self.log.summary.rows}
         data = [f"{file.name}, {plural(file.size, 'byte')}, {file.fingerprint}" for file in self.log.files]
         return {**rows, **({"logs": data} if data else {})}
+
+
+def _can_end(task: Task, states: Sequence[Hashable]) -> bool:
+    """Whether the task takes these states as terminal ones: it does not if they earn something."""
+    try:
+        replace(task, terminal=(*(task.terminal or ()), *states))
+    except InputError:
+        return False
+    return True
+
+
+def _listed(states: Iterable[Hashable]) -> str:
+    """Names of states as a task file has them."""
+    import json
+
+    return ", ".join(json.dumps(state, default=str) for state in states)
 
 
 def assess(
@@ -189,7 +209,7 @@ def assess(
         verdict = _judged(log, problem.task, method, kept, bar, delta)
         verdict = with_forecast(verdict, quiet)
         if ladder:
-            verdict = _with_episodes(verdict, log, data, columns, problem.task, asked, ranges)
+            verdict = _with_episodes(verdict, log, data, columns, problem, asked, ranges)
         found = Assessment(
             verdict,
             log.shown(suppress_below),
@@ -252,12 +272,12 @@ def _only_of_tables(
 
 
 def _with_episodes(
-    verdict: Verdict, log: Log, data: list[str], columns: list[str] | None, task: Task, asked: Asked, ranges: Ranges
+    verdict: Verdict, log: Log, data: list[str], columns: list[str] | None, model: Model, asked: Asked, ranges: Ranges
 ) -> Verdict:
     """The verdict, with what the episodes of the same files say."""
     from policytest.questions.ladder import with_ladder
 
-    episodes = read_episodes(data, "either", columns, task, asked, ranges)
+    episodes = read_episodes(data, "either", columns, model, asked, ranges)
     return with_ladder(verdict, log.transitions() if log.in_order() else log.counts, episodes)
 
 

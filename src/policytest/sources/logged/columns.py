@@ -25,10 +25,13 @@ IGNORED = "ignored_reward"
 BINNED, NEXT_BINNED = "bins.", "next_bins."
 """Before the name of a column of numbers, whose bins make the states, and of one whose bins make the next states."""
 _OFTEN = {
-    "s": ("state", "obs", "observation", "s_t", "from", "source"),
-    "a": ("action", "act", "a_t", "treatment"),
+    "s": ("state", "obs", "observation", "s_t", "from", "source", "page", "segment", "stage", "cell", "status", "node"),
+    "a": ("action", "act", "a_t", "treatment", "slot", "move", "offer", "choice", "decision", "arm", "drug", "dose"),
     "s_next": ("next_state", "state_next", "next_s", "next_obs", "next_observation", "s_prime", "sp", "x", "to"),
+    "order": ("timestamp", "time", "date", "datetime", "ts", "day", "week", "month", "step", "t", "index"),
+    "episode": ("session", "patient", "customer", "user", "visitor", "client", "subject", "run", "trajectory", "id"),
 }
+"""What columns of a role are often called, also with ``_id`` after it."""
 
 
 def ignoring(role: str) -> str:
@@ -39,10 +42,12 @@ def ignoring(role: str) -> str:
 class EpisodeColumns(dict[str, str | None]):
     """The argument ``columns`` of recorded episodes: `reward` is required, the others are used where they are.
 
-    With ``labels``, s and a are read too where there are propensities and no target.
+    With ``labels``, of a task, s and a are read too: they are required where there are propensities and no target. Its
+    states may be cells of the ``binned`` columns; s is then not required.
     """
 
     labels: bool = False
+    binned: tuple[str, ...] = ()
 
     def resolved(self, there: Sequence[str], place: str) -> dict[str, str]:
         """The name of the column of each role."""
@@ -53,23 +58,42 @@ class EpisodeColumns(dict[str, str | None]):
                 found[role] = str(name)
             elif role == "reward" or (name is not None and role in self):
                 raise self._missing(role, there, place)
-        if self.labels and "propensity" in found and "target" not in found:
-            for role in ("s", "a"):
-                if self.get(role, role) not in there:
-                    raise self._missing(role, there, place)
-                found[role] = str(self.get(role, role))
+        needed = "propensity" in found and "target" not in found
+        for role in ("s", "a") if self.labels else ():
+            name = self.get(role, role)
+            if name in there:
+                found[role] = str(name)
+            elif role in self or (needed and not (role == "s" and self.binned)):
+                raise self._missing(role, there, place)
+        for name in self.binned:
+            if name in there:
+                found[BINNED + name] = name
+            elif needed:
+                raise _no_numbers(name, there, place)
         for name in found.values():
             if list(there).count(name) > 1:
                 raise InputError(f"{place} has the column {plain(name)!r} twice; rename one of them")
         return found
 
     def _missing(self, role: str, there: Sequence[str], place: str) -> InputError:
-        listed = ", ".join(repr(plain(column)) for column in there[:20]) + (", ..." if len(there) > 20 else "")
         name = str(self.get(role, role))
         return InputError(
-            f"{place} has no column {plain(name)!r} for {role}; the columns are {listed or 'none'}; name it with "
+            f"{place} has no column {plain(name)!r} for {role}; the columns are {_listed(there)}; name it with "
             f'columns={{"{role}": ...}}'
         )
+
+
+def _listed(there: Sequence[str]) -> str:
+    """The names of the columns, the first twenty of them."""
+    return (", ".join(repr(plain(column)) for column in there[:20]) or "none") + (", ..." if len(there) > 20 else "")
+
+
+def _no_numbers(name: str, there: Sequence[str], place: str) -> InputError:
+    """The error for a column that the bins of the task name, and that is not there."""
+    return InputError(
+        f"{place} has no column {plain(name)!r}, whose numbers the bins of the task cut; the columns are "
+        f"{_listed(there)}; rename the column of the log, or the bins in the task file"
+    )
 
 
 def check_mapping(columns: object) -> dict[str, str | None]:
@@ -77,10 +101,10 @@ def check_mapping(columns: object) -> dict[str, str | None]:
     return _checked(columns, ROLES)
 
 
-def check_episode_mapping(columns: object, labels: bool) -> EpisodeColumns:
+def check_episode_mapping(columns: object, labels: bool, binned: Sequence[str] = ()) -> EpisodeColumns:
     """The same, of recorded episodes."""
     found = EpisodeColumns(_checked(columns, (*EPISODE_ROLES, "s", "a")))
-    found.labels = labels
+    found.labels, found.binned = labels, tuple(binned)
     return found
 
 
@@ -137,6 +161,8 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
         if name not in there:
             if role == "s_next" and role not in columns and not _meant(role, name, there):
                 continue
+            if role in binned:
+                raise _no_numbers(name, there, place)
             raise InputError(
                 f"{place} has no column {plain(name)!r} for {role}; {_suggestion(role, name, there, columns)}"
             )
@@ -154,22 +180,25 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
 
 def _suggestion(role: str, name: str, there: Sequence[str], columns: Mapping[str, str | None]) -> str:
     """What is there, and what might have been meant: for this role, and for other labels that nobody has named."""
-    listed = ", ".join(repr(plain(column)) for column in there[:20]) + (", ..." if len(there) > 20 else "")
     free = [column for column in there if column not in columns.values()]
     close = {role: _meant(role, name, free)}
     needed = [part for part in LABELS if part != "s" or not any(one.startswith(BINNED) for one in columns)]
     close |= {other: _meant(other, other, free) for other in needed if other not in (role, *columns, *there)}
+    rest = [column for column in free if not any(column in found for found in close.values())]
+    visits = {part: _meant(part, part, rest) for part in ("order", "episode") if columns.get(part, part) not in there}
+    if role in ("s", "a") and all(visits.values()) and not close.get("s_next", ["s_next"]):
+        close |= visits  # each row is a visit, and the next row of the episode tells the next state
     asked = {part: f'"{plain(found[0])}"' if found else "..." for part, found in close.items()}
     asked = {part: found for part, found in asked.items() if part != "s_next" or found != "..."}
     meant = f"name {'them' if len(asked) > 1 else 'it'} with {_mapping(asked)}"
     if asked and "..." not in asked.values():
         meant = f"did you mean {_mapping(asked)}?"
     if role == "s_next":
-        beside = {part: "..." for part in ("order", "episode") if columns.get(part, part) not in there}
+        beside = {part: f'"{plain(found[0])}"' if found else "..." for part, found in visits.items()}
         beside = {"s_next": "None", **beside} if close[role] else beside
         meant = f"{meant} Or find" if asked else 'name it with columns={"s_next": ...}, or find'
         meant += f" it in the next row of the episode, with {_mapping(beside)}"
-    return f"the columns are {listed or 'none'}; {meant}"
+    return f"the columns are {_listed(there)}; {meant}"
 
 
 def _mapping(named: Mapping[str, str]) -> str:
@@ -180,7 +209,8 @@ def _mapping(named: Mapping[str, str]) -> str:
 
 def _meant(role: str, name: str, there: Sequence[str]) -> list[str]:
     """Columns that might have been meant, the most likely one first."""
-    lower = {column.lower(): column for column in reversed(there)}
+    lower = {column.lower().removesuffix("_id"): column for column in reversed(there)}
+    lower |= {column.lower(): column for column in reversed(there)}
     close = [lower[word] for word in (name.lower(), role, *_OFTEN.get(role, ())) if word in lower]
     close += [column for column in there if role == "s_next" and "next" in column.lower()]
     return close + difflib.get_close_matches(name, there, n=1, cutoff=0.75)

@@ -20,6 +20,8 @@ from policytest.sources.logged import frames
 from policytest.sources.logged.columns import LABELS, OPTIONAL, ignoring
 from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.log import (
+    DATE,
+    DATES,
     EXAMPLES,
     IN_AN_END,
     LAST_ROW,
@@ -258,9 +260,11 @@ class Reading:
             raise self._wrong_reward()
         for role, times in self.bad.items():
             if times:
-                listed = ", ".join(short(value) for value in frames.examples(self.frame, role))
+                found = frames.examples(self.frame, role)
+                listed = ", ".join(short(value) for value in found)
                 entries = f"{plural(times, 'entry is', 'entries are')} not, such as {listed}"
-                remedy = "fix the data" + ("" if role == "count" else f", or {ignoring(role)}")
+                hint = DATES if role == "order" and any(DATE.search(str(entry)) for entry in found) else ""
+                remedy = f"fix the data{hint}" + (f", or {ignoring(role)}" if self._can_ignore(role) else "")
                 raise InputError(f"the column {role} must hold {_RULES[role]}, and {entries}; {remedy}")
         if self.total >= frames.COUNT_LIMIT:
             raise InputError(
@@ -281,28 +285,47 @@ class Reading:
     def _words(self, role: str) -> str:
         """What is wrong with the labels of a column."""
         known, kind, parts = self.labels[role], self.lookups[role].kind, []
+        place = "the next row" if role == "s_next" and "last" in self.frame.flags else f"column {role}"
         listed = [(label, plural(rows, "row")) for label, rows in most_frequent(known)[:EXAMPLES]]
         if len(known) == 1:
-            parts.append(f"unknown {kind} {listed[0][0]} in column {role} ({listed[0][1]})")
+            parts.append(f"unknown {kind} {listed[0][0]} in {place} ({listed[0][1]})")
         elif known:
             more = len(known) - len(listed)
             least = "at least " if len(known) >= _DISTINCT else ""
             words = ", ".join(f"{label} ({rows})" for label, rows in listed)
-            parts.append(f"unknown {kind}s in column {role}: {words}{f', {least}{more:,} more' if more > 0 else ''}")
+            parts.append(f"unknown {kind}s in {place}: {words}{f', {least}{more:,} more' if more > 0 else ''}")
         if self.missing[role]:
-            binned = role != "a" and ", ".join(self.frame.binned)
-            what = f"no number in column {binned}" if binned else f"null in column {role}"
-            parts.append(f"{what} ({plural(self.missing[role], 'row')})")
+            parts.append(self._missing(role))
         return ", ".join(parts)
 
+    def _missing(self, role: str) -> str:
+        """What is missing, in which column; the next state may be that of another row."""
+        if role == "s_next" and "last" in self.frame.flags:
+            return f"{plural(self.missing[role], 'row is', 'rows are')} followed by a row without a state"
+        if role != "a" and (columns := self.frame.binned and frames.without_number(self.frame, role)):
+            each = ", ".join(f"{name} ({plural(rows, 'row')})" for name, rows in columns.items())
+            return f"no number in column {each}"
+        return f"null in column {role} ({plural(self.missing[role], 'row')})"
+
+    def _can_ignore(self, role: str) -> bool:
+        """Whether the log can be read without this column; the next row of an episode is found by two of them."""
+        return role == "reward" or (role in ("order", "episode") and not self.frame.flags)
+
     def _remedy(self, wrong: Sequence[str]) -> str:
-        lookup = self.lookups[wrong[0]]
-        add = f"add the {lookup.kind} to the task"
-        if lookup.names is None:
-            add = f"give the task names, without which the {lookup.kind}s are 0 to {lookup.count - 1}"
-        droppable = ", ".join(f'"{role}"' for role in wrong if role != "s_next")
-        drop = f", or drop such rows with skip=({droppable},)" if droppable else ""
-        return f"fix the data or {add}{drop}"
+        forgotten = frames.forgotten_bins(self.task, self.frame.binned)
+        if forgotten and "s" in wrong and not self.unknown["s"]:
+            return forgotten
+        remedies = ["fix the data"]
+        if unknown := [role for role in wrong if self.unknown[role]]:
+            lookup = self.lookups[unknown[0]]
+            named = f"give the task names, without which the {lookup.kind}s are 0 to {lookup.count - 1}"
+            remedies.append(f"add the {lookup.kind} to the task" if lookup.names is not None else named)
+        listed = ", ".join(f'"{role}"' for role in wrong)
+        if "s_next" not in wrong:
+            remedies.append(f"drop such rows with skip=({listed},)")
+        elif len(wrong) > 1:  # rows with a known state are among them: what follows is unknown there
+            remedies.append(f"drop such rows with skip=({listed},), after which no answer is certified")
+        return f"{', '.join(remedies[:-1])}, or {remedies[-1]}" if remedies[1:] else remedies[0]
 
     def left_out(self) -> tuple[LeftOut, ...]:
         """The rows that are not counted, by column and reason."""
@@ -373,7 +396,7 @@ class Reading:
             first = int(by[np.argmax(same)])
             found = {} if episode is None else {"episode": ids[episode[first]]}
             times = int(((order == order[first]) & (rank == rank[first])).sum())
-            raise repeated_key(times, found | {"order": values[first].as_py()})
+            raise repeated_key(times, found | {"order": values[first].as_py()}, self.frame)
         return by
 
     def _begins(self, order: Any, values: Any, by: IntArray, episode: Any, n_episodes: int) -> str:
@@ -396,13 +419,17 @@ def _or_cell(indices: IntArray, cell: Any) -> IntArray:
     return np.where(indices == MISSING, whole(cell), indices)
 
 
-def repeated_key(rows: int, key: dict[str, Any]) -> InputError:
+def repeated_key(rows: int, key: dict[str, Any], frame: Frame) -> InputError:
     """The error for rows with the same order, in the same episode where there are episodes."""
     shown = ", ".join(f"{name}={short(value)}" for name, value in key.items())
-    other = (
-        "" if "episode" in key else ', or, if they are of different episodes, name these with columns={"episode": ...}'
-    )
+    remedies = ["drop the repeated rows"]
+    if "episode" not in key:
+        remedies.append('if they are of different episodes, name these with columns={"episode": ...}')
+    if frame.flags:  # the next row of an episode must be known
+        remedies.append("if they are different visits, write into the column order which came first")
+    else:
+        remedies.append(f"if that column is not a key, {ignoring('order')}")
     return InputError(
-        f"data has {number(rows)} rows with {shown}, and a transition that is logged twice counts once; drop the "
-        f"repeated rows{other}, or, if that column is not a key, {ignoring('order')}"
+        f"data has {number(rows)} rows with {shown}, and a transition that is logged twice counts once; "
+        f"{', or, '.join(remedies)}"
     )

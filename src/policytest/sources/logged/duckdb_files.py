@@ -178,9 +178,9 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         for role in ("s_next", *OPTIONAL, *PROBABILITIES):
             if (role in parts) != (role in others):
                 has, has_not = (first, place) if role in parts else (place, first)
+                ignore = "" if role in PROBABILITIES else f', or leave it alone with columns={{"{role}": None}}'
                 raise InputError(
-                    f"{has} has a column {role}, {has_not} has none; pass files with the same columns, or leave it "
-                    f'alone with columns={{"{role}": None}}'
+                    f"{has} has a column {role}, {has_not} has none; pass files with the same columns{ignore}"
                 )
 
 

@@ -11,6 +11,7 @@ With weights or a discount the rows themselves come, five numbers each.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,18 @@ from policytest.data.episodes import Range
 from policytest.data.logged_episodes import COLUMNS, LoggedEpisodes, against_smallest, ends_of, outside
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
-from policytest.sources.labels import distinct, places_in
+from policytest.sources.environments.bins import Bins
+from policytest.sources.labels import MISSING, distinct, places_in
 from policytest.sources.logged import duckdb_files, frames, paths
-from policytest.sources.logged.columns import PROBABILITIES, EpisodeColumns, check_episode_mapping, resolve
+from policytest.sources.logged.columns import (
+    BINNED,
+    EPISODE_ROLES,
+    PROBABILITIES,
+    EpisodeColumns,
+    check_episode_mapping,
+    resolve,
+)
+from policytest.sources.logged.exits import EXIT, steps, with_exits
 from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.log import short
 
@@ -43,6 +53,7 @@ def logged_episodes(
     reward_range: Range | None = None,
     return_range: Range | None = None,
     smallest_propensity: float | None = None,
+    bins: Bins | None = None,
 ) -> LoggedEpisodes:
     """The episodes of a table, wherever it lies.
 
@@ -56,9 +67,12 @@ def logged_episodes(
         column that is there but is not to be used.
     task
         Gives the discount, the horizon and the range of rewards unless these are passed; and, where the table has
-        propensities and no target, the target: its policy at the columns s and a.
+        propensities and no target, the target: its policy at the columns s and a. Rows that only say that an episode
+        has ended (a terminal state without an action, or without a reward) are left out: they are no steps.
     discount, horizon, reward_range, return_range, smallest_propensity
         As in `LoggedEpisodes`.
+    bins
+        Of a task file (``load_model(...).bins``): the states are cells of these columns of numbers.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"episode": ["a", "a", "b"], "order": [1, 2, 1], "reward": [1.0, 0.0, 1.0]})
@@ -79,8 +93,11 @@ def logged_episodes(
         if smallest_propensity is None
         else arrays.real_number("smallest_propensity", smallest_propensity),
     }
-    frame = _opened(data, check_episode_mapping(columns, task is not None))
+    mapping = check_episode_mapping(columns, task is not None, () if bins is None else bins.names)
+    with frames.with_bins_named(task, bins):
+        frame = _with_cells(_opened(data, mapping), bins)
     with frames.readable():
+        frame = with_exits(frame, task)
         if "propensity" not in frame.roles and "episode" in frame.roles and about["discount"] == 1.0:
             if "target" in frame.roles:
                 raise InputError('data has a column target and no propensity; name it with columns={"propensity": ...}')
@@ -110,7 +127,7 @@ def _opened(data: object, mapping: EpisodeColumns) -> Frame:
             connection.execute("SET preserve_insertion_order = true")
             relation, form, files, n_rows = duckdb_files.relation(connection, paths.find(data), mapping)
             names = relation.columns
-            roles = tuple(role for role in ("episode", "order", "reward", *PROBABILITIES, "s", "a") if role in names)
+            roles = tuple(role for role in (*EPISODE_ROLES, "s", "a") if role in names)
             return _checked(Frame(nw.from_native(relation), roles, form, files, connection, n_rows))
         native, connection = frames.scannable(data)
         try:
@@ -119,7 +136,17 @@ def _opened(data: object, mapping: EpisodeColumns) -> Frame:
             raise InputError(f"data is a {type(data).__name__}; pass {frames.KINDS}") from None
         names = resolve(mapping, list(table.collect_schema().names()), "data")
         chosen = table.select(*(nw.col(name).alias(role) for role, name in names.items()))
-        return _checked(Frame(chosen, tuple(names), "typed", (), connection))
+        roles = tuple(role for role in names if not role.startswith(BINNED))
+        return _checked(Frame(chosen, roles, "typed", (), connection))
+
+
+def _with_cells(frame: Frame, bins: Bins | None) -> Frame:
+    """The frame with the number of each row's cell, where the columns of the bins are there."""
+    there = frame.table.collect_schema().names()
+    if bins is None or any(BINNED + name not in there for name in bins.names):
+        return frame
+    found = frames.with_cells(frame, replace(bins, following=()))
+    return replace(found, roles=(*dict.fromkeys((*frame.roles, "s")), "cell"))
 
 
 def _checked(frame: Frame) -> Frame:
@@ -140,7 +167,7 @@ def _added_up(frame: Frame, about: dict[str, Any]) -> LoggedEpisodes | None:
     """The returns of episodes, added up by the engine; None where a row is wrong, which has to be found."""
     nw = errors_module.needs("narwhals", "data")
     reward = nw.col("reward").cast(nw.Float64)
-    table = frame.table.with_columns(
+    table = steps(frame).with_columns(
         reward.alias("reward"),
         nw.when(reward.is_null() | ~reward.is_finite()).then(nw.lit(1)).otherwise(nw.lit(0)).alias("bad"),
     )
@@ -178,13 +205,16 @@ def _by_id(ids: Sequence[Any]) -> IntArray:
 
 def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> LoggedEpisodes:
     """The rows themselves, checked in the order of the table, then sorted."""
-    pieces = _fetched(frame.table.select(*frame.roles), frame.roles)
+    pieces = _fetched(frame.table.select(*frame.roles, *frame.flags), (*frame.roles, *frame.flags))
+    number = np.arange(1, len(pieces["reward"]) + 1)  # of the row in the table
+    if EXIT in pieces:
+        number = number[_numbers(pieces.pop(EXIT)) == 0]
+        pieces = {role: _taken(column, number - 1) for role, column in pieces.items()}
     columns: dict[str, Any] = {role: _numbers(pieces[role]) for role in ("reward", *PROBABILITIES) if role in pieces}
-    n = len(columns["reward"])
-    if not n:
+    if not len(number):
         raise InputError("data has no rows; there is nothing to assess")
     if task is not None and "propensity" in columns and "target" not in columns:
-        columns["target"] = _targets(frame, task, pieces)
+        columns["target"] = _targets(frame, task, pieces, number)
     ids, codes = distinct(pieces["episode"]) if "episode" in pieces else ([], None)
 
     def refuse(wrong: Any, role: str, rule: str) -> None:
@@ -192,10 +222,11 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
             at = int(np.argmax(wrong))
             where = "" if codes is None else f", episode {short(ids[codes[at]] if codes[at] >= 0 else None)}"
             shown = _written(frame, role) if np.isnan(columns[role][at]) else f"{columns[role][at]:.9g}"
-            raise InputError(f"row {at + 1:,}{where}: the {role} is {shown}; {rule}")
+            raise InputError(f"row {number[at]:,}{where}: the {role} is {shown}; {rule}")
 
     if codes is not None and (codes < 0).any():
-        raise InputError(f"row {int(np.argmax(codes < 0)) + 1:,} has no episode; every row needs the id of its episode")
+        missing = number[np.argmax(codes < 0)]
+        raise InputError(f"row {missing:,} has no episode; every row needs the id of its episode")
     for role, column in columns.items():
         right, rule = COLUMNS[role]
         refuse(~right(column), role, rule)
@@ -208,7 +239,7 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
     if codes is not None:
         _check_lengths(np.bincount(codes), about["horizon"], ids)
     if "order" in pieces:
-        order = _sorted(pieces["order"], codes, ids)
+        order = _sorted(pieces["order"], codes, ids, number)
         columns, codes = (
             {role: column[order] for role, column in columns.items()},
             None if codes is None else codes[order],
@@ -223,6 +254,11 @@ def _fetched(table: Any, names: Sequence[str]) -> dict[str, Any]:
         for name in names:
             found[name].append(frames.owned(batch[name]))
     return {name: frames.joined(parts) for name, parts in found.items()}
+
+
+def _taken(column: Any, rows: IntArray) -> Any:
+    """These rows of a column."""
+    return [column[row] for row in rows] if isinstance(column, list) else column.take(rows)
 
 
 def _numbers(column: Any) -> FloatArray:
@@ -241,21 +277,29 @@ def _written(frame: Frame, role: str) -> str:
     text = f"{role}_text"
     if text not in frame.table.collect_schema().names():
         return "missing"
-    found = frames.rows(frame.table.filter(nw.col(role).is_null()).select(text), 1)
+    found = frames.rows(steps(frame).filter(nw.col(role).is_null()).select(text), 1)
     return short(found[0][text]) if found and found[0][text] not in (None, "") else "missing"
 
 
-def _targets(frame: Frame, task: Task, pieces: dict[str, Any]) -> FloatArray:
+def _targets(frame: Frame, task: Task, pieces: dict[str, Any], number: IntArray) -> FloatArray:
     """pi(a|s) of each row, by the policy of the task."""
     at = places_in(task)
     s, a = (lookup.translated(pieces[role], frame.form)[0] for role, lookup in (("s", at.states), ("a", at.actions)))
+    if "cell" in pieces:  # of rows that have no label
+        s = np.where(s == MISSING, np.nan_to_num(_numbers(pieces["cell"]), nan=MISSING), s).astype(np.int64)
     for role, found in (("s", s), ("a", a)):
         if (found < 0).any():
             row, column = int(np.argmax(found < 0)), pieces[role]
             value = column[row].as_py() if hasattr(column[row], "as_py") else column[row]
-            raise InputError(
-                f"row {row + 1:,}: {role} is {short(value, frame.form)}, unknown to the task; fix the data"
-            )
+            lookup = at.states if role == "s" else at.actions
+            what = f"{role} is {short(value, frame.form)}, unknown to the task"
+            add = f"fix the data, or add the {lookup.kind} to the task"
+            if found[row] == MISSING:
+                binned = role == "s" and ", ".join(frame.binned)
+                what = f"no number in column {binned}" if binned else f"{role} is missing"
+                add = "fix the data" + (" (only rows in terminal states need no action)" if role == "a" else "")
+                add = frames.forgotten_bins(task, frame.binned) or add if role == "s" else add
+            raise InputError(f"row {number[row]:,}: {what}; {add}")
     return np.asarray(task.policy[s, a])
 
 
@@ -268,7 +312,7 @@ def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> N
         )
 
 
-def _sorted(column: Any, codes: IntArray | None, ids: Sequence[Any]) -> IntArray:
+def _sorted(column: Any, codes: IntArray | None, ids: Sequence[Any], number: IntArray) -> IntArray:
     """Rows by their order; in an episode no order comes twice."""
     missing = (
         np.array([value is None for value in column])
@@ -276,7 +320,7 @@ def _sorted(column: Any, codes: IntArray | None, ids: Sequence[Any]) -> IntArray
         else column.is_null().to_numpy(zero_copy_only=False)
     )
     if missing.any():
-        raise InputError(f"row {int(np.argmax(missing)) + 1:,} has no order; every row needs one")
+        raise InputError(f"row {number[np.argmax(missing)]:,} has no order; every row needs one")
     keys, _ = frames.sortable([column])
     if codes is not None:
         both = np.lexsort((keys, codes))

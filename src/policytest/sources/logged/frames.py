@@ -19,7 +19,8 @@ import numpy as np
 from policytest._base import errors as errors_module
 from policytest._base.errors import InputError
 from policytest._base.text import plain
-from policytest.sources.environments.bins import Bins
+from policytest.mdp.task import Task
+from policytest.sources.environments.bins import CELLS_ARE_MARKOV, Bins
 from policytest.sources.labels import MISSING
 from policytest.sources.logged import duckdb_files, paths
 from policytest.sources.logged.columns import (
@@ -94,7 +95,7 @@ def open_frame(data: object, columns: object = None, bins: Bins | None = None) -
             table = narwhals.from_native(relation)
             roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
             found_frame = Frame(table, roles, form, files, connection, n_rows)
-            return _checked(_with_successors(_with_cells(found_frame, bins)))
+            return _checked(_with_successors(with_cells(found_frame, bins)))
         native, connection = scannable(data)
         try:
             table = narwhals.from_native(native)
@@ -103,10 +104,28 @@ def open_frame(data: object, columns: object = None, bins: Bins | None = None) -
         names = resolve(mapping, list(table.collect_schema().names()), "data")
         chosen = table.select(*(narwhals.col(name).alias(role) for role, name in names.items()))
         roles = tuple(role for role in names if role in (*ROLES, IGNORED))
-        return _checked(_with_successors(_with_cells(Frame(chosen, roles, "typed", (), connection), bins)))
+        return _checked(_with_successors(with_cells(Frame(chosen, roles, "typed", (), connection), bins)))
 
 
-def _with_cells(frame: Frame, bins: Bins | None) -> Frame:
+def forgotten_bins(task: Task | None, binned: object) -> str:
+    """What to do where the states of the task are cells and no bins were passed; "" otherwise."""
+    if task is None or binned or CELLS_ARE_MARKOV not in task.assumptions:
+        return ""
+    return 'the states of this task are cells of numbers: pass bins=model.bins, of model = load_model("task.toml")'
+
+
+@contextmanager
+def with_bins_named(task: Task | None, bins: Bins | None) -> Iterator[None]:
+    """Where there is no column of states, say so if it is the bins that are missing."""
+    try:
+        yield
+    except InputError as error:
+        if " for s; " in str(error) and (remedy := forgotten_bins(task, bins)):
+            raise InputError(f"{error}; or {remedy}") from None
+        raise
+
+
+def with_cells(frame: Frame, bins: Bins | None) -> Frame:
     """The frame with the number of each row's cell; where there is no column s, its labels are null."""
     if bins is None:
         return frame
@@ -122,7 +141,9 @@ def _with_cells(frame: Frame, bins: Bins | None) -> Frame:
             continue
         for name in names:
             if not kinds[prefix + name].is_numeric():
-                raise InputError(f"the column {name} has the type {kinds[prefix + name]}, and bins are for numbers")
+                raise InputError(
+                    f"the column {name} has the type {kinds[prefix + name]}, and bins are for numbers; convert it"
+                )
         added.append(bins.cells(nw, [prefix + name for name in names]).alias(cell))
         if label not in roles:
             added.append(nw.lit(None, dtype=nw.String).alias(label))
@@ -196,9 +217,12 @@ def _checked(frame: Frame) -> Frame:
         fits = {"count": numeric, "reward": numeric, "order": numeric or kind.is_temporal()}
         if not fits.get(role, True):
             rule = {"count": "whole numbers", "reward": "numbers", "order": "numbers or times"}[role]
-            raise InputError(
-                f"the column {role} has the type {kind}, and must hold {rule}; convert it, or {ignoring(role)}"
-            )
+            remedy = "convert it" + (", to dates for example" if role == "order" else "")
+            if role == "reward":
+                remedy += f", or, if the task has rewards of its own, {ignoring(role)}"
+            elif role == "order" and not frame.flags:
+                remedy += f", or {ignoring(role)}"
+            raise InputError(f"the column {role} has the type {kind}, and must hold {rule}; {remedy}")
         if role in LABELS and kind in (narwhals.Binary, narwhals.Struct):
             raise InputError(f"the column {role} has the type {kind}; labels are text, numbers, dates or lists of them")
     return frame
@@ -395,6 +419,20 @@ def examples(frame: Frame, role: str, most: int = 3) -> list[Any]:
     wrong = prepared(frame).filter(narwhals.col(f"bad_{role}") == 1)
     written = f"{role}_text" if f"{role}_text" in frame.table.collect_schema().names() else role
     return [row[written] for row in rows(wrong.select(written), most)]
+
+
+def without_number(frame: Frame, role: str) -> dict[str, int]:
+    """For each binned column of a role, s or s_next, that lacks numbers: in how many rows without a label."""
+    nw = errors_module.needs("narwhals", "data")
+    prefix, kinds = BINNED if role == "s" else NEXT_BINNED, frame.table.collect_schema()
+    names = [name for name in kinds.names() if name.startswith(prefix)]
+
+    def missing(name: str) -> Any:
+        none = nw.col(name).is_null() | nw.col(name).is_nan() if kinds[name].is_float() else nw.col(name).is_null()
+        return nw.when(none).then(nw.lit(1)).otherwise(nw.lit(0)).sum().alias(name)
+
+    found = rows(frame.table.filter(nw.col(role).is_null()).select(*map(missing, names)), 1)[0]
+    return {name.removeprefix(prefix): int(times) for name, times in found.items() if times}
 
 
 def rows(table: Any, most: int) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ class Keys:
         if columns.get("reward", "") is None and "reward" not in self._needed:
             self.parts[IGNORED] = "reward"  # wherever it comes
         absent = (columns.get(role, role) for role in ("s_next", *OPTIONAL) if role not in self.parts)
-        self._late = {name for name in absent if name is not None} - self._needed
+        self._late = {name for name in absent if name is not None} - first.keys()
 
     def check(self, row: dict[str, Any]) -> None:
         """Refuse a line that lacks a key which the first has, or has one which the first lacks."""

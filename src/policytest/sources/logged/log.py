@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +29,9 @@ from policytest.sources.logged.paths import File
 
 TRANSITION_LIMIT = 50_000_000  # rows that are kept in memory, in their order
 EXAMPLES = 3  # labels that are shown
+DATES = " (write dates as 2026-12-31)"
+DATE = re.compile(r"\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b")
+"""A date that begins with its day or its month; nobody can tell which."""
 COUNTS_ONLY = "this log has counts only, without an order (it was loaded, or added to another); pass all files to logs"
 SAME_TIME = (
     "rows of the same time in different episodes are taken in the order of their episode ids; valid if actions do not "

@@ -101,7 +101,8 @@ def logs(
     leave = _skip(skip)
     at = places_in(task)
     earlier = _earlier(add_to, task, at)
-    frame = frames.open_frame(data, columns, bins)
+    with frames.with_bins_named(task, bins):
+        frame = frames.open_frame(data, columns, bins)
     frame = frames.with_first_rows(frame) if task.start is not None else frame
     _no_file_twice(frame.files, earlier.files)
     if task.observes_rewards and "reward" not in frame.roles:
@@ -236,7 +237,7 @@ def _no_key_twice(frame: Frame) -> None:
     with frames.readable():
         again = frames.rows(frames.repeated(frame, [role for role in ("episode", "order") if role in frame.roles]), 1)
     if again:
-        raise repeated_key(int(again[0].pop("rows")), again[0])
+        raise repeated_key(int(again[0].pop("rows")), again[0], frame)
 
 
 def joined(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:

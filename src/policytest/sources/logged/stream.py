@@ -47,7 +47,7 @@ from policytest.sources.logged.columns import (
     resolve,
     with_bins,
 )
-from policytest.sources.logged.log import CELLS, NEXT_ROW, stopped_early
+from policytest.sources.logged.log import CELLS, DATE, DATES, NEXT_ROW, stopped_early
 from policytest.sources.logged.rewards import NO_REWARDS, missing, outside, wrong_range
 from policytest.sources.logged.visits import Arrived, Waiting
 
@@ -412,10 +412,14 @@ class Parser:
             )
         return int(copies)
 
+    def _or_ignore(self, role: str) -> str:
+        """How to do without a column; the next row of an episode is found by its order."""
+        return "" if self.visits else f", or {ignoring(role)}"
+
     def _moment(self, row: dict[str, Any]) -> float:
         """When the row was observed (0: it does not say); refused unless later than the row before in its episode."""
         if "episode" in row and row["episode"] in (None, ""):
-            raise InputError(f"episode is missing; give it to all rows, or {ignoring('episode')}")
+            raise InputError(f"episode is missing; give it to all rows{self._or_ignore('episode')}")
         if "order" not in row:
             return 0.0
         now, episode = _moment(row["order"]), _written(row.get("episode", ""))
@@ -423,7 +427,7 @@ class Parser:
         if not (last[:1] == now[:1] and last < now):
             raise InputError(
                 f"order is {_shown(row['order'])}, which is not after the row before, and a transition counts once, in "
-                f"the order in which it was observed; sort the log, or {ignoring('order')}"
+                f"the order in which it was observed; sort the log{self._or_ignore('order')}"
             )
         self._last[episode] = now
         return float(now[1].timestamp() if now[0] == "time" else now[1])
@@ -451,5 +455,6 @@ def _moment(value: object) -> tuple[str, Any]:
     try:
         time = datetime.datetime.fromisoformat(written)
     except ValueError:
-        raise InputError(f"order is {_shown(value)}; it must be a number or a time, of one kind") from None
+        dates = DATES if DATE.search(written) else ""
+        raise InputError(f"order is {_shown(value)}; it must be a number or a time, of one kind{dates}") from None
     return "time", time if time.tzinfo else time.replace(tzinfo=datetime.UTC)

@@ -200,12 +200,20 @@ def _reaching(content: dict[str, Any], ends: dict[str, list[int]], normalise: bo
 
 
 def _of_cells(content: dict[str, Any], bins: Bins) -> dict[str, Any]:
-    """The content whose states are the cells, under their own names or under those that it gives; more may follow."""
-    states = content.get("states")
-    if states is None:
-        states = list(bins.states)
-    elif not isinstance(states, list | tuple) or len(states) < bins.n_states:
-        raise InputError(f"states must name each of the {bins.n_states} cells of bins, in their order; leave it out")
+    """The content whose states are the cells, and after them those of its states that have no number.
+
+    ``states`` names only the latter where they are fewer than the cells, or all of them end an episode; otherwise the
+    first of them are other names of the cells.
+    """
+    states = names_of("states", content.get("states", ()))
+    over = [name for key in ENDS for name in names_of(key, content.get(key, ()))]
+    if len(states) < bins.n_states or all(state in over for state in states):
+        if twice := [state for state in states if state in bins.states]:
+            raise InputError(
+                f"states has {twice[0]!r}, which is a cell of bins; list only the states that have no number, or a "
+                f"name for each of the {bins.n_states} cells"
+            )
+        states = (*bins.states, *states)
     rests_on = [*content.get("assumptions", ()), *bins.assumptions]
     return {**content, "states": states, "assumptions": list(dict.fromkeys(rests_on))}
 
