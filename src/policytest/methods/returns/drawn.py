@@ -53,10 +53,9 @@ class DrawnEpisodes:
         found = self._next(most)
         if found is None:
             return NO_OUTCOMES
-        total, steps = found
-        found = np.array([total])
-        above, below = (found + rest if rest else found for rest in self.unseen)
-        return Outcomes(above, below, found, np.array([steps]))
+        total, steps = np.array([found[0]]), np.array([found[1]])
+        above, below = (total + rest if rest else total for rest in self.unseen)
+        return Outcomes(above, below, total, steps)
 
     def _next(self, most: float) -> tuple[float, int] | None:
         """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
