@@ -308,3 +308,17 @@ def test_the_alarm_is_a_binomial_tail():
     assert _tail((10, 10), 100) > 0.5
     assert _tail((0, 40), 100) < ALARM
     assert DELTA == 0.1
+
+
+def test_a_log_of_which_all_rows_are_skipped(here, capsys):
+    """A state column in words, bins that want numbers, and a horizon: undecided, and nothing is forecast."""
+    edges = ", ".join(map(str, range(1, 16)))
+    (here / "task.toml").write_text(
+        'actions = ["a", "b"]\npolicy = "uniform"\ndiscount = 1\nhorizon = 3\nthreshold = 1.5\n'
+        f'initial = "icu (-inf, 1.0)"\n[bins.icu]\nedges = [{edges}]\n[rewards]\n"icu (-inf, 1.0)" = 1.0\n'
+    )
+    (here / "log.csv").write_text("episode,order,s,a,icu\n" + "1,1,low,a,x\n1,2,high,b,y\n1,3,low,a,x\n")
+    for column in ("icu", "s"):
+        code = main(["assess", "task.toml", "log.csv", "--skip", "s", "--column", f"s={column}", "--quiet"])
+        assert code == 3, capsys.readouterr().err
+        assert "nothing can be forecast from them" in capsys.readouterr().out

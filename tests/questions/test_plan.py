@@ -591,3 +591,45 @@ def test_printing_an_undecided_verdict_simulates_nothing(monkeypatch):
     assert not started
     verdict.still_needed(max_samples=5_000)
     assert started
+
+
+# ---------------------------------------------------------------- forecasts beyond the discounted table
+
+
+def with_horizon(S=16, H=3):
+    """More states than steps, and more pairs than the best allocation is sought for without a shortcut."""
+    rng = np.random.default_rng(0)
+    kernel = rng.dirichlet(np.ones(S), (S, 2))
+    task = pt.Task(rng.random((S, 2)), np.full((S, 2), 0.5), np.eye(S)[0], 1.0, horizon=H)
+    return task, kernel, pt.value(task, kernel)
+
+
+def test_the_kl_rule_forecasts_with_a_horizon():
+    """Of a run, and of a log in its order."""
+    task, kernel, bar = with_horizon()
+    verdict = pt.decide(task, pt.TabularSimulator(kernel), threshold=bar, method=pt.PTST(), max_samples=60)
+    assert 1_000 < verdict.still_needed().expected < 1e7
+    rng = np.random.default_rng(1)
+    s, a = rng.integers(0, 16, 100), rng.integers(0, 2, 100)
+    x = pt.TabularSimulator(kernel).draw(s, a, rng)
+    verdict = pt.assess(task, pt.Transitions(s, a, x), bar, method=pt.PTST())
+    assert verdict.answer is None
+    assert 1_000 < verdict.still_needed().expected < 1e7
+
+
+@pytest.mark.parametrize("kind", ["horizon", "goal", "observed", "discounted"])
+def test_nothing_is_forecast_from_no_data(kind):
+    task, _, bar = with_horizon()
+    policy, initial = task.policy, task.initial
+    task = {
+        "horizon": task,
+        "goal": pt.Task.reaching([5], [4], policy=policy, initial=initial),
+        "observed": pt.Task(pt.Observed(0.0, 1.0), policy, initial, 0.9),
+        "discounted": pt.Task(task.rewards, policy, initial, 0.8),
+    }[kind]
+    none = np.zeros(0, dtype=np.int64)
+    rewards = (np.zeros(0),) if kind == "observed" else ()
+    verdict = pt.assess(task, pt.Transitions(none, none, none, *rewards), 0.5 if kind == "goal" else bar)
+    found = verdict.still_needed()
+    assert found.samples == found.expected == np.inf
+    assert found.words == "The data have no transition of this task, so nothing can be forecast from them."

@@ -57,7 +57,7 @@ def best_allocation(task: Task, kernel: Kernel, threshold: float) -> Allocation:
         solves = 1
     solver = fast_solver(task) if is_large else None
     best = optimal_allocation(task, kernel, threshold, solver, max_solves=min(MOST_SOLVES, solves))
-    if solves >= MOST_SOLVES or best.time in (0.0, math.inf):
+    if solves >= MOST_SOLVES or best.time in (0.0, math.inf) or task.horizon is not None:  # values change with the step
         return best
     weights = _neyman(task, kernel)
     time = characteristic_time(task, kernel, weights, threshold, fast_solver(task)).time

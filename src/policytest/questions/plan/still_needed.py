@@ -84,12 +84,22 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
     task: Task = verdict.task
     if verdict.answer is not None or verdict.settings is None or not any_unknown(task):
         return _nothing_to_do(verdict, chance)
+    if not verdict.counts.total and not verdict.snapshot:
+        words = "The data have no transition of this task, so nothing can be forecast from them."
+        return _nothing_forecast(verdict, math.inf, chance, words)
     if task.observes_rewards and verdict.reward_moments is None:
         raise InputError("this verdict does not have the rewards that were observed; ask the one decide() returned")
-    a_log = _is_log(verdict) and verdict.counts.total
-    if not a_log and (isinstance(verdict.settings, PTST) or not verdict.snapshot):
+    if isinstance(verdict.settings, PTST) or not (_is_log(verdict) or verdict.snapshot):
         return _by_distance(verdict, chance)
     return _by_simulation(verdict, chance, rng, limit)
+
+
+def _nothing_forecast(verdict: Any, more: float, chance: float, words: str) -> Needed:
+    task = verdict.task
+    nothing = np.zeros((task.n_states, task.n_actions), dtype=np.int64)
+    return Needed(
+        task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
+    )
 
 
 def _is_log(verdict: Any) -> bool:
@@ -104,10 +114,7 @@ def _nothing_to_do(verdict: Any, chance: float) -> Needed:
     words = "No more samples are needed." if verdict.answer else "No samples can settle it: no row is unknown."
     if verdict.answer is None and any_unknown(task):
         words = f"No samples can settle it: {verdict.reason}."
-    nothing = np.zeros((task.n_states, task.n_actions), dtype=np.int64)
-    return Needed(
-        task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
-    )
+    return _nothing_forecast(verdict, more, chance, words)
 
 
 def count_from(name: str, given: object, least: int) -> int:

@@ -112,7 +112,7 @@ class Stepping:
 
     @property
     def walked(self) -> tuple[list[IntArray], int] | None:
-        """Where states are cells, the steps of the run as `diagnose_grouped` takes them, and how many moves they are."""
+        """If states are cells, the steps of the run as `diagnose_grouped` takes them, and the number of moves."""
         if not self._has_cells:
             return None
         rows = np.array([(*row, n) for row, n in self._followers.items()], dtype=np.int64).reshape(-1, 6)

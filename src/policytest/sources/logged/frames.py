@@ -20,7 +20,7 @@ from policytest._base import errors as errors_module
 from policytest._base.errors import InputError
 from policytest._base.text import plain
 from policytest.mdp.task import Task
-from policytest.sources.environments.bins import CELLS_ARE_MARKOV, Bins
+from policytest.sources.environments.bins import Bins
 from policytest.sources.labels import MISSING
 from policytest.sources.logged import duckdb_files, paths
 from policytest.sources.logged.columns import (
