@@ -90,7 +90,8 @@ def main() -> None:
         text = CONSOLE.sub(lambda block: transcript(block.group(), folder), text)
         tutorial.write_text(text, encoding="utf-8")
         answer = re.search(LAST, text, re.DOTALL)
-        for page in (tutorial, tutorial.with_name("faq.md"), tutorial.with_name("command-line.md")) if answer else ():
+        assert answer is not None, "the tutorial's last transcript has no answer"
+        for page in (tutorial, tutorial.with_name("faq.md"), tutorial.with_name("command-line.md")):
             text = page.read_text(encoding="utf-8")
             page.write_text(QUOTED.sub(rf"\g<1>{answer[1]}\g<2>{answer[2]}", text), encoding="utf-8")
         text = readme.read_text(encoding="utf-8")

@@ -19,6 +19,7 @@ import numpy as np
 from policytest._base import errors as errors_module
 from policytest._base.errors import InputError
 from policytest._base.text import plain
+from policytest.data.counts import CELLS_ARE_MARKOV
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
 from policytest.sources.labels import MISSING
