@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import policytest as pt
+from builders import each
 from policytest._base.compiled.weights import settle
 from policytest.methods.betting.bets import Refuter
 from policytest.methods.returns.run import ReturnsRun
@@ -310,3 +311,21 @@ def test_weights_that_average_more_than_one_are_told():
         assert flaws_of(log_of(rng, "weights", rows=300)[0]) == ()
     rare = pt.LoggedEpisodes(None, np.ones(500), np.full(500, 0.999), np.zeros(500), reward_range=(0, 1))
     assert flaws_of(rare) == ()
+
+
+@each("weighted", [False, True])
+@each(("threshold", "answer"), [(1.0, "below"), (0.0, "above")])
+def test_at_the_end_of_the_range_one_recorded_episode_settles_it(threshold, answer, weighted):
+    """If no return exceeds R, one below R refutes V >= R; before it nothing does."""
+    returns = np.full(50, threshold)
+    returns[30] = 0.5
+    half = np.full(50, 0.5)
+    known = {"propensity": half, "target": half, "smallest_propensity": 0.5} if weighted else {}
+    log = pt.LoggedEpisodes(np.arange(50), returns, reward_range=(0, 1), horizon=1, **known)
+    verdict = pt.assess(log, threshold=threshold)
+    assert (verdict.answer, verdict.samples, verdict.certified) == (answer, 31, True)
+    assert max(verdict.evidence) == math.inf
+    before = pt.LoggedEpisodes(np.arange(30), returns[:30], reward_range=(0, 1), horizon=1)
+    none = pt.assess(before, threshold=threshold)
+    assert none.answer is None
+    assert f'only "{answer}" can be answered' in none.reason

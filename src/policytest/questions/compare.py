@@ -135,6 +135,8 @@ def compare(
     if known.settles(margin, zone):
         found = known_verdict(known, task_a, margin, delta, zone, "difference")
         return beside_data(found, sim) if isinstance(sim, Transitions) else found
+    if not zone and not isinstance(sim, Transitions):
+        tell_of_one_answer(known, margin, "difference", 2)
     if zone:
         level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     if isinstance(sim, Transitions):

@@ -49,6 +49,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled.weights import doubly_robust, settle
 from policytest._base.errors import InputError
+from policytest.data.episodes import ROUNDING
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.returns import Returns
 from policytest.methods.betting.bets import Bets, Refuter, Stretch, surely
@@ -128,9 +129,10 @@ class Side:
         """The kind of the next block: the one whose capital would have grown fastest on the last blocks.
 
         By the mean of log(1 + f (Z - R)/(R - bound)) at the best of some fractions f, with the same mean of Z for all
-        kinds. Without a threshold R is where the end of an interval will be.
+        kinds. Without a threshold R is where the end of an interval will be. At the end of the range the plain outcomes
+        need no bet.
         """
-        if self.count < self.next_choice or len(self.slacks) < 2:
+        if self.count < self.next_choice or len(self.slacks) < 2 or threshold == self.bounds[0]:
             return
         self.next_choice = math.ceil(CHOOSE_AGAIN * self.count)
         while len(self.recent) > 1 and sum(len(block[0]) for block in self.recent[1:]) >= RECENT:
@@ -357,9 +359,13 @@ class RecordedRun(OnALog, ReturnsRun):
     def _settled(self, side: int, taken: Outcomes, required: float) -> int:
         """Settle a block on one side; the first episode at which its capital suffices, or their number."""
         plan, Z = self.plans[side], (taken.above, taken.below)[side]
+        won = plan.sign * (Z - self.threshold)
+        if plan.L == 0.0 and not self.for_interval:
+            certain = won > ROUNDING * (1.0 + abs(self.threshold))  # at the end of the range: see `ReturnsRun`
+            self.best[side] = math.inf if certain.any() else self.best[side]
+            return int(certain.argmax()) if certain.any() else len(Z)
         if not 0 < plan.L < math.inf:
             return len(Z)
-        won = plan.sign * (Z - self.threshold)
         self.kept[side].append(Stretch([won], plan.L, 0.0, plan.sign, plan.wide, plan.wide))
         if self.for_interval:
             return len(Z)
@@ -419,8 +425,12 @@ class RecordedRun(OnALog, ReturnsRun):
     def why_undecided(self) -> str:
         """Whether a side could not be tested."""
         low, high = self.task.bounds
-        one = "above" if math.isinf(high) else "below" if math.isinf(low) else ""
-        return f'the data do not settle it; only "{one}" can be answered, since returns have no other bound' * bool(one)
+        one, why = "", "returns have no other bound"
+        if self.threshold in (low, high):
+            one, why = "above" if self.threshold == low else "below", "the threshold is an end of the range of returns"
+        elif math.isinf(low) or math.isinf(high):
+            one = "above" if math.isinf(high) else "below"
+        return f'the data do not settle it; only "{one}" can be answered, since {why}' * bool(one)
 
 
 def up_to(refuter: Refuter, worst: float, best: float, level: float) -> float:
