@@ -157,6 +157,26 @@ def test_rows_that_only_say_that_an_episode_has_ended_are_no_steps(place, tmp_pa
     assert read(pd.concat([visits, mended]), task).n_episodes == 151
 
 
+def test_episodes_of_another_policy_are_not_taken_as_its_own(capsys, tmp_path):
+    """The shipped shop: the log is of a policy that also takes actions that the tested one never takes."""
+    shop = tmp_path / "shop"
+    assert run(capsys, "init", shop)[0] == 0
+    asked = ("assess", shop / "paid.toml", shop / "log.csv", "--column", "reward=paid", "--quiet")
+    for more in (("--ladder",), ("--assume", "episodes")):
+        code, out, err = run(capsys, *asked, *more)
+        assert (code, out) == (2, "")
+        assert "in 1,410 of 3,022 rows the action is one that the policy of the task never takes, such as 'pop" in err
+        assert "they are of another one; weigh them (--column propensity=NAME, with --ladder or --assume prop" in err
+        assert "refuted" not in err
+    assert run(capsys, *asked, "--no-diagnose")[0] == 0  # the Markov table alone, as the message says
+    lines = (shop / "log.csv").read_text().splitlines()
+    weighed = [lines[0] + ",mu", *(f"{line},0.3333333333333333" for line in lines[1:])]
+    (shop / "log.csv").write_text("\n".join([*weighed, ""]))
+    code, out, _ = run(capsys, *asked, "--ladder", "--column", "propensity=mu", "--no-diagnose")
+    assert code in (0, 1)
+    assert "episodes with propensities" in out
+
+
 def test_undecided_ends_with_3(place, capsys):
     arguments = ("assess", place / "task.toml", place / "log.csv", "--assume", "propensities", "--threshold", "2.2")
     code, _, err = run(capsys, *arguments)

@@ -120,6 +120,25 @@ def test_episodes_of_another_value_are_refused():
         pt.assess(endless, data, 1.0, episodes=both(data, one)[1])
 
 
+def test_episodes_that_another_policy_made_are_refused():
+    """Half of the steps are of an action that the task's policy never takes."""
+    stay = pt.Task([[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.0]] * 2, [1.0, 0.0], GAMMA, terminal=[1])
+    found, one = visits(np.random.default_rng(3), 80, (0.3,))
+    data = pt.Transitions(found.s, np.arange(len(found)) % 2, found.x)
+    reward = 1.0 - data.a
+    about = {"discount": GAMMA, "reward_range": (0, 1)}
+    whole = pt.LoggedEpisodes(one, reward, **about)
+    for seen in (data, data.counts(stay, len(data))):
+        with pytest.raises(pt.InputError, match="the action is one that the policy of the task never takes, so some"):
+            pt.assess(stay, seen, 1.0, episodes=whole)
+    target = {"propensity": np.full(len(one), 0.5), "target": reward}
+    weighed = pt.assess(stay, data, 1.0, episodes=pt.LoggedEpisodes(one, reward, **target, **about))
+    assert weighed.ladder.rungs[1].assumption == "propensities"
+    own = np.flatnonzero(one < 10)  # its own episodes in the same log, say
+    part = pt.LoggedEpisodes(one[own], reward[own], **about)
+    assert pt.assess(stay, data, 1.0, episodes=part).ladder is not None
+
+
 def test_wrong_propensities_refute_themselves_not_the_table():
     data, one = visits(np.random.default_rng(3), 80, (0.3,))
     _, log = both(data, one, propensity=np.full(len(one), 0.5), target=np.full(len(one), 0.7))

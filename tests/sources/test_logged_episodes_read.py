@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,39 @@ def test_a_task_gives_the_range_of_its_rewards():
     log = pt.sources.logged_episodes(rows, task=task)
     assert log.reward_range == (-1.0, 2.0)
     assert log.discount == 0.9
+
+
+def test_without_propensities_the_actions_are_those_of_the_policy(tmp_path):
+    """In files and frames; in a terminal state no action is taken, whatever stands there."""
+    policy = np.array([[0.9, 0.1, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    names = {"states": ["new", "old", "gone"], "actions": ["mail", "call", "none"]}
+    task = pt.Task(pt.Observed(0, 1), policy, [0.5, 0.5, 0.0], 1.0, horizon=4, terminal=["gone"], **names)
+    rows = pd.DataFrame(
+        {
+            "episode": [0, 0, 0, 1, 1],
+            "order": range(5),
+            "s": ["new", "old", "gone", "new", "gone"],
+            "a": ["call", "mail", "call", "mail", None],
+            "reward": [1.0, 0.0, 0.0, 1.0, 0.0],
+        }
+    )
+    other = rows.assign(a=["call", "call", "call", "mail", None])
+    unknown = rows.assign(a=["visit", "mail", "call", "mail", None])
+    for kind in (lambda table: table, lambda table: write(table, tmp_path, "csv")):
+        for discount in (1.0, 0.9):  # added up by the engine, and row by row
+            asked = replace(task, discount=discount)
+            assert pt.sources.logged_episodes(kind(rows), task=asked).n_episodes == 2
+            words = "in 1 of 4 rows the action is one that the policy of the task never takes, such as 'call' in 'old';"
+            with pytest.raises(pt.InputError, match=words):
+                pt.sources.logged_episodes(kind(other), task=asked)
+            with pytest.raises(pt.InputError, match="such as 'visit' in 'new'"):
+                pt.sources.logged_episodes(kind(unknown), task=asked)
+    assert pt.sources.logged_episodes(other, reward_range=(0, 1), horizon=4).n_episodes == 2  # no policy to compare
+    alone = pt.Task([[1.0], [0.0]], [[1.0]] * 2, [1.0, 0.0], 0.9, terminal=[1])
+    assert pt.sources.logged_episodes(rows.assign(s=[0, 0, 5, 0, None], a=[0, 0, None, 0, None]), task=alone)
+    named = rows.rename(columns={"s": "page", "a": "act"}).assign(act=other["a"])
+    with pytest.raises(pt.InputError, match="never takes"):
+        pt.sources.logged_episodes(named, task=task, columns={"s": "page", "a": "act"})
 
 
 REFUSED = [

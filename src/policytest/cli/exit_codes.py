@@ -150,6 +150,10 @@ PHRASES = {
     "known_support=True of load_model": "--support kernel",
     "known_support=True": "known_support=true in the address",
     "total_rewards=(low, high), a": "total_rewards = [low, high] in the task file, a",
+    'weigh them with columns={"propensity": ...}, or ask a Markov table instead': (
+        "weigh them (--column propensity=NAME, with --ladder or --assume propensities), or ask a Markov table alone "
+        "(--assume markov, without --ladder)"
+    ),
     "or pass a horizon instead": "or pass --horizon instead",
     "pass initial, ": "pass --initial STATE, ",
     "use log.counts": "use --method ptst",

@@ -191,7 +191,8 @@ Ladder = Annotated[
     bool,
     typer.Option(
         "--ladder",
-        help="Also ask the episodes alone, by their propensities, or, without such a column, as those of this policy; "
+        help="Also ask the episodes alone, by their propensities, or, without such a column, as those of this policy, "
+        "which must then be the one that made the log; "
         "warn if they refute the Markov table.",
     ),
 ]

@@ -63,6 +63,8 @@ NO_BOUND = (
     "discount below 1"
 )
 ROUNDED = 1e-6  # of a propensity: how far one may be off in a column of 32 bits
+NOT_ITS_OWN = "without propensities they are read as episodes of this policy, and they are of another one"
+WEIGH_OR_NOT = 'weigh them with columns={"propensity": ...}, or ask a Markov table instead'
 FINITE, SHARE = "every entry must be a finite number", "pass a probability above 0, at most 1"
 COLUMNS: dict[str, tuple[Callable[[FloatArray], BoolArray], str]] = {
     "reward": (np.isfinite, FINITE),

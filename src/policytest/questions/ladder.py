@@ -6,10 +6,13 @@ import math
 import warnings
 from dataclasses import replace
 
+import numpy as np
+
 from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.text import plural
 from policytest.data.counts import Counts
-from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.logged_episodes import NOT_ITS_OWN, LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.questions.assess import assess
@@ -23,11 +26,12 @@ NO_VALUE = (math.inf, -math.inf)  # the interval of a rung whose assumptions the
 def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEpisodes, stacklevel: int = 2) -> Verdict:
     """The verdict about a Markov table, with what the same log gives by its episodes; a refutation warns.
 
-    ``episodes`` are of the task's policy, or weighted so that they are. A verdict whose model is refuted is not
-    certified: what it is proved from does not hold.
+    ``episodes`` are of the task's policy, or weighted so that they are: those that must be of another one are refused.
+    A verdict whose model is refuted is not certified: what it is proved from does not hold.
     """
     task = verdict.asked_of or verdict.task
     _check_same_value(task, episodes)
+    _check_own(task, data, episodes)
     half = verdict.delta / 2.0
     table = value_interval(task, data, half)
     rows = data.total if isinstance(data, Counts) else len(data)
@@ -50,6 +54,22 @@ def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEp
             stacklevel=stacklevel,
         )
     return replace(verdict, ladder=ladder, certified=verdict.certified and not ladder.refuted)
+
+
+def _check_own(task: Task, data: Counts | Transitions, episodes: LoggedEpisodes) -> None:
+    """Refuse episodes without weights that have more rows than the data have with actions of the task's policy."""
+    if episodes.weighted:
+        return
+    seen = data if isinstance(data, Counts) else data.counts(task, len(data))
+    never = np.where(task.policy == 0, seen.visits, 0)
+    never[list(task.ends)] = 0
+    others = int(never.sum())
+    if others and len(episodes) > seen.total - others:
+        raise InputError(
+            f"episodes: in {others:,} of {seen.total:,} rows of the data the action is one that the policy of the task "
+            f"never takes, so some of the {plural(episodes.n_episodes, 'episode')} have it; {NOT_ITS_OWN}; pass "
+            "propensity and target to LoggedEpisodes, or leave episodes out"
+        )
 
 
 def _check_same_value(task: Task, episodes: LoggedEpisodes) -> None:

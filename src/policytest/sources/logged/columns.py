@@ -42,7 +42,8 @@ def ignoring(role: str) -> str:
 class EpisodeColumns(dict[str, str | None]):
     """The argument ``columns`` of recorded episodes: `reward` is required, the others are used where they are.
 
-    With ``labels``, of a task, s and a are read too: they are required where there are propensities and no target. Its
+    With ``labels``, of a task, s and a are read too, if they are there: for the target where there are propensities and
+    no target, for which they are required, and without propensities to see whether the policy takes these actions. Its
     states may be cells of the ``binned`` columns; s is then not required.
     """
 
@@ -61,7 +62,7 @@ class EpisodeColumns(dict[str, str | None]):
         needed = "propensity" in found and "target" not in found
         for role in ("s", "a") if self.labels else ():
             name = self.get(role, role)
-            if name in there:
+            if name in there and (needed or role in self or name not in found.values()):
                 found[role] = str(name)
             elif role in self or (needed and not (role == "s" and self.binned)):
                 raise self._missing(role, there, place)

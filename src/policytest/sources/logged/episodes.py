@@ -22,11 +22,19 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Range
-from policytest.data.logged_episodes import COLUMNS, LoggedEpisodes, against_smallest, ends_of, outside
+from policytest.data.logged_episodes import (
+    COLUMNS,
+    NOT_ITS_OWN,
+    WEIGH_OR_NOT,
+    LoggedEpisodes,
+    against_smallest,
+    ends_of,
+    outside,
+)
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
-from policytest.sources.labels import MISSING, distinct, places_in
+from policytest.sources.labels import MISSING, Places, distinct, places_in
 from policytest.sources.logged import duckdb_files, frames, paths
 from policytest.sources.logged.columns import (
     BINNED,
@@ -67,7 +75,8 @@ def logged_episodes(
         column that is there but is not to be used.
     task
         Gives the discount, the horizon and the range of rewards unless these are passed; and, where the table has
-        propensities and no target, the target: its policy at the columns s and a. Rows that only say that an episode
+        propensities and no target, the target: its policy at the columns s and a. Without propensities, rows with
+        actions that its policy never takes are refused: they are of another policy. Rows that only say that an episode
         has ended (a terminal state without an action, or without a reward) are left out: they are no steps.
     discount, horizon, reward_range, return_range, smallest_propensity
         As in `LoggedEpisodes`.
@@ -98,6 +107,8 @@ def logged_episodes(
         frame = _with_cells(_opened(data, mapping), bins)
     with frames.readable():
         frame = with_exits(frame, task)
+        if "propensity" not in frame.roles and task is not None and {"s", "a"} <= set(frame.roles):
+            _check_own(frame, task)
         if "propensity" not in frame.roles and "episode" in frame.roles and about["discount"] == 1.0:
             if "target" in frame.roles:
                 raise InputError('data has a column target and no propensity; name it with columns={"propensity": ...}')
@@ -283,16 +294,12 @@ def _written(frame: Frame, role: str) -> str:
 
 def _targets(frame: Frame, task: Task, pieces: dict[str, Any], number: IntArray) -> FloatArray:
     """pi(a|s) of each row, by the policy of the task."""
-    at = places_in(task)
-    s, a = (lookup.translated(pieces[role], frame.form)[0] for role, lookup in (("s", at.states), ("a", at.actions)))
-    if "cell" in pieces:  # of rows that have no label
-        s = np.where(s == MISSING, np.nan_to_num(_numbers(pieces["cell"]), nan=MISSING), s).astype(np.int64)
+    at, s, a = _places(frame, task, pieces)
     for role, found in (("s", s), ("a", a)):
         if (found < 0).any():
-            row, column = int(np.argmax(found < 0)), pieces[role]
-            value = column[row].as_py() if hasattr(column[row], "as_py") else column[row]
+            row = int(np.argmax(found < 0))
             lookup = at.states if role == "s" else at.actions
-            what = f"{role} is {short(value, frame.form)}, unknown to the task"
+            what = f"{role} is {short(_entry(pieces[role], row), frame.form)}, unknown to the task"
             add = f"fix the data, or add the {lookup.kind} to the task"
             if found[row] == MISSING:
                 binned = role == "s" and ", ".join(frame.binned)
@@ -301,6 +308,38 @@ def _targets(frame: Frame, task: Task, pieces: dict[str, Any], number: IntArray)
                 add = frames.forgotten_bins(task, frame.binned) or add if role == "s" else add
             raise InputError(f"row {number[row]:,}: {what}; {add}")
     return np.asarray(task.policy[s, a])
+
+
+def _places(frame: Frame, task: Task, pieces: dict[str, Any]) -> tuple[Places, IntArray, IntArray]:
+    """The state and the action of each row, and where the task has them; the cell if a state has no label."""
+    at = places_in(task)
+    s, a = (lookup.translated(pieces[role], frame.form)[0] for role, lookup in (("s", at.states), ("a", at.actions)))
+    if "cell" in pieces:
+        s = np.where(s == MISSING, np.nan_to_num(_numbers(pieces["cell"]), nan=MISSING), s).astype(np.int64)
+    return at, s, a
+
+
+def _check_own(frame: Frame, task: Task) -> None:
+    """Refuse episodes of another policy: some of their actions are never taken by that of the task."""
+    nw = errors_module.needs("narwhals", "data")
+    by = ("s", "a", *(("cell",) if "cell" in frame.roles else ()))
+    pieces = _fetched(steps(frame).group_by(*by).agg(rows=nw.len()), (*by, "rows"))
+    (at, s, a), rows = _places(frame, task, pieces), _numbers(pieces["rows"])
+    never = (s >= 0) & ~np.isin(s, at.free) & (a != MISSING)
+    never &= (a < 0) | (task.policy[np.maximum(s, 0), np.maximum(a, 0)] == 0)
+    if never.any():
+        first = int(np.argmax(np.where(never, rows, 0.0)))
+        action, state = (_entry(pieces[role], first) for role in ("a", "s"))
+        raise InputError(
+            f"in {int(rows[never].sum()):,} of {int(rows.sum()):,} rows the action is one that the policy of the task "
+            f"never takes, such as {short(action, frame.form)} in {short(state, frame.form)}; {NOT_ITS_OWN}; "
+            f"{WEIGH_OR_NOT}"
+        )
+
+
+def _entry(column: Any, at: int) -> Any:
+    """One entry of a column, as Python has it."""
+    return column[at].as_py() if hasattr(column[at], "as_py") else column[at]
 
 
 def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> None:

@@ -78,7 +78,7 @@ def _check_rewards(frame: Frame) -> None:
 def _check_steps(frame: Frame) -> None:
     """Refuse an episode that has nothing but an end: leaving it out would be a selection."""
     nw = errors_module.needs("narwhals", "data")
-    went_on = frame.table.group_by("episode").agg(steps=(1 - nw.col(EXIT)).sum()).filter(nw.col("steps") == 0)
+    went_on = frame.table.group_by("episode").agg(nw.col(EXIT).min()).filter(nw.col(EXIT) == 1)
     for row in frames.rows(went_on, 1):
         raise InputError(
             f"episode {short(row['episode'])} begins in a terminal state, and has no step; give that row an action, "
