@@ -397,6 +397,19 @@ def test_a_scheduler_is_compared_with_the_policy_of_a_model(capsys):
     assert "values.json is not one" in capsys.readouterr().err  # an object is a task
 
 
+def test_the_other_model_of_a_comparison_needs_a_policy_of_its_own(tmp_path, capsys):
+    """--policy is that of the first model, so that the message names only the side file, which works."""
+    path = switch(tmp_path)
+    other = switch(tmp_path, name="other.drn")
+    ask = ["compare", str(path), str(other), "--policy", "uniform", "--discount", "0.5", "--margin", "-9", "--quiet"]
+    assert main(ask) == 2
+    said = capsys.readouterr().err
+    assert "other.drn: missing: policy, which this .drn file does not hold; write a side file" in said
+    switch(tmp_path, 'policy = "uniform"\n', "other.task.toml")
+    assert main(ask) == 0
+    capsys.readouterr()
+
+
 def test_what_is_not_there_for_candidates_and_in_states(tmp_path):
     task = load_model(switch(tmp_path), **SETTINGS).task
     sim = pt.TabularSimulator(load_model(switch(tmp_path), **SETTINGS).kernel)

@@ -27,6 +27,7 @@ from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
     from policytest.data.episodes import Episodes
+    from policytest.mdp.task import Task
 
 
 def compare(
@@ -124,7 +125,7 @@ def compare(
                 rival = find_policy(other, problem)
                 read_as = problem if log is None else checked_for(problem, rival)
             else:
-                rival = find_model(other, None, asked.of_another(other)).task
+                rival = _other_model(other, asked)
             chosen = method_of_pairs(method, boundary, prior, allocation)
             source = find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice)
         verdict = compare_policies(
@@ -151,6 +152,14 @@ def compare(
         named = f"Environment: {model}. Agent A: {agent or model}. Agent B: {other}."
     show(verdict, json, html, "Which policy is better?", (named, *notes))
     return ended(verdict, accept_uncertified, how_to_go_on(verdict, checkpoint))
+
+
+def _other_model(other: str, asked: Asked) -> Task:
+    """The task of the other model, which needs a policy of its own: --policy is that of the first."""
+    try:
+        return find_model(other, None, asked.of_another(other)).task
+    except InputError as error:
+        raise InputError(str(error).replace("pass policy=... (--policy on the command line), or ", "")) from None
 
 
 def _other_agent(model: str, other: str, given: dict[str, Any], asked: Asked) -> Episodes | None:
