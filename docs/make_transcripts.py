@@ -89,11 +89,10 @@ def main() -> None:
         text = tutorial.read_text(encoding="utf-8")
         text = CONSOLE.sub(lambda block: transcript(block.group(), folder), text)
         tutorial.write_text(text, encoding="utf-8")
-        answer = re.search(LAST, text, re.DOTALL)
-        assert answer is not None, "the tutorial's last transcript has no answer"
+        (row, rows), *_ = re.findall(LAST, text, re.DOTALL)
         for page in (tutorial, tutorial.with_name("faq.md"), tutorial.with_name("command-line.md")):
             text = page.read_text(encoding="utf-8")
-            page.write_text(QUOTED.sub(rf"\g<1>{answer[1]}\g<2>{answer[2]}", text), encoding="utf-8")
+            page.write_text(QUOTED.sub(rf"\g<1>{row}\g<2>{rows}", text), encoding="utf-8")
         text = readme.read_text(encoding="utf-8")
         readme.write_text(EXAMPLE.sub(lambda block: example(block.group(), folder), text, count=1), encoding="utf-8")
 

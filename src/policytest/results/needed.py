@@ -152,7 +152,7 @@ def samples_in_words(found: tuple[float, float, float], is_cut: bool) -> tuple[s
     if is_cut:
         return f"at least {few(mean)} samples", "simulated runs were cut before they ended"
     if not math.isfinite(high):
-        return f"{few(mean)} samples", f"mean, at least {few(low)}; there is no upper end"
+        return f"{few(mean)} samples", f"mean, at least {few(low)}; no upper end is known"
     return f"{few(mean)} samples", f"mean, between {few(low)} and {few(high)}"
 
 

@@ -446,7 +446,7 @@ def next_steps(v: Verdict) -> list[str]:
             "Compare again with a larger limit on the samples, or more data: the samples so far are the first of it."
         )
     equal = (
-        f"Where the {measured(v)} may equal the threshold, no number of samples settles it. A test with an "
+        f"If the {measured(v)} equals the threshold, no number of samples settles it. A test with an "
         "indifference zone (--indifference) may then answer that they are practically equal."
     )
     return [step for step in (first, forecast(v), equal if alone else "") if step]

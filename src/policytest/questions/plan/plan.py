@@ -275,7 +275,7 @@ def _sensitivity(question: Question, guesses: Guesses, uniform: float) -> Sensit
         times = math.ceil((guesses.gap_error / PRECISE) ** 2)
         words += f"With {times} times as many pilot draws every mean would be known within a factor {FACTOR:g}. "
     if guesses.other_side > 0.0 and guesses.middle != 0.0:
-        words += f"{probability(guesses.other_side)} of them are beyond the threshold. "
+        words += f"A share of {probability(guesses.other_side)} of the guesses is on the other side of the threshold. "
     if math.isfinite(nearer):
         words += f"If the threshold were a fifth nearer to the value, T* would be {nearer:.2f} times as long."
     elif task.is_discounted_table:

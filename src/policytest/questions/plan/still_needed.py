@@ -142,7 +142,7 @@ def _by_distance(verdict: Any, chance: float) -> Needed:
             words += f"; if the estimate is right, about {plural(int(expected), 'more sample')} settle it{by}"
         words += "."
     elif total == 0:
-        words = "No more samples should be needed: the evidence is there, and lacks only its proof."
+        words = "No more samples should be needed: the evidence suffices, and only its proof is missing."
     else:
         fewer = ", drawn where they help most instead of in the shares so far:" if total < _at_least(verdict) else ","
         words = f"About {plural(int(total), 'more sample')} should settle it{by}{fewer} {_places(task, counted)}."
