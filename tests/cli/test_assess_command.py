@@ -274,7 +274,10 @@ def test_a_log_that_drifts_is_warned_about(start, tmp_path, capsys, monkeypatch)
     out = run(capsys, "assess", start / "task.toml", tmp_path / "drift.csv", "--no-diagnose")[1]
     assert "Warning: " not in out
     monkeypatch.setattr("policytest.sources.logged.log.TRANSITION_LIMIT", 1)
-    assert "Warning: " in run(capsys, "assess", start / "task.toml", tmp_path / "drift.csv")[1]
+    _, out, err = run(capsys, "assess", start / "task.toml", tmp_path / "drift.csv")
+    assert "Warning: " in out
+    assert "by betting on a log" in out
+    assert err.startswith("warning: the log has 4,000 rows, and the first 1 of them by the column order")
 
 
 # ---------------------------------------------------------------- selftest

@@ -351,7 +351,6 @@ NAMES_A_REMEDY = re.compile(
     r"columns=\{|skip=\(|--column|--skip.|by_episode=True|bins=model|terminal = |log\.counts|add_to"
 )
 ELSEWHERE = (
-    "to keep in order",
     "working memory does not suffice",  # which takes more data than a test has
     "add_to has other states",
     "add_to is a ",

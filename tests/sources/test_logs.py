@@ -908,10 +908,15 @@ def test_the_next_state_is_that_of_the_next_visit(tmp_path, kind):
 
 def test_visits_of_a_log_too_long_to_be_kept(monkeypatch):
     monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 3)
-    log = pt.sources.logs(visits(), WARD, columns=VISIT_COLUMNS, skip=("last",))
+    with pytest.warns(UserWarning, match="the log has 5 rows, and the first 3 of them by the column order are kept"):
+        log = pt.sources.logs(visits(), WARD, columns=VISIT_COLUMNS, skip=("last",))
     assert triples(log.counts) == {(0, 0, 1): 1, (0, 1, 0): 1, (1, 1, 2): 1}
+    assert log.transitions().s.tolist() == [0, 0, 1]  # what follows the third row is known from the fourth
     assert [entry.rows for entry in log.left_out] == [1, 1]
-    with pytest.warns(pt.AssumptionWarning, match="1 episode stops in a state that is not terminal, perhaps before"):
+    with (
+        pytest.warns(UserWarning, match="the first 3 of them"),
+        pytest.warns(pt.AssumptionWarning, match="1 episode stops in a state that is not terminal, perhaps before"),
+    ):
         assert pt.sources.logs(visits(), WARD, columns=VISIT_COLUMNS).selected
 
 
@@ -1052,12 +1057,48 @@ def test_there_is_an_order_or_a_refusal(monkeypatch, tmp_path):
     log.save(tmp_path / "log.npz")
     assert_refused(pt.sources.Log.load(tmp_path / "log.npz", TASK).transitions, "counts only")
     monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 3)
-    log = pt.sources.logs(ordered(), TASK)
-    assert_refused(log.transitions, "4 rows, more than 3 to keep in order")
+    with pytest.warns(UserWarning, match="4 rows, and the first 3 of them by the column order"):
+        log = pt.sources.logs(ordered(), TASK)
     assert triples(log.counts) == {(3, 0, 0): 1, (1, 1, 0): 1, (2, 0, 1): 1, (0, 1, 1): 1}
     repeated = ({"order": [1, 2, 3, 1]}, "order=1"), ({"order": [1, 1, 2, 1], "episode": list("abba")}, "'a'")
     for changes, key in repeated:
         assert_refused(lambda changes=changes: pt.sources.logs(ordered(**changes), TASK), "2 rows with", key)
+
+
+def test_counts_of_a_task_too_large_for_a_proof_are_judged_by_boxes():
+    """The KL rule would try none there, and so could not answer, after a long search."""
+    large = pt.instances.random(0, 401, 2, 2, discount=0.5)
+    kernel = (
+        large.kernel.tocoo() if hasattr(large.kernel, "tocoo") else sparse.coo_array(large.kernel.reshape(802, 401))
+    )
+    counts = pt.Counts(401, 2, sparse=True)
+    counts.record(kernel.row // 2, kernel.row % 2, kernel.col, np.rint(1e6 * kernel.data).astype(np.int64))
+    verdict = pt.assess(large.task, counts, pt.value(large.task, large.kernel) - 0.1)
+    assert (verdict.answer, verdict.certified, verdict.witness) == ("above", True, None)
+    assert isinstance(verdict.settings, pt.RectangularKL)
+    small = pt.instances.paper(2)
+    few = pt.Counts.from_array(np.rint(1e4 * small.kernel))
+    assert isinstance(pt.assess(small.task, few, 0.0).settings, pt.PTST)
+
+
+def test_bets_are_placed_on_the_first_rows_of_a_log_too_long_to_be_kept(monkeypatch):
+    """Those that come first in the order, wherever they stand in the table; counts alone use all of them."""
+    rng, two = np.random.default_rng(0), pt.instances.paper(2)
+    s, a = rng.integers(0, 2, 600), rng.integers(0, 2, 600)
+    x = pt.TabularSimulator(two.kernel).draw(s, a, rng)
+    mixed = rng.permutation(600)
+    columns = {"s": s[mixed], "a": a[mixed], "s_next": x[mixed], "order": mixed, "episode": mixed // 5}
+    whole = pt.sources.logs(pd.DataFrame(columns), two.task)
+    monkeypatch.setattr(log_module, "TRANSITION_LIMIT", 500)
+    with pytest.warns(UserWarning, match="the log has 600 rows, and the first 500"):
+        log = pt.sources.logs(pd.DataFrame(columns), two.task)
+    assert log.in_order()
+    assert log.counts.total == 600
+    assert log.notes[0].startswith("the log has 600 rows, and the first 500")
+    found, first = log.transitions(), whole.transitions().first(500)
+    for name in ("s", "a", "x"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(first, name))
+    assert pt.assess(two.task, log, 0.0).evidence == pt.assess(two.task, first, 0.0).evidence
 
 
 def test_a_log_is_read_once(tmp_path, monkeypatch):

@@ -93,6 +93,7 @@ def test_first_rows_are_transitions_from_the_start(tmp_path):
     assert sorted(zip(growing.s, growing.a, growing.x, strict=True)) == sorted(expected)
 
 
+@pytest.mark.filterwarnings("ignore:the log has 300 rows, and the first 10 of them")
 @pytest.mark.parametrize("engine", ["pandas", "polars", "duckdb", "pyarrow", "dask"])
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_same_starts_on_every_engine(engine, kept, monkeypatch):
@@ -118,7 +119,8 @@ def test_the_same_starts_on_every_engine(engine, kept, monkeypatch):
     log = logs(data, task)
     np.testing.assert_array_equal(log.counts.N[S, 0], np.bincount(first, minlength=S + 1))
     assert log.counts.total == 300 + len(first)
-    assert log.in_order() is kept
+    assert log.in_order()
+    assert (log.frame is None) is kept
 
 
 FEW = pt.LogBetting(coins=1)

@@ -13,6 +13,7 @@ from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
+from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.betting.logged import LogBetting
 from policytest.methods.betting.stacks import OnALog
 from policytest.methods.interface import Method, Run
@@ -25,6 +26,8 @@ from policytest.questions.driver import checked_method, checked_question, drive,
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import recorded
 from policytest.results.verdict import Verdict
+from policytest.worst_case.certified import MOST_ENTRIES as MOST_PROVABLE
+from policytest.worst_case.certified import MOST_STATES
 
 IN_ORDER = "pass the rows in their order: a log with a column order, or Transitions(s, a, x, r)"
 MOST_ENTRIES = 2_000_000  # allowed transitions up to which the usual interval is shown beside the certified one
@@ -43,8 +46,9 @@ def assess(
     ``data`` may also be a log of `policytest.sources.logs`, whose counts are then judged. The guarantee is that of
     `decide`, for data collected by any rule that did not look ahead. ``design`` says how they were: "adaptive" (each
     pair may have been chosen after seeing the earlier ones) or "fixed" (how often each pair is drawn was fixed
-    beforehand), which only betting on counts needs. ``method`` is `PTST()` for counts unless given; for transitions
-    `LogBetting()`. Betting forms its own rollouts from the recorded draws of each pair, each used once.
+    beforehand), which only betting on counts needs. Unless given, ``method`` is `PTST()` for counts,
+    `RectangularKL()` for counts in tasks too large for the proofs of `PTST()`, and `LogBetting()` for transitions.
+    Betting forms its own rollouts from the recorded draws of each pair, each used once.
 
     ``samples`` of the verdict is the row at which the answer was reached. By `LogBetting()` the estimate and the
     interval rest on all rows.
@@ -65,7 +69,7 @@ def assess(
     if known is not None:
         return beside_data(known, data)
     data = diagnosed(task, data)
-    method = checked_method(method_for(task, data) if method is None else method)
+    method = checked_method(_of_size(task, method_for(task, data)) if method is None else method)
     table, method, data = in_outcomes(task, method, data)
     asked_of = None if table is task else task
     run = method.replay(table, threshold, recorded(table, data))
@@ -140,3 +144,9 @@ def method_for(task: Task, data: Counts | Transitions) -> Method:
     if task.is_total or (isinstance(task.rewards, Observed) and task.rewards.values is None):
         task.check_discounted_table("a test on counts", IN_ORDER)
     return PTST()
+
+
+def _of_size(task: Task, method: Method) -> Method:
+    """The method; `RectangularKL()`, which proves its answers at any size, where `PTST()` would try no proof."""
+    large = task.n_states > MOST_STATES or task.layout.n_entries > MOST_PROVABLE
+    return RectangularKL() if large and isinstance(method, PTST) and task.is_discounted_table else method

@@ -292,8 +292,9 @@ def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, de
     observed = log.transitions() if in_order else log.counts
     verdict = assess_data(task, observed, bar, delta, None if method is None else find_method(method))
     if free and not in_order:
+        used = "ptst" if "KL boxes" not in verdict.method else "boxes"
         complain(
-            "no order column, so the order-free method ptst was used; with one, betting mostly needs far fewer rows"
+            f"no order column, so the order-free method {used} was used; with one, betting mostly needs far fewer rows"
         )
     return verdict
 

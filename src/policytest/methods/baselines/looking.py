@@ -44,6 +44,7 @@ from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTSTRun
 from policytest.methods.sampler import Recorded, Source
 from policytest.methods.witness import check_listed
+from policytest.worst_case.certified import MOST_STATES
 
 GROWTH = 0.005  # the rules are looked at when the samples have grown by this share
 LARGEST_BUDGET = 50.0  # of a row, in nats, where the worst values are sought; the proof takes the true one
@@ -95,8 +96,9 @@ class LookingRun(PTSTRun):
         return self.evidence()
 
     def outcome(self, required: float) -> Outcome:
-        """What the answer rests on, and the nearest kernel that a local search finds."""
+        """What the answer rests on, and the nearest kernel that a local search finds; in large tasks none is sought."""
         side, t = self.tally.value()[1], float(self.tally.n.sum())
+        side = side if self.task.n_states <= MOST_STATES else 0
         nearest = self._nearest(side, self.solver, np.inf) if side else None
         per_nat = t / nearest.upper if nearest is not None and nearest.upper > 0 else np.inf
         witness = nearest.kernel if nearest is not None else None

@@ -65,7 +65,8 @@ def assess(
         A path (CSV, Parquet, JSON lines; also a folder or a list), a data frame, a log of `policytest.sources.logs`,
         `Counts`, or `Transitions`. A log is taken in its order where it has one, and as counts where not.
     method
-        `PTST()` for counts unless given; for rows in their order `LogBetting()`.
+        `PTST()` for counts unless given, and `RectangularKL()` in tasks too large for its proofs; for rows in their
+        order `LogBetting()`.
     design
         How counts were collected: "adaptive" (each pair may have been chosen after seeing the earlier ones) or "fixed"
         (how often each pair is drawn was fixed beforehand), which only betting on counts needs.

@@ -3,8 +3,8 @@ r"""The diagnosis of a log: what is known of each row before its outcome, from t
 The previous row is the one before in the column `order`, in the same `episode` where there are episodes; it counts only
 if it ended in the state in which the row begins. Periods have equal numbers of transitions, in the order of `order`.
 
-Both tables come from the rows that were kept in order; where there were too many to keep, the engine that has the data
-is asked for them, with window functions, and only groups come back.
+Both tables come from the rows that were kept in order; where there were too many to keep all, the engine that has the
+data is asked for them, with window functions, and only groups come back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def diagnose_log(
         raise InputError(f"periods is {periods}; to compare, at least 2 are needed")
     if isinstance(log, Dataset):
         return diagnose(task, log.recorded, log.episodes, periods, level)
-    rows = _Kept(log.columns) if log.columns is not None else _Asked(log, log.frame) if log.frame is not None else None
+    rows = _Asked(log, log.frame) if log.frame is not None else _Kept(log.columns) if log.columns is not None else None
     if rows is None:
         raise InputError(log.no_order)
     lagged, broken = (None, 0) if rows.counted else rows.lagged()

@@ -357,6 +357,12 @@ def in_turn(frame: Frame) -> Iterator[dict[str, Any]]:
     return batches(table.select(*frame.keys, "reward", "bad_reward", *beside), 2**32 - 2)  # what Polars can count
 
 
+def first_in_order(frame: Frame, most: int) -> Frame:
+    """The first rows by their order; of those of the same order, by their episodes."""
+    by = [role for role in ("order", "episode") if role in frame.roles]
+    return replace(frame, table=frame.table.sort(*by).head(most), n_rows=None)
+
+
 def repeated(frame: Frame, keys: Sequence[str]) -> Any:
     """What several rows have in these columns, and how many `rows` they are."""
     nw = errors_module.needs("narwhals", "data")

@@ -27,7 +27,8 @@ from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.lines import number as written_number
 from policytest.sources.logged.paths import File
 
-TRANSITION_LIMIT = 50_000_000  # rows that are kept in memory, in their order
+TRANSITION_LIMIT = 50_000_000
+"""Rows that are kept in memory in their order: of a longer log the first ones."""
 EXAMPLES = 3  # labels that are shown
 DATES = " (write dates as 2026-12-31)"
 DATE = re.compile(r"\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b")
@@ -45,6 +46,10 @@ RESTARTS = (
 LAST_ROW, IN_AN_END = ("s_next", "last row of its episode"), ("s", "in a terminal state")
 NOT_OFFERED = ("a", "not available in its state")
 """Column and reason of rows without an outcome, and of actions that do not exist."""
+LONG = (
+    "the log has {rows:,} rows, and the first {limit:,} of them by the column order are kept in their order: bets are "
+    "placed on these only. Methods that need no order (PTST(), RectangularKL()) use the counts of all rows"
+)
 FIRST_ROWS = (
     'the first state of each episode counts as a transition from the state "start"; valid if episodes begin with their '
     "first rows, and all by the same law"

@@ -4,8 +4,8 @@ r"""Logs: from the data people have to counts of transitions.
 
     N[s,a,x] = number of rows (or sum of `count`) with these labels.
 
-A table with a column `order` comes row by row, and its rows are kept as indices, in their order; from a larger one, or
-one without an order, only groups come back.
+A table with a column `order` comes row by row, and its rows are kept as indices, in their order. From one without an
+order only groups come back; from a larger one groups, and its first rows by their order.
 
 What makes the result sound is that *which* transitions are counted was settled without looking at their outcome. So
 rows may be left out for their s or a (``skip=("s", "a")``), which were there before the outcome. Rows that are left
@@ -39,6 +39,7 @@ from policytest.sources.logged.log import (
     CELLS,
     COUNTS_ONLY,
     LAST_ROW,
+    IndexColumns,
     LeftOut,
     Log,
     RewardSums,
@@ -108,21 +109,27 @@ def logs(
     if task.observes_rewards and "reward" not in frame.roles:
         raise InputError(NO_REWARDS.format(place="data"))
     no_order = _no_order(frame)
-    found = Reading(task, frame, at, tolerance, keep=not no_order)
-    check_keys = "order" in frame.roles and bool(no_order)
-    with frames.watched(frame, progress, 0.0, 0.5 if check_keys else 1.0), frames.readable():
-        asked = frames.tallied(frame, task.observes_rewards) if no_order else frames.scanned(frame)
+    long = "" if no_order else _long(frame)
+    found = Reading(task, frame, at, tolerance, keep=not (no_order or long))
+    with frames.watched(frame, progress, 0.0, 0.5 if long else 1.0), frames.readable():
+        asked = frames.tallied(frame, task.observes_rewards) if no_order or long else frames.scanned(frame)
         for batch in frames.batches(asked, frames.GROUP_LIMIT):
             found.add(batch)
     found.check(leave, empty_too=add_to is not None)
-    if check_keys:
+    in_order = None
+    if long:
         with frames.watched(frame, progress, 0.5, 1.0):
             _no_key_twice(frame)
-    in_order = None if no_order else found.in_order()
+            in_order = None if add_to is not None else _first_rows(task, frame, at, tolerance)
+        if in_order is not None:
+            warnings.warn(long, UserWarning, stacklevel=2)
+    elif not no_order:
+        in_order = found.in_order()
     open_ends = sum(entry.rows for entry in found.left_out() if (entry.column, entry.reason) == LAST_ROW)
-    stopped = 0 if "last" in leave else open_ends if in_order is None else found.stopped
+    sure = not (no_order or long)
+    stopped = 0 if "last" in leave else found.stopped if sure else open_ends
     if stopped:
-        warnings.warn(stopped_early(stopped, sure=in_order is not None), AssumptionWarning, stacklevel=2)
+        warnings.warn(stopped_early(stopped, sure), AssumptionWarning, stacklevel=2)
     selected = found.selected or stopped > 0
     if found.selected:
         lost = [f"{plural(found.lost, 'row')} dropped for s_next"] * (found.lost > 0)
@@ -154,8 +161,12 @@ def logs(
         earlier.before,
         None if add_to is not None else in_order,
         COUNTS_ONLY if add_to is not None else no_order,
-        told=(*first_rows(task), *((CELLS.format(names=", ".join(bins.names)),) if bins is not None else ())),
-        frame=frame if check_keys and add_to is None else None,
+        told=(
+            *((long,) if long and add_to is None else ()),
+            *first_rows(task),
+            *((CELLS.format(names=", ".join(bins.names)),) if bins is not None else ()),
+        ),
+        frame=frame if long and add_to is None else None,
         rewards=_both(found.paid, earlier),
         binned=bins is not None,
     )
@@ -173,13 +184,24 @@ def _skip(skip: object) -> tuple[str, ...]:
 
 
 def _no_order(frame: Frame) -> str:
-    """Why the rows are not kept in their order; "" if they are."""
-    if "order" not in frame.roles:
-        return NO_ORDER
+    """Why the order of the rows is not known; "" if it is."""
+    return "" if "order" in frame.roles else NO_ORDER
+
+
+def _long(frame: Frame) -> str:
+    """What is said of a log with more rows than are kept in their order; "" otherwise."""
     rows, limit = frame.length(), log_module.TRANSITION_LIMIT
-    if rows > limit:
-        return f"there are {rows:,} rows, more than {limit:,} to keep in order; use log.counts, or a part of the data"
-    return ""
+    return log_module.LONG.format(rows=rows, limit=limit) if rows > limit else ""
+
+
+def _first_rows(task: Task, frame: Frame, at: Places, tolerance: float) -> IndexColumns:
+    """The first rows by their order, as many as are kept; all of them were checked before."""
+    first = frames.first_in_order(frame, log_module.TRANSITION_LIMIT)
+    found = Reading(task, first, at, tolerance, keep=True)
+    with frames.readable():
+        for batch in frames.batches(frames.scanned(first)):
+            found.add(batch)
+    return found.in_order()
 
 
 def _nothing(task: Task, selected: bool = False, other_rewards: bool = False) -> Counts:
