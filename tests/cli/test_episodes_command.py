@@ -73,6 +73,18 @@ class Ranged(gym.Env):
     def step(self, action):
         return 0, self.np_random.random(), True, False, {}
 
+class Warning(Ranged):
+    def step(self, action):
+        import warnings
+        with warnings.catch_warnings(): # as NumPy does: each of these makes Python forget what it has shown
+            warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.warn("an odd action")
+        return super().step(action)
+
+class Ending(Ranged):
+    def step(self, action):
+        return next(iter(()))
+
 class Unranged(Ranged):
     reward_range = (-np.inf, np.inf)
 """
@@ -247,6 +259,29 @@ def test_a_checkpoint_is_resumed_and_ctrl_c_ends_undecided(capsys, here):
     whole = json.loads(capsys.readouterr().out)
     assert resumed == whole
     assert whole["episodes"] > 15
+
+
+def test_a_warning_that_every_step_repeats_is_shown_once(capsys):
+    told = ("--assume", "episodes", "--agent", "agents_here:left", "--quiet", "--threshold", "0.4")
+    assert decide("python:agents_here:Warning", *told, "--horizon", "2") == 0
+    assert capsys.readouterr().err.count("an odd action") == 1
+
+
+def test_stop_iteration_is_named(capsys):
+    for command in ("decide", "evaluate"):
+        more = ("--threshold", "0.4") if command == "decide" else ("--epsilon", "0.1")
+        place = ("python:agents_here:Ending", "--assume", "episodes", "--agent", "agents_here:left", "--horizon", "2")
+        assert main([command, *place, *more, "--quiet"]) == 2
+        assert "raised StopIteration: an iterator in it has run out; make it endless" in capsys.readouterr().err
+
+
+def test_no_file_of_the_working_folder_stands_for_an_installed_module(here, monkeypatch):
+    """The folder is searched last: a module of this name there is not what `import` finds."""
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(here))])
+    assert (
+        decide("python:agents_here:coin", "--assume", "episodes", "--return-range", "0", "1", "--threshold", "0.5") == 0
+    )
+    assert sys.path[-1] == str(here)
 
 
 def test_progress_tells_the_episodes(capsys):

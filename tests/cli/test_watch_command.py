@@ -251,6 +251,16 @@ def test_a_file_that_is_cut_or_replaced_is_noticed(tmp_path):
         next(following)
 
 
+def test_a_file_that_is_deleted_is_told_and_ends(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text(GOOD * 3)
+    following = lines(str(log), poll=0.0)
+    assert len(next(following)) == 3
+    log.unlink()
+    with pytest.warns(UserWarning, match="it was deleted while it was followed; nothing more is read"):
+        assert list(following) == []
+
+
 def test_a_file_ends_when_nothing_comes(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(GOOD + GOOD.strip())

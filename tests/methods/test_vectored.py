@@ -134,6 +134,8 @@ def test_what_is_under_way_counts_as_samples_and_is_said():
     assert verdict.answer == "above"
     under_way = verdict.samples - verdict.counts.total
     assert under_way > 0
+    again = pt.decide(lasting(n=64), threshold=1.5, resume=verdict)
+    assert (again.answer, again.samples) == ("above", verdict.samples)  # a run that was finished lost them
     assert "of episodes that were under way" in str(verdict)
     assert pt.decide(lasting(n=64), threshold=1.5, max_samples=0).samples == 0
 
@@ -417,6 +419,10 @@ def test_environments_in_processes_and_dictionaries_of_observations():
     with closing(gym.vector.AsyncVectorEnv([Lasting] * 2, context="spawn")) as processes:
         there = pt.Episodes(processes, lambda observation: 0, horizon=12, reward_range=(0, 1))
         assert_same_verdict(pt.decide(there, threshold=2.0), pt.decide(lasting(n=2), threshold=2.0))
+        processes.processes[0].kill()
+        assert_refused(lambda: pt.decide(there, threshold=2.0), "a process of the vector", "has ended", "sync")
+        processes._state = gym.vector.async_vector_env.AsyncState.DEFAULT
+        processes.close(terminate=True)
 
 
 class Unsaid(Whole):

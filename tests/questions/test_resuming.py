@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 import policytest as pt
 from builders import Called, assert_same_verdict
+from policytest.cli import main
 from policytest.questions import driver
 
 FOUR = pt.instances.random(1, 4, 2)
@@ -43,3 +47,29 @@ def test_a_checkpoint_that_cannot_be_written_is_blamed_on_the_line_that_asked_fo
         verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, checkpoint=tmp_path / "run.npz")
     assert verdict.answer == "above"
     assert told[0].filename == __file__
+
+
+def test_a_disk_that_becomes_full_ends_the_run_with_what_it_has(tmp_path, monkeypatch, capsys):
+    """The run cannot be kept any more, and what it drew is not lost: undecided, exit code 3."""
+    write, files, ticks = open, [], count()
+
+    def full(path, *rest, **more):
+        if str(path).endswith(".part"):
+            files.append(path)
+            if len(files) > 1:  # the first one is written before anything is drawn
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, *rest, **more)
+
+    (tmp_path / "coins_here.py").write_text("def coin(rng):\n    return rng.random() < 0.7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    question = ["decide", "python:coins_here:coin", "--assume", "episodes", "--return-range", "0", "1", "--quiet"]
+    question += ["--threshold", "0.6", "--checkpoint", str(tmp_path / "run.npz")]
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", full)
+        patched.setattr(driver.time, "monotonic", lambda: 2.0 * next(ticks))  # always due
+        assert main(question) == 3
+        out, err = capsys.readouterr()
+        assert out.startswith("Undecided: the checkpoint ")
+        assert "cannot be written (No space left on device)" in out
+        assert "free some space, and the same command goes on from what" in err
+    assert main(question) == 0

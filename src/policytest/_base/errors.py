@@ -38,6 +38,20 @@ on_interruption: ContextVar[Callable[[], None]] = ContextVar("on_interruption", 
 """Called at the first Ctrl-C of a run, which then ends after the draw at hand; the command line says so."""
 
 
+def blame_simulator(error: BaseException) -> None:
+    """Note that a simulator raised this error.
+
+    A StopIteration is raised as an error that names it: it would end the generator that runs the test, and arrive as
+    something else.
+    """
+    if isinstance(error, StopIteration):
+        raise InputError(
+            "the simulator, the environment or the agent raised StopIteration: an iterator in it has run out",
+            "make it endless, or let the episode end before",
+        ) from error
+    error.add_note(WHILE_DRAWING)
+
+
 def interrupted(error: BaseException | None) -> bool:
     """Whether an error is Ctrl-C: compiled code and DuckDB turn a KeyboardInterrupt into errors of their own."""
     while error is not None:

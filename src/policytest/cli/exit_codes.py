@@ -48,7 +48,7 @@ def exit_code(command: Callable[[], int]) -> int:
     on_interruption.set(_say_that_it_ends)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)  # a lost assumption is told, whatever the interpreter's options
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _shown_once()
         try:
             code = command()
             flush(sys.stdout)
@@ -255,5 +255,13 @@ def discard(stream: TextIO | None) -> None:
         os.close(nowhere)
 
 
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    complain(f"warning: {as_options(str(message))}")
+def _shown_once() -> Callable[..., None]:
+    """Shows each warning once, however often an environment repeats it."""
+    seen = set[str]()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if (told := f"warning: {as_options(str(message))}") not in seen:
+            seen.add(told)
+            complain(told)
+
+    return show

@@ -171,8 +171,15 @@ def is_accepted(found: Verdict | Estimate | Selection, accept_uncertified: bool)
 
 def how_to_go_on(verdict: Verdict, checkpoint: Path | None) -> str:
     """What an undecided user may do next."""
+    from policytest.questions.driver import NOT_KEPT
+
     if not verdict.snapshot:
         return f"undecided: {verdict.reason}"
+    if verdict.reason.startswith(NOT_KEPT):
+        return (
+            f"undecided after {plural(verdict.samples, 'sample')}: {verdict.reason}; free some space, and the same "
+            f"command goes on from what {checkpoint} holds"
+        )
     remedy = f"{checkpoint} holds the run, and the same command continues it (with a larger --max-samples if need be)"
     if checkpoint is None:
         remedy = "with --checkpoint FILE a run can be continued"

@@ -14,7 +14,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.errors import InputError, blame_simulator
 from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
 from policytest.data.simulators import SimulatorLike, checked_draw, draw_function
 from policytest.data.transitions import Transitions
@@ -133,11 +133,11 @@ class Source(Drawn):
         try:
             self._draw(tally, required, most, due)
         except BaseException as error:
-            error.add_note(WHILE_DRAWING)
             self.rng.bit_generator.state = before[0]
             self.rule.restore(before[1])
             self.left, self.planned_for, self.size = before[2]
             self.k, self.x = NOTHING, NOTHING
+            blame_simulator(error)
             raise
         finally:
             self.drawing = False

@@ -44,7 +44,7 @@ from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.verdict import Check, Verdict
 
 Resume = Verdict | str | os.PathLike[str]
-INTERRUPTED, OUT_OF_TIME = "interrupted", "the time limit is reached"
+INTERRUPTED, OUT_OF_TIME, NOT_KEPT = "interrupted", "the time limit is reached", "the checkpoint "
 
 
 class Until(NamedTuple):
@@ -81,9 +81,9 @@ def carry_out(
             progress(check)
         saver.now_and_then()
 
-    checks = drive(run, required, limit, pause)
+    checks = saver.while_kept(drive(run, required, limit, pause))
     reason = until_interrupted(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end, seconds)
-    reason = reason or "the sample limit is reached"
+    reason = saver.problem or reason or "the sample limit is reached"
     return verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
 
 
@@ -340,7 +340,8 @@ def verdict_of(
 
 def _reason(run: Run, reason: str) -> str:
     """Why there is no answer: what the run itself knows, unless it was interrupted."""
-    return reason if reason in (INTERRUPTED, OUT_OF_TIME) else run.why_undecided() or reason
+    is_final = reason in (INTERRUPTED, OUT_OF_TIME) or reason.startswith(NOT_KEPT)
+    return reason if is_final else run.why_undecided() or reason
 
 
 def _resume(run: Run, mark: str, resume: Resume) -> None:
@@ -395,6 +396,7 @@ class _Saver:
     def __init__(self, run: Run, mark: str, path: str | os.PathLike[str] | None, resume: Resume | None) -> None:
         self.run, self.mark, self.path = run, mark, path
         self.due, self.last = time.monotonic() + 1.0, -1
+        self.problem = ""  # why the run cannot be kept any more
         if path is None:
             return
         if not isinstance(path, str | os.PathLike):
@@ -408,8 +410,18 @@ class _Saver:
         """Save if it is time."""
         if self.path is not None and time.monotonic() >= self.due:
             begin = time.monotonic()
-            self.save()
+            try:
+                self.save()
+            except InputError as error:  # what was drawn so far must not be lost
+                self.problem = f"{NOT_KEPT}{error.what.partition('; ')[0]}"
             self.due = time.monotonic() + max(1.0, 20 * (time.monotonic() - begin))
+
+    def while_kept(self, checks: Iterator[Check]) -> Iterator[Check]:
+        """The checks, as long as they can be kept."""
+        for check in checks:
+            yield check
+            if self.problem:
+                return
 
     def at_the_end(self) -> None:
         """Save; a file that cannot be written must not cost the verdict."""

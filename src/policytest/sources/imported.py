@@ -12,7 +12,7 @@ from policytest._base.text import did_you_mean
 
 
 def imported(argument: str, place: str) -> Any:
-    """The object at package.module:name, with the current folder among the places to import from.
+    """The object at package.module:name, with the current folder as the last of the places to import from.
 
     ``argument`` is where the place was given, for errors.
     """
@@ -20,7 +20,7 @@ def imported(argument: str, place: str) -> Any:
     if not module or not name:
         raise InputError(f"{argument} is {place!r}; it must look like package.module:name")
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        sys.path.append(os.getcwd())  # last: no file there may stand for a module that is installed
     try:
         found = importlib.import_module(module)
     except (Exception, SystemExit) as error:

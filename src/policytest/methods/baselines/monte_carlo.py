@@ -10,7 +10,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.errors import InputError, blame_simulator
 from policytest.data.simulators import checked_draw, cumulative_rows
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
@@ -99,8 +99,8 @@ class MonteCarloRun(PTSTRun):
             parts = [self._roll(source, size, H) for size in sizes]
             ends, k, x = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
         except BaseException as error:
-            error.add_note(WHILE_DRAWING)
             source.rng.bit_generator.state = before
+            blame_simulator(error)
             raise
         finally:
             source.drawing = False

@@ -8,7 +8,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.rollouts import Draws
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.errors import InputError, blame_simulator
 from policytest.data.randomness import Seed, generator
 from policytest.data.simulators import SimulatorLike, checked_draw, is_table, rewarded_draw
 from policytest.mdp.observed import Observed
@@ -115,8 +115,8 @@ class Supply(Drawn):
         try:
             x, r = self._drawn(*divmod(pair, self.task.n_actions))
         except BaseException as error:
-            error.add_note(WHILE_DRAWING)
             self.rng.bit_generator.state = before
+            blame_simulator(error)
             raise
         finally:
             self.drawing = False

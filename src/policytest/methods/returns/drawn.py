@@ -12,7 +12,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.errors import InputError, blame_simulator
 from policytest.data.episodes import ROUNDING, Episodes, Range
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.walks import LARGEST_SEED, FunctionWalk
@@ -77,7 +77,7 @@ class DrawnEpisodes:
         try:
             yield
         except BaseException as error:
-            error.add_note(WHILE_DRAWING)
+            blame_simulator(error)
             raise
         finally:
             self.drawing = False

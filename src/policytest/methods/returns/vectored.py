@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.errors import InputError, blame_simulator
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.vector_walks import VectorWalk
@@ -108,8 +108,14 @@ class VectoredEpisodes:
                 self.thread = here
                 yield
         except BaseException as error:
-            error.add_note(WHILE_DRAWING)
             self.walk.user = None  # what it was doing is repeated
+            if isinstance(error, EOFError | BrokenPipeError | ConnectionResetError):
+                raise InputError(
+                    f"a process of the vector {self.walk.name} has ended ({type(error).__name__}): out of memory, "
+                    "killed, or ended by the environment itself",
+                    'run its environments in one process to see which: vectorization_mode="sync"',
+                ) from error
+            blame_simulator(error)
             raise
         finally:
             self.drawing = False
@@ -248,23 +254,24 @@ class VectoredEpisodes:
     # ------------------------------------------------------------ keeping
 
     def state(self) -> dict[str, Any]:
-        """The seed of the block, and what it has given."""
+        """The seed of the block, what it has given, and how many transitions are of episodes under way."""
+        under_way = self.made - self.handed_steps
         return {
             "rng": stored(self.rng),
-            "block": np.array([self.walk.n, self.seed, self.before, self.dropped], dtype=np.int64),
+            "block": np.array([self.walk.n, self.seed, self.before, self.dropped, under_way], dtype=np.int64),
             "block_returns": np.array(self.handed, dtype=np.float64),
             "earlier": np.array(self.earlier, dtype=np.float64),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with the block, which is repeated when the next episode is taken."""
-        n, seed, before, dropped = (int(kept) for kept in state["block"])
+        n, seed, before, dropped, *more = (int(kept) for kept in state["block"])
         if n != self.walk.n:
             raise InputError(
                 f"resume: that run had a vector of {n} environments, not of {self.walk.n}; pass the same, or start a "
                 "new run"
             )
-        if min(seed, before, dropped) < 0:
+        if min(seed, before, dropped, *more) < 0:
             raise ValueError("the block is not one")
         self.rng, self.seed, self.before, self.dropped = restored(state["rng"]), seed, before, dropped
         self.handed = [float(total) for total in state["block_returns"]]
@@ -272,6 +279,7 @@ class VectoredEpisodes:
         if len(self.earlier) not in (0, 2):
             raise ValueError("the earlier block is not one")
         self._clear()
+        self.made = sum(more)  # until they are repeated; files of earlier versions do not know
         if len(self.handed) > self.size:
             raise ValueError("the block has too many episodes")
         self.walk.user = None

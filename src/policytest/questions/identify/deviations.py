@@ -36,7 +36,7 @@ import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled.rollouts import Dynamics, Residuals
-from policytest._base.errors import WHILE_DRAWING, InputError
+from policytest._base.errors import InputError, blame_simulator
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
@@ -216,8 +216,8 @@ class BettingSearch:
         try:
             x = source.successors(pair, limit)
         except BaseException as error:
-            error.add_note(WHILE_DRAWING)
             source.rng.bit_generator.state = before
+            blame_simulator(error)
             raise
         finally:
             source.drawing = False

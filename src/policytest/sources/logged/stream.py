@@ -79,7 +79,9 @@ def lines(name: str, follow: bool = True, poll: float = 0.2, idle: float | None 
             if (chunk == b"" and not (is_file and follow)) or (idle is not None and time.monotonic() - since >= idle):
                 break
             if is_file:
-                _check_file(name, file, read)
+                if _is_deleted(name, file, read):
+                    warnings.warn(f"{name}: it was deleted while it was followed; nothing more is read", stacklevel=2)
+                    break
                 time.sleep(poll)
             yield []
         if left and not (is_file and follow):  # otherwise the line is still being written
@@ -105,14 +107,19 @@ def _opened(name: str) -> Iterator[int]:
         os.close(file)
 
 
-def _check_file(name: str, file: int, read: int) -> None:
-    """What was read must still be the beginning of the file of this name."""
-    with contextlib.suppress(OSError):  # removed: nothing more will come, and what came stays valid
+def _is_deleted(name: str, file: int, read: int) -> bool:
+    """Whether there is no file of this name any more; if there is, what was read must still be its beginning."""
+    try:
         now = os.stat(name)
-        if not os.path.samestat(now, os.fstat(file)):
-            raise InputError(f"{name}: it was replaced by another file; start again, on both if both matter")
-        if now.st_size < read:
-            raise InputError(f"{name}: it was cut short while it was followed; start again")
+    except FileNotFoundError:
+        return True
+    except OSError:  # such as a network that is away for a moment
+        return False
+    if not os.path.samestat(now, os.fstat(file)):
+        raise InputError(f"{name}: it was replaced by another file; start again, on both if both matter")
+    if now.st_size < read:
+        raise InputError(f"{name}: it was cut short while it was followed; start again")
+    return False
 
 
 class Parser:
