@@ -127,7 +127,7 @@ def test_outcomes_that_are_known_sooner_do_not_come_sooner():
 def test_the_command_says_what_assess_says(tmp_path, capsys):
     task = put(tmp_path / "task.toml", TASK.replace("threshold = 0.5", "threshold = 0.3") + BINS)
     log, page = put(tmp_path / "log.csv", text("bins", rows(400))), tmp_path / "page.html"
-    assert main(["assess", str(task), str(log), *OPTIONS, "--json", "--quiet", "--no-diagnose"]) == 0
+    assert main(["assess", str(task), str(log), *OPTIONS, "--json", "--quiet"]) == 0
     whole = json.loads(capsys.readouterr().out)
     assert main(["watch", str(task), str(log), *OPTIONS, "--no-follow", "--json", "--html", str(page)]) == 0
     out, err = capsys.readouterr()
