@@ -351,6 +351,7 @@ NAMES_A_REMEDY = re.compile(
     r"columns=\{|skip=\(|--column|--skip.|by_episode=True|bins=model|terminal = |log\.counts|add_to"
 )
 ELSEWHERE = (
+    "or fetch counts alone",  # of Spark
     "working memory does not suffice",  # which takes more data than a test has
     "add_to has other states",
     "add_to is a ",

@@ -6,12 +6,14 @@ Spark takes some twenty seconds to start and wants Java: its tests run where POL
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
 import policytest as pt
+from policytest.sources.logged import frames
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("narwhals")
@@ -202,6 +204,60 @@ def test_the_same_refusals(engine, column, entry, words, request):
     with pytest.raises(pt.InputError, match=words) as caught:
         pt.sources.logs(from_pandas(engine, frame, request), TASK)
     assert "\n" not in str(caught.value)
+
+
+@EVERY
+def test_a_reward_outside_its_range_is_refused(engine, request):
+    """The table is read once more to find the row, on Spark too, whose limits have 32 bits."""
+    frame = table().drop(columns=["count"]).assign(reward=0.5)
+    frame.loc[frame["a"] == 0, "reward"] = 2.0
+    task = pt.Task(pt.Observed(0, 1), TASK.policy, TASK.initial, 0.9)
+    with pytest.raises(pt.InputError, match=r"the reward is 2 at .*, outside the declared range"):
+        pt.sources.logs(from_pandas(engine, frame, request), task)
+
+
+def test_no_engine_is_asked_for_more_rows_than_32_bits_can_count():
+    class Lazy:
+        """A table that takes limits as Spark does."""
+
+        columns = ("s",)
+        to_native = collect = lambda self: self
+
+        def head(self, most):
+            assert most < 2**31
+            return self
+
+        def get_column(self, name):
+            return self
+
+        def to_arrow(self):
+            return list(self.columns)
+
+    for limit in (10, 2**31 - 2, 2**31 - 1, 2**32 - 2):
+        assert list(frames.batches(Lazy(), limit)) == [{"s": ["s"]}]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Caused by: java.lang.OutOfMemoryError: Java heap space",
+        "is bigger than spark.driver.maxResultSize",
+        "Job 2 cancelled because SparkContext was shut down",
+    ],
+)
+def test_a_small_driver_is_no_fault_of_the_data(said, monkeypatch):
+    raised = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+    with (
+        pytest.raises(
+            pt.InputError,
+            match=r'memory of its driver does not suffice.*spark.driver.memory.*columns=\{"order": None\}',
+        ),
+        frames.readable(),
+    ):
+        raise raised(f"An error occurred while calling o1.getResult, {said}")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(pt.InputError, match="memory of its driver"), frames.readable():
+        raise ConnectionRefusedError
 
 
 @EVERY

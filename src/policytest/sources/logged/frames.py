@@ -8,6 +8,7 @@ as they are (`scanned`); otherwise only groups come back (`tallied`, and for a d
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,6 +42,9 @@ from policytest.sources.logged.columns import (
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
 BATCH = 2**18
+MOST_LIMIT = 2**31 - 1  # what Spark takes as a limit
+SMALL_DRIVER = re.compile("OutOfMemoryError|maxResultSize|GC overhead|SparkContext was shut down")
+"""What Spark says when its driver has too little memory, or has died of it."""
 KINDS = "a path, a list of paths, or a frame of pandas, Polars, PyArrow, DuckDB, Dask or Spark"
 
 
@@ -244,7 +248,19 @@ def readable() -> Iterator[None]:
                 "DuckDB's working memory does not suffice for these data; pass a relation of a connection of your own, "
                 "with a larger memory_limit, or one file at a time with add_to"
             ) from None
+        if _is_of_a_small_driver(error):
+            raise InputError(
+                "Spark failed while it sent rows, probably because the memory of its driver does not suffice; give it "
+                "more (spark.driver.memory, spark.driver.maxResultSize), or fetch counts alone: " + ignoring("order")
+            ) from None
         raise InputError(f"the data cannot be read: {_first_words(error)}; fix the data") from None
+
+
+def _is_of_a_small_driver(error: Exception) -> bool:
+    """Whether this is how Spark fails without enough memory; where its process has died nobody answers any more."""
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return "pyspark" in sys.modules
+    return type(error).__module__.split(".")[0] in ("py4j", "pyspark") and bool(SMALL_DRIVER.search(str(error)))
 
 
 def _first_words(error: Exception) -> str:
@@ -512,7 +528,7 @@ def _pieces(table: Any, limit: int) -> Iterator[dict[str, Any]]:
             for batch in read(BATCH):
                 yield dict(zip(batch.schema.names, batch.columns, strict=True))
             return
-        table = table.head(limit + 1).collect()
+        table = (table.head(limit + 1) if limit < MOST_LIMIT else table).collect()
     yield {name: _arrow(table.get_column(name)) for name in table.columns}
 
 
