@@ -110,8 +110,9 @@ def first_observation(answer: Any) -> Any:
 def five_parts(answer: Any) -> Any:
     """What `step` returns."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
+        found = f"{len(answer)} values" if isinstance(answer, tuple) else arrays.shown(answer)
         raise InputError(
-            f"env.step answered {len(answer) if isinstance(answer, tuple) else arrays.shown(answer)} values; expected "
+            f"env.step answered {found}; expected "
             "(observation, reward, terminated, truncated, info), as Gymnasium has it"
         )
     return answer
