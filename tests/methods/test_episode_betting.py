@@ -380,6 +380,7 @@ def test_a_bound_on_the_total_makes_both_sides_provable():
         verdict = pt.decide(task, pt.TabularSimulator(kernel), 6.0, max_samples=2000)
     assert verdict.answer is None
     assert "infinitely high" in verdict.reason
+    assert verdict.still_needed(max_samples=100) is not None  # whose simulated runs do not say it again
     with pytest.warns(pt.AssumptionWarning):
         assert pt.decide(task, pt.TabularSimulator(kernel), 2.0).answer == "above"
     bounded = pt.Task(*table, terminal=[1], total_rewards=(0.0, 200.0))

@@ -524,6 +524,9 @@ def test_a_saved_result_says_the_same(kind, traced, by_ball, compared, tmp_path)
     file.write_text(result.to_json(), encoding="utf-8")
     saved = report.read(file)
     assert type(saved) is type(result)
+    if kind == "comparison":  # there is no lower bound
+        assert json.loads(file.read_text(encoding="utf-8"))["lower_bound"] is None
+        assert math.isnan(saved.lower_bound)
     texts = [report.render(found) for found in (result, saved)]
     first, second = map(check, texts)
     heading = re.compile(r"<h1>.*?</h1>.*?</header>", re.DOTALL)

@@ -126,7 +126,8 @@ REFUSED = [
     ("reward", "7", r"row 6, episode '1': the reward is 7; it is outside reward_range \(0, 1\)"),
     ("reward", "none", r"row 6, episode '1': the reward is 'none'"),
     ("episode", "", r"row 6 has no episode"),
-    ("order", "", r"row 6 has no order"),
+    ("order", "", r"row 6: the order is missing; every row needs a number or a time$"),
+    ("order", "24.12.2026", r"row 6: the order is '24.12.2026'; .* or a time \(write dates as 2026-12-31\)"),
     ("episode", "0", r"episode '0' has 5 rows, and the horizon is 4"),
 ]
 

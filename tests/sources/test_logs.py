@@ -415,6 +415,10 @@ def test_files_that_do_not_fit_together(tmp_path):
         ([datetime.datetime(2026, 11, 15, 12), 1, 2], "2026-11-15 12:00:00", "text", 0),
         (["2026-11-15", 1, 2], datetime.date(2026, 11, 15), "typed", 0),
         (["a", 3, None], None, "typed", MISSING),
+        (["0", "go", 3], "0 ", "text", 0),
+        (["0", "go", 3], " go ", "text", 1),
+        (["0", "go", 3], "3 ", "text", 2),
+        (["go", "go ", "x"], "go ", "text", 1),
         (["a", 3, "3.0"], "3", "json", 1),
         (["a", 3, "x"], '"3"', "json", 1),
         (["a", 3, "3"], '"3"', "json", 2),
@@ -427,7 +431,8 @@ def test_labels(names, label, form, index):
 def test_a_label_that_may_be_two_names_is_refused_in_text():
     lookup = Lookup("state", [3, "3", "x"], 3)
     assert lookup.indices([3, "3"]).tolist() == [0, 1]
-    assert_refused(lambda: lookup.index("3", "text"), "'3'", "may be '3' or 3")
+    for text in ("3", " 3"):
+        assert_refused(lambda: lookup.index(text, "text"), f"{text!r}", "may be '3' or 3")  # noqa: B023
 
 
 def test_named_states_in_every_form(tmp_path):

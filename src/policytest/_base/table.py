@@ -4,8 +4,8 @@ Every result of the package shows itself through a `Table`, so that what is prin
 what a program reads cannot differ. Labels and names come from users: HTML is escaped, and characters that would
 move a terminal's cursor are written as escapes.
 
-JSON has no infinities and no NaN. They are written as the strings "inf", "-inf" and "nan", which Python's
-``float()`` reads back; everything `to_json` writes is valid JSON.
+JSON has no infinities and no NaN. Infinities are written as the strings "inf" and "-inf", which Python's ``float()``
+reads back, and NaN, where there is no number, as null; everything `to_json` writes is valid JSON.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def escape(text: str) -> str:
 
 
 def to_json(data: Mapping[str, Any]) -> str:
-    """A JSON document. Infinities and NaN become "inf", "-inf" and "nan"; arrays become lists.
+    """A JSON document. Infinities become "inf" and "-inf", NaN becomes null; arrays become lists.
 
     >>> print(to_json({"estimate": float("inf"), "evidence": (1.5, 2)}))
     {
@@ -153,5 +153,5 @@ def _jsonable(value: Any) -> Any:
     if hasattr(value, "tolist"):  # NumPy scalars and arrays, without importing NumPy
         return value.tolist() if value.dtype.kind in "biu" else _jsonable(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
-        return str(float(value))
+        return None if math.isnan(value) else str(float(value))
     return value

@@ -29,6 +29,8 @@ SCHEMA = 1
 OPEN_UNIT = float(np.nextafter(0, 1)), float(np.nextafter(1, 0))  # the ends of (0, 1) in double precision
 OPTIONAL = {"lower_bound": np.nan, "solves": 0, "method": ""}
 """What a document may lack although every result has it."""
+NO_NUMBER = ("lower_bound", "estimate", "bound", "saving")
+"""What null stands for in these: there is no number."""
 LARGEST = 1e300
 """Numbers that are drawn stay below, so that their differences do not overflow."""
 
@@ -101,7 +103,8 @@ def _plain(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
             found[field.name] = _truth(data, field.name)
         elif make := {"float": float, "int": int, "str": str}.get(str(field.type)):
             default = OPTIONAL.get(field.name, field.default)
-            found[field.name] = make(data[field.name] if default is MISSING else data.get(field.name, default))
+            given = data[field.name] if default is MISSING else data.get(field.name, default)
+            found[field.name] = _number(given) if field.name in NO_NUMBER else make(given)
     return {**found, "delta": _between(data, "delta", *OPEN_UNIT, "strictly between 0 and 1")}
 
 
@@ -152,7 +155,7 @@ def _estimate(data: Mapping[str, Any]) -> Estimate:
 def _plan(data: Mapping[str, Any]) -> Plan:
     about, low, high = dict(data["sensitivity"]), *_pair(data, "time")
     known = {field.name for field in fields(Sensitivity)} - {"words", "values"}
-    rest = {name: float(number) for name, number in about.items() if name in known}
+    rest = {name: _number(number) for name, number in about.items() if name in known}
     weights = np.asarray(data["allocation"], dtype=float)
     whole = {
         **_plain(Plan, data),
@@ -175,7 +178,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
 
 def _ranges(given: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
     """(mean, low, high) by name."""
-    return {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in given.items()}
+    return {str(name): (_number(a), _number(b), _number(c)) for name, (a, b, c) in given.items()}
 
 
 def _selection(data: Mapping[str, Any]) -> Selection:
@@ -244,6 +247,11 @@ def _table(data: Mapping[str, Any], key: str, axes: int = 2) -> Any:
     if table.ndim != axes or not table.size or not (np.abs(table) < LARGEST).all():
         raise InputError(f"{key} has shape {table.shape}; it is a table of numbers with {axes} axes")
     return table
+
+
+def _number(value: Any) -> float:
+    """A number; null is written where there is none."""
+    return np.nan if value is None else float(value)
 
 
 def _interval(data: Mapping[str, Any]) -> tuple[float, float]:

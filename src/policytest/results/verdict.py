@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from policytest._base.arrays import BoolArray, Kernel, is_sparse
-from policytest._base.errors import InputError
+from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import Counts
@@ -210,7 +211,9 @@ class Verdict(Shown):
             raise InputError(
                 "this verdict was read from a file or made by hand, without its run", "ask the one decide() returned"
             )
-        return self.forecaster(self, chance, rng, max_samples)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AssumptionWarning)  # told when this verdict was made
+            return self.forecaster(self, chance, rng, max_samples)
 
     @property
     def may_be_forecast(self) -> bool:

@@ -7,7 +7,8 @@ A label in *data* is matched by value, then by how it is written:
 3. Otherwise it is the name written like it: the text "3" is the name 3, "2026-11-15" is a date, "(0, 1)" a tuple,
    and the number 3 is the name "3".
 
-In text files (CSV) nothing tells "3" from 3. Where both are names, the label is ambiguous, and refused.
+Blanks around a text do not matter, unless a name has them. In text files (CSV) nothing tells "3" from 3. Where both are
+names, the label is ambiguous, and refused.
 
 A name in a *task file* or a *policy* is the name it equals (true is not 1 there), or the one name that is written so.
 """
@@ -163,6 +164,7 @@ class Lookup:
         except TypeError:  # not hashable
             return UNKNOWN
         if isinstance(value, str):
+            exact = exact if exact != UNKNOWN else self._exact.get(value.strip(), UNKNOWN)
             written = self._as_text(value)
             if form == "text" and UNKNOWN not in (exact, written) and exact != written:
                 raise InputError(
@@ -186,11 +188,10 @@ class Lookup:
         return UNKNOWN
 
     def _as_text(self, text: str) -> int:
-        """The index of the name, not a string, that is written like this; or a string but for blanks around it."""
+        """The index of the name, not a string, that is written like this."""
         found = self._written.get(text.strip(), UNKNOWN)
-        if found == UNKNOWN and (whole := _WHOLE.fullmatch(text)):
-            return self._exact.get(int(whole.group(1)), UNKNOWN)
-        return self._exact.get(text.strip(), UNKNOWN) if found == UNKNOWN else found
+        whole = _WHOLE.fullmatch(text) if found == UNKNOWN else None
+        return found if whole is None else self._exact.get(int(whole.group(1)), UNKNOWN)
 
 
 class Places(NamedTuple):

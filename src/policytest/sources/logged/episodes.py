@@ -46,7 +46,7 @@ from policytest.sources.logged.columns import (
 )
 from policytest.sources.logged.exits import EXIT, steps, with_exits
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import short
+from policytest.sources.logged.log import DATE, DATES, short
 
 MOST_ROWS = 2**32 - 2  # what Polars can count
 
@@ -250,7 +250,7 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
     if codes is not None:
         _check_lengths(np.bincount(codes), about["horizon"], ids)
     if "order" in pieces:
-        order = _sorted(pieces["order"], codes, ids, number)
+        order = _sorted(frame, pieces["order"], codes, ids, number)
         columns, codes = (
             {role: column[order] for role, column in columns.items()},
             None if codes is None else codes[order],
@@ -351,7 +351,7 @@ def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> N
         )
 
 
-def _sorted(column: Any, codes: IntArray | None, ids: Sequence[Any], number: IntArray) -> IntArray:
+def _sorted(frame: Frame, column: Any, codes: IntArray | None, ids: Sequence[Any], number: IntArray) -> IntArray:
     """Rows by their order; in an episode no order comes twice."""
     missing = (
         np.array([value is None for value in column])
@@ -359,7 +359,11 @@ def _sorted(column: Any, codes: IntArray | None, ids: Sequence[Any], number: Int
         else column.is_null().to_numpy(zero_copy_only=False)
     )
     if missing.any():
-        raise InputError(f"row {number[np.argmax(missing)]:,} has no order; every row needs one")
+        shown = _written(frame, "order")
+        dates = DATES if DATE.search(shown) else ""
+        raise InputError(
+            f"row {number[np.argmax(missing)]:,}: the order is {shown}; every row needs a number or a time{dates}"
+        )
     keys, _ = frames.sortable([column])
     if codes is not None:
         both = np.lexsort((keys, codes))
