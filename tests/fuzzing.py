@@ -88,7 +88,18 @@ READ_BY = {  # {file: the command that reads it}
 }
 OF_LOGS = (  # that read these files, too
     ["assess", "totals.toml", "visits.csv", "--column", "reward=paid", "--ladder", "--return-range", "0", "40"],
-    ["assess", "goal.toml", "visits.csv", "--assume", "episodes", "--threshold", "0.4", "--column", "reward=paid"],
+    [
+        "assess",
+        "totals.toml",
+        "visits.csv",
+        "--assume",
+        "episodes",
+        "--column",
+        "reward=paid",
+        "--return-range",
+        "0",
+        "40",
+    ],
     ["assess", "episodes.csv", "--assume", "episodes", "--return-range", "0", "5"],
     ["assess", "episodes.csv", "--assume", "propensities", "--smallest-propensity", "0.3", "--reward-range", "0", "1"],
     ["assess", "episodes.csv", "--assume", "propensities", "--return-range", "0", "5", "--discount", "0.9"],
@@ -117,7 +128,7 @@ discount = 1
 terminal = ["cured", "dead"]
 total_rewards = [0, 40]
 reward_range = [0, 1]
-policy = { ill = "treat", worse = "treat" }
+policy = { ill = { wait = 0.3, treat = 0.7 }, worse = { wait = 0.3, treat = 0.7 } }
 """
 BINS = """\
 actions = ["wait", "treat"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import policytest as pt
 from builders import each
 from policytest._base.compiled.weights import doubly_robust
+from policytest.results.estimate import Interval
+from policytest.results.load import parse
 
 INF = math.inf
 
@@ -207,7 +210,7 @@ BANDIT = {
 }
 """The rare action has the propensity 0.05, and is all that the target policy does."""
 GOOD = {"episode": ["a", "a", "b"], "reward": [1, 0, 1], "horizon": 3, "reward_range": (0, 1)}
-OFF = {"propensity": [0.5, 0.5, 1.0], "target": [0.1, 1.0, 0.0]}
+OFF = {"propensity": [0.5, 0.5, 0.8], "target": [0.1, 1.0, 0.0]}
 CRITIC = OFF | {"q": [1.0, 0.5, 1.0], "v": [2.0, 0.5, 1.0], "smallest_propensity": 0.2}
 REFUSED = [
     ({"propensity": [0.5, 0.5, 0.0]}, r"propensity\[2\] \(episode 'b'\) is 0; an action that was drawn had"),
@@ -273,3 +276,29 @@ def test_the_bound_is_an_assumption_of_every_answer():
     assert words in json.loads(verdict.to_json())["assumptions"]
     each_its_own = pt.LoggedEpisodes(None, **BANDIT, smallest_propensity=[0.05, 0.04] * 50, reward_range=(0, 1))
     assert "had a propensity below the smallest_propensity of its row" in "; ".join(each_its_own.assumptions)
+
+
+@pytest.mark.parametrize("critics", [{}, {"q": np.full(200, 0.5), "v": np.full(200, 0.5)}])
+@pytest.mark.parametrize("bound", [0.5, 0.05])
+def test_an_action_that_was_certain_leaves_nothing_to_the_others(bound, critics):
+    """With mu = 1 the target's other action has the propensity 0, below any bound: it was "above", certified."""
+    certain = np.arange(200) % 2 == 0
+    rows = {"reward": np.where(certain, 0.0, 1.0), "propensity": np.where(certain, 1.0, 0.5)}
+    about = {"target": np.full(200, 0.5), "reward_range": (0, 1), "horizon": 1}
+    with pytest.raises(pt.InputError, match=r"propensity\[0\] is 1; it leaves less than smallest_propensity"):
+        pt.LoggedEpisodes(None, **rows, **about, **critics, smallest_propensity=bound)
+    sure = pt.LoggedEpisodes(None, **rows, **about | {"target": np.where(certain, 1.0, 0.5)}, smallest_propensity=0.5)
+    assert sure.weighted  # the target takes the certain action, too
+
+
+def test_an_empty_interval_certifies_nothing_and_can_be_read(tmp_path):
+    """The data contradict every value, so that an assumption fails: no option accepts the answer."""
+    base = pt.assess(pt.LoggedEpisodes(None, **BANDIT, smallest_propensity=0.05, reward_range=(0, 1)), threshold=0.01)
+    verdict = replace(base, interval=(0.7, 0.4))
+    assert (base.certified, verdict.certified, verdict.refutes_model) == (True, False, True)
+    assert "the data contradict every value" in str(verdict).splitlines()[0]
+    again = parse(verdict.to_json())
+    assert (again.certified, again.refutes_model, again.interval) == (False, True, (0.7, 0.4))
+    assert "No reliable answer" in pt.report.render(again)
+    assert not Interval(0.7, 0.4, True).certified
+    assert Interval(0.4, 0.7, True).certified

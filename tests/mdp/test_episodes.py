@@ -125,7 +125,7 @@ def test_a_start_in_the_goal_has_reached_it_and_one_in_a_state_to_avoid_has_not(
             found = pt.evaluate(task, sim, 0.1)
             assert found.lower <= expected <= found.upper
             if within is not None:
-                by_kl = pt.decide(task, sim, expected - 0.15, method=pt.PTST())
+                by_kl = pt.decide(task, sim, expected - 0.16, method=pt.PTST())
                 assert by_kl.answer == "above"
                 assert by_kl.interval[0] <= expected <= by_kl.interval[1]
     task = pt.Task.reaching([2], policy=np.ones((3, 1)), initial=[0.0, 0.0, 1.0])

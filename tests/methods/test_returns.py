@@ -9,6 +9,7 @@ import os
 import signal
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -484,6 +485,28 @@ def test_nor_can_other_agents_with_a_comparison():
     a, b, c = pushing(1), pushing(0), replace(pushing(1), agent=lambda observation: int(observation[0] % 2))
     swapped(a, c, lambda about, **settings: pt.compare(about, b, margin=1.5, rng=1, **settings))
     swapped(b, c, lambda about, **settings: pt.compare(a, about, margin=1.5, rng=1, **settings))
+
+
+def test_an_agent_that_lasts_longer_cannot_go_on_with_a_run():
+    """It earns the same in the steps of the recorded episodes, and goes on where these ended; or ends before."""
+
+    class Falling(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(100), gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t, self.falls = 0, int(self.np_random.integers(3, 9))
+            return 0, {}
+
+        def step(self, action):
+            self.t += 1
+            return self.t, 1.0, self.t >= (40 if action else self.falls), False, {}
+
+    short, long = (pt.Episodes(Falling(), lambda s, a=a: a, reward_range=(0, 1), horizon=50) for a in (0, 1))
+    paused = pt.decide(short, threshold=5.4, rng=1, max_samples=100)
+    assert paused.answer is None
+    assert_refused(lambda: pt.decide(long, threshold=5.4, rng=1, resume=paused), "and goes on, so this is another")
+    assert pt.decide(short, threshold=5.4, rng=1, max_samples=200, resume=paused).samples > paused.samples
 
 
 def test_an_agent_that_does_not_repeat_itself_cannot_be_resumed():

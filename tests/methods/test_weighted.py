@@ -304,7 +304,8 @@ def test_weights_that_average_more_than_one_are_told():
     ):
         verdict = pt.assess(wrong, threshold=value - 0.2)
     assert (verdict.answer, verdict.certified) == ("above", False)
-    assert "so that some are wrong: no guarantee holds" in str(verdict)
+    assert "so that some are wrong" in str(verdict).splitlines()[0]
+    assert "no guarantee holds" in str(verdict)
     with pytest.warns(pt.AssumptionWarning, match="check propensity and target"):
         assert not pt.value_interval(wrong).certified
     for _ in range(200):

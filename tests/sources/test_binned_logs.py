@@ -11,6 +11,7 @@ import pytest
 
 import policytest as pt
 from policytest.cli import main
+from policytest.questions.watch import Watch
 from policytest.sources import discretise, load_model, logs, save_model
 from policytest.sources.environments.bins import CELLS_ARE_MARKOV
 from source_builders import assert_model_refused, assert_refused, put, triples
@@ -314,3 +315,28 @@ def test_every_question_about_a_binned_log_asks_whether_the_cells_hold(staged, m
     assert (counts + log.counts).cells == "refuted"
     counts.save(path + ".npz")
     assert pt.Counts.load(path + ".npz").cells == "refuted"
+
+
+def test_cells_are_untested_if_hardly_any_row_follows_another(staged):
+    """Each row an episode of its own, or rows sorted by their state: nothing was tested, so nothing is certified."""
+    found = load_model(staged(True)[0])
+    data = logs(staged(True)[1], found.task, columns=OF_STAGES, skip=("last",), bins=found.bins).transitions()
+    apart = replace(data, episode=np.arange(len(data)), cells=None)
+    verdict = pt.assess(found.task, apart, threshold=1.0)
+    assert (verdict.answer, verdict.certified) == ("above", False)
+    assert "it was not tested whether the cells are Markov" in str(verdict).splitlines()[0]
+    assert not pt.value_interval(found.task, apart).certified
+    assert pt.assess(found.task, replace(data, cells=None), threshold=1.0).certified
+
+
+def test_a_watch_hears_what_all_rows_say_of_the_cells(staged):
+    """Also those after the rows that give the answer; the answer alone may rest on too few rows to tell."""
+    found = load_model(staged(False)[0])
+    log = logs(staged(False)[1], found.task, columns=OF_STAGES, skip=("last",), bins=found.bins)
+    data = replace(log.transitions(), cells=None)
+    low, _ = pt.value_range(found.task)
+    watch = Watch(found.task, low + 0.05)
+    verdict = watch.add(data.s, data.a, data.x, episode=data.episode)
+    assert verdict.answer == "above"
+    assert verdict.samples < len(data) / 4
+    assert (verdict.certified, verdict.refutes_model) == (False, True)

@@ -129,7 +129,9 @@ def with_forecast(verdict: Verdict, quiet: bool) -> Verdict:
     """An undecided verdict with the forecast of what is missing, in tasks where that is soon known."""
     from dataclasses import replace
 
-    if not verdict.may_be_forecast:
+    from policytest.questions.driver import INTERRUPTED
+
+    if not verdict.may_be_forecast or verdict.reason == INTERRUPTED:  # who pressed Ctrl-C does not wait for it
         return verdict
     layout = getattr(verdict.task, "layout", None)  # episodes have none
     if layout is not None and layout.n_entries > FORECAST_ENTRIES:

@@ -452,14 +452,14 @@ def _codes(ids: Any) -> IntArray:
 def against_smallest(mu: FloatArray, pi: FloatArray, bound: FloatArray | float) -> list[tuple[BoolArray, str]]:
     """The rows that contradict a bound of all propensities, and what to say of them.
 
-    The logged action had a smaller one; or it had mu < 1, which leaves at most 1 - mu to every other action, and the
+    The logged action had a smaller one; or it leaves at most 1 - mu, nothing if mu is 1, to every other action, and the
     target policy may take one of these.
     """
     remedy = "pass a bound that the logging policy kept to for every action, or leave smallest_propensity out"
     left = "it leaves less than smallest_propensity to the other actions, some of which the target policy takes"
     return [
         (mu < bound * (1.0 - ROUNDED), f"it is below smallest_propensity; {remedy}"),
-        ((mu < 1.0) & (pi < 1.0) & (bound > 1.0 - mu + ROUNDED), f"{left}; {remedy}"),
+        ((pi < 1.0 - ROUNDED) & (bound > 1.0 - mu + ROUNDED), f"{left}; {remedy}"),
     ]
 
 

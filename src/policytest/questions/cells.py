@@ -21,6 +21,8 @@ from policytest.results.estimate import Estimate
 from policytest.results.selection import Selection
 from policytest.results.verdict import Verdict
 
+LEAST_SHARE = 0.2  # of the rows that matter: those that follow another one
+
 Data = TypeVar("Data", bound=Counts | Transitions)
 Result = TypeVar("Result", Verdict, Estimate, Selection)
 
@@ -31,8 +33,14 @@ def has_cells(task: Task) -> bool:
 
 
 def said_of_cells(diagnosis: Diagnosis | None) -> str:
-    """What a diagnosis says of the cells; None is one that was not made."""
-    if diagnosis is None or all(finding.reason for finding in diagnosis.findings):
+    """What a diagnosis says of the cells; None is one that was not made.
+
+    They are tested by the state before, in rows that follow another one: if few rows do, the order is not that of time,
+    or episodes are not those of the log.
+    """
+    tested = {finding.key: finding.transitions for finding in diagnosis.findings} if diagnosis is not None else {}
+    followed = tested.get("previous_state", 0)
+    if not followed or followed < LEAST_SHARE * max(tested.values()):
         return UNTESTED
     return REFUTED if diagnosis.refuted else DOUBTFUL if diagnosis.hints else HELD
 

@@ -23,6 +23,7 @@ from policytest.methods.interface import Method, steps
 from policytest.methods.outcomes import on_outcomes, outcomes_for
 from policytest.methods.sampler import NOTHING, Recorded
 from policytest.questions.assess import assess, method_for
+from policytest.questions.cells import diagnosed
 from policytest.questions.driver import checked_method, checked_question, known_answer
 from policytest.questions.recorded import recorded
 from policytest.results.verdict import Verdict
@@ -126,7 +127,8 @@ class Watch:
             self.found = verdict
 
     def _assessed(self, first: int) -> Verdict:
-        verdict = assess(self.task, self.transitions().first(first), self.threshold, self.delta, self.method)
+        data = diagnosed(self.task, self.transitions())  # all rows speak of the cells, also those after the answer
+        verdict = assess(self.task, data.first(first), self.threshold, self.delta, self.method)
         return replace(verdict, one_look=None)  # which holds for one look that was fixed beforehand
 
     def transitions(self) -> Transitions:

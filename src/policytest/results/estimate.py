@@ -30,6 +30,12 @@ def inside(estimate: float, ends: tuple[float, float] | None) -> float:
     return min(max(estimate, low), high) if low <= high else math.nan
 
 
+def is_empty(ends: tuple[float, float]) -> bool:
+    """Whether the data contradict every value, by more than rounding: then they refute what the result assumes."""
+    low, high = ends
+    return low > high + 1e-12 * (1.0 + abs(low) + abs(high))
+
+
 @dataclass(frozen=True)
 class Interval:
     """``lower`` <= V <= ``upper`` with probability at least 1-delta, at all times at once (two-sided).
@@ -42,6 +48,10 @@ class Interval:
     upper: float
     certified: bool
     looks: str = "any"
+
+    def __post_init__(self) -> None:
+        """An interval without a point proves nothing but that an assumption fails."""
+        object.__setattr__(self, "certified", self.certified and not is_empty((self.lower, self.upper)))
 
     @property
     def width(self) -> float:
@@ -79,16 +89,21 @@ class Estimate(Shown):
     def __post_init__(self) -> None:
         """The value is one of its interval."""
         object.__setattr__(self, "value", inside(self.value, (self.lower, self.upper)))
+        object.__setattr__(self, "certified", self.certified and not self._is_empty)
 
     @property
     def flaws(self) -> tuple[str, ...]:
-        """Why no guarantee holds, in words: of the data."""
-        return self.counts.flaws
+        """Why no guarantee holds, in words: of the data, or since they contradict every value."""
+        return (*self.counts.flaws, *((sentences.CONTRADICTED,) if self._is_empty else ()))
 
     @property
     def refutes_model(self) -> bool:
         """Whether the data refute what the result assumes; then no option accepts it."""
-        return self.counts.refutes_model
+        return self.counts.refutes_model or self._is_empty
+
+    @property
+    def _is_empty(self) -> bool:
+        return is_empty((self.lower, self.upper))
 
     @cached_property
     def summary(self) -> Table:

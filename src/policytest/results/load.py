@@ -256,7 +256,7 @@ def _number(value: Any) -> float:
 
 def _interval(data: Mapping[str, Any]) -> tuple[float, float]:
     lower, upper = _pair(data, "interval")
-    if lower > upper or any(LARGEST <= abs(end) < np.inf for end in (lower, upper)):
+    if any(LARGEST <= abs(end) < np.inf for end in (lower, upper)):
         raise InputError(f"interval is {[lower, upper]}; it has a lower and an upper end")
     return lower, upper
 

@@ -37,6 +37,7 @@ MEAN_RETURN = "mean return"
 RETURNS = "Returns lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
+CONTRADICTED = "the data contradict every value, so that an assumption of the test fails"
 SEARCHED = "rests on a local optimum, which is not proved to be the global one"
 NO_RELIABLE_ANSWER = "No reliable answer"
 WORDS = {

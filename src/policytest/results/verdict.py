@@ -28,7 +28,7 @@ from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.methods.combined import Combined
 from policytest.methods.ptst import PTST
 from policytest.results import sentences
-from policytest.results.estimate import inside
+from policytest.results.estimate import inside, is_empty
 from policytest.results.ladder import AssumptionLadder
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
 from policytest.worst_case.ball import kl_rows
@@ -170,9 +170,10 @@ class Verdict(Shown):
     ladder: AssumptionLadder | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """The estimate lies in the interval, and in that of one look."""
+        """The estimate lies in the interval, and in that of one look; an empty interval certifies nothing."""
         estimate = inside(inside(self.estimate, self.one_look), self.interval)
         object.__setattr__(self, "estimate", estimate)
+        object.__setattr__(self, "certified", self.certified and not is_empty(self.interval))
         if not math.isnan(estimate) and inside(estimate, self.one_look) != estimate:
             object.__setattr__(self, "one_look", None)
 
@@ -251,12 +252,13 @@ class Verdict(Shown):
     @property
     def flaws(self) -> tuple[str, ...]:
         """Why no guarantee holds, in words: of the data, or since the data refute the model."""
-        return (*self.counts.flaws, *((sentences.REFUTED,) if self._ladder_refutes else ()))
+        empty = (sentences.CONTRADICTED,) if is_empty(self.interval) else ()
+        return (*self.counts.flaws, *((sentences.REFUTED,) if self._ladder_refutes else ()), *empty)
 
     @property
     def refutes_model(self) -> bool:
         """Whether the data refute what the answer assumes; then no option accepts it."""
-        return self.counts.refutes_model or self._ladder_refutes
+        return self.counts.refutes_model or self._ladder_refutes or is_empty(self.interval)
 
     @property
     def _ladder_refutes(self) -> bool:

@@ -32,7 +32,7 @@ from policytest.data.randomness import Seed
 from policytest.data.walks import Walk
 from policytest.methods.betting.plan import LARGEST_FRACTION, NATS
 from policytest.methods.returns.critics import Valuer
-from policytest.methods.returns.drawn import DrawnEpisodes
+from policytest.methods.returns.drawn import DrawnEpisodes, Played
 from policytest.methods.returns.outcomes import Outcomes
 
 CUTS = (1.5, 3.0, 20.0)  # the largest W'/gamma^t, to choose from
@@ -119,7 +119,7 @@ class CutEpisodes(DrawnEpisodes):
                 ends.append((low, high))
                 after = self._kept_in(valuer.value(rows[-1], t, plan.is_fitted), low, high)
             Z, W, V = Z + W * (r + gamma * after - V), gamma * W, after
-        self.recent.append((seed, earned, t))
+        self.recent.append(Played(seed, earned, t, bool(over)))
         self.unseen = (0.0, 0.0) if over or cut else (W * (low - V), W * (high - V))
         if not cut:
             about.checked_return(earned, seed) if over else about.unfinished(t, earned, seed)

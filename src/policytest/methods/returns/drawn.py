@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,15 @@ class GivenUp(Exception):  # noqa: N818 - it is not an error
         self.steps = steps
 
 
+class Played(NamedTuple):
+    """An episode that was run, for a resumed run to repeat."""
+
+    seed: int
+    earned: float
+    steps: int
+    over: bool  # the environment ended it, or its horizon; else it was cut
+
+
 class DrawnEpisodes:
     """Episodes of an environment, as a supply; each has a seed of its own, drawn from ``rng``.
 
@@ -46,7 +55,7 @@ class DrawnEpisodes:
         self.stop: Callable[[], bool] = never
         self.most, self.extra = math.inf, 0
         self.unseen: Range = (0.0, 0.0)  # what the rest of the last episode may add, where it was not seen
-        self.recent: deque[tuple[int, float, int]] = deque(maxlen=REPEATED)  # seeds, what was earned, and steps
+        self.recent: deque[Played] = deque(maxlen=REPEATED)
 
     def take(self, most: float) -> Outcomes:
         """The next episode; none where it has more than ``most`` transitions, or is stopped."""
@@ -85,7 +94,7 @@ class DrawnEpisodes:
     def episode(self, seed: int) -> tuple[float, int]:
         """The return of an episode, and its steps. Where its rest was not seen, the middle of what it may be."""
         earned, steps, over = self._run(seed, self.about.last_step)
-        self.recent.append((seed, earned, steps))
+        self.recent.append(Played(seed, earned, steps, over))
         if over:
             self.unseen = (0.0, 0.0)
             return self.about.checked_return(earned, seed), max(steps, 1)
@@ -131,13 +140,15 @@ class DrawnEpisodes:
         """Run the latest episodes of a resumed run again; refuse an environment or agent that earns something else."""
         low, high = self.about.bounds
         self.most, left = math.inf, REPEATED_STEPS
-        for seed, earned, steps in reversed(self.recent):
+        for seed, earned, steps, over in reversed(self.recent):
             with self._drawing():
-                again, made, _ = self._run(seed, steps)
-            if made != steps or not math.isclose(again, earned, rel_tol=ROUNDING, abs_tol=ROUNDING * (high - low)):
+                again, made, ends = self._run(seed, steps)
+            same = math.isclose(again, earned, rel_tol=ROUNDING, abs_tol=ROUNDING * (high - low))
+            if (made, ends) != (steps, over) or not same:
+                on = " and goes on" if over and not ends else " and ends there" if ends and not over else ""
                 raise InputError(
                     f"cannot resume: the episode with seed {seed} earned {earned:.9g} in {steps} steps, and now earns "
-                    f"{again:.9g} in {made}, so this is another environment or agent, or one that does not repeat an "
+                    f"{again:.9g} in {made}{on}, so this is another environment or agent, or one that does not repeat an "
                     "episode for the same seed; pass the same, or start a new run"
                 )
             if (left := left - steps) <= 0:
@@ -151,8 +162,8 @@ class DrawnEpisodes:
         return {"rng": stored(self.rng), "recent": self.kept_recent()}
 
     def kept_recent(self) -> FloatArray:
-        """[n, 3] the latest episodes."""
-        return np.array(self.recent, dtype=np.float64).reshape(-1, 3)
+        """[n, 4] the latest episodes."""
+        return np.array(self.recent, dtype=np.float64).reshape(-1, 4)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with the seeds that come next."""
@@ -162,4 +173,4 @@ class DrawnEpisodes:
     def restore_recent(self, recent: FloatArray) -> None:
         """The latest episodes of the run that goes on."""
         self.recent.clear()
-        self.recent.extend((int(seed), float(earned), int(steps)) for seed, earned, steps in recent)
+        self.recent.extend(Played(int(seed), float(r), int(steps), bool(over)) for seed, r, steps, over in recent)
