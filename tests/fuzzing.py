@@ -86,20 +86,10 @@ READ_BY = {  # {file: the command that reads it}
     "measured.csv": ["assess", "bins.toml", "measured.csv"],
     "episodes.csv": ["assess", "episodes.csv", "--assume", "propensities", "--reward-range", "0", "1"],
 }
+OF_TOTALS = ["assess", "totals.toml", "visits.csv", "--column", "reward=paid", "--return-range", "0", "40"]
 OF_LOGS = (  # that read these files, too
-    ["assess", "totals.toml", "visits.csv", "--column", "reward=paid", "--ladder", "--return-range", "0", "40"],
-    [
-        "assess",
-        "totals.toml",
-        "visits.csv",
-        "--assume",
-        "episodes",
-        "--column",
-        "reward=paid",
-        "--return-range",
-        "0",
-        "40",
-    ],
+    [*OF_TOTALS, "--ladder"],
+    [*OF_TOTALS, "--assume", "episodes"],
     ["assess", "episodes.csv", "--assume", "episodes", "--return-range", "0", "5"],
     ["assess", "episodes.csv", "--assume", "propensities", "--smallest-propensity", "0.3", "--reward-range", "0", "1"],
     ["assess", "episodes.csv", "--assume", "propensities", "--return-range", "0", "5", "--discount", "0.9"],

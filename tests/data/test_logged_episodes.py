@@ -14,7 +14,7 @@ import policytest as pt
 from builders import each
 from policytest._base.compiled.weights import doubly_robust
 from policytest.results.estimate import Interval
-from policytest.results.load import parse
+from policytest.results.load import from_data
 
 INF = math.inf
 
@@ -297,7 +297,7 @@ def test_an_empty_interval_certifies_nothing_and_can_be_read(tmp_path):
     verdict = replace(base, interval=(0.7, 0.4))
     assert (base.certified, verdict.certified, verdict.refutes_model) == (True, False, True)
     assert "the data contradict every value" in str(verdict).splitlines()[0]
-    again = parse(verdict.to_json())
+    again = from_data(json.loads(verdict.to_json()))
     assert (again.certified, again.refutes_model, again.interval) == (False, True, (0.7, 0.4))
     assert "No reliable answer" in pt.report.render(again)
     assert not Interval(0.7, 0.4, True).certified

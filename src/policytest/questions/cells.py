@@ -40,7 +40,7 @@ def said_of_cells(diagnosis: Diagnosis | None) -> str:
     """
     tested = {finding.key: finding.transitions for finding in diagnosis.findings} if diagnosis is not None else {}
     followed = tested.get("previous_state", 0)
-    if not followed or followed < LEAST_SHARE * max(tested.values()):
+    if diagnosis is None or not followed or followed < LEAST_SHARE * max(tested.values()):
         return UNTESTED
     return REFUTED if diagnosis.refuted else DOUBTFUL if diagnosis.hints else HELD
 

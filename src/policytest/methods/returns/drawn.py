@@ -148,8 +148,8 @@ class DrawnEpisodes:
                 on = " and goes on" if over and not ends else " and ends there" if ends and not over else ""
                 raise InputError(
                     f"cannot resume: the episode with seed {seed} earned {earned:.9g} in {steps} steps, and now earns "
-                    f"{again:.9g} in {made}{on}, so this is another environment or agent, or one that does not repeat an "
-                    "episode for the same seed; pass the same, or start a new run"
+                    f"{again:.9g} in {made}{on}, so this is another environment or agent, or one that does not repeat "
+                    "an episode for the same seed; pass the same, or start a new run"
                 )
             if (left := left - steps) <= 0:
                 break
