@@ -633,3 +633,16 @@ def test_nothing_is_forecast_from_no_data(kind):
     found = verdict.still_needed()
     assert found.samples == found.expected == np.inf
     assert found.words == "The data have no transition of this task, so nothing can be forecast from them."
+
+
+def test_a_bound_at_the_middle_of_guesses_is_not_above_a_mean_over_them():
+    """With few rows the guesses differ widely: a mean over them may be below the bound at their middle."""
+    instance, threshold = problem(3)
+    counts = drawn_counts(instance, 5, np.random.default_rng(0))
+    found = plan(instance.task, counts, threshold, methods={"bet": pt.TDBetting()}, runs=8, max_samples=5000)
+    assert math.isfinite(found.bound)
+    assert len(set(found.sensitivity.values)) > 1
+    for factor in (0.9, 1.1):
+        mean = factor * found.bound
+        shown, remark = replace(found, samples={"bet": (mean, 0.5 * mean, 2.0 * mean)}).fewest_in_words()
+        assert (shown == "not known") == ("the guesses differ too much" in remark) == (factor < 1)

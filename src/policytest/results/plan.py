@@ -139,7 +139,12 @@ class Plan(Shown):
             return "not known", ""
         if not math.isfinite(self.bound):
             return "no number", "is enough"
-        where = "" if len(set(self.sensitivity.values)) == 1 else ", at the middle of the guesses"
+        if len(set(self.sensitivity.values)) == 1:
+            where = ""
+        elif any(mean < self.bound for mean, *_ in self.samples.values()):
+            return "not known", f"the guesses differ too much; at their middle {few(self.bound)} samples on average"
+        else:
+            where = ", at the middle of the guesses"
         return few(self.bound), f"samples on average{where}; a single run may need fewer"
 
     def saved_in_words(self) -> str:
