@@ -144,6 +144,7 @@ ENVIRONMENTS: dict[str, Any] = {
     "nan_reward": stepping(reward=float("nan")),
     "infinite_reward": stepping(reward=float("inf")),
     "no_reward": stepping(reward=None),
+    "masked_reward": stepping(reward=np.ma.masked),
     "text_reward": stepping(reward="1"),
     "bytes_reward": stepping(reward=b"1"),
     "complex_reward": stepping(reward=1 + 1j),

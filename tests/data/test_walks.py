@@ -246,6 +246,7 @@ def test_observations_may_be_images_and_dictionaries():
         (1.5, {"return_range": (0, 1)}, ["the return of the episode with seed", "outside return_range (0, 1)"]),
         ("1.0", {"reward_range": (0, 1)}, ["the reward of step 0", "is 1.0; rewards are finite numbers"]),
         ("much", {"return_range": (0, 1)}, ["is much; rewards are finite numbers"]),
+        (np.ma.masked, {"return_range": (0, 1)}, ["the reward of step 0", "rewards are finite numbers"]),
         (None, {"return_range": (0, 1)}, ["is None"]),
         ([0.5, 0.5], {"reward_range": (0, 1)}, ["is [0.5, 0.5]"]),
     ],

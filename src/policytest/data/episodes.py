@@ -218,7 +218,9 @@ class Episodes:
 
 
 def _number(reward: Any) -> float:
-    """A number of any type, also in an array of its own; nan for anything else, such as text."""
+    """A number of any type, also in an array of its own; nan for anything else, such as text or a masked entry."""
+    if np.ma.is_masked(reward):
+        return math.nan
     found = np.asarray(reward)
     return float(found.item()) if found.size == 1 and found.dtype.kind in "biuf" else math.nan
 
