@@ -41,7 +41,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest.data.returns import Returns
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.returns.drawn import DrawnEpisodes
-from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
 from policytest.methods.returns.paired import difference_bounds
 from policytest.methods.returns.run import ReturnsRun
 
@@ -152,10 +152,8 @@ def recorded(agent: Agent, count: int) -> tuple[FloatArray, IntArray]:
     return np.array([total for total, _ in found]), np.array([steps for _, steps in found])
 
 
-class Redrawn:
+class Redrawn(EpisodeSupply):
     """Outcomes drawn with replacement, as a supply; ``taken`` are those so far."""
-
-    exhausted = drawing = False
 
     def __init__(self, returns: FloatArray, steps: IntArray, bounds: tuple[float, float], seed: int) -> None:
         self.returns, self.steps, (self.low, self.high) = returns, steps, bounds
@@ -167,16 +165,6 @@ class Redrawn:
         found = self.returns[chosen]
         self.taken = np.concatenate([self.taken, found])
         return Outcomes(found, found, found, self.steps[chosen])
-
-    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """They serve every question."""
-
-    def state(self) -> dict[str, Any]:
-        """Nothing is kept."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Nothing was kept."""
 
 
 def tested(about: pt.Episodes, supply: Redrawn, bar: float, delta: float) -> ReturnsRun:

@@ -28,7 +28,7 @@ from scipy.stats import binom
 
 import policytest as pt
 from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
 from policytest.methods.returns.run import ReturnsRun
 
 DELTA, ALARM, BLOCK = 0.1, 1e-6, 64
@@ -41,10 +41,8 @@ LAWS: dict[str, tuple[list[float], list[float]]] = {
 CONTROL = "range too small"
 
 
-class Law:
+class Law(EpisodeSupply):
     """Returns of a few values, as a supply; the control says that they fall a share as far below their mean."""
-
-    exhausted = drawing = False
 
     def __init__(self, name: str, seed: int, share: float = 1.0) -> None:
         values, chances = (np.array(column) for column in LAWS[name])
@@ -57,16 +55,6 @@ class Law:
         found = self.values[np.searchsorted(self.sums, self.rng.random(BLOCK) * self.sums[-1], side="right")]
         found = np.clip(found, self.low, self.high)
         return Outcomes(found, found, found, np.ones(BLOCK, dtype=np.int64))
-
-    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """They serve every question."""
-
-    def state(self) -> dict[str, Any]:
-        """Nothing is kept."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Nothing was kept."""
 
 
 def answers(name: str, share: float, runs: int, episodes: int) -> list[str | None]:

@@ -138,7 +138,8 @@ def misses_over_time(log: pt.LoggedEpisodes, value: float) -> bool:
     """Whether some interval on the way misses the value: exactly when the capital against it reaches 2/delta."""
     run = EpisodeLogBetting().replay(log, value, for_interval=True)
     run.step(math.inf, len(log))
-    return any(run.largest_capital(sign) >= math.log(2.0 / DELTA) for sign in (1.0, -1.0))
+    largest = [side.settled(as_staked=False, along=True).log_capital(0.0) for side in run.bets]
+    return max(largest) >= math.log(2.0 / DELTA)
 
 
 def wrong_answers(logs: int, count: int, after_the_fact: bool) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import policytest
 PACKAGE = Path(policytest.__file__).parent
 LAYERS = (
     ("_base",),
-    ("mdp",),
+    ("eprocess", "mdp"),
     ("data", "worst_case"),
     ("methods",),
     ("results",),

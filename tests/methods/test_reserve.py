@@ -13,21 +13,23 @@ import pytest
 
 import policytest as pt
 from builders import each
-from policytest.methods.baselines.monte_carlo import FRACTIONS, _logs
-from policytest.methods.betting.logged import LOG_STAKED, LogRun
-from policytest.methods.betting.plan import (
-    LOG_WIDE,
+from policytest.methods.betting.logged import LogRun
+from policytest.eprocess.capital import Bet, EProcess
+from policytest.eprocess.strategies import (
+    ENDS,
+    ON_LOGS,
     ON_RETURNS,
     ON_STACKS,
     ONE_POLICY,
+    OWN_DRAWS,
     RESERVE,
     RESERVED,
     RESERVED_UNDISCOUNTED,
+    TRUNCATED,
     TWO_POLICIES,
-    with_reserve,
 )
 from policytest.methods.returns.paired import PairedRun
-from policytest.methods.returns.weighted import ON_LOGS, RecordedRun
+from policytest.methods.returns.weighted import RecordedRun
 from policytest.methods.sampler import Recorded
 from policytest.questions.compare import _coupled as coupled_run
 
@@ -68,17 +70,15 @@ class Adversary:
 
 def constants(run, side):
     """[k] the logarithm of what each constant fraction has made of 1, with all settled payoffs of a side."""
-    sign, found = (1.0, -1.0)[side], np.zeros(K)
-    for stretch in run.bets.stretches:
-        if stretch.sign == sign:
-            found += np.log1p(np.outer(stretch.ratios, RESERVE)).sum(axis=0)
+    found = np.zeros(K)
+    for segment in (run.bets.above, run.bets.below)[side].segments:
+        found += np.log1p(np.outer(segment.won / segment.bet.room, RESERVE)).sum(axis=0)
     return found
 
 
 def assert_above_the_bound(run, floor):
     """At the end of a rollout."""
-    capital = run.bets.evidence(run.plan, None) if hasattr(run, "plan") else run.evidence()
-    for side, evidence in enumerate(capital):
+    for side, evidence in enumerate(run.bets.evidence()):
         assert evidence >= floor + constants(run, side).max() - 1e-9
         assert evidence >= floor - 1e-9
 
@@ -90,22 +90,22 @@ def run_to_the_end(run, floor):
         run.step(LEVEL, 29)
         if run.between_rollouts:
             assert_above_the_bound(run, floor)
-    assert run.bets.rollouts > 100
+    assert run.bets.count > 100
 
 
-@each("ladder", [ONE_POLICY, TWO_POLICIES, ON_RETURNS, ON_STACKS, ON_LOGS])
-def test_every_ladder_ends_in_the_reserve_whatever_was_fitted(ladder):
-    log_weights = with_reserve(ladder.log_weights, 0.2)
+@each("strategy", [ONE_POLICY, TWO_POLICIES, ON_RETURNS, ON_STACKS, ON_LOGS, OWN_DRAWS, TRUNCATED])
+def test_every_strategy_ends_in_the_reserve_whatever_was_fitted(strategy):
+    log_weights = strategy._replace(reserved=0.2).log_weights
     assert np.exp(log_weights).sum() == pytest.approx(1.0)
     assert np.exp(log_weights).sum() <= 1.0 + 1e-12
     assert log_weights[-K:] == pytest.approx(np.log(0.2 / K))
     for v in (None, 1e-300, 1e-9, 0.1, 1e9):
-        fractions = ladder.fractions(v, 0.3, 10.0)
+        fractions = strategy.fractions(v, 0.3, 10.0)
         assert len(fractions) == len(log_weights)
         assert (fractions[-K:] == RESERVE).all()
         assert ((fractions >= 0) & (fractions < 1)).all()
     assert RESERVE[-1] == 0.0
-    assert np.exp(LOG_WIDE).sum() <= 1.0 + 1e-12
+    assert np.exp(ENDS.log_weights).sum() <= 1.0 + 1e-12
 
 
 @each("discount", [1.0, 0.9])
@@ -123,8 +123,8 @@ def test_without_the_reserve_the_same_draws_ruin_the_fitted_bets():
     run.begin(LEVEL)
     while run.samples < QUIET + LOUD:
         run.step(LEVEL, 1)
-    fitted = (run.bets.capital + run.bets.log_weights)[:, :-K].max(axis=1)
-    assert fitted.min() < UNDISCOUNTED_FLOOR - 20.0
+    fitted = [np.log(process.capital[: -K - 1].sum()) + process.capital[-1] for process in run.bets]
+    assert min(fitted) < UNDISCOUNTED_FLOOR - 20.0
 
 
 @each("rare", [1, 2])
@@ -192,8 +192,8 @@ def test_recorded_episodes_with_the_worst_rewards(rare):
     for threshold in (0.02, 0.5, 0.9):
         run = RecordedRun(None, log, threshold)
         run.step(LEVEL, n)
-        for side, capital in enumerate(run.bets.capital + run.bets.log_weights):
-            assert np.logaddexp.reduce(capital) >= FLOOR + constants(run, side).max() - 1e-9
+        for side, process in enumerate(run.bets):
+            assert process.evidence() >= FLOOR + constants(run, side).max() - 1e-9
 
 
 @each("discount", [1.0, 0.9])
@@ -204,7 +204,7 @@ def test_recorded_draws_of_the_worst_kind(rare, discount):
     run = pt.TDBetting().replay(task, 0.02, Recorded(np.zeros(n, dtype=np.int64), x), 0)
     while not run.exhausted:
         run.step(LEVEL, n)
-    assert run.bets.rollouts > 100
+    assert run.bets.count > 100
     assert_above_the_bound(run, FLOOR if discount < 1.0 else UNDISCOUNTED_FLOOR)
 
 
@@ -218,14 +218,19 @@ def test_a_log_of_the_worst_kind():
     run.step(LEVEL, n)
     for followers in run.followers:
         for follower in followers:
-            capital = np.logaddexp.reduce(follower.at.capital + LOG_STAKED, axis=1)
+            capital = np.log(follower.at.capital[:, :-1].sum(axis=1)) + follower.at.capital[:, -1]
             assert follower.n_settled
             assert (capital >= FLOOR - 1e-9).all()
 
 
 @each("m", [1e-4, 0.02, 0.5, 0.98])
-def test_monte_carlo_on_the_worst_returns(m):
+def test_truncated_returns_of_the_worst_kind(m):
+    """The fractions of Monte Carlo, at the end of every prefix."""
     X = np.array([float(schedule(t)) for t in range(QUIET + LOUD)])
+    shares, fractions = np.exp(TRUNCATED.log_weights), TRUNCATED.fractions(None, 0.0, 0.0)
     for outcomes in (X, 1.0 - X):
-        best = np.log1p(np.outer(FRACTIONS[-K:], outcomes / m - 1.0)).cumsum(axis=1).max(axis=0)
-        assert (_logs("betting", outcomes, m) >= FLOOR + best - 1e-9).all()
+        best = np.log1p(np.outer(RESERVE, outcomes / m - 1.0)).cumsum(axis=1).max(axis=0)
+        process = EProcess(shares, shares)
+        for t, x in enumerate(outcomes):
+            process.settle(Bet(m, fractions, fractions), np.array([x - m]))
+            assert process.evidence() >= FLOOR + best[t] - 1e-9

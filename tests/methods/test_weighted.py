@@ -12,10 +12,8 @@ from scipy import stats
 
 import policytest as pt
 from builders import each
-from policytest._base.compiled.weights import settle
-from policytest.methods.betting.bets import Refuter
 from policytest.methods.returns.run import ReturnsRun
-from policytest.methods.returns.weighted import FEW, EpisodeLogBetting, RecordedEpisodes, flaws_of, up_to
+from policytest.methods.returns.weighted import EpisodeLogBetting, RecordedEpisodes, flaws_of
 from policytest.plots.trace import Point
 from policytest.results.load import parse
 
@@ -90,7 +88,8 @@ def test_intervals_hold_over_time(kind):
         log, value = log_of(rng, kind)
         run = EpisodeLogBetting().replay(log, value, for_interval=True)
         run.step(math.inf, len(log))
-        misses += any(run.largest_capital(sign) >= math.log(2 / DELTA) for sign in (1.0, -1.0))
+        largest = [side.settled(as_staked=False, along=True).log_capital(0.0) for side in run.bets]
+        misses += max(largest) >= math.log(2 / DELTA)
     assert misses <= MOST
 
 
@@ -105,9 +104,9 @@ def test_the_capital_of_a_run_is_the_product_of_its_bets():
     weights = 0.9 ** np.arange(20) / (0.9 ** np.arange(20)).sum()
     for R in (0.2, 0.35, 0.39):
         by_hand = math.log(weights @ np.prod(1 + np.outer(f, (G - R) / R), axis=1))
-        assert run.refuter(1.0).log_capital(R - 0.3) == pytest.approx(by_hand, abs=1e-8)
+        assert run.bets.above.settled(as_staked=False).log_capital(R - 0.3) == pytest.approx(by_hand, abs=1e-8)
     lower, upper = run.interval(math.log(1 / DELTA))
-    assert run.refuter(1.0).log_capital(lower - 0.3) == pytest.approx(math.log(2 / DELTA), abs=1e-6)
+    assert run.bets.above.settled(as_staked=False).log_capital(lower - 0.3) == pytest.approx(math.log(2 / DELTA), abs=1e-6)
     assert 0 < lower < G.mean() < upper < 1
 
 
@@ -152,18 +151,14 @@ def test_units_and_signs_of_rewards_do_not_matter():
         assert (found.lower, found.upper) == pytest.approx(ends, abs=1e-6)
 
 
-def test_the_supply_serves_other_runs_too():
+def test_episodes_are_taken_in_their_order():
     log = pt.LoggedEpisodes([0, 0, 1, 2, 2, 2], [1, 0, 1, 0, 1, 1], horizon=3, reward_range=(0, 1))
     supply = RecordedEpisodes(log)
     assert (supply.low, supply.high, supply.exhausted) == (0.0, 3.0, False)
-    first = supply.take(1)  # the first episode has more rows than that
+    first = supply.take(1)
     assert (first.above.tolist(), first.steps.tolist()) == ([1.0], [2])
     assert supply.take(4).returns.tolist() == [1.0, 2.0]
     assert supply.exhausted
-    run = ReturnsRun(EpisodeLogBetting(), log, 1.0, RecordedEpisodes(log))
-    while not run.exhausted:
-        run.step(math.inf, 100)
-    assert run.episodes == 3
 
 
 def test_only_one_side_can_be_tested_where_returns_have_one_bound():
@@ -255,43 +250,12 @@ def test_an_estimate_that_later_episodes_moved_stays_in_its_interval():
     assert Point(1, estimate=0.9, interval=(0.2, 0.5)).estimate == 0.5
 
 
-def test_a_refuter_of_one_side_sees_only_its_rollouts():
+def test_the_refuter_of_one_side_sees_only_its_rollouts():
     log = pt.LoggedEpisodes(None, [0.2, 0.9, 0.4], return_range=(0, 1))
     run = EpisodeLogBetting().replay(log, 0.5)
     run.step(3.0, 3)
-    assert isinstance(run.refuter(1.0, as_staked=True), Refuter)
-    assert run.refuter(1.0, as_staked=True).log_capital(0.0) == pytest.approx(
-        float(np.logaddexp.reduce(run.bets.capital[0] + run.bets.log_weights))
-    )
-
-
-def test_settling_in_compiled_code_is_adding_up_logarithms():
-    """Through sums of 1e-400 and 1e400, where capitals are divided by a common factor."""
-    rng = np.random.default_rng(0)
-    fractions, before = np.array([0.9, 0.3, 0.01]), np.log([0.5, 0.3, 0.2])
-    for shift in (-0.4, 0.0, 0.8):
-        won = np.maximum(rng.normal(shift, 1.0, 3000), -1.0)
-        course = before + np.cumsum(np.log1p(np.outer(won, fractions)), axis=0)
-        sums = np.logaddexp.reduce(course, axis=1)
-        level, capital = sums.max() - 0.5, before.copy()
-        best, crossed = settle(won, 1.0, fractions, capital, level)
-        assert best == pytest.approx(sums.max(), abs=1e-8)
-        assert crossed == np.flatnonzero(sums >= level)[0]
-        kept = course[-1] > course[-1].max() - 300
-        np.testing.assert_allclose(capital[kept], course[-1][kept], atol=1e-7)
-        assert settle(won, 1.0, fractions, before.copy(), sums.max() + 1.0)[1] == 3000
-
-
-def test_the_ends_of_long_logs_are_those_of_halving():
-    log, _ = log_of(np.random.default_rng(2), "weights", rows=FEW + 1)
-    run = EpisodeLogBetting().replay(log, 0.4, for_interval=True)
-    run.step(math.inf, len(log))
-    for sign in (1.0, -1.0):
-        refuter = run.refuter(sign)
-        ends = (-0.4, 0.6) if sign > 0 else (-0.6, 0.4)
-        found, level = up_to(refuter, *ends, 3.0), 3.0
-        assert found == pytest.approx(refuter.up_to(*ends, level), abs=1e-9)
-        assert refuter.log_capital(found) >= level
+    for side in run.bets:
+        assert side.settled(as_staked=True).log_capital(0.0) == pytest.approx(side.evidence())
 
 
 def test_weights_that_average_more_than_one_are_told():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from policytest._base.arrays import Kernel
+from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.reward_moments import RewardMoments
+from policytest.eprocess.combine import HALF
 from policytest.mdp.task import Task
 
 
@@ -24,79 +28,122 @@ class Outcome:
     proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
 
 
-class Run(Protocol):
-    """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`."""
+class Run:
+    """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`.
+
+    What is written here holds for bets whose capital is all of the proof; a run says what is otherwise.
+    """
 
     method: Any
     task: Any  # the Task, or the Episodes
     threshold: float
     source: Any  # its attribute `drawing` is true while the simulator is at work
-    samples: int
-    answer: str | None
-
-    @property
-    def paid(self) -> int:
-        """The samples, and the steps that the simulator made on the way to them."""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether recorded data have no more to give."""
-
-    @property
-    def estimate(self) -> float:
-        """The value, estimated."""
+    samples: int = 0
+    answer: str | None = None
+    indifference: float = 0.0
+    exhausted: bool = False  # whether recorded data have no more to give
+    tally: Any = None  # the counts of a table; None without one
 
     @property
     def solves(self) -> int:
         """How many worst-case problems were solved."""
+        return 0
+
+    @property
+    def reward_moments(self) -> RewardMoments | None:
+        """What was observed of rewards, for forecasts."""
+        return None
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples
+
+    @property
+    def episodes(self) -> int | None:
+        """How many episodes of an agent were looked at."""
+        return None
+
+    @property
+    def estimate(self) -> float:
+        """The value, estimated."""
+        raise NotImplementedError
 
     def begin(self, required: float) -> None:
-        """Before the first step, and after a pause."""
+        """Before the first step, and after a pause: what was seen may suffice."""
+        self.reconsider(required)
 
     def step(self, required: float, most: int) -> None:
         """Go on, by at most ``most`` samples; answer where the evidence reaches what is required."""
+        raise NotImplementedError
 
     def end(self, required: float) -> None:
-        """No more samples are allowed."""
+        """No more samples are allowed; by default nothing was put off."""
 
     def reconsider(self, required: float) -> None:
         """Answer if what was found at this sample decides with this much evidence required."""
+        above, below = self.evidence()
+        self.answer = None if max(above, below) < required else "above" if above >= below else "below"
 
     def weigh(self, counts: Counts, required: float, design: str) -> None:
         """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design."""
+        raise NotImplementedError
 
     def used(self) -> int:
         """How many of the recorded transitions the answer rests on, counted from the first."""
+        return self.samples
 
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R), in nats."""
+        raise NotImplementedError
+
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """Where the value lies, each end at this level by itself."""
+        raise NotImplementedError
 
     def interval(self, required: float) -> tuple[float, float]:
         """Where the value lies, with probability at least 1 - delta for both ends together."""
+        return self.one_sided(required + HALF)
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
         """The interval of a verdict: each end holds with probability at least 1 - delta, on the answer's side of R."""
+        raise NotImplementedError
 
     def proof(self) -> tuple[float, float]:
-        """The part of the evidence that is proved."""
+        """The part of the evidence that is proved: log-capital needs no certificate."""
+        return self.evidence()
 
     def ends_refuted(self) -> tuple[float, float]:
         """Of the answer "within": the evidence against V <= R - indifference, and against V >= R + indifference."""
+        raise NotImplementedError
 
     def outcome(self, required: float) -> Outcome:
-        """What the run rests on."""
+        """What the run rests on: the evidence is the log-capital."""
+        return Outcome(self.evidence(), None, math.nan)
 
     def counts(self) -> Any:
         """What was observed."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""
+        raise NotImplementedError
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a kept state."""
+        """Go on from a kept state; one that is not of such a run is refused."""
+        try:
+            self._restore(state)
+        except InputError:
+            raise
+        except Exception as error:  # whatever a file that was changed makes of it
+            raise InputError("cannot resume: the checkpoint is inconsistent; start a new run") from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError
 
     def why_undecided(self) -> str:
         """Where there is more to say than that the samples did not suffice."""
+        return ""
 
 
 def is_certified(run: Run, required: float) -> bool:
@@ -108,16 +155,6 @@ def is_certified(run: Run, required: float) -> bool:
         return False
     proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
     return bool(proved >= required)
-
-
-def beside(
-    interval: tuple[float, float], threshold: float, answer: str | None, zone: float = 0.0
-) -> tuple[float, float]:
-    """The part of an interval on the answer's side of the threshold; after "within", of the zone around it."""
-    low, high = interval
-    zone = zone if answer == "within" else 0.0
-    low = max(low, threshold - zone) if answer in ("above", "within") else low
-    return low, min(high, threshold + zone) if answer in ("below", "within") else high
 
 
 class Pause(Protocol):

@@ -28,10 +28,12 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.eprocess.interval import clip_to_answer
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
-from policytest.methods.interface import Outcome, beside, is_certified
+from policytest.methods.interface import Outcome, Run, is_certified
+from policytest.methods.record import Record, part_of, record
 from policytest.methods.sampler import UNLIMITED, Recorded, SampledMethod, Source
 from policytest.methods.witness import WitnessedCounts, is_zero
 from policytest.worst_case import Bracket, Solver, Status
@@ -140,7 +142,7 @@ class Examination:
         return (reached, base) if self.side > 0 else (base, reached) if self.side < 0 else (base, base)
 
 
-class PTSTRun:
+class PTSTRun(Run):
     """One test at work: `step` until `answer` is given.
 
     What is compared with the threshold is the value, or the functional of the given ``tally``, whose values over all
@@ -159,13 +161,10 @@ class PTSTRun:
         span: tuple[float, float] | None = None,
     ) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, source
-        self.exhausted = False
-        self.tally = WitnessedCounts(task, threshold, method.boundary) if tally is None else tally
+        self.tally: WitnessedCounts = WitnessedCounts(task, threshold, method.boundary) if tally is None else tally
         self.span = value_range(task) if span is None else span
         chosen: Any = getattr(method, "solver", None) or self.tally.local(FEW_STARTS)
         self.solver: Solver = chosen if self.tally.is_of_value else self.tally.local(chosen.starts)
-        self.samples = 0
-        self.answer: str | None = None
         self.finding: Examination | None = None
         self.found_at = np.inf  # the samples at which an answer was first found, proved or not
         large = self.tally.rows.n_entries > LATE_ENTRIES
@@ -214,10 +213,6 @@ class PTSTRun:
     def paid(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
         return self.samples + int(self.source.extra)
-
-    def used(self) -> int:
-        """All transitions so far."""
-        return self.samples
 
     def why_undecided(self) -> str:
         """An answer that lacks its proof."""
@@ -368,7 +363,7 @@ class PTSTRun:
         That the ball lies on one side of R is the same event as the answer: rounding in the search apart, the end
         towards R is on the answer's side, and it is put there.
         """
-        return beside(self.interval(required), self.threshold, self.answer)
+        return clip_to_answer(self.interval(required), self.threshold, self.answer)
 
     @property
     def estimate(self) -> float:
@@ -386,27 +381,21 @@ class PTSTRun:
 
     # ------------------------------------------------------------ keeping
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Record:
         """All that is needed to go on later, as arrays."""
         kept = {"samples": np.array([self.samples]), "blind_until": np.array([self.blind_until])}
         kept["found_at"], kept["looked"] = np.array([float(self.found_at)]), np.array(self.looked, dtype=np.float64)
-        kept.update({f"tally.{name}": value for name, value in self.tally.state().items()})
-        kept.update({f"source.{name}": value for name, value in self.source.state().items()})
-        return kept
+        return {**kept, **record(tally=self.tally.state(), source=self.source.state())}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a kept state; one that cannot have arisen is refused."""
-        try:
-            self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
-            self.found_at = float(state["found_at"][0])
-            samples, required = state.get("looked", (-1, np.inf))
-            self.looked = int(samples), float(required)
-            for part, name in ((self.tally, "tally."), (self.source, "source.")):
-                part.restore({key[len(name) :]: value for key, value in state.items() if key.startswith(name)})
-            if self.samples != self.tally.n.sum():
-                raise ValueError("the number of samples is not that of the counts")
-        except (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError) as error:
-            raise InputError(f"cannot resume: the checkpoint is inconsistent ({error}); start again") from None
+    def _restore(self, state: Record) -> None:
+        self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
+        self.found_at = float(state["found_at"][0])
+        samples, required = state["looked"]
+        self.looked = int(samples), float(required)
+        self.tally.restore(part_of(state, "tally"))
+        self.source.restore(part_of(state, "source"))
+        if self.samples != self.tally.n.sum():
+            raise ValueError("the number of samples is not that of the counts")
 
 
 def _printed_run() -> type[PTSTRun]:

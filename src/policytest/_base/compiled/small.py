@@ -257,3 +257,60 @@ def counted(
     N[e] += 1.0
     n[row] += 1.0
     return True
+
+
+# ---------------------------------------------------------------- capital
+# The capital of F bets is an array [F + 1]: what each has made of its share of the first unit, divided by a common
+# factor, and the logarithm of that factor. Powers of two, so that dividing by them changes no digit.
+
+NEGLIGIBLE = 1e-290  # of the common unit: what has lost more than that has lost all
+LARGEST_CAPITAL = 2.0**300  # in the common unit; another one is taken beyond it, and below one over it
+LOG_LARGEST = 300.0 * 0.6931471805599453
+MOST_WON = 1e100  # in units of what a full bet can lose; to take more as this makes the capital smaller
+
+
+@compiled
+def stake(capital: Reals, fractions: Reals, ratio: float) -> None:
+    """Settle one outcome: each capital times 1 + f ratio, where ``ratio`` >= -1 is what a full bet wins."""
+    ratio = min(max(ratio, -1.0), MOST_WON)
+    for b in range(len(fractions)):
+        after = capital[b] * (1.0 + fractions[b] * ratio)
+        capital[b] = after if after > NEGLIGIBLE else 0.0
+
+
+@compiled
+def evidence_of(capital: Reals) -> float:
+    """The logarithm of the sum of all capitals; takes another common unit where that is needed."""
+    F = len(capital) - 1
+    total, odd, last = 0.0, 0.0, F - F % 2
+    for b in range(0, last, 2):  # two sums, which the processor forms at once
+        total += capital[b]
+        odd += capital[b + 1]
+    if last < F:
+        total += capital[last]
+    total += odd
+    while LARGEST_CAPITAL < total < np.inf:
+        for b in range(F):
+            capital[b] /= LARGEST_CAPITAL
+        total /= LARGEST_CAPITAL
+        capital[F] += LOG_LARGEST
+    while 0.0 < total < 1.0 / LARGEST_CAPITAL:
+        for b in range(F):
+            capital[b] *= LARGEST_CAPITAL
+        total *= LARGEST_CAPITAL
+        capital[F] -= LOG_LARGEST
+    return np.log(total) + capital[F]
+
+
+@compiled
+def settle(capital: Reals, fractions: Reals, ratio: float) -> float:
+    """Settle one outcome; the evidence: the logarithm of the sum of all capitals."""
+    stake(capital, fractions, ratio)
+    return evidence_of(capital)
+
+
+@compiled
+def settle_again(capital: Reals, fractions: Reals, before: float, after: float) -> None:
+    """An outcome that was settled with the ratio ``before`` is worth ``after`` instead."""
+    for b in range(len(fractions)):
+        capital[b] *= (1.0 + fractions[b] * after) / (1.0 + fractions[b] * before)

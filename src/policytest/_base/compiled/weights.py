@@ -145,38 +145,3 @@ def _doubly_robust(
         within = gained >= -slack - ROUNDING * (1.0 + size)
         found[i] = side * (begin + max(gained, -slack)) if within else np.nan
     return found
-
-
-@entry
-def settle(won: Reals, room: float, fractions: Reals, capital: Reals, level: float) -> Any:
-    """Settle bets 1 + f won/room in turn: the logarithms of the capitals, their largest sum, and where it crosses.
-
-    ``capital`` [F] has the logarithms before, with the weights of the bets in them, and those after when this returns.
-    The largest sum is that after any of the episodes, in logarithms; the crossing is the first episode at which the sum
-    reaches ``level``, or their number. Capitals are kept as numbers, divided by a common factor from time to time.
-    """
-    F, n = len(fractions), len(won)
-    offset = np.max(capital)
-    p = np.exp(capital - offset)
-    best, crossed, highest = -np.inf, n, 0.0
-    for i in range(n):
-        x, total = won[i] / room, 0.0
-        for b in range(F):
-            p[b] *= 1.0 + fractions[b] * x
-            total += p[b]
-        if total > highest:
-            highest = total
-            if crossed == n and np.log(total) + offset >= level:
-                crossed = i
-        if total > 1e150 or total < 1e-150:
-            if highest > 0.0:
-                best = max(best, np.log(highest) + offset)
-            offset += np.log(total)
-            for b in range(F):
-                p[b] /= total
-            highest = 0.0
-    if highest > 0.0:
-        best = max(best, np.log(highest) + offset)
-    for b in range(F):
-        capital[b] = np.log(p[b]) + offset if p[b] > 0.0 else -1e300
-    return best, crossed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,21 +10,23 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.errors import InputError, blame_simulator
+from policytest.data.counts import Counts
 from policytest.data.simulators import checked_draw, cumulative_rows
+from policytest.eprocess.capital import Bet, TwoSided
+from policytest.eprocess.interval import Refuter, clip_to_answer, ends
+from policytest.eprocess.plug_in import PlugIn
+from policytest.eprocess.strategies import TRUNCATED
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
 from policytest.methods.baselines.looking import BATCH, BATCH_GROWTH
-from policytest.methods.betting.plan import RESERVE, with_reserve
 from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.interface import Outcome, beside
-from policytest.methods.ptst import PTSTRun
+from policytest.methods.interface import Run
+from policytest.methods.record import Record, part_of, record
 from policytest.methods.sampler import Recorded, SampledMethod, Source
+from policytest.methods.witness import WitnessedCounts
 
-SHARES = (1 - 1e-6, 0.999, 0.99, 0.9, 0.5)  # of the evidence found, tried in turn until one is proved
 KINDS = ("betting", "bernstein", "hoeffding")
-FRACTIONS = np.append(0.995 * 2.0 ** -np.arange(12.0), RESERVE)  # of the largest bet
-LOG_WEIGHTS = with_reserve(np.log(0.7 ** np.arange(12) / (0.7 ** np.arange(12)).sum()))
-TUNED = np.log(20.0)  # the evidence for which the plug-in processes choose l; any is valid
+ROUNDING = 1e-12  # of the range of returns, to which values are told apart
 REMAINDER = 0.05  # gamma^H is at most this, and falls as one over the root of the number of rollouts
 
 
@@ -44,7 +45,6 @@ class MonteCarlo(SampledMethod["MonteCarloRun"]):
 
     kind: str = "betting"
     horizon: int | None = None
-    boundary = MixtureBoundary()  # of the tally; not used
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -57,6 +57,7 @@ class MonteCarlo(SampledMethod["MonteCarloRun"]):
         raise InputError("MonteCarlo needs rollouts, which data do not hold; pass method=PTST() or TDBetting()")
 
     def _run(self, task: Task, threshold: float, source: Source | Recorded) -> MonteCarloRun:
+        assert isinstance(source, Source)
         return MonteCarloRun(self, task, threshold, source)
 
     def describe(self) -> str:
@@ -64,21 +65,30 @@ class MonteCarlo(SampledMethod["MonteCarloRun"]):
         return f"Monte Carlo, {self.kind}" + (f", horizon {self.horizon}" if self.horizon else "")
 
 
-class MonteCarloRun(PTSTRun):
+class MonteCarloRun(Run):
     """Rollouts in lock-step, in batches that are never divided. Rewards are centred: values are compared with 0."""
 
-    method: Any
+    source: Source
+    tally: WitnessedCounts
 
-    def __init__(self, method: object, task: Task, threshold: float, source: Source | Recorded) -> None:
-        super().__init__(method, task, threshold, source)
+    def __init__(self, method: MonteCarlo, task: Task, threshold: float, source: Source) -> None:
+        self.method, self.task, self.threshold, self.source = method, task, threshold, source
+        self.tally = WitnessedCounts(task, threshold, MixtureBoundary())  # it counts
         (S, A), centred = task.policy.shape, self.tally.task
         self.actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
         self.initial = cumulative_rows(np.array([0, S]), task.initial)
         self.rest = [extreme_state_values(centred, sense) for sense in ("min", "max")]  # [S] of what may follow
         self.settled = self.rest[1] - self.rest[0] <= 2.0 * self.tally.rounding  # [S] nothing unknown follows
         self.low, self.high = _least_return(centred, 1.0), -_least_return(centred, -1.0)
+        self.span = max(self.high - self.low, 1e-300)
         self.lower, self.upper = np.zeros(0), np.zeros(0)  # of each rollout: the return, with the rest at its ends
-        self.peaks = (0.0, 0.0)
+        self.bets = TwoSided(TRUNCATED, TRUNCATED)
+        self.peaks = [0.0, 0.0]
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + int(self.source.extra)
 
     def begin(self, required: float) -> None:
         """What was seen before a pause may suffice."""
@@ -88,7 +98,6 @@ class MonteCarloRun(PTSTRun):
     def step(self, required: float, most: int) -> None:
         """One batch of rollouts; where that could take more samples than are left, none."""
         count, H, source = max(BATCH, int(BATCH_GROWTH * len(self.lower))), self._horizon(), self.source
-        assert isinstance(source, Source)
         self.exhausted = count * H > most
         if self.exhausted:
             return
@@ -106,17 +115,31 @@ class MonteCarloRun(PTSTRun):
             source.drawing = False
         self.tally.observe(k, x, np.inf)
         self.samples += len(k)
-        self.lower, self.upper = np.concatenate([[self.lower, self.upper], ends], axis=1)
-        self.peaks = self._peak(1), self._peak(-1)
+        self._add(*ends)
         self.reconsider(required)
 
-    def end(self, required: float) -> None:
-        """Nothing was put off."""
+    def _add(self, lower: FloatArray, upper: FloatArray) -> None:
+        """More rollouts, and what they make of the largest capital that each side has had."""
+        self.lower, self.upper = np.append(self.lower, lower), np.append(self.upper, upper)
+        for side, (sign, low, worst) in enumerate(((1.0, self.low, lower), (-1.0, -self.high, -upper))):
+            if self.method.kind == "betting":
+                margin, fractions = ROUNDING * self.span, TRUNCATED.fractions(None, 0.0, 0.0)
+                bet = Bet(max(-low, 0.0) + margin, fractions, fractions)
+                found, _ = self.bets[sign].settle(bet, np.maximum(worst, low) - margin)
+            else:
+                found = self._against(sign).log_capital(0.0)
+            self.peaks[side] = max(self.peaks[side], found)
 
-    def reconsider(self, required: float) -> None:
-        """Answer if the evidence reaches what is required."""
-        above, below = self.peaks
-        self.answer = None if max(above, below) < required else "above" if above >= below else "below"
+    def _against(self, sign: float) -> Refuter:
+        """The rollouts of one side, with the rest at its worst, to be settled against any value."""
+        if self.method.kind == "betting":
+            return self.bets[sign].settled(as_staked=True, along=True)
+        low, worst = (self.low, self.lower) if sign > 0 else (-self.high, -self.upper)
+        return PlugIn(self.method.kind, worst - ROUNDING * self.span, low, self.span)
+
+    def weigh(self, counts: Counts, required: float, design: str) -> None:
+        """Counts have no rollouts."""
+        raise InputError("MonteCarlo needs rollouts, which counts do not hold; pass method=PTST()")
 
     def why_undecided(self) -> str:
         """Batches are not divided."""
@@ -153,48 +176,17 @@ class MonteCarloRun(PTSTRun):
         k, x = np.concatenate(drawn, axis=1)
         return np.array([total + weight * rest[state] for rest in self.rest]), k, x
 
-    def _scaled(self, sign: int, value: float) -> tuple[FloatArray, float]:
-        """X of each rollout, with the rest at its worst for the side, and m; a little more, for rounding."""
-        low, high, worst = (self.low, self.high, self.lower) if sign > 0 else (-self.high, -self.low, -self.upper)
-        span = max(high - low, 1e-300)
-        X = np.clip((worst - low) / span, 0.0, 1.0)
-        return X, float(np.clip((sign * value - low) / span + 1e-12, 1e-12, 1.0))
-
-    def _peak(self, sign: int, value: float = 0.0) -> float:
-        """The logarithm of the largest capital that the side has had, betting against this value."""
-        return float(_logs(self.method.kind, *self._scaled(sign, value)).max(initial=0.0))
-
     def evidence(self) -> tuple[float, float]:
         """The logarithm of the largest capital that each side has had at the end of a rollout."""
-        return self.peaks
+        return self.peaks[0], self.peaks[1]
 
-    def interval(self, required: float) -> tuple[float, float]:
-        """The values that no side has ever refuted at delta/2."""
-        return self._unrefuted(required + np.log(2.0))
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """The values against which no side's capital has ever reached this level."""
+        return ends(self._against(1.0), self._against(-1.0), value_range(self.task), self.threshold, level)
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
         """The values that no side has ever refuted at delta, by the bets of the answer."""
-        return beside(self._unrefuted(required), self.threshold, self.answer)
-
-    def _unrefuted(self, required: float) -> tuple[float, float]:
-        """The values against which no side's capital has ever reached exp(required), by bisection."""
-        low, high = (end - self.threshold for end in value_range(self.task))
-        ends = []
-        for sign, refuted, kept in ((1, low, high), (-1, high, low)):
-            for _ in range(40):
-                middle = 0.5 * (refuted + kept)
-                crossed = self._peak(sign, middle) >= required
-                refuted, kept = (middle, kept) if crossed else (refuted, middle)
-            ends.append(refuted + self.threshold)
-        return ends[0], ends[1]
-
-    def outcome(self, required: float) -> Outcome:
-        """The capital is the proof."""
-        return Outcome(self.peaks, None, np.nan)
-
-    def proof(self) -> tuple[float, float]:
-        """All of the evidence."""
-        return self.peaks
+        return clip_to_answer(self.one_sided(required), self.threshold, self.answer)
 
     @property
     def estimate(self) -> float:
@@ -203,19 +195,27 @@ class MonteCarloRun(PTSTRun):
             return 0.5 * sum(value_range(self.task))
         return float((0.5 * (self.lower + self.upper)).mean()) + self.threshold
 
-    def state(self) -> dict[str, Any]:
-        """All that is needed to go on later, as arrays."""
-        return {**super().state(), "lower": self.lower, "upper": self.upper}
+    def counts(self) -> Counts:
+        """What was observed."""
+        return self.tally.counts()
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a kept state; one that cannot have arisen is refused."""
-        super().restore(state)
-        self.lower, self.upper = (np.array(state.get(name), dtype=np.float64) for name in ("lower", "upper"))
-        room, sound = 1e-9 * (self.high - self.low), self.lower.ndim == 1 and self.lower.shape == self.upper.shape
-        inside = sound and (self.low <= self.lower + room) & (self.lower <= self.upper + room)
-        if not np.all(inside & (self.upper <= self.high + room)):
-            raise InputError("cannot resume: the checkpoint is inconsistent (impossible returns); start again")
-        self.peaks = self._peak(1), self._peak(-1)
+    def state(self) -> Record:
+        """All that is needed to go on later, as arrays."""
+        kept = {"samples": np.array([self.samples]), "lower": self.lower, "upper": self.upper}
+        return {**kept, **record(tally=self.tally.state(), source=self.source.state())}
+
+    def _restore(self, state: Record) -> None:
+        self.samples = int(state["samples"][0])
+        for part, name in ((self.tally, "tally"), (self.source, "source")):
+            part.restore(part_of(state, name))
+        lower, upper = (np.array(state[name], dtype=np.float64) for name in ("lower", "upper"))
+        room, sound = 1e-9 * (self.high - self.low), lower.ndim == 1 and lower.shape == upper.shape
+        inside = sound and (self.low <= lower + room) & (lower <= upper + room)
+        if self.samples != self.tally.n.sum() or not np.all(inside & (upper <= self.high + room)):
+            raise ValueError("impossible returns")
+        self.lower, self.upper, self.peaks = np.zeros(0), np.zeros(0), [0.0, 0.0]
+        self.bets = TwoSided(TRUNCATED, TRUNCATED)
+        self._add(lower, upper)
 
 
 def _least_return(task: Task, sign: float) -> float:
@@ -231,20 +231,3 @@ def _least_return(task: Task, sign: float) -> float:
     nothing = np.zeros(task.n_states)
     worst = rollouts.worst_paths(rows, rows.reward - sign * top, nothing, nothing, sign, gamma)
     return float(worst[task.initial > 0].min()) + top / (1.0 - gamma)
-
-
-def _logs(kind: str, X: FloatArray, m: float) -> FloatArray:
-    """The logarithm of the capital after each X, betting that their mean is above m."""
-    if kind == "betting":
-        paths = np.log1p(np.outer(FRACTIONS, X / m - 1.0)).cumsum(axis=1) + LOG_WEIGHTS[:, None]
-        return np.asarray(np.logaddexp.reduce(paths, axis=0))
-    t = np.arange(1.0, len(X) + 1.0)
-    if kind == "hoeffding":
-        bet = np.minimum(np.sqrt(8.0 * TUNED / (t * np.log1p(t))), 1.0)
-        return np.asarray(np.cumsum(bet * (X - m) - bet**2 / 8.0))
-    total = np.cumsum(X)
-    before = (0.5 + total - X) / t  # the mean of those before, with one more at 1/2
-    squares = (X - (0.5 + total) / (t + 1.0)) ** 2
-    variance = (0.25 + np.cumsum(squares) - squares) / t
-    bet = np.minimum(np.sqrt(2.0 * TUNED / (variance * t * np.log1p(t))), 0.5)
-    return np.asarray(np.cumsum(bet * (X - m) - (X - before) ** 2 * (-np.log1p(-bet) - bet)))

@@ -70,10 +70,12 @@ from policytest._base.compiled.rollouts import (
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
+from policytest.eprocess.interval import clip_to_answer
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, widest_range
 from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import AveragedRefuter, Bets, Refuter, not_refuted, surely
+from policytest.methods.betting.draws import Supply
 from policytest.methods.betting.plan import (
     LARGE,
     NO_POLICY,
@@ -95,9 +97,10 @@ from policytest.methods.betting.plan import (
 )
 from policytest.methods.betting.policy_bet import PolicyBet, are_quick, cumulative, plans_of_shares
 from policytest.methods.betting.visited import VisitedBet
-from policytest.methods.interface import Outcome, beside
+from policytest.methods.interface import Outcome, Run
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.sampler import NOTHING, Recorded
+from policytest.methods.witness import WitnessedCounts
 from policytest.worst_case.projection_free import ProjectionFree
 
 LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
@@ -110,7 +113,7 @@ PATIENCE = 0.05  # seconds between two looks of the driver, where a simulator is
 Policies = tuple[PolicyBet, ...]
 
 
-class BettingRun:
+class BettingRun(Run):
     """Rollouts at work, of one policy or of two (`policytest.methods.betting.coupled`), and the bets on them.
 
     Rewards are centred, so that values, or differences of two, are compared with 0.
@@ -126,6 +129,8 @@ class BettingRun:
         to the threshold. For intervals, and for "within". (Without it, while the side is in doubt.)
     """
 
+    source: Supply
+    tally: WitnessedCounts
     ladder: Ladder | GapLadder = ONE_POLICY
     refit = REFIT
     sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
@@ -142,9 +147,7 @@ class BettingRun:
         self.pool, self.rounding = policies[0].pool, sum(policy.rounding for policy in policies)
         self.source, self.tally = self.pool.source, self.pool.tally
         self.indifference, self.both_sides, self.look_at = indifference, both_sides, 0.0
-        self.answer: str | None = None
-        self.exhausted, self.wanted = False, -1
-        self.samples, self.rollouts, self.refit_at = 0, 0, 0.0
+        self.wanted, self.rollouts, self.refit_at = -1, 0, 0.0
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
         if self.source.waits and self.ladder is ONE_POLICY:
             self.ladder = ON_STACKS
@@ -561,7 +564,7 @@ class BettingRun:
         After "within" the ends are those that were refuted, with the fractions of `interval`.
         """
         ends = self._not_refuted(required, as_staked=self.answer != "within")
-        return beside(ends, self.threshold, self.answer, self.indifference)
+        return clip_to_answer(ends, self.threshold, self.answer, self.indifference)
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values that the capital of neither side refutes at this level."""
@@ -588,10 +591,6 @@ class BettingRun:
         first, second = (self.refuter(sign).log_capital(-self.indifference) for sign in (1.0, -1.0))
         return first, second
 
-    def proof(self) -> tuple[float, float]:
-        """All of the evidence: capital is a proof."""
-        return self.evidence()
-
     def outcome(self, level: float) -> Outcome:
         """The capital is the proof. Not in very large tasks: the nearest kernel found beyond R, and its lower bound."""
         large = self.tally.is_open or self.tally.rows.n_entries > REPORTED or isinstance(self.policies[0], VisitedBet)
@@ -607,11 +606,6 @@ class BettingRun:
     def estimate(self) -> float:
         """The value of the empirical kernel."""
         return self.policies[0].estimate() + self.threshold
-
-    @property
-    def solves(self) -> int:
-        """No worst case is solved."""
-        return 0
 
     def counts(self) -> Counts:
         """What was observed."""

@@ -34,7 +34,7 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import Seed, generator
 from policytest.data.reward_moments import RewardMoments
 from policytest.methods.betting.run import BettingRun
-from policytest.methods.interface import Outcome, steps
+from policytest.methods.interface import Outcome, Run, steps
 from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
 
 HALF = math.log(2.0)  # what it costs that half of the sets decide
@@ -102,20 +102,14 @@ class OneSide:
         return self.sign * self.of_half(self.sign * np.array(found)[:, self.side])
 
 
-class OnALog:
+class OnALog(Run):
     """What all runs on a log share: they look at all rows that are there, and answer at one of them."""
 
-    answer: str | None
-    samples: int
     answered_at = 0
 
     @property
     def rows_to_next_look(self) -> int:
         """How many more rows are worth a look."""
-        raise NotImplementedError
-
-    def evidence(self) -> tuple[float, float]:
-        """(against V <= R, against V >= R), in nats."""
         raise NotImplementedError
 
     def reconsider(self, level: float) -> None:
@@ -173,9 +167,6 @@ class StacksRun(OnALog):
         self.runs = [run for side in self.sides for run in side.runs]
         alone = sets == 1 < len(seeds) // 2  # where one is asked for, as in forecasts, it stands for many
         self.price = 0.0 if alone else HALF
-        self.samples, self.solves = 0, 0
-        self.answer = None
-        self.exhausted = False
         many = int((self.whole.pool.only < 0).sum()) >= LEARN_FIRST and not self.whole.tally.is_open
         self.learnt, self.taught, self.next_check = not many, 0, FIRST_CHECK
         self.early = Recorded(NOTHING, NOTHING)  # the first rows, until enough is learnt from them
@@ -247,16 +238,9 @@ class StacksRun(OnALog):
             for run in self.runs[1:]:
                 run.learn(self.early.part(0, self.taught))
 
-    def end(self, level: float) -> None:
-        """Unfinished rollouts may go on later."""
-
     def state(self) -> dict[str, Any]:
         """Nothing: a log is read again from its start."""
         return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Not on a log."""
-        raise InputError("cannot resume on a log, which is read from its start; leave out resume")
 
     # ------------------------------------------------------------ what it can say
 
@@ -264,10 +248,6 @@ class StacksRun(OnALog):
         """The logarithm of the capital that half of the sets have reached, less log 2: exp(-evidence) is a p-value."""
         above, below = (side.of_half(side.best) - self.price for side in self.sides)
         return above, below
-
-    def proof(self) -> tuple[float, float]:
-        """All of the evidence: capital is a proof."""
-        return self.evidence()
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference."""
@@ -309,7 +289,7 @@ class StacksRun(OnALog):
     @property
     def reward_moments(self) -> RewardMoments | None:
         """The observed rewards of all rows."""
-        return getattr(self.whole, "reward_moments", None)
+        return self.whole.reward_moments
 
     def why_undecided(self) -> str:
         """Which pair most sets wait for."""

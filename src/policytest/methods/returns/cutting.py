@@ -30,7 +30,7 @@ from policytest._base.arrays import FloatArray
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.walks import Walk
-from policytest.methods.betting.plan import LARGEST_FRACTION, NATS
+from policytest.eprocess.strategies import growth_on, interval_gap
 from policytest.methods.returns.critics import Valuer
 from policytest.methods.returns.drawn import DrawnEpisodes, Played
 from policytest.methods.returns.outcomes import Outcomes
@@ -40,7 +40,7 @@ FIRST = 8  # episodes that are seen whole before a plan is made
 AGAIN = 1.3  # a plan is made again when the episodes have grown by this factor
 WORTH_IT, DOUBT = 1.1, 2.5  # a cut must promise 1.1 + 2.5/sqrt(episodes) times the growth of whole ones
 KEPT, KEPT_STEPS = 64, 200_000  # past episodes, and their steps, that plans are compared on
-FRACTIONS = LARGEST_FRACTION * 0.5 ** np.arange(10)
+FRACTIONS = 10  # of the largest one down, on which plans are compared
 
 
 class CutPlan(NamedTuple):
@@ -168,7 +168,7 @@ class CutEpisodes(DrawnEpisodes):
         past = PastEpisodes(self)
         found = [past.simulated(plan) for plan in plans]
         noise = found[0].deviation / math.sqrt(self.seen + 1.0)
-        gap = math.sqrt(2.0 * NATS) * noise if both_sides else max(abs(lead), 0.5 * noise)
+        gap = interval_gap(found[0].deviation ** 2, self.seen) if both_sides else max(abs(lead), 0.5 * noise)
         whole, *others = (self._growth(one, threshold + lead, sides, gap) for one in found)
         best = int(np.argmax(others))
         worth_it = WORTH_IT + DOUBT / math.sqrt(self.seen)
@@ -183,8 +183,7 @@ class CutEpisodes(DrawnEpisodes):
         for served, sign, bound in zip(sides, (1.0, -1.0), (self.low, self.high), strict=True):
             room = sign * (estimate - bound) - gap
             if served and room > 0:
-                won = np.maximum((sign * centred + gap) / room, -1.0)
-                found.append(float((simulated.chance @ np.log1p(np.outer(won, FRACTIONS))).max()))
+                found.append(growth_on((sign * centred + gap) / room, simulated.chance, FRACTIONS))
         return sum(found) / max(simulated.steps, 1e-300)
 
     # ------------------------------------------------------------ keeping

@@ -16,7 +16,7 @@ from policytest._base.errors import InputError, blame_simulator
 from policytest.data.episodes import ROUNDING, Episodes, Range
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.walks import LARGEST_SEED, FunctionWalk
-from policytest.methods.returns.outcomes import NO_OUTCOMES, Outcomes, never
+from policytest.methods.returns.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes, never
 
 REPEATED, REPEATED_STEPS = 16, 1_000
 """The latest episodes that a resumed run repeats, until they have this many transitions."""
@@ -39,21 +39,20 @@ class Played(NamedTuple):
     over: bool  # the environment ended it, or its horizon; else it was cut
 
 
-class DrawnEpisodes:
+class DrawnEpisodes(EpisodeSupply):
     """Episodes of an environment, as a supply; each has a seed of its own, drawn from ``rng``.
 
-    An episode is given up if `take` allows no more transitions, or if ``stop()``; its steps are ``extra``. It is
+    An episode is given up if `take` allows no more transitions, or if ``stop()``; its steps are ``given_up``. It is
     not part of the run: its seed is drawn again, so that a run that goes on begins with the same episode.
     """
 
-    exhausted = False
     drawing = False
 
     def __init__(self, episodes: Episodes, rng: Seed) -> None:
         self.about, self.rng = episodes, generator(rng)
         self.low, self.high = episodes.bounds
         self.stop: Callable[[], bool] = never
-        self.most, self.extra = math.inf, 0
+        self.most, self.given_up = math.inf, 0
         self.unseen: Range = (0.0, 0.0)  # what the rest of the last episode may add, where it was not seen
         self.recent: deque[Played] = deque(maxlen=REPEATED)
 
@@ -68,17 +67,22 @@ class DrawnEpisodes:
 
     def _next(self, most: float) -> tuple[float, int] | None:
         """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
-        before, self.most, self.extra = self.rng.bit_generator.state, most, 0
+        before, self.most, self.given_up = self.rng.bit_generator.state, most, 0
         try:
             with self._drawing():
                 return self.episode(int(self.rng.integers(LARGEST_SEED)))
         except GivenUp as given_up:
-            self.extra = given_up.steps
+            self.given_up = given_up.steps
         except BaseException:
             self.rng.bit_generator.state = before
             raise
         self.rng.bit_generator.state = before
         return None
+
+    @property
+    def extra(self) -> int:
+        """The steps of the episode that was given up."""
+        return self.given_up
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -153,9 +157,6 @@ class DrawnEpisodes:
                 )
             if (left := left - steps) <= 0:
                 break
-
-    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """Whole episodes serve every question."""
 
     def state(self) -> dict[str, Any]:
         """The generator of seeds, and the latest episodes."""

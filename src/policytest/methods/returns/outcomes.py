@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,35 +37,39 @@ def never() -> bool:
     return False
 
 
-class EpisodeSupply(Protocol):
-    """Where episodes come from: an environment, or a log.
+class EpisodeSupply:
+    """Where episodes come from: environments with an agent. ``stop()``: whether to give up the episodes at hand."""
 
-    Those that run environments also have ``stop``, a function that says whether to give up the episodes at hand, and
-    `repeat`, which checks that a run that is resumed goes on with the same environment and agent.
-    """
+    drawing: bool = False
+    stop: Callable[[], bool] = never
 
-    drawing: bool
-
-    @property
-    def low(self) -> float:
-        """No outcome above is less."""
+    low: float  # no outcome above is less
+    high: float  # no outcome below is more
 
     @property
-    def high(self) -> float:
-        """No outcome below is more."""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether a log has no more episodes."""
+    def extra(self) -> int:
+        """The transitions of episodes that were not handed on."""
+        return 0
 
     def take(self, most: int) -> Outcomes:
-        """The next episodes, in their order, with at most this many transitions; of a log at least one."""
+        """The next episodes, in their order, with at most this many transitions."""
+        raise NotImplementedError
+
+    def put_back(self, episodes: int) -> None:
+        """The last episodes that were handed on are the next."""
+
+    def repeat(self) -> None:
+        """Check that a run that is resumed goes on with the same environment and agent."""
 
     def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """What the next episodes are for: the threshold, and the estimate less the threshold; called now and then."""
+        """What the next episodes are for: the threshold, and the estimate less the threshold; called now and then.
+
+        No-op by default: full returns are unbiased on both sides.
+        """
 
     def state(self) -> dict[str, Any]:
         """What is needed to go on, as arrays."""
+        return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state."""

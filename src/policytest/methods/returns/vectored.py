@@ -32,7 +32,7 @@ from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.vector_walks import VectorWalk
 from policytest.data.walks import LARGEST_SEED
-from policytest.methods.returns.outcomes import NO_OUTCOMES, Outcomes, never
+from policytest.methods.returns.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes, never
 
 FIRST_BLOCK = 16  # episodes of each row before the first new seed
 SHARE = 4  # later blocks have a quarter of the episodes before them
@@ -52,10 +52,9 @@ class Ended(NamedTuple):
 NOT_ENDED = Ended(0, np.nan, np.nan, np.nan)
 
 
-class VectoredEpisodes:
+class VectoredEpisodes(EpisodeSupply):
     """Episodes of a vector of environments, as a supply."""
 
-    exhausted = False
     drawing = False
 
     def __init__(self, episodes: Episodes, walk: VectorWalk, rng: Seed) -> None:
@@ -126,9 +125,6 @@ class VectoredEpisodes:
             self.handed.pop()
             self.handed_steps -= ended.steps
             self.ready[len(self.handed)] = ended
-
-    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """Whole episodes serve every question."""
 
     def _hand_on(self) -> Outcomes:
         if len(self.handed) not in self.ready:

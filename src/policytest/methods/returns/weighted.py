@@ -37,54 +37,40 @@ it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled.weights import doubly_robust, settle
+from policytest._base.compiled.weights import doubly_robust
 from policytest._base.errors import InputError
+from policytest.data.counts import Counts
 from policytest.data.episodes import ROUNDING
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.returns import Returns
-from policytest.methods.betting.bets import Bets, Refuter, Stretch, surely
-from policytest.methods.betting.plan import (
+from policytest.eprocess.capital import SIDES, Bet, EProcess, TwoSided, with_rounding_margin
+from policytest.eprocess.interval import clip_to_answer
+from policytest.eprocess.strategies import (
+    ENDS_OF_LOGS,
     LARGEST_FRACTION,
-    NATS,
-    NO_POLICY,
-    BettingPlan,
-    Ladder,
+    ON_LOGS,
+    Moments,
+    growth_on,
+    interval_gap,
     most_promising,
-    with_reserve,
 )
-from policytest.methods.betting.stacks import OnALog
+from policytest.methods.interface import Run
 from policytest.methods.returns.outcomes import Outcomes
-from policytest.methods.returns.run import SIDES, ReturnsRun
+from policytest.methods.returns.run import ReturnsRun
 
 FIRST_BLOCK, GROWTH, MOST_AT_ONCE = 8, 0.2, 2**18  # episodes of a block: at first, of those so far, and at most
 WRONG_WEIGHTS = 1e-4  # the probability with which right propensities are called wrong, at most
-FEW = 10_000  # episodes up to which an end of an interval is found by halving
 FIRST_CHOICE = 16  # episodes before slack is considered
 CHOOSE_AGAIN, RECENT = 1.5, 2**13  # when the episodes have grown by this factor, from at least the last of them
 FEWEST, MOST_LEVERAGE = 3, 0.99  # episodes of a regression; the leverage of one of them that is believed
 SLACKS = 5  # how many, each four times the one before
-
-WIDE: FloatArray = np.asarray(LARGEST_FRACTION * 0.5 ** np.arange(20), dtype=np.float64)
-LOG_WIDE = np.log(0.9 ** np.arange(20) / (0.9 ** np.arange(20)).sum())
-"""The fractions of intervals: steady ones, down to those that suit heavy weights and long logs."""
-
-_FALLING = 0.85 ** np.arange(14)
-ON_LOGS = Ladder(
-    WIDE[:14],
-    np.log(np.concatenate([0.7 * _FALLING / _FALLING.sum(), np.array([0.3])])),
-    np.array([1.0]),
-)
-"""The fractions of tests: the same, and one that is fitted to the episodes so far."""
 
 
 class Side:
@@ -143,22 +129,16 @@ class Side:
         self.centre = max(centre, end) if self.sign > 0 else min(centre, end)
         noise = min(spread) / math.sqrt(self.count)
         if threshold is None:
-            lead = min(math.sqrt(2.0 * NATS) * noise, 0.9 * abs(self.centre - end))
+            lead = min(interval_gap(min(spread) ** 2, self.count - 1), 0.9 * abs(self.centre - end))
             threshold = self.centre - self.sign * lead
         else:
             lead = max(self.sign * (self.centre - threshold), 0.5 * noise)
+        rooms = [self.sign * (threshold - bound) for bound in self.bounds]
         growth = [
-            _growth(self.sign * (Z - Z.mean()) + lead, self.sign * (threshold - bound))
-            for Z, bound in zip(kinds, self.bounds, strict=True)
+            growth_on((self.sign * (Z - Z.mean()) + lead) / room) if room > 0 else 0.0
+            for Z, room in zip(kinds, rooms, strict=True)
         ]
         self.chosen = most_promising(growth)
-
-
-def _growth(won: FloatArray, room: float) -> float:
-    """The mean of log(1 + f won/room) at the best of some fractions f."""
-    if room <= 0:
-        return 0.0
-    return float(np.log1p(np.outer(WIDE[:12], np.maximum(won / room, -1.0))).mean(axis=1).max())
 
 
 def _slacks(log: LoggedEpisodes) -> list[float]:
@@ -181,7 +161,6 @@ class RecordedEpisodes:
         self.log, self.taken = log, 0
         self.sides = tuple(Side(log, sign) for sign in SIDES)
         self.steps, self.plain = log.steps, log.outcomes.estimates
-        self.ends = np.cumsum(self.steps)
         self.estimated = 0.0  # the sum of the estimates so far
 
     @property
@@ -204,16 +183,7 @@ class RecordedEpisodes:
         for side in self.sides:
             side.choose(threshold)
 
-    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """The kind of outcomes is chosen by `prepare` alone."""
-
-    def take(self, most: int) -> Outcomes:
-        """The next episodes, with at most this many rows, unless the first has more."""
-        before = int(self.ends[self.taken - 1]) if self.taken else 0
-        last = int(np.searchsorted(self.ends, before + most, side="right"))
-        return self.take_episodes(max(last - self.taken, 1))
-
-    def take_episodes(self, count: int) -> Outcomes:
+    def take(self, count: int) -> Outcomes:
         """The next episodes, at most this many."""
         first, last = self.taken, min(self.taken + count, self.log.n_episodes)
         critics = self._critics(first, last)
@@ -254,14 +224,6 @@ class RecordedEpisodes:
         about = log.reward[rows], log.ratio[rows], *critics, log.largest_inverse[rows], log.reward_scale
         return doubly_robust(start - start[0], *about, 1.0, np.inf)
 
-    def state(self) -> dict[str, Any]:
-        """How many episodes were taken."""
-        return {"taken": np.array([self.taken], dtype=np.int64)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """A log is read from its beginning."""
-        raise InputError("resume: a log is assessed from its beginning; leave out resume")
-
 
 def flaws_of(log: LoggedEpisodes) -> tuple[str, ...]:
     """Why no guarantee holds, in words: the weights of episodes, whose mean is 1, have a larger one.
@@ -272,7 +234,8 @@ def flaws_of(log: LoggedEpisodes) -> tuple[str, ...]:
     if not log.weighted:
         return ()
     w = log.outcomes.weights
-    evidence, _ = settle(w - 1.0, 1.0, WIDE, LOG_WIDE.copy(), np.inf)
+    shares = np.exp(ENDS_OF_LOGS.log_weights)
+    evidence, _ = EProcess(shares, shares).settle(Bet(1.0, ENDS_OF_LOGS.steady, ENDS_OF_LOGS.steady), w - 1.0)
     if evidence < -math.log(WRONG_WEIGHTS):
         return ()
     return (f"the weights target/propensity of episodes average {float(w.mean()):.3g}, not 1, so that some are wrong",)
@@ -302,7 +265,7 @@ def regressed(Z: FloatArray, w: FloatArray) -> tuple[float, float, int]:
     return float(Z.mean()) + slope * missing, sd, n - 2
 
 
-class RecordedRun(OnALog, ReturnsRun):
+class RecordedRun(Run):
     """A test on recorded episodes: all of them are looked at, in blocks; the answer is given at one of them.
 
     The evidence of a side is the largest that its capital ever reached, which exp(-evidence) is a p-value of. With
@@ -312,10 +275,11 @@ class RecordedRun(OnALog, ReturnsRun):
     source: RecordedEpisodes
 
     def __init__(self, method: Any, log: LoggedEpisodes, threshold: float, for_interval: bool = False) -> None:
-        super().__init__(method, log, threshold, RecordedEpisodes(log))
-        self.bets, self.for_interval = Bets(with_reserve(ON_LOGS.log_weights)), for_interval
+        self.method, self.task, self.threshold, self.source = method, log, threshold, RecordedEpisodes(log)
+        self.bets = TwoSided(ON_LOGS, ENDS_OF_LOGS, ROUNDING * (1.0 + abs(threshold)))
+        self.moments = Moments(), Moments()  # of what is won on each side
+        self.for_interval, self.answered_at = for_interval, 0
         self.best, self.seen = [0.0, 0.0], 0
-        self.kept: tuple[list[Stretch], list[Stretch]] = ([], [])  # the same episodes, with the fractions of intervals
         self.estimates: list[FloatArray] = []
 
     # ------------------------------------------------------------ the loop
@@ -324,9 +288,9 @@ class RecordedRun(OnALog, ReturnsRun):
         """All episodes; the first at which the evidence suffices is the answer."""
         while not self.source.exhausted:
             self.source.prepare(None if self.for_interval else self.threshold)
-            self._plan()
-            taken = self.source.take_episodes(min(max(int(GROWTH * self.seen), FIRST_BLOCK), MOST_AT_ONCE))
-            crossed = [self._settled(side, taken, required) for side in range(2)]
+            plans = self._plans()
+            taken = self.source.take(min(max(int(GROWTH * self.seen), FIRST_BLOCK), MOST_AT_ONCE))
+            crossed = [self._settled(side, plans[side], taken, required) for side in range(2)]
             first = min(crossed)
             if self.answer is None and first < len(taken.steps):
                 self.answer = "above" if crossed[0] == first else "below"
@@ -334,48 +298,44 @@ class RecordedRun(OnALog, ReturnsRun):
             self.estimates.append(taken.returns)
             self.seen += len(taken.steps)
             self.samples += int(taken.steps.sum())
+        self.exhausted = True
 
-    def _plan(self) -> None:
+    def _plans(self) -> list[Bet]:
         """The bets of both sides for the next block, from the episodes so far."""
-        self.plans = []
+        plans = []
         for sign, side, seen in zip(SIDES, self.source.sides, self.moments, strict=True):
             room, plain = (sign * (self.threshold - bound) for bound in (side.bound, side.bounds[0]))
-            fractions = self._fractions(seen.sum, seen.squares, seen.count, plain)
-            plans = self._as_large(fractions, room, plain), self._as_large(WIDE, *side.rooms)
-            self.plans.append(BettingPlan(NO_POLICY, NO_POLICY, np.zeros(0), room, sign, 0.0, *plans))
+            known = 0 < plain < math.inf
+            v, lead = (seen.variance(plain), seen.mean(plain)) if known else (None, 0.0)
+            fractions = ON_LOGS.fractions(v, lead, seen.count)
+            plans.append(Bet(room, _as_large(fractions, room, plain), _as_large(ENDS_OF_LOGS.steady, *side.rooms)))
+        return plans
 
-    def _as_large(self, fractions: FloatArray, room: float, plain: float) -> FloatArray:
-        """Fractions of a room that stake the same as these fractions of the plain one, as far as it goes."""
-        return fractions if room == plain else np.asarray(np.minimum(fractions * (room / plain), LARGEST_FRACTION))
-
-    def _fractions(self, total: float, squares: float, count: int, room: float) -> FloatArray:
-        """For gains of this sum and these squares so far, in units of the room."""
-        if not 0 < room < math.inf:
-            return ON_LOGS.fractions(None, 0.0, 0)
-        mean = total / room / (count + 1)
-        v = max((1.0 + squares / room**2) / (count + 1) - mean**2, 1e-12)
-        return ON_LOGS.fractions(v, mean, count)
-
-    def _settled(self, side: int, taken: Outcomes, required: float) -> int:
+    def _settled(self, side: int, plan: Bet, taken: Outcomes, required: float) -> int:
         """Settle a block on one side; the first episode at which its capital suffices, or their number."""
-        plan, Z = self.plans[side], (taken.above, taken.below)[side]
-        won = plan.sign * (Z - self.threshold)
-        if plan.L == 0.0 and not self.for_interval:
-            certain = won > ROUNDING * (1.0 + abs(self.threshold))  # at the end of the range: see `ReturnsRun`
-            self.best[side] = math.inf if certain.any() else self.best[side]
-            return int(certain.argmax()) if certain.any() else len(Z)
-        if not 0 < plan.L < math.inf:
-            return len(Z)
-        self.kept[side].append(Stretch([won], plan.L, 0.0, plan.sign, plan.wide, plan.wide))
+        won, process = SIDES[side] * ((taken.above, taken.below)[side] - self.threshold), self.bets[SIDES[side]]
         if self.for_interval:
-            return len(Z)
-        capital = self.bets.capital[side] + self.bets.log_weights
-        best, crossed = settle(won, plan.L, plan.fractions, capital, surely(required))
-        self.bets.capital[side], self.best[side] = capital - self.bets.log_weights, max(self.best[side], best)
-        self.bets.keep(plan, won)
-        seen = self.moments[side]
-        seen.count, seen.sum, seen.squares = seen.count + len(Z), seen.sum + won.sum(), seen.squares + (won**2).sum()
-        return int(crossed)
+            if 0 < plan.room < math.inf:
+                process.keep(plan, won)
+            return len(won)
+        best, crossed = process.settle(plan, won, with_rounding_margin(required))
+        self.best[side] = max(self.best[side], best)
+        if 0 < plan.room < math.inf:
+            self.moments[side].add(won)
+        return crossed
+
+    def reconsider(self, required: float) -> None:
+        """Answer if the evidence has reached the level."""
+        above, below = self.evidence()
+        self.answer = "above" if above >= required else "below" if below >= required else None
+
+    def used(self) -> int:
+        """The row at which the answer was given; all, where there is none."""
+        return self.answered_at if self.answer is not None else self.samples
+
+    def weigh(self, counts: Counts, required: float, design: str) -> None:
+        """Counts have no order."""
+        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
 
     # ------------------------------------------------------------ what it can say
 
@@ -402,25 +362,18 @@ class RecordedRun(OnALog, ReturnsRun):
         found = np.concatenate([np.zeros(0), *self.estimates])
         return Returns(found, self.task.steps[: self.seen], flaws=flaws_of(self.task))
 
-    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
-        """The values that no side's capital refutes; by the bets of the test, or by those of intervals."""
-        low, high = (end - self.threshold for end in self.task.bounds)
-        lower = up_to(self.refuter(1.0, as_staked), low, high, level)
-        upper = -up_to(self.refuter(-1.0, as_staked), -high, -low, level)
-        return lower + self.threshold, upper + self.threshold
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """The values that no side's capital refutes, by the bets of intervals."""
+        return self.bets.not_refuted(self.task.bounds, self.threshold, level, as_staked=False)
 
-    def refuter(self, sign: float, as_staked: bool = False) -> Refuter:
-        """The bets of one side, to be settled against any threshold."""
-        if as_staked:
-            return Refuter([stretch for stretch in self.bets.stretches if stretch.sign == sign], self.bets.log_weights)
-        return Refuter(list(_merged(self.kept[0 if sign > 0 else 1])), LOG_WIDE)
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """By the bets of the answer, each end at 1 - delta; see `BettingRun.verdict_interval`."""
+        found = self.bets.not_refuted(self.task.bounds, self.threshold, required, as_staked=True)
+        return clip_to_answer(found, self.threshold, self.answer)
 
-    def largest_capital(self, sign: float) -> float:
-        """The logarithm of the largest capital that the bets of intervals ever had against this threshold."""
-        capital, best = LOG_WIDE.copy(), 0.0
-        for stretch in self.kept[0 if sign > 0 else 1]:
-            best = max(best, settle(stretch.sums, stretch.L, stretch.wide, capital, np.inf)[0])
-        return best
+    def state(self) -> dict[str, Any]:
+        """Nothing: a log is assessed from its beginning."""
+        return {}
 
     def why_undecided(self) -> str:
         """Whether a side could not be tested."""
@@ -433,30 +386,9 @@ class RecordedRun(OnALog, ReturnsRun):
         return f'the data do not settle it; only "{one}" can be answered, since {why}' * bool(one)
 
 
-def up_to(refuter: Refuter, worst: float, best: float, level: float) -> float:
-    """As `Refuter.up_to`, in a quarter of the steps: the largest threshold refuted, up to 2^-40 of the range."""
-    if len(refuter.earned) < FEW or math.isinf(worst):
-        return refuter.up_to(worst, best, level)
-    high = max(refuter.largest(), worst) if math.isinf(best) else best
-    low, near = worst + 1e-9 * (high - worst), 2.0**-40 * (high - worst)
-
-    def spare(R: float) -> float:
-        return refuter.log_capital(R) - level
-
-    if spare(low) < 0:
-        return worst
-    root = float(optimize.brentq(spare, low, high, xtol=near, rtol=1e-15)) if spare(high) < 0 else high
-    while root > low and spare(root) < 0:
-        root, near = max(root - near, low), 2.0 * near
-    return root
-
-
-def _merged(stretches: list[Stretch]) -> Iterator[Stretch]:
-    """Adjacent blocks with the same bound and the same fractions as one stretch."""
-    for _, blocks in groupby(stretches, key=lambda one: (one.L, one.wide.tobytes())):
-        same = list(blocks)
-        parts = [part for stretch in same for part in stretch.parts]
-        yield Stretch([np.concatenate(parts)], same[0].L, 0.0, same[0].sign, same[0].wide, same[0].wide)
+def _as_large(fractions: FloatArray, room: float, plain: float) -> FloatArray:
+    """Fractions of a room that stake the same as these fractions of the plain one, as far as it goes."""
+    return fractions if room == plain else np.asarray(np.minimum(fractions * (room / plain), LARGEST_FRACTION))
 
 
 @dataclass(frozen=True)

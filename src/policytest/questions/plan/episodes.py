@@ -24,7 +24,7 @@ from policytest.data.episodes import Episodes
 from policytest.data.returns import Returns
 from policytest.methods.known_range import KnownRange
 from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.outcomes import Outcomes
+from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
 from policytest.methods.returns.run import ReturnsRun
 from policytest.methods.sampler import UNLIMITED
 from policytest.results.needed import Needed, Simulated, not_known
@@ -41,10 +41,8 @@ ENDLESS = "more than one simulated test in twenty was cut after {}"
 UNSURE = "the pilot does not say on which side of the threshold the mean return is"
 
 
-class Resampled:
+class Resampled(EpisodeSupply):
     """Episodes drawn with replacement from others, as a supply; ``again``: these are first drawn so themselves."""
-
-    exhausted = drawing = False
 
     def __init__(self, seen: Returns, bounds: tuple[float, float], rng: np.random.Generator, again: bool) -> None:
         chosen = rng.integers(seen.episodes, size=seen.episodes) if again else slice(None)
@@ -56,16 +54,6 @@ class Resampled:
         drawn = self.rng.integers(len(self.returns), size=BLOCK)
         found = np.clip(self.returns[drawn], self.low, self.high)
         return Outcomes(found, found, found, self.steps[drawn])
-
-    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
-        """They serve every question."""
-
-    def state(self) -> dict[str, Any]:
-        """Nothing is kept of what is simulated."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """The future is new."""
 
 
 class Lengths(NamedTuple):

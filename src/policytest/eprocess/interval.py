@@ -1,0 +1,145 @@
+"""Which other thresholds the same bets would refute, and the intervals that this gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled.capital import settle_against
+
+PRECISION = 2.0**-40  # of the range, to which an end is found
+NEARLY_WORST = 1e-9  # of the range: a threshold so close to the worst value is not told from it
+
+
+class Refuter(Protocol):
+    """Bets of one side that can be settled against any threshold, in the units and the direction of their side."""
+
+    def log_capital(self, R: float) -> float:
+        """The evidence against "V <= R"; falls in R."""
+
+    def largest(self) -> float:
+        """The largest outcome: beyond it no threshold is refuted."""
+
+
+class Settled:
+    """The outcomes of one side, which serve every threshold at once.
+
+    1 + f (Z - R)/(R - low) falls in R, and is fair for every R, since f was chosen before Z. ``along``: the evidence is
+    the largest at the end of any outcome, of which exp(-evidence) is a p-value, not an e-value.
+
+    Parameters
+    ----------
+    won, room
+        Z and -low, less the tested threshold, of each outcome [n] and of each segment of them.
+    lengths, fractions
+        Of each segment: the number of outcomes, and their fractions.
+    shares
+        [F] of the first capital.
+    """
+
+    def __init__(
+        self,
+        won: FloatArray,
+        room: FloatArray,
+        lengths: IntArray,
+        fractions: FloatArray,
+        shares: FloatArray,
+        along: bool = False,
+    ) -> None:
+        self.won, self.along = won, along
+        self._about = won, room, lengths, np.ascontiguousarray(fractions.reshape(-1, len(shares)))
+        self._first = np.append(shares, 0.0)
+
+    def log_capital(self, R: float) -> float:
+        """The evidence against "V <= threshold + R"."""
+        won, room, lengths, fractions = self._about
+        return float(settle_against(self._first.copy(), fractions, won, room, lengths, R, self.along))
+
+    def largest(self) -> float:
+        """The largest outcome, less the threshold."""
+        return float(self.won.max(initial=-np.inf))
+
+
+class Average:
+    """The average of several capitals: of e-values it is one."""
+
+    def __init__(self, parts: Sequence[Refuter]) -> None:
+        self.parts = parts
+
+    def log_capital(self, R: float) -> float:
+        """The logarithm of their average capital."""
+        return average([part.log_capital(R) for part in self.parts])
+
+    def largest(self) -> float:
+        """The largest outcome of all."""
+        return max((part.largest() for part in self.parts), default=-np.inf)
+
+
+def average(evidence: Sequence[float] | FloatArray) -> float:
+    """The logarithm of the average of capitals, by their logarithms."""
+    return float(np.logaddexp.reduce(evidence) - np.log(len(evidence)))
+
+
+def largest_refuted(side: Refuter, worst: float, best: float, level: float) -> float:
+    """The largest R, up to `PRECISION` of the range, for which "V <= R" is refuted; ``worst`` where none is."""
+    if np.isinf(worst):
+        return worst
+    high = max(side.largest(), worst) if np.isinf(best) else best
+    return last_above(side.log_capital, worst, high, level)
+
+
+def last_above(evidence: Callable[[float], float], low: float, high: float, level: float) -> float:
+    """The largest R, up to `PRECISION`, with evidence(R) >= level, for evidence that falls; ``low`` where none has.
+
+    By the secant through both ends, with the end that stays given half of its excess (the Illinois rule), and by
+    halving where that is slow.
+    """
+    near = PRECISION * (high - low)
+    first = low + NEARLY_WORST * (high - low)
+    above = evidence(first) - level
+    if not above >= 0:
+        return low
+    below = evidence(high) - level
+    if below >= 0:
+        return high
+    low, kept, slow = first, 0, 0
+    while high - low > near:
+        width = high - low
+        R = 0.5 * (low + high)
+        if slow < 3 and np.isfinite(above) and np.isfinite(below):
+            R = low + width * (above / (above - below))
+            R = min(max(R, low + 0.5 * near), high - 0.5 * near)
+        if not low < R < high:
+            break
+        excess = evidence(R) - level
+        if excess >= 0:
+            low, above, below, kept = R, excess, below * 0.5 if kept > 0 else below, 1
+        else:
+            high, below, above, kept = R, excess, above * 0.5 if kept < 0 else above, -1
+        slow = slow + 1 if slow < 3 and high - low > 0.5 * width else 0
+    return low
+
+
+def ends(
+    above: Refuter, below: Refuter, span: tuple[float, float], threshold: float, level: float
+) -> tuple[float, float]:
+    """The values in this range that the capital of neither side refutes at this level.
+
+    Both in units of their side, less the threshold: those of "below" are mirrored.
+    """
+    low, high = (end - threshold for end in span)
+    first, last = largest_refuted(above, low, high, level), largest_refuted(below, -high, -low, level)
+    return first + threshold, threshold - last
+
+
+def clip_to_answer(
+    interval: tuple[float, float], threshold: float, answer: str | None, zone: float = 0.0
+) -> tuple[float, float]:
+    """The part of an interval on the answer's side of the threshold; after "within", of the zone around it."""
+    low, high = interval
+    zone = zone if answer == "within" else 0.0
+    low = max(low, threshold - zone) if answer in ("above", "within") else low
+    return low, min(high, threshold + zone) if answer in ("below", "within") else high
