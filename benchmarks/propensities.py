@@ -139,7 +139,7 @@ def misses_over_time(log: pt.LoggedEpisodes, value: float) -> bool:
     run = EpisodeLogBetting().replay(log, value, for_interval=True)
     run.step(math.inf, len(log))
     largest = [side.settled(as_staked=False, along=True).log_capital(0.0) for side in run.bets]
-    return max(largest) >= math.log(2.0 / DELTA)
+    return bool(max(largest) >= math.log(2.0 / DELTA))
 
 
 def wrong_answers(logs: int, count: int, after_the_fact: bool) -> tuple[float, float]:

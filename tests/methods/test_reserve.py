@@ -13,7 +13,6 @@ import pytest
 
 import policytest as pt
 from builders import each
-from policytest.methods.betting.logged import LogRun
 from policytest.eprocess.capital import Bet, EProcess
 from policytest.eprocess.strategies import (
     ENDS,
@@ -28,6 +27,7 @@ from policytest.eprocess.strategies import (
     TRUNCATED,
     TWO_POLICIES,
 )
+from policytest.methods.betting.logged import LogRun
 from policytest.methods.returns.paired import PairedRun
 from policytest.methods.returns.weighted import RecordedRun
 from policytest.methods.sampler import Recorded
