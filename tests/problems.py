@@ -150,3 +150,20 @@ def nearest_by_slsqp(case: Case, start: np.ndarray) -> tuple[float, np.ndarray]:
     feasible = case.sign * (case.value(q) - case.threshold) <= 1e-8 * (1 + abs(case.threshold))
     converged = result.status in (0, 8)  # 8: no step improves any more
     return (case.loss(q) if feasible and converged else np.inf), q
+
+
+def divergence(p: np.ndarray, q: np.ndarray) -> float:
+    """KL(p, q) in extended precision, as sum p log(p/q) - p + q, which forgives a rounded sum of q."""
+    p, q = np.asarray(p, dtype=np.longdouble), np.asarray(q, dtype=np.longdouble)
+    seen = p > 0
+    if (q[seen] <= 0).any():
+        return np.inf
+    return float((p[seen] * np.log(p[seen] / q[seen])).sum() - p.sum() + q.sum())
+
+
+def random_kernel(rng: np.random.Generator, S: int, A: int, zeros: float = 0.3) -> np.ndarray:
+    """Rows with zeros, some of them nearly deterministic."""
+    q = rng.dirichlet(np.full(S, rng.choice([0.2, 1.0, 10.0])), size=(S, A))
+    q[rng.random(q.shape) < zeros] = 0.0
+    q[q.sum(axis=2) == 0, rng.integers(S)] = 1.0
+    return q / q.sum(axis=2, keepdims=True)

@@ -106,7 +106,7 @@ def test_the_walk_of_a_row(tmp_path):
 def test_the_files_that_walks_and_changes_name_exist():
     named = set(
         re.findall(
-            r"`(?:src/policytest/)?((?:_base|mdp|data|worst_case|methods|results|questions|sources|plots|study|report|cli)/[\w/]+\.py)`",
+            r"`(?:src/policytest/)?((?:_base|mdp|data|worst_case|methods|results|questions|sources|plots|study|paper|report|cli)/[\w/]+\.py)`",
             PAGE,
         )
     )

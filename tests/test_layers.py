@@ -24,6 +24,7 @@ LAYERS = (
     ("sources",),
     ("plots",),
     ("study",),
+    ("paper",),
     ("report",),
     ("cli",),
 )

@@ -193,7 +193,7 @@ def exists(dotted):
 
 
 def dotted_names(text):
-    """`worst_case.row_problems.tilt_row`, but not `rho.V`: the first part is a module or a class of the package."""
+    """`paper.row_problems.tilt_row`, but not `rho.V`: the first part is a module or a class of the package."""
     for span in quoted(text):
         for dotted in re.findall(r"(?<![\w.])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", span):
             if dotted.split(".")[0] in {*DEFINED, "policytest"}:
@@ -224,7 +224,7 @@ def mapped_names():
 def test_names_in_the_map_exist():
     names = set(mapped_names())
     assert len(names) > 50
-    assert {"worst_case.row_problems.tilt_row", "mdp.values.value_range", "Bracket.multiplier"} < names
+    assert {"paper.row_problems.tilt_row", "mdp.values.value_range", "Bracket.multiplier"} < names
     assert {"NestedPGD", "task.policy"} < names
     assert not [name for name in sorted(names) if not exists(name)], f"{MAP.name} names what the package does not have"
 

@@ -11,10 +11,10 @@ from scipy import sparse
 
 import policytest as pt
 from builders import each
+from policytest.paper.product_box import robust_value
+from policytest.paper.row_problems import project_box
 from policytest.sources import discretise, labels
 from policytest.sources.tasks import policy
-from policytest.worst_case.product_box import robust_value
-from policytest.worst_case.row_problems import project_box
 
 KERNEL = np.array([[[0.5, 0.5], [0.25, 0.75]], [[1.0, 0.0], [0.0, 1.0]]])
 REWARDS, POLICY, INITIAL = np.array([[1.0, 0.0], [0.5, -1.0]]), np.full((2, 2), 0.5), np.array([0.5, 0.5])

@@ -9,8 +9,8 @@ from scipy import sparse
 import policytest as pt
 from builders import assert_refused, each
 from policytest._base.errors import InputError
-from policytest.worst_case.product_box import robust_value
-from policytest.worst_case.row_problems import project_box
+from policytest.paper.product_box import robust_value
+from policytest.paper.row_problems import project_box
 from problems import as_csr
 
 NAN, INF = float("nan"), float("inf")

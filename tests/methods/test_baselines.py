@@ -17,7 +17,7 @@ from policytest.methods.baselines import boxes, monte_carlo
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.baselines.monte_carlo import MonteCarlo
-from policytest.worst_case.product_box import robust_value
+from policytest.paper.product_box import robust_value
 
 TWO = pt.instances.paper(2)
 SIM = pt.TabularSimulator(TWO.kernel)

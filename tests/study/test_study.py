@@ -21,7 +21,7 @@ from policytest.cli import main
 from policytest.cli.commands.study import FinishedRuns
 from policytest.cli.progress import Bar, Lines, progress
 from policytest.methods.boundaries import information
-from policytest.study import cells, paper, runner, spec
+from policytest.study import cells, runner, spec
 from policytest.study.store import Store
 from policytest.study.table import COLUMNS, Study
 
@@ -523,35 +523,6 @@ def test_what_is_no_description(tmp_path):
         study.run(SMALL, jobs=0)
 
 
-# ---------------------------------------------------------------- the paper's
-
-
-def test_the_papers_sweep():
-    sweep = study.paper_sweep(heuristic=True)
-    assert [problem.name for problem in sweep.problems] == ["2x2", "3x3", "5x5"]
-    assert (min(sweep.deltas), max(sweep.deltas), len(sweep.deltas), len(sweep.seeds)) == (1e-15, 1e-2, 14, 30)
-    assert len(sweep.cells) == 3 * 11 * 30
-    assert len(study.paper_sweep(seeds=2, quick=True).cells) == 2 * 10 * 2
-
-
-def test_the_heuristic_is_said_to_stop_too_early():
-    full = study.paper_sweep(heuristic=True)
-    chosen = [t for t in full.trials if t.problem.name == "2x2" and t.name in (paper.EXACT, paper.PRINTED)]
-    sweep = study.Sweep("heuristic", tuple(chosen), (1e-2,), (0, 1, 2), bounds=False)
-    found = study.run(sweep, jobs=1)
-    printed, exact = (found.only(methods=[name]).column("samples") for name in (paper.PRINTED, paper.EXACT))
-    assert (printed < 0.2 * exact).all()
-    assert not found.only(methods=[paper.PRINTED]).column("certified").any()
-    early, gap = paper.with_heuristic_notes(found, sweep).notes
-    assert "before the exact rule in 3 of 3 cases" in early
-    assert "in 3 of 3 stops the ball still holds a kernel on the other side" in gap
-    one = paper.heuristic_gap(sweep.problems[0], 0, 1e-2)
-    assert one.samples == printed[0]
-    assert one.found <= 0 < one.reported < one.estimate  # the exact minimum is beyond the threshold
-    assert 0 < one.share < 1
-    assert paper.heuristic_gap(sweep.problems[0], 0, 1e-2, max_samples=1) is None
-
-
 # ---------------------------------------------------------------- progress and the command
 
 
@@ -645,16 +616,3 @@ def test_the_exit_code_says_what_is_missing(tmp_path, capsys, monkeypatch):
 def test_wrong_commands(arguments, words, capsys):
     assert main(["study", *arguments]) == 2
     assert words in capsys.readouterr().err
-
-
-def test_the_figure(plain, tmp_path):
-    pytest.importorskip("matplotlib")
-    from policytest.study.figure import draw
-
-    for name in ("a.svg", "b.svg"):
-        draw(plain, tmp_path / name)
-    drawn = (tmp_path / "a.svg").read_bytes()
-    assert drawn == (tmp_path / "b.svg").read_bytes()
-    assert b"<svg" in drawn
-    with pytest.raises(InputError, match="nothing to draw"):
-        draw(Study("empty", []), tmp_path / "c.svg")

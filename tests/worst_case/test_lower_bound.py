@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from policytest.paper.product_box import robust_value
 from policytest.worst_case.ball import kl_rows
 from policytest.worst_case.lower_bound import uniform_allocation
-from policytest.worst_case.product_box import robust_value
 from problems import Case, draw, nearest_by_slsqp
 
 # S, T* at the uniform allocation (from two independent solvers, agreeing to 1e-10), T* at the best allocation at most

@@ -105,7 +105,7 @@ def _is_counts(file: Path) -> bool:
 
 def _is_figure(file: Path) -> bool:
     from policytest._base.files import read_file
-    from policytest.study.figure import CREATOR
+    from policytest.paper.figure import CREATOR
 
     return CREATOR.encode() in read_file(file)
 

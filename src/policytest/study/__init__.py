@@ -4,8 +4,10 @@
 paper's figure. `load` reads a saved table back.
 """
 
+import importlib
+from typing import Any
+
 from policytest.study.cells import Cell, Problem, Sweep, Trial, stream
-from policytest.study.paper import paper_sweep
 from policytest.study.runner import Step, run
 from policytest.study.spec import read, sweep
 from policytest.study.table import Study, load
@@ -24,3 +26,9 @@ __all__ = [
     "stream",
     "sweep",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "paper_sweep":
+        raise AttributeError(f"module 'policytest.study' has no attribute {name!r}")
+    return importlib.import_module("policytest.paper.experiments").paper_sweep  # a layer above, on first use

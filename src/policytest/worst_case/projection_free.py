@@ -6,7 +6,7 @@ A stationary point of either problem satisfies, row by row, with one multiplier 
     q(x|s,a) = n_sa p(x|s,a) / (y_sa + c_x),      c_x = +- lam d_q(s,a) (r(s,a,x) + gamma V_q(x)),
 
 and y_sa fixed by sum_x q = 1: a linear cost against KL, solved exactly by one-dimensional roots
-(`row_problems.tilt_row`), unseen successors included. From the values and occupancies of the current kernel the
+(`paper.row_problems.tilt_row`), unseen successors included. From the values and occupancies of the current kernel the
 rows are computed for the lam at which
 
 * (NO) the loss meets the radius: the exact linear minimisation over the ball. The segment to it stays in the

@@ -61,12 +61,12 @@ def study(
         plan = _plan(what, seeds, quick, heuristic)
         check_files(_files(what, out), {"--figure": figure, "--html": html})
         if figure is not None:
-            from policytest.study.figure import check_figure
+            from policytest.paper.figure import check_figure
 
             check_figure(figure)
         found = _run(plan, out, jobs, cluster, quiet, max_seconds)
         if heuristic and not found.missing:
-            from policytest.study.paper import with_heuristic_notes
+            from policytest.paper.experiments import with_heuristic_notes
 
             found = with_heuristic_notes(found, plan)
             if out is not None:
@@ -80,7 +80,7 @@ def study(
 
 def _plan(what: str, seeds: int | None, quick: bool, heuristic: bool) -> Sweep:
     """The sweep that is meant."""
-    from policytest.study.paper import paper_sweep
+    from policytest.paper.experiments import paper_sweep
     from policytest.study.spec import quickly, read, with_seeds
 
     if what == "paper":
@@ -127,8 +127,8 @@ class FinishedRuns:
 
 
 def _draw(found: Study, figure: Path, papers: bool) -> None:
-    from policytest.study.figure import draw
-    from policytest.study.paper import in_figure
+    from policytest.paper.experiments import in_figure
+    from policytest.paper.figure import draw
 
     draw(in_figure(found) if papers else found, figure)
 

@@ -7,9 +7,9 @@ import pytest
 
 import policytest as pt
 from policytest._base.compiled import search
+from policytest.paper.product_box import robust_value
 from policytest.worst_case.ball import kl_rows
 from policytest.worst_case.problem import lay_out
-from policytest.worst_case.product_box import robust_value
 from problems import draw
 
 

@@ -13,8 +13,10 @@ from scipy import sparse
 
 from policytest import instances
 from policytest._base.errors import InputError
-from policytest.mdp import reversed
-from policytest.mdp.reversed import (
+from policytest.mdp.task import Task
+from policytest.mdp.values import occupancy, state_values, value
+from policytest.paper import reversed
+from policytest.paper.reversed import (
     pair_occupancy,
     pair_value_gradient,
     pair_values,
@@ -23,8 +25,6 @@ from policytest.mdp.reversed import (
     smoothness_constant,
     value_gradient,
 )
-from policytest.mdp.task import Task
-from policytest.mdp.values import occupancy, state_values, value
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 STEP = 1e-5

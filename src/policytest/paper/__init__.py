@@ -1,0 +1,1 @@
+"""What exists because the paper has it, and nothing lower imports."""
