@@ -73,7 +73,7 @@ def test_ranges_cover_the_true_mean_and_predictions_are_near_where_the_pilot_say
     for name, rows in studied.items():
         assert binom.cdf(sum(row[1] for row in rows), len(rows), 0.9) >= ALARM, name
     sure = [ratio for rows in studied.values() for ratio, _, width in rows if width < 2.7]
-    assert len(sure) >= 12
+    assert len(sure) >= 9
     assert np.mean([1 / 1.5 < ratio < 1.5 for ratio in sure]) >= 0.8
 
 
@@ -87,8 +87,6 @@ def test_plans_say_how_sure_they_are():
         assert few.sure[name] < many.sure[name]
         assert f"with probability {round(many.sure[name], 2):.4g}" in str(many)
     assert few.sure["PTST, uniform"] < few.sure["TDBetting"]
-    assert 3.5 < few.sensitivity.gap_error / many.sensitivity.gap_error < 6.0  # about the root of 20
-    assert "times as many pilot draws" in str(few)
     assert plan(instance.task, instance.kernel, threshold, methods=[FAST], runs=4).sure == {}
 
 
@@ -129,13 +127,12 @@ def test_the_papers_instances(n):
     assert found.samples["PTST, best allocation"][0] < mean
     for name in found.samples:
         assert found.samples[name][0] > found.bound
-    assert found.samples["Combined"][0] < 1250
+    assert found.samples["TDBetting"][0] < 1250
     assert found.time[0] <= found.allocation.time <= found.time[1] < 1.05 * found.time[0]
     assert found.saving == pytest.approx(
         pt.characteristic_time(instance.task, instance.kernel).time / found.allocation.time, rel=1e-6
     )
     assert 1.1 < found.saving < 1.8
-    assert 1.3 < found.sensitivity.nearer < 1.7  # near the threshold T* grows as 1/gap^2, which is 1.56
 
 
 @pytest.mark.parametrize(
@@ -171,7 +168,7 @@ def test_several_kernels_give_the_range_between_them():
     assert low <= far.samples[""][0] * 1.2
     assert high >= near.samples[""][0] / 1.2
     assert far.samples[""][0] < mean < near.samples[""][0]
-    assert "between" in both.sensitivity.words
+    assert (far.guesses, both.guesses) == (1, 2)
 
 
 def _two(instance):
@@ -200,7 +197,6 @@ def test_a_guess_that_does_not_say_the_side_is_reported():
         instance.task, pilot, threshold, methods={"bet": pt.TDBetting(), "KL": FAST}, runs=16, max_samples=5000
     )
     assert all(high == math.inf for _, _, high in found.samples.values())
-    assert found.sensitivity.other_side > 0.2
     assert UNSURE in str(found)
     below, above = instance.kernel, np.full_like(instance.kernel, 0.5)
     ends = sorted(pt.value(instance.task, q) for q in (below, above))
@@ -215,11 +211,11 @@ def test_a_guess_on_the_threshold_needs_no_end_of_samples():
     assert found.bound == math.inf
     assert all(mean == math.inf for mean, _, _ in found.samples.values())
     assert found.summary.title == "No number of samples is enough"
-    assert str(found).count("without end") == 4
+    assert str(found).count("without end") == 3
     assert "indifference" in str(found)
     assert "inf" not in str(found).replace("infinite", "").replace("indifference", "")
     data = json.loads(found.to_json(), parse_constant=pytest.fail)
-    assert data["bound"] == "inf" == data["samples"]["Combined"][0]
+    assert data["bound"] == "inf" == data["samples"]["TDBetting"][0]
     assert data["at_least"] == sorted(found.samples)
 
 
@@ -281,7 +277,7 @@ def test_json_and_html_say_what_the_text_says():
     assert len(found.samples) == 2
     assert data["time"] == list(found.time)
     assert np.allclose(data["allocation"], found.allocation.weights)
-    assert data["sensitivity"]["words"] in str(found)
+    assert data["guesses"] == found.guesses == 1
     assert found.summary.title in found._repr_html_()
     assert isinstance(found, Plan)
 
@@ -353,7 +349,7 @@ def test_the_answer_names_pairs_and_a_new_run():
     counts = drawn_counts(instance, 5, np.random.default_rng(0))
     at = pt.value(instance.task, instance.kernel)
     needed = still_needed(pt.assess(instance.task, counts, at - 1.0), runs=8)
-    assert list(needed.fresh) == ["Combined"]
+    assert list(needed.fresh) == ["TDBetting"]
     assert "from (s=" in needed.words
     assert "'" in needed.words  # names of actions
     data = json.loads(needed.to_json())
@@ -581,9 +577,10 @@ def test_bad_input_to_still_needed_is_named(change, words):
 def test_printing_an_undecided_verdict_simulates_nothing(monkeypatch):
     """Negative control: the forecast itself does start runs."""
     two, started = pt.instances.paper(2), []
-    start = pt.Combined.start
-    verdict = pt.decide(two.task, pt.TabularSimulator(two.kernel), 0.0, delta=1e-6, max_samples=50)
-    monkeypatch.setattr(pt.Combined, "start", lambda *given: started.append(1) or start(*given))
+    start = pt.TDBetting.start
+    sim = pt.TabularSimulator(two.kernel)
+    verdict = pt.decide(two.task, sim, 0.0, delta=1e-6, method=pt.TDBetting(), max_samples=50)
+    monkeypatch.setattr(pt.TDBetting, "start", lambda *given: started.append(1) or start(*given))
     assert verdict.answer is None
     assert str(verdict)
     assert verdict._repr_html_()
@@ -641,7 +638,7 @@ def test_a_bound_at_the_middle_of_guesses_is_not_above_a_mean_over_them():
     counts = drawn_counts(instance, 5, np.random.default_rng(0))
     found = plan(instance.task, counts, threshold, methods={"bet": pt.TDBetting()}, runs=8, max_samples=5000)
     assert math.isfinite(found.bound)
-    assert len(set(found.sensitivity.values)) > 1
+    assert found.guesses > 1
     for factor in (0.9, 1.1):
         mean = factor * found.bound
         shown, remark = replace(found, samples={"bet": (mean, 0.5 * mean, 2.0 * mean)}).fewest_in_words()

@@ -37,7 +37,7 @@ from policytest.report.story import verdict_story
 from policytest.results import sentences
 from policytest.results.estimate import Estimate
 from policytest.results.load import from_data
-from policytest.results.plan import Plan, Sensitivity
+from policytest.results.plan import Plan
 from policytest.worst_case import Status
 from policytest.worst_case.lower_bound import Allocation
 from policytest.worst_case.projection_free import ProjectionFree
@@ -141,7 +141,7 @@ def a_plan(**changes):
         "allocation": Allocation(np.full((2, 2), 0.25), 20.0, 0.05, Status.CONVERGED), "saving": 1.3,
         "samples": {"Combined": (120.0, 100.0, 140.0), "PTST": (900.0, 800.0, math.inf)}, "methods": {},
         "at_least": frozenset({"PTST"}), "notes": ("Beware: a note.", "Another one."),
-        "sensitivity": Sensitivity("If the gap were smaller, more.", (0.1, 0.4), 0.0, 1.5),
+        "guesses": 400,
     }  # fmt: skip
     return Plan(**{**settings, **changes})
 

@@ -205,7 +205,7 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         if table
         else (),
         rows=rows,
-        notes=(*(note for note in found.notes if note not in beware), found.sensitivity.words),
+        notes=tuple(note for note in found.notes if note not in beware),
         assumptions=(
             *sentences.markov(found.task),
             "The guess of the transitions is right, or as uncertain as its pilot data say.",

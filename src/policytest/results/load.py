@@ -18,7 +18,7 @@ from policytest.data.returns import Histogram
 from policytest.mdp.task import Names
 from policytest.results.estimate import Estimate
 from policytest.results.ladder import AssumptionLadder
-from policytest.results.plan import Plan, Sensitivity
+from policytest.results.plan import Plan
 from policytest.results.selection import Selection
 from policytest.results.sentences import REFUTED, TWO_SIDED
 from policytest.results.verdict import Change, Verdict
@@ -84,7 +84,7 @@ def from_data(data: object) -> Any:
         raise InputError(f"the document is a {type(data).__name__}, expected an object with the key schema")
     if data.get("schema") != SCHEMA:
         raise InputError(f"schema is {data.get('schema')!r}, expected {SCHEMA}; is this a result of policytest?")
-    for key, make in (("answer", _verdict), ("epsilon", _estimate), ("sensitivity", _plan), ("settled", _selection)):
+    for key, make in (("answer", _verdict), ("epsilon", _estimate), ("saving", _plan), ("settled", _selection)):
         if key in data:
             try:
                 return make(data)
@@ -153,9 +153,8 @@ def _estimate(data: Mapping[str, Any]) -> Estimate:
 
 
 def _plan(data: Mapping[str, Any]) -> Plan:
-    about, low, high = dict(data["sensitivity"]), *_pair(data, "time")
-    known = {field.name for field in fields(Sensitivity)} - {"words", "values"}
-    rest = {name: _number(number) for name, number in about.items() if name in known}
+    low, high = _pair(data, "time")
+    before = set(data.get("sensitivity", {}).get("values", ()))  # older files have the ends of the values guessed
     weights = np.asarray(data["allocation"], dtype=float)
     whole = {
         **_plain(Plan, data),
@@ -167,8 +166,8 @@ def _plan(data: Mapping[str, Any]) -> Plan:
         "runs": {str(name): (float(low), float(high)) for name, (low, high) in data.get("runs", {}).items()},
         "methods": {},
         "at_least": frozenset(map(str, data["at_least"])),
-        "sensitivity": Sensitivity(words=str(about["words"]), values=_pair(about, "values"), **rest),
         "notes": tuple(map(str, data.get("notes", ()))),
+        "guesses": int(data.get("guesses", max(len(before), 1))),
         "sure": {str(name): float(share) for name, share in data.get("sure", {}).items()},
     }
     if data["allocation"] is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,22 +16,6 @@ from policytest.worst_case.lower_bound import Allocation
 
 Range = tuple[float, float, float]
 FACTOR = 1.5  # within which a prediction counts as right
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """How the answer changes if the guess is off.
-
-    ``values`` holds nine tenths of the values V_q of the guesses, ``other_side`` is the share of them beyond the
-    threshold, seen from the middle one, ``nearer`` the factor by which T* grows if the gap is a fifth smaller, and
-    ``gap_error`` the standard error of V - R relative to it: 0 for one kernel.
-    """
-
-    words: str
-    values: tuple[float, float]
-    other_side: float
-    nearer: float
-    gap_error: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +47,8 @@ class Plan(Shown):
         {method name: method}, ready for `decide`.
     at_least
         The names of methods whose runs were cut at ``max_samples``: their numbers are lower bounds.
-    sensitivity
-        How the answer changes if the guess is off.
+    guesses
+        How many kernels the guess has: one, several, or those drawn around a pilot.
     episodes
         Of `Episodes`: {method name: (mean, low, high)} of the number of episodes, beside their transitions in
         ``samples``. The mean is that of a test whose returns are the pilot's; nine tests in ten lie between low and
@@ -82,11 +66,11 @@ class Plan(Shown):
     samples: dict[str, Range]
     methods: dict[str, Any] = field(repr=False)
     at_least: frozenset[str]
-    sensitivity: Sensitivity
     notes: tuple[str, ...] = ()
     sure: dict[str, float] = field(default_factory=dict)
     episodes: dict[str, Range] = field(default_factory=dict)
     runs: dict[str, tuple[float, float]] = field(default_factory=dict)
+    guesses: int = 1
 
     @cached_property
     def summary(self) -> Table:
@@ -98,7 +82,7 @@ class Plan(Shown):
             *(() if self.episodes else self._bounds()),
             *(row for name in self.samples for row in self._rows(name)),
         )
-        return Table(self._title(), rows, (*self.notes, self.sensitivity.words))
+        return Table(self._title(), rows, self.notes)
 
     def _bounds(self) -> tuple[Row, ...]:
         """What holds for every method."""
@@ -139,7 +123,7 @@ class Plan(Shown):
             return "not known", ""
         if not math.isfinite(self.bound):
             return "no number", "is enough"
-        if len(set(self.sensitivity.values)) == 1:
+        if self.guesses == 1:
             where = ""
         elif any(mean < self.bound for mean, *_ in self.samples.values()):
             return "not known", f"the guesses differ too much; at their middle {few(self.bound)} samples on average"
@@ -176,7 +160,7 @@ class Plan(Shown):
             "methods": {name: method.describe() for name, method in self.methods.items()},
             "at_least": sorted(self.at_least),
             "allocation": None if self.allocation is None else self.allocation.weights,
-            "sensitivity": asdict(self.sensitivity),
+            "guesses": self.guesses,
             "notes": list(self.notes),
             "episodes": {name: list(found) for name, found in self.episodes.items()},
             "runs": {name: list(ends) for name, ends in self.runs.items()},

@@ -19,7 +19,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
-from policytest._base.text import number, plural
+from policytest._base.text import plural
 from policytest.data.episodes import Episodes
 from policytest.data.returns import Returns
 from policytest.methods.known_range import KnownRange
@@ -28,7 +28,7 @@ from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
 from policytest.methods.returns.run import ReturnsRun
 from policytest.methods.sampler import UNLIMITED
 from policytest.results.needed import Needed, Simulated, not_known
-from policytest.results.plan import Plan, Sensitivity
+from policytest.results.plan import Plan
 
 PILOT, LEAST = 50, 2  # episodes of a pilot
 MEANS = 400  # pilots that are drawn again, for the uncertainty of the mean
@@ -131,58 +131,36 @@ def plan_episodes(
     """How many episodes and transitions the test takes, if those to come are like those of the pilot."""
     if KnownRange(*task.bounds, 0.0).settles(threshold):
         note = "The declared range of returns gives the answer, without a sample."
-        return _plan(
-            task, threshold, delta, math.nan, np.zeros((3, 2)), False, Sensitivity("", task.bounds, 0.0, 1.0), note
-        )
+        return _plan(task, threshold, delta, math.nan, np.zeros((3, 2)), False, note)
     pilot, method = seen(), ReturnBetting()
 
     def start(again: bool) -> ReturnsRun:
         return ReturnsRun(method, task, threshold, Resampled(pilot, task.bounds, rng, again))
 
-    level, steps = -math.log(delta), pilot.total / pilot.episodes
+    level, steps, value = -math.log(delta), pilot.total / pilot.episodes, float(pilot.returns.mean())
     plain, drawn_again = (simulated(start, level, runs, limit, again) for again in (False, True))
     mean, (low, high) = plain.mean(steps), drawn_again.range()
-    about, notes = _about_pilot(pilot, threshold, rng)
-    if about.other_side > OTHER_SIDE:
+    counted = f"{plural(pilot.episodes, 'episode')} with {plural(pilot.total, 'transition')}"
+    notes = [f"The pilot has {counted}, not part of the test."]
+    if beyond(pilot, value, threshold, rng) > OTHER_SIDE:
         high = np.full(2, math.inf)
         notes.append(f"Beware: {UNSURE}.")
+    elif np.isinf(high).any():
+        notes.append(f"Beware: {ENDLESS.format(plural(drawn_again.most, 'episode'))}.")
     if np.isinf(low).any():
         low = drawn_again.most * np.array([1.0, steps])
-    if np.isinf(high).any() and about.other_side <= OTHER_SIDE:
-        notes.append(f"Beware: {ENDLESS.format(plural(drawn_again.most, 'episode'))}.")
     found = np.array([np.maximum(mean, 0.0), np.minimum(low, mean), np.maximum(high, mean)])
-    return _plan(task, threshold, delta, float(pilot.returns.mean()), found, plain.is_cut, about, *notes)
+    return _plan(task, threshold, delta, value, found, plain.is_cut, *notes)
 
 
-def _about_pilot(pilot: Returns, threshold: float, rng: np.random.Generator) -> tuple[Sensitivity, list[str]]:
-    """What the pilot says of the mean return, and a note on it."""
-    n, middle, means = pilot.episodes, float(pilot.returns.mean()), resampled_means(pilot, rng)
-    low, high = (float(end) for end in np.quantile(means, [TAIL, 1.0 - TAIL]))
-    gap, beyond, error = middle - threshold, _beyond(means, middle, threshold), float(means.std())
-    words = f"The pilot puts the mean return between {number(low)} and {number(high)}."
-    note = f"The pilot has {plural(n, 'episode')} with {plural(pilot.total, 'transition')}, not part of the test."
-    return Sensitivity(words, (low, high), beyond, math.nan, error / abs(gap) if gap else math.inf), [note]
-
-
-def resampled_means(seen: Returns, rng: np.random.Generator) -> FloatArray:
-    """[MEANS] mean returns of as many episodes, drawn with replacement."""
-    return np.array([seen.returns[rng.integers(seen.episodes, size=seen.episodes)].mean() for _ in range(MEANS)])
-
-
-def _beyond(means: FloatArray, middle: float, threshold: float) -> float:
-    """The share of the means on the other side of the threshold."""
+def beyond(seen: Returns, middle: float, threshold: float, rng: np.random.Generator) -> float:
+    """The share of the means of `MEANS` bootstrap pilots that are on the other side of the threshold than ``middle``."""
+    means = np.array([seen.returns[rng.integers(seen.episodes, size=seen.episodes)].mean() for _ in range(MEANS)])
     return float(((middle - threshold) * (means - threshold) <= 0).mean())
 
 
 def _plan(
-    task: Episodes,
-    threshold: float,
-    delta: float,
-    value: float,
-    found: FloatArray,
-    is_cut: bool,
-    about: Sensitivity,
-    *notes: str,
+    task: Episodes, threshold: float, delta: float, value: float, found: FloatArray, is_cut: bool, *notes: str
 ) -> Plan:
     """``found`` [3, 2]: mean, low and high, of episodes and of transitions."""
     episodes, samples = ((float(mean), float(low), float(high)) for mean, low, high in found.T)
@@ -198,7 +176,6 @@ def _plan(
         samples={NAME: samples},
         methods={NAME: ReturnBetting()},
         at_least=frozenset([NAME] if is_cut else ()),
-        sensitivity=about,
         notes=notes,
         episodes={NAME: episodes},
     )
@@ -230,7 +207,7 @@ def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limi
         words += f"of {plural(int(enough[1]), 'transition')}."
     else:
         words = f"{not_known(kind[1], rests_on)}."
-    if _beyond(resampled_means(seen, rng), verdict.estimate, verdict.threshold) > OTHER_SIDE:
+    if beyond(seen, verdict.estimate, verdict.threshold, rng) > OTHER_SIDE:
         words = f"{words[:-1]}; the data do not say on which side the value is."
     return _needed(verdict, chance, float(enough[1]), words, spread, float(np.median(lengths.found[:, 1])), rests_on)
 

@@ -106,11 +106,6 @@ class Guesses:
         """The share of guesses beyond the threshold, seen from the middle one."""
         return float((self.gaps * self.middle <= 0.0).mean())
 
-    @property
-    def gap_error(self) -> float:
-        """The standard deviation of the gaps relative to the middle one: how well the guess fixes the gap."""
-        return float(self.gaps.std() / abs(self.middle)) if self.middle else math.inf
-
     def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
         """The mean over the guesses, from the smallest to the largest with their Monte-Carlo error."""
         each = max(2, runs // len(self.truths))

@@ -20,12 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from policytest._base import arrays
 from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
-from policytest._base.text import number, probability
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator
@@ -34,9 +31,7 @@ from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta, information
-from policytest.methods.combined import Combined
 from policytest.methods.interface import Method
-from policytest.methods.outcomes import outcomes_for
 from policytest.methods.ptst import PTST
 from policytest.questions.plan.episodes import LEAST, PILOT, piloted, plan_episodes
 from policytest.questions.plan.episodes import RUNS as EPISODE_RUNS
@@ -47,10 +42,10 @@ from policytest.questions.plan.expected import (
     explored,
     fast_solver,
 )
-from policytest.questions.plan.guess import LEVEL, Guesses, Pilot, Prediction, Question, guesses_from
+from policytest.questions.plan.guess import Guesses, Pilot, Prediction, Question, guesses_from
 from policytest.questions.plan.still_needed import OTHER_SIDE, check_chance, count_from
-from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, digits, few
-from policytest.results.plan import FACTOR, Plan, Range, Sensitivity
+from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, few
+from policytest.results.plan import Plan, Range
 from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.lower_bound import Allocation, characteristic_time, uniform_allocation
@@ -59,8 +54,6 @@ from policytest.worst_case.projection_free import ProjectionFree
 WORK = 4  # samples of all runs of a method, relative to the most of one run
 RUNS, FEW_RUNS = 64, 16  # of a method; fewer in large tasks
 PROVED_STATES, PROOF_NODES = 10, 40
-NEARER = 0.8  # the gap at which the sensitivity is stated
-NO_ERROR, PRECISE = 1e-6, 0.107  # of the gap; at the latter |gap|^-2.3 is within a factor 1.5 nine times in ten
 UNSURE = "the guess does not say on which side the value is"
 ON_IT = "the value of the guess is the threshold, where no test ends by itself; decide(..., indifference=) does"
 
@@ -195,8 +188,8 @@ def _assemble(
         sure={name: one.sure for name, one in found.items() if not math.isnan(one.sure)},
         methods=named,
         at_least=frozenset(name for name, one in found.items() if one.is_cut),
-        sensitivity=_sensitivity(question, guesses, uniform),
         notes=tuple(notes),
+        guesses=len(guesses.gaps),
     )
 
 
@@ -227,18 +220,16 @@ def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, An
     """The methods by name: the default ones, those of a mapping, or a list under their own descriptions."""
     if methods is None:
         if not task.is_discounted_table:
-            both = {"Combined": Combined(), "TDBetting": TDBetting()}
-            return both if outcomes_for(task, Combined()) is not None else {"TDBetting": TDBetting()}
-        solver = ProjectionFree()
-        named: dict[str, Any] = {"Combined": Combined(), "TDBetting": TDBetting(), "PTST, uniform": PTST(solver=solver)}
+            return {"TDBetting": TDBetting()}
+        named: dict[str, Any] = {"TDBetting": TDBetting(), "PTST, uniform": PTST(solver=ProjectionFree())}
         if best is not None:
             shares = explored(best.weights, uniform_allocation(task))
-            named["PTST, best allocation"] = PTST(solver=solver, allocation=shares)
+            named["PTST, best allocation"] = PTST(solver=ProjectionFree(), allocation=shares)
         return named
     named = dict(methods) if isinstance(methods, Mapping) else _by_description(methods)
     for name, method in named.items():
         if isinstance(method, type) or not (hasattr(method, "start") and hasattr(method, "describe")):
-            raise InputError(f"methods[{name!r}] is {method!r}; pass methods such as Combined(), with its parentheses")
+            raise InputError(f"methods[{name!r}] is {method!r}; pass methods such as TDBetting(), with its parentheses")
     return named
 
 
@@ -259,30 +250,6 @@ def _runs(task: Task, runs: int | None) -> int:
     )
 
 
-def _sensitivity(question: Question, guesses: Guesses, uniform: float) -> Sensitivity:
-    task, R, tail = question.task, question.threshold, (1.0 - LEVEL) / 2
-    nearer = math.nan
-    if 0.0 < uniform < math.inf:
-        closer = R + (1.0 - NEARER) * guesses.middle
-        nearer = characteristic_time(task, guesses.kernel, None, closer, fast_solver(task)).time / uniform
-    low, high = (float(v) for v in np.quantile(guesses.gaps, [tail, 1.0 - tail]) + R)
-    words = ""
-    if len(guesses.gaps) > 1:
-        words = f"The guesses put the value between {number(digits(low))} and {number(digits(high))}. "
-    if isinstance(guesses, Pilot) and NO_ERROR < guesses.gap_error < 1.0:
-        words += f"The gap to the threshold is known to {guesses.gap_error:.0%} (one standard error). "
-    if isinstance(guesses, Pilot) and PRECISE < guesses.gap_error < 1.0:
-        times = math.ceil((guesses.gap_error / PRECISE) ** 2)
-        words += f"With {times} times as many pilot draws every mean would be known within a factor {FACTOR:g}. "
-    if guesses.other_side > 0.0 and guesses.middle != 0.0:
-        words += f"A share of {probability(guesses.other_side)} of the guesses is on the other side of the threshold. "
-    if math.isfinite(nearer):
-        words += f"If the threshold were a fifth nearer to the value, T* would be {nearer:.2f} times as long."
-    elif task.is_discounted_table:
-        words += "No allocation of samples matters at this guess."
-    return Sensitivity(words, (low, high), guesses.other_side, nearer, guesses.gap_error)
-
-
 def still_needed(
     verdict: Verdict,
     methods: Mapping[str, Method] | Sequence[Method] | None = None,
@@ -294,7 +261,7 @@ def still_needed(
     r"""How many more samples would settle an undecided test, and from which pairs? And how many a new run takes.
 
     The first is `Verdict.still_needed`: the test goes on from where it stands, by its own rule (`plan.still_needed`).
-    Other methods start from scratch: ``methods``, by default `Combined()`, is simulated at the kernels that the
+    Other methods start from scratch: ``methods``, by default `TDBetting()`, is simulated at the kernels that the
     counts leave possible, as `plan` does.
 
     Parameters
@@ -317,7 +284,7 @@ def still_needed(
     check_chance(chance)
     rng, runs = generator(rng), count_from("runs", runs, 2)
     needed = verdict.still_needed(chance, rng, max_samples)
-    given = {"Combined": Combined()} if methods is None else methods
+    given = {"TDBetting": TDBetting()} if methods is None else methods
     if isinstance(verdict.task, Episodes):
         return needed
     if not given or verdict.answer is not None or not any_unknown(verdict.task):
