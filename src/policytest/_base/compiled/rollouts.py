@@ -14,10 +14,13 @@ from policytest._base.compiled.small import (
     compiled,
     counted,
     entry,
+    evidence_of,
     first_above,
     largest_of,
     mean_log,
     place_of,
+    settle_again,
+    stake,
 )
 from policytest._base.rows import Rows
 
@@ -895,7 +898,7 @@ class OpenRollouts(NamedTuple):
     stored: IntArray  # [C,M,K] draws that it owns and has not used
     first: IntArray  # [C,M,K] the place of the first one
     draws: npt.NDArray[np.int32]  # [C,M,K,Q]
-    capital: FloatArray  # [C,F] logarithms
+    capital: FloatArray  # [C,F+1]
 
 
 @compiled
@@ -907,13 +910,6 @@ def _uniform(coins: npt.NDArray[np.uint64], c: int) -> float:
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
     return float(z >> np.uint64(11)) * 1.1102230246251565e-16
-
-
-@compiled
-def _change(fractions: FloatArray, lead: float, room: float, before: float, after: float, capital: FloatArray) -> None:
-    """A rollout is worth the sum ``after`` instead of ``before``."""
-    for b in range(len(capital)):
-        capital[b] += np.log1p(fractions[b] * (lead + after) / room) - np.log1p(fractions[b] * (lead + before) / room)
 
 
 @compiled
@@ -1012,7 +1008,7 @@ def _follow_log(
 ) -> None:
     """Rows of a log, one after the other, for each set of coins.
 
-    ``looks`` are numbers of rows at which the capital is noted in ``seen`` [C, looks, F]; ``settled_plan``,
+    ``looks`` are numbers of rows at which the evidence is noted in ``seen`` [C, looks]; ``settled_plan``,
     ``settled_sum`` [C, .] take the rollouts that ended, ``settled`` [C] how many.
     """
     where, plans, at = LogDynamics(*dynamics), LogPlans(*plan_arrays), OpenRollouts(*rollouts)
@@ -1025,10 +1021,8 @@ def _follow_log(
                 j = _owner(where, plans, at, c, k[t], now)
                 if j < 0 and at.n_open[c] < M and plans.needed[now, k[t]] > 0.0:
                     j, worst = _launched(where, plans, at, c, now)
-                    fractions, lead = plans.fractions[now], plans.lead[now]
-                    room = plans.L[now] - lead
-                    for b in range(len(capital)):
-                        capital[b] += np.log1p(fractions[b] * (lead + worst) / room)
+                    lead = plans.lead[now]
+                    stake(capital, plans.fractions[now], (lead + worst) / (plans.L[now] - lead))
                     if j < 0:
                         settled_plan[c, settled[c]], settled_sum[c, settled[c]] = now, worst
                         settled[c] += 1
@@ -1045,8 +1039,10 @@ def _follow_log(
                         if not ended:
                             missing = (1.0 - at.left[c, j]) * plans.largest[p, row]
                             worst += at.weight[c, j] * (plans.B[p, where.state[row]] - missing)
-                        room = plans.L[p] - plans.lead[p]
-                        _change(plans.fractions[p], plans.lead[p], room, at.worst[c, j], worst, capital)
+                        lead = plans.lead[p]
+                        room = plans.L[p] - lead
+                        before, after = (lead + at.worst[c, j]) / room, (lead + worst) / room
+                        settle_again(capital, plans.fractions[p], before, after)
                         at.worst[c, j] = worst
                         if ended:
                             settled_plan[c, settled[c]], settled_sum[c, settled[c]] = p, worst
@@ -1059,17 +1055,16 @@ def _follow_log(
                                 at.order[c, later] = at.order[c, later + 1]
                             at.order[c, at.n_open[c]] = j
             if look < len(looks) and t + 1 == looks[look]:
-                for b in range(len(capital)):
-                    seen[c, look, b] = capital[b]
+                seen[c, look] = evidence_of(capital)
                 look += 1
 
 
 def follow_log(
     where: LogDynamics, plans: LogPlans, now: int, at: OpenRollouts, k: IntArray, x: IntArray, looks: IntArray
 ) -> tuple[FloatArray, list[IntArray], list[FloatArray]]:
-    """`_follow_log` by names: the capital at each look [C, looks, F], and the rollouts that ended, for each set."""
-    C, F = at.capital.shape
-    seen, settled = np.zeros((C, len(looks), F)), np.zeros(C, dtype=np.int64)
+    """`_follow_log` by names: the evidence at each look [C, looks], and the rollouts that ended, for each set."""
+    C = len(at.capital)
+    seen, settled = np.zeros((C, len(looks))), np.zeros(C, dtype=np.int64)
     plan, earned = np.zeros((C, 2 * len(k) + 1), dtype=np.int64), np.zeros((C, 2 * len(k) + 1))
     _follow_log(tuple(where), tuple(plans), now, tuple(at), k, x, looks, seen, plan, earned, settled)
     pairs = list(zip(plan, earned, settled, strict=True))

@@ -313,4 +313,5 @@ def settle(capital: Reals, fractions: Reals, ratio: float) -> float:
 def settle_again(capital: Reals, fractions: Reals, before: float, after: float) -> None:
     """An outcome that was settled with the ratio ``before`` is worth ``after`` instead."""
     for b in range(len(fractions)):
-        capital[b] *= (1.0 + fractions[b] * after) / (1.0 + fractions[b] * before)
+        changed = capital[b] * ((1.0 + fractions[b] * after) / (1.0 + fractions[b] * before))
+        capital[b] = changed if changed > NEGLIGIBLE else 0.0

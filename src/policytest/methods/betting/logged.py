@@ -145,11 +145,11 @@ class Follower:
             stored=np.zeros((C, M, K), dtype=whole),
             first=np.zeros((C, M, K), dtype=whole),
             draws=np.zeros((C, M, K, STORAGE), dtype=np.int32),
-            capital=np.zeros((C, len(LOG_STAKED))),
+            capital=np.tile(np.append(np.exp(OWN_DRAWS.log_weights), 0.0), (C, 1)),
         )
         self.plans: dict[str, list[Any]] = {name: [] for name in LogPlans._fields}
         self.wide: list[FloatArray] = []  # the fractions of intervals
-        self.settled: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in range(C)]
+        self.ended: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in range(C)]
         self.n_settled = 0
 
     def fit(self, run: LogRun, plan: BettingPlan, visits: FloatArray, shares: FloatArray, seen: int) -> None:
@@ -166,16 +166,14 @@ class Follower:
         assert q is not None
         v = float((rows.per_entry(visits / splits) * q) @ (D / room) ** 2)
         expected = scarcest * seen  # rollouts that the rows so far could serve
-        gap = expected_gap(v, plan.lead / room, int(expected))
-        best = gap / (v + gap * gap) if v + gap > 0 else 1.0
-        self.wide.append(wide_fractions(v, expected))
+        self.wide.append(ENDS.fractions(v, expected))
         new = LogPlans(
             V=plan.a.V,
             base=plan.a.base,
             B=plan.B,
             L=np.array(L),
             lead=np.array(plan.lead),
-            fractions=np.append(fractions_near(best), RESERVE),
+            fractions=OWN_DRAWS.fractions(v, plan.lead / room, int(expected)),
             splits=splits,
             least=np.minimum.reduceat(D, rows.start[:-1]),
             largest=np.maximum(np.maximum.reduceat(D, rows.start[:-1]), 0.0),
@@ -191,27 +189,27 @@ class Follower:
         parts: list[Any] = [part[:sets] for part in self.at]  # changed in place
         at = OpenRollouts(*parts)
         found, plans, sums = rollouts.follow_log(self.where, self.stacked, self.fits - 1, at, k, x, looks)
-        for kept, plan, earned in zip(self.settled, plans, sums, strict=False):
+        for kept, plan, earned in zip(self.ended, plans, sums, strict=False):
             if len(plan):
                 kept.append((plan, earned))
                 self.n_settled += len(plan)
-        others = np.broadcast_to(self.at.capital[sets:, None, :], (len(self.at.capital) - sets, *found.shape[1:]))
-        found = np.concatenate([found, others]) + LOG_STAKED
-        return np.asarray(np.logaddexp.reduce(np.logaddexp.reduce(found, axis=2), axis=0))
+        others = np.log(self.at.capital[sets:, :-1].sum(axis=1)) + self.at.capital[sets:, -1]
+        found = np.concatenate([found, np.repeat(others[:, None], len(looks), axis=1)])
+        return np.asarray(np.logaddexp.reduce(found, axis=0))
 
-    def refuters(self, as_staked: bool) -> list[Refuter]:
+    def settled(self, as_staked: bool) -> list[Settled]:
         """The rollouts of each set of coins, unfinished ones at their worst, to be settled against any threshold."""
-        bets, found = list(zip(*(self.plans[name] for name in ("L", "lead", "fractions")), self.wide, strict=True)), []
-        for c, kept in enumerate(self.settled):
+        found, plans = [], self.stacked
+        shares = np.exp((OWN_DRAWS if as_staked else ENDS).log_weights)
+        fractions = plans.fractions if as_staked else np.array(self.wide)
+        for c, kept in enumerate(self.ended):
             still = self.at.order[c, : self.at.n_open[c]]
             plan = np.concatenate([NOTHING, *(part for part, _ in kept), self.at.plan[c, still]])
             sums = np.concatenate([np.zeros(0), *(part for _, part in kept), self.at.worst[c, still]])
-            stretches = [
-                Stretch([sums[plan == p]], float(L), self.sign * lead, self.sign, fractions, wide)
-                for p, (L, lead, fractions, wide) in enumerate(bets)
-                if (plan == p).any()
-            ]
-            found.append(Refuter(stretches, LOG_STAKED if as_staked else None))
+            order, lengths = np.argsort(plan, kind="stable"), np.bincount(plan, minlength=len(plans.L))
+            some = lengths > 0
+            won, room = (plans.lead[plan] + sums)[order], (plans.L - plans.lead)[some]
+            found.append(Settled(won, room, lengths[some], fractions[some], shares))
         return found
 
 

@@ -1,0 +1,350 @@
+"""Bets on rollouts at work: of one policy or of two, with or without a horizon; the payoff knows which.
+
+The capital is looked at *at the ends of rollouts*; within one, S + w B(s), which is below the mean of the final S given
+the path so far, stands for it. Recorded draws of a pair can serve as well, each used once, in their order: where one is
+not there, the run waits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled import rollouts
+from policytest._base.compiled.rollouts import Limits, RolloutState
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.randomness import generator, kept_extra, restored, stored
+from policytest.data.reward_moments import RewardMoments
+from policytest.eprocess.capital import TwoSided, with_rounding_margin
+from policytest.eprocess.interval import Average, Refuter, average, clip_to_answer, ends
+from policytest.eprocess.strategies import Moments
+from policytest.kl.sampler import NOTHING, Recorded
+from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.record import Record, part_of, record
+from policytest.methods.run import Outcome, Run
+from policytest.payoffs import kept_plan, splitting
+from policytest.payoffs.fit import Fit, Progress
+from policytest.payoffs.plan import BettingPlan
+from policytest.payoffs.td_rollouts import Rollouts
+from policytest.worst_case.projection_free import ProjectionFree
+
+LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
+ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
+BLOCK, LARGEST_BLOCK, CALLED_BLOCK = 512, 65_536, 64  # random numbers drawn at once; the last for called simulators
+IDLE_BLOCKS = 200  # of random numbers in which no sample was drawn, before a run of two policies gives up
+REPORTED = 200_000  # entries up to which a witness is reported
+STARTS = 4  # descents to the nearest kernel that is reported
+PATIENCE = 0.05  # seconds between two looks of the driver, where a simulator is called step by step
+
+
+class TDRun(Run):
+    """Rollouts at work, and the bets on them.
+
+    Parameters
+    ----------
+    method
+        The settings, for the verdict.
+    payoff
+        The rollouts.
+    indifference
+        If positive, answer "within" where |V - R| is proved to be smaller than this.
+    both_sides
+        See `policytest.payoffs.fit.Fit`, which may be passed instead.
+    """
+
+    def __init__(
+        self,
+        method: Any,
+        payoff: Rollouts,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+        fit: Fit | None = None,
+    ) -> None:
+        self.method, self.payoff, self.task, self.threshold = method, payoff, payoff.task, payoff.threshold
+        self.pool, self.source, self.tally = payoff.pool, payoff.source, payoff.tally
+        self.indifference, self.look_at = indifference, 0.0
+        self.wanted, self.idle, self.rollouts = -1, 0, 0
+        self.at, self.bets, self.moments = RolloutState(), TwoSided(payoff.strategy), Moments()
+        self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
+        self.seen = payoff.transcript(0)
+        self.orders: list[TDRun] = []  # of counts: the runs on random orders of the draws
+        self.fit = Fit(payoff, indifference, both_sides) if fit is None else fit
+        self.plan = self._fitted()
+
+    def _fitted(self) -> BettingPlan:
+        """The plan of the next rollouts."""
+        last = self.plan.sign if self.bets.count else 0.0
+        return self.fit.plan(Progress(self.samples, self.rollouts, self.moments, last))
+
+    # ------------------------------------------------------------ the loop
+
+    @property
+    def between_rollouts(self) -> bool:
+        """Whether no rollout is on its way."""
+        return self.at.phase == rollouts.BETWEEN
+
+    def begin(self, required: float) -> None:
+        """The evidence may suffice already, where the level was lowered."""
+        self.exhausted = False  # more may have been recorded
+        self.reconsider(required)
+
+    def bet_on(self, sign: float, growth: float) -> None:
+        """From now on bet on this side alone, and fit when the samples have grown by this factor."""
+        self.fit.bet_on(sign, growth)
+
+    def step(self, required: float, most: int) -> None:
+        """Rollouts, until an answer, a refit, the end of a block of random numbers, or of the samples.
+
+        A simulator that is called step by step is called as often as fits into a moment; every draw is used at once.
+        Two policies give up where rollouts meet nothing that is unknown.
+        """
+        until, limit, before = time.monotonic() + PATIENCE, self.paid + most, self.samples
+        wanted = self._advance(required, most)
+        while wanted >= 0 and self.answer is None:
+            if self.source.waits:
+                self.exhausted, self.wanted = True, wanted
+            if self.source.waits or self.paid >= limit:
+                break
+            self.source.provide(wanted)
+            wanted = self._advance(required, max(limit - self.paid, 1))
+            if time.monotonic() > until:
+                break
+        if len(self.payoff.policies) > 1 and not self.source.waits:
+            self.idle = 0 if self.samples > before else self.idle + 1
+            self.exhausted = self.answer is None and self.idle >= IDLE_BLOCKS
+
+    def _advance(self, required: float, most: int) -> int:
+        """One call of the compiled code, after a refit where that is due; the pair whose draw is waited for, or -1."""
+        if self.pool.samples >= self.fit.due and self.between_rollouts:
+            self.plan = self._fitted()
+        if not len(self.numbers):
+            self.numbers = self.source.rng.random((self.block, 3))
+            self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_free else self.block
+        if len(self.seen.pair) < len(self.numbers):
+            self.seen = self.payoff.transcript(len(self.numbers))
+        seen, plan, limits = self.seen, self.plan, Limits(with_rounding_margin(required), most, self._until_due())
+        done = self.payoff.roll(plan, self.bets, self.at, self.numbers, limits, seen)
+        self.at, self.numbers = done.at, self.numbers[done.used :]
+        self.payoff.record(seen, done.steps)
+        self.samples += done.samples
+        self.pool.samples += done.samples
+        if done.rollouts:
+            self._settled(plan, seen.sums[: done.rollouts])
+            if plan.mirrored is not None:
+                self._settled(plan.mirrored, seen.mirrored[: done.rollouts])
+            self.payoff.settled(plan, seen.sums[: done.rollouts])
+            self.rollouts += done.rollouts
+        if done.ending in (rollouts.CROSSED, rollouts.OTHER_CROSSED):
+            self.answer = "above" if (plan.sign > 0) == (done.ending == rollouts.CROSSED) else "below"
+        if self.answer is None and self.indifference and self.samples >= self.look_at and self.between_rollouts:
+            self.look_at = max(LOOK * self.samples, self.samples + 1.0)
+            self.answer = "within" if min(self.ends_refuted()) >= required else None
+        return done.wanted
+
+    def _settled(self, plan: BettingPlan, sums: FloatArray) -> None:
+        """Rollouts with this plan were settled in compiled code."""
+        self.bets[plan.sign].keep(plan.bet, plan.lead + sums)
+        self.moments.add(sums)
+
+    def _until_due(self) -> float:
+        """The samples to the next refit or look at the zone; both are made at the first end of a rollout after that."""
+        look_in = self.look_at - self.samples if self.indifference else np.inf
+        return max(min(self.fit.due - self.pool.samples, look_in), 0.0)
+
+    def reconsider(self, required: float) -> None:
+        """Answer if the evidence at the end of a rollout reaches the level."""
+        self.answer = None
+        if self.between_rollouts:
+            super().reconsider(required)
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples + self.source.extra
+
+    def used(self) -> int:
+        """Of recorded transitions, up to the last one that was taken; all, where there is no answer."""
+        return self.source.reach() if self.answer is not None else self.source.size
+
+    def why_undecided(self) -> str:
+        """Which pair has no more recorded draws; or that rollouts end before they meet anything unknown."""
+        said = ""
+        if self.exhausted and self.source.waits:
+            said = f"not enough data: no unused transition left for {self.task.place(self.wanted)}"
+        elif self.exhausted:
+            said = "rollouts meet nothing that is unknown"
+        return "; ".join(part for part in (said, self.payoff.why_undecided()) if part)
+
+    def weigh(self, counts: Counts, required: float, design: str) -> None:
+        """Counts of a fixed design: the capital at their end, averaged over random orders of the draws of each pair.
+
+        Each is an e-value once the unfinished rollout is counted at worst; an average of e-values is one. With an
+        adaptive design the order matters, and is not known.
+        """
+        if self.task.observes_rewards:
+            raise InputError("counts have no rewards, and the task's are observed; pass Transitions(s, a, x, r)")
+        if design != "fixed":
+            raise InputError(
+                'counts have no order, which betting needs; pass Transitions(s, a, x), design="fixed" if the numbers '
+                "of draws were fixed beforehand, or method=PTST()"
+            )
+        if counts.total > MOST_ORDERED:
+            raise InputError(f"counts has {counts.total} draws; betting on random orders of them is limited to 1e7")
+        self.tally.load(counts)
+        times, rows = self.tally.N.astype(np.int64), self.tally.rows
+        k, x = np.repeat(rows.of_entry(), times), np.repeat(rows.successor.astype(np.int64), times)
+        rng = generator(self.method.seed)
+        for _ in range(ORDERS):
+            shuffled = rng.permutation(len(k))
+            run = self.method.replay(self.task, self.threshold, Recorded(k[shuffled], x[shuffled]), rng)
+            while not run.exhausted:
+                run.step(np.inf, len(k) + 1)
+            self.orders.append(run)
+        self.samples = self.pool.samples = counts.total
+        self.plan = self._fitted()
+        self.reconsider(required)
+
+    def learn(self, rows: Recorded) -> None:
+        """Transitions that are counted, and never bet on: burn-in for fitting."""
+        self.payoff.learn(rows)
+        self.fit.due = 0.0
+
+    # ------------------------------------------------------------ what it can say
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the capital of each side; within a rollout, of what is left of it at worst.
+
+        Where recorded draws are waited for, that at the end of the last rollout: exp(-evidence) is a p-value, since the
+        capital was once as large. Of counts: averaged over their orders.
+        """
+        if self.orders:
+            above, below = (average(side) for side in zip(*(run.e_value() for run in self.orders), strict=True))
+            return above, below
+        return self.bets.evidence() if self.source.waits else self.e_value()
+
+    def e_value(self) -> tuple[float, float]:
+        """The logarithm of an e-value of each side where the data end: an unfinished rollout is counted at worst."""
+        if self.between_rollouts:
+            return self.bets.evidence()
+        unfinished = self.bets[self.plan.sign].evidence(self.plan.bet, self._worst())
+        other = self.bets[-self.plan.sign].evidence()
+        return (unfinished, other) if self.plan.sign > 0 else (other, unfinished)
+
+    def _worst(self) -> float:
+        """The least outcome at which the rollout on its way can end, less the threshold."""
+        return self.plan.lead + self.payoff.worst_sum(self.plan, self.at)
+
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """The values that no side's capital refutes at this level: valid at the ends of all rollouts at once."""
+        return self._not_refuted(level, as_staked=False)
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of an answer, which it does not contradict; each end holds with probability 1 - delta.
+
+        Its ends are where the bets of the answer would just have reached log(1/delta). *Validity.* For every R the
+        factors 1 + f (rho.V0 - R + S)/(L - rho.V0 + R) with the fractions f of the test, chosen beforehand, make a
+        supermartingale if V <= R, and fall in R. So if the lower end is above V, the capital against R = V has reached
+        1/delta, which happens with probability at most delta; likewise for the upper end. At the tested threshold this
+        capital is that of the test: after "above" the lower end is at least the threshold. (Where rounding hides that,
+        it is put there: a wrong answer is the same event.)
+
+        After "within" the ends are those that were refuted, with the fractions of `interval`.
+        """
+        found = self._not_refuted(required, as_staked=self.answer != "within")
+        return clip_to_answer(found, self.threshold, self.answer, self.indifference)
+
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        """The values that the capital of neither side refutes at this level."""
+        above, below = (self.refuter(sign, as_staked) for sign in (1.0, -1.0))
+        return ends(above, below, self.payoff.span, self.threshold, level)
+
+    def refuter(self, sign: float, as_staked: bool = False, to_the_end: bool = False) -> Refuter:
+        """The bets of one side, to be settled against any threshold; of counts, averaged over their orders.
+
+        ``as_staked``: with the fractions of the test. ``to_the_end``: with an unfinished rollout at its worst, an
+        e-value wherever the data end.
+        """
+        if self.orders:
+            return Average([run.refuter(sign, as_staked, to_the_end=True) for run in self.orders])
+        if to_the_end and not self.between_rollouts and sign == self.plan.sign:
+            return self.bets[sign].settled(as_staked, self.plan.bet, self._worst())
+        return self.bets[sign].settled(as_staked)
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """The evidence against V <= R - indifference, and against V >= R + indifference."""
+        first, second = (self.refuter(sign).log_capital(-self.indifference) for sign in (1.0, -1.0))
+        return first, second
+
+    def outcome(self, required: float) -> Outcome:
+        """The evidence; and the nearest kernel found beyond R with its lower bound, except in very large tasks."""
+        tally = self.tally
+        if not self.payoff.has_nearest_kernel or tally.rows.n_entries > REPORTED or not tally.n.any():
+            return super().outcome(required)
+        method, nothing = PTST(solver=ProjectionFree(starts=STARTS)), Recorded(NOTHING, NOTHING)
+        rule = PTSTRun(method, self.task, self.threshold, nothing, tally.copy())
+        rule.judge(np.inf)
+        found = rule.outcome(required)
+        return Outcome(self.evidence(), found.witness, found.lower_bound)
+
+    @property
+    def estimate(self) -> float:
+        """The value of the empirical kernel, or the difference of two."""
+        return self.payoff.estimate
+
+    @property
+    def reward_moments(self) -> RewardMoments | None:
+        """What was observed of rewards, for forecasts."""
+        return self.payoff.reward_moments
+
+    def counts(self) -> Counts:
+        """What was observed."""
+        return self.tally.counts()
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> Record:
+        """All that is needed to go on later, as arrays."""
+        fit = self.fit
+        kept = {
+            "progress": np.array([self.samples, self.rollouts, self.block, self.idle], dtype=np.int64),
+            "due": np.array([fit.due, self.look_at, fit.pace_at]),
+            "pace": np.array(fit.pace),
+            "moments": self.moments.state(),
+            "walker": np.array([getattr(self.at, name) for name in self.payoff.WALKER]),
+            "numbers": self.numbers.copy(),
+            "generator": stored(self.source.rng),
+            "extra": np.array([self.source.extra]),
+            **self.bets.state(),
+        }
+        parts = {"plan": kept_plan.state_of(self.plan), "tally": self.tally.state()}
+        return {**kept, **record(**parts, payoff=self.payoff.state(self.at))}
+
+    def _restore(self, state: Record) -> None:
+        self.samples, self.rollouts, self.block, self.idle = (int(part) for part in state["progress"])
+        self.pool.samples = self.samples
+        due, self.look_at, pace_at = map(float, state["due"])
+        self.fit.restore(due, splitting.Pace(*map(float, state["pace"])), pace_at)
+        self.moments.restore(state["moments"])
+        self.numbers = np.array(state["numbers"], dtype=np.float64)
+        self.tally.restore(part_of(state, "tally"))
+        self.bets.restore(state)
+        self.payoff.restore(part_of(state, "payoff"))
+        if self.samples != self.tally.n[self.pool.only < 0].sum() or not 0 < self.block <= LARGEST_BLOCK:
+            raise ValueError("the number of samples is not that of the counts")
+        if not self.rollouts <= self.bets.count <= 2 * self.rollouts or self.moments.count != self.bets.count:
+            raise ValueError("the number of rollouts is not that of the sums")
+        if self.numbers.ndim != 2 or self.numbers.shape[1] != 3 or not ((self.numbers >= 0) & (self.numbers < 1)).all():
+            raise ValueError("what was drawn ahead are not random numbers")
+        serves_both = self.fit.both_sides and self.fit.may_serve_both
+        self.plan = kept_plan.restored(self.payoff, self.bets.above, part_of(state, "plan"), serves_both)
+        self.at = RolloutState(**dict(zip(self.payoff.WALKER, map(float, state["walker"]), strict=True)))
+        if not np.isfinite(self.at).all() or not (
+            self.between_rollouts or self.payoff.is_possible(self.plan, self.at)
+        ):
+            raise ValueError("the rollout on its way is not possible")
+        self.source.rng, self.source.extra = restored(state["generator"]), kept_extra(state)

@@ -1,0 +1,186 @@
+"""How the next rollouts bet: V0 from a model of the counts, the side, the advantages, the pace, and the fractions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray
+from policytest.eprocess.strategies import ENDS, NONE, TIED, GapGrid, Moments, expected_growth, most_promising
+from policytest.payoffs import splitting
+from policytest.payoffs.plan import LARGE, REFIT, SHARES, BettingPlan
+from policytest.payoffs.policy_bet import are_quick, plans_of_shares
+from policytest.payoffs.td_rollouts import Rollouts
+from policytest.payoffs.visited import VisitedBet
+
+
+class Progress(NamedTuple):
+    """How far the run has come: its samples and rollouts, the moments of their sums, and the side it bets on."""
+
+    samples: int
+    rollouts: int
+    moments: Moments
+    last_sign: float  # 0 before the first rollout
+
+
+class Fit:
+    """Makes the plans of a run, and says when the next one is due.
+
+    Parameters
+    ----------
+    payoff
+        The rollouts.
+    zone
+        The half-width of the indifference zone.
+    both_sides
+        Bet on both sides: on each rollout, or, of two policies and of large tasks, in turn while the value seems close
+        to the threshold. For intervals, and for "within". (Without it, while the side is in doubt.)
+    """
+
+    def __init__(self, payoff: Rollouts, zone: float = 0.0, both_sides: bool = False) -> None:
+        self.payoff, self.zone, self.both_sides = payoff, zone, both_sides
+        self.only_side, self.growth = 0.0, REFIT  # 0: that of the estimate
+        self.due = 0.0  # samples of the pool from which on V0 is fitted again
+        self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
+
+    def bet_on(self, sign: float, growth: float) -> None:
+        """From now on bet on this side alone, and fit when the samples have grown by this factor."""
+        self.only_side, self.growth, self.due = sign, growth, 0.0
+
+    def restore(self, due: float, pace: splitting.Pace, pace_at: float) -> None:
+        """Go on as kept."""
+        if pace not in splitting.PACES or not math.isfinite(due):
+            raise ValueError("the pace is none of those to choose from")
+        self.due, self.pace, self.pace_at = due, pace, pace_at
+
+    def plan(self, progress: Progress) -> BettingPlan:
+        """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
+        payoff, samples = self.payoff, self.payoff.pool.samples
+        self.due = max(self.growth * samples, samples + 1.0)
+        payoff.before_fit()
+        if payoff.visited is not None:
+            return self._of_visited(payoff.visited, progress)
+        q = payoff.pool.model()
+        values, occupancies = zip(*(policy.values(q) for policy in payoff.policies), strict=True)
+        sign, visits = self._side(values, progress), payoff.visits(q, occupancies) if q is not None else None
+        chosen = visits if q is not None and len(q) <= LARGE else None
+        plan, v = self._best_share(values, q, sign, chosen, progress)
+        if v is None and 0 < plan.room < np.inf:
+            v = payoff.noise(plan, visits)
+        plan = self._mirrored(plan, v, progress)
+        enough = max(splitting.FIRST, len(chosen[0]) / splitting.ENTRIES_A_SAMPLE) if chosen else np.inf
+        if q is not None and chosen and v is not None and payoff.chooses_pace and progress.samples >= enough:
+            return self._paced(plan, v, q, chosen[0], progress)  # a model of fewer samples is too sure of itself
+        return self.staked(plan, v, progress)
+
+    def _paced(
+        self, plan: BettingPlan, v: float, q: FloatArray, visits: FloatArray, progress: Progress
+    ) -> BettingPlan:
+        """The plan at the pace that promises most, which is chosen again when the samples have grown by a half."""
+        payoff, samples = self.payoff, self.payoff.pool.samples
+        outlook = splitting.Outlook(payoff.policies[0], plan, payoff.dynamics, q, visits)
+        if not outlook.is_possible:
+            return self.staked(plan, v, progress)
+        if samples >= self.pace_at:
+            paces = splitting.UNSPLIT if payoff.source.travels else splitting.PACES
+            self.pace, self.pace_at = outlook.best(paces, samples, self.both_sides), splitting.AGAIN * samples
+        found = outlook.at(self.pace, samples)
+        if found is None:
+            return self.staked(plan, v, progress)
+        return self.staked(found.plan, found.v, progress, found.sums, samples / found.cost)
+
+    @property
+    def may_serve_both(self) -> bool:
+        """Whether rollouts may serve both sides at once."""
+        return self.payoff.may_serve_both and not self.only_side
+
+    def _mirrored(self, plan: BettingPlan, v: float | None, progress: Progress) -> BettingPlan:
+        """With the bet of the other side, where both are asked for, or while noise may hide which side is right."""
+        if not self.may_serve_both:
+            return plan
+        in_doubt = v is not None and plan.lead < plan.room * math.sqrt(v / (progress.rollouts + 1.0))
+        if self.both_sides or (in_doubt and not self.payoff.source.waits):
+            return self.payoff.with_other_side(plan)
+        return plan
+
+    def _best_share(
+        self,
+        values: Sequence[FloatArray],
+        q: FloatArray | None,
+        sign: float,
+        visits: list[FloatArray] | None,
+        progress: Progress,
+    ) -> tuple[BettingPlan, float | None]:
+        """The plan with the share of the advantages that promises most; the mean of S^2 to expect, where it is known.
+
+        Where nothing is known about visits no share is chosen. Without a discount advantages would open cycles that
+        lose.
+        """
+        payoff = self.payoff
+        if q is not None and visits and are_quick(payoff.policies):
+            quick, squares = plans_of_shares(payoff.policies[0], values[0], q, visits[0], sign, payoff.rounding)
+            found = list(zip(quick, squares, strict=True))
+            return found[most_promising([_promise(plan, v, progress) for plan, v in found])]
+        shares = SHARES if visits is not None and payoff.chooses_share else (0.0,)
+        plans = [
+            payoff.planned(values, [p.base(V, q, share) for p, V in zip(payoff.policies, values, strict=True)], sign)
+            for share in shares
+        ]
+        if not visits:
+            return plans[0], None
+        growth = [_promise(plan, payoff.squares(plan, visits) if plan.room > 0 else 0.0, progress) for plan in plans]
+        return plans[most_promising(growth)], None
+
+    def _of_visited(self, policy: VisitedBet, progress: Progress) -> BettingPlan:
+        """The same in a large task, from the visited states alone."""
+        sign = self._side([V := policy.fit()], progress)
+        plans = [self.payoff.joined([policy.planned(V, sign, share)], sign) for share in policy.shares]
+        noises = [policy.noise(*pair) for pair in zip(plans, policy.shares, strict=True)]
+        best = most_promising([_promise(plan, v, progress) for plan, v in zip(plans, noises, strict=True)])
+        policy.take_values(plans[best].a.V)
+        return self.staked(plans[best], noises[best] if 0 < plans[best].room < np.inf else None, progress)
+
+    def _side(self, values: Sequence[FloatArray], progress: Progress) -> float:
+        """On which side to bet: that of the estimate; the other one in turn, where both are asked for."""
+        if self.only_side:
+            return self.only_side
+        value, sides = self.payoff.start_value(values), self.payoff.sides
+        near = not self.zone or abs(value) < 2.0 * self.zone
+        sign = 1.0 if value >= -TIED * float(sum(np.abs(V).max() for V in values)) else -1.0
+        if self.both_sides and progress.last_sign and near and not self.may_serve_both:
+            sign = -progress.last_sign
+        return sign if sign in sides else -sign
+
+    def staked(
+        self,
+        plan: BettingPlan,
+        v: float | None,
+        progress: Progress,
+        sums: FloatArray = NONE,
+        rollouts: float | None = None,
+    ) -> BettingPlan:
+        """The plan with its fractions, and those of the other side; v is the mean of S^2, ``sums`` are simulated ones.
+
+        In units of the room; at the value room is L. ``rollouts`` are those that the samples so far would make.
+        """
+        strategy, count = self.payoff.strategy, progress.rollouts if rollouts is None else rollouts
+        lead, narrow = (plan.lead / plan.room, plan.narrow_room / plan.room) if v is not None else (0.0, 1.0)
+        at_value = max(plan.L, 1e-6 * plan.room)  # L is 0 where V0 is the worst total that is possible
+        square = progress.moments.square(max(plan.room, 1e-150)) if v is None else v
+        paced = v is not None and isinstance(strategy, GapGrid)
+        wide = ENDS.fractions(square * (plan.room / at_value) ** 2, count, 1.0 / plan.wider if paced else None)
+        mirrored = plan.mirrored
+        if mirrored is not None:
+            scale = plan.room / mirrored.room
+            other = None if v is None else v * scale**2
+            mirrored = self.staked(mirrored, other, progress, -scale * sums, count)
+        fractions = strategy.fractions(v, lead, count, narrow, sums)
+        return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored)
+
+
+def _promise(plan: BettingPlan, v: float, progress: Progress) -> float:
+    """The growth a rollout that a mean v of S^2, in units of room^2, promises."""
+    return expected_growth(v, plan.lead / plan.room, progress.rollouts) if plan.room > 0 else -np.inf
