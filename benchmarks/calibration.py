@@ -44,8 +44,7 @@ from policytest.questions.recorded import recorded
 local = partial(pt.PTST, solver=pt.ProjectionFree())  # the rule itself; a proof costs samples and time
 
 DELTA, ALARM, NEAR = 0.1, 1e-6, 1e-6
-BETS = ("betting", "betting, 5 draws", "combined")  # a quarter of the samples is long enough for them
-RARE = (*BETS, "range too small")
+RARE = ("betting", "range too small")
 LARGE_FIRST = np.log(0.1 ** np.arange(len(ONE_POLICY.steady)) * 0.9)  # weights of bets, for the control
 
 
@@ -92,7 +91,11 @@ class OverconfidentRun(BettingRun):
 class Overconfident(pt.TDBetting):
     """The control for betting: as if S never fell below -L/4 (losses beyond that leave one part in a million)."""
 
-    kind = OverconfidentRun
+    def _run(self, *given: Any) -> OverconfidentRun:
+        run = super()._run(*given)
+        run.__class__ = OverconfidentRun
+        assert isinstance(run, OverconfidentRun)
+        return run
 
 
 METHODS: dict[str, Any] = {
@@ -103,8 +106,6 @@ METHODS: dict[str, Any] = {
     "forward": local(allocation=pt.Forward()),
     "batches of 10": local(batch=10),
     "betting": pt.TDBetting(),
-    "betting, 5 draws": pt.TDBetting(draws=5),
-    "combined": pt.Combined(rule=local()),
 }
 CONTROLS: dict[str, Any] = {"no dimension": local(boundary=WithoutDimension()), "range too small": Overconfident()}
 
@@ -299,9 +300,8 @@ def logs(runs: int, length: int, tasks: int) -> Iterator[dict[str, Any]]:
 
 def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:
     """(runs, samples): fewer of slow rules; more of controls, so that they are caught whatever the seeds."""
-    few = {"adaptive": runs // 20, "combined": runs // (6 if small else 3)}.get(rule, runs)
-    few = 2 * runs // 5 if small and rule in ("betting", "betting, 5 draws") else few
-    most = limit // 4 if rule in BETS else limit // 8 if small and rule == "adaptive" else limit
+    few = {"adaptive": runs // 20, "betting": 2 * runs // 5 if small else runs}.get(rule, runs)
+    most = limit // 4 if rule == "betting" else limit // 8 if small and rule == "adaptive" else limit
     if small and rule == "no dimension":
         return 4 * few, 2 * most
     return (2 * few if rule in CONTROLS else few), most

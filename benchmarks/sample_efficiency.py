@@ -3,7 +3,7 @@
 python benchmarks/sample_efficiency.py            # the full table (about a quarter of an hour on two cores)
 python benchmarks/sample_efficiency.py --small    # a quick run of every part, used by the tests
 python benchmarks/sample_efficiency.py --json F   # also write the numbers to a file
-python benchmarks/sample_efficiency.py --only Combined --only TDBetting   # the lines of some methods
+python benchmarks/sample_efficiency.py --only TDBetting --only PTST   # the lines of some methods
 
 Each run is capped at 2,000,000 transitions; a mean over runs that were cut is a lower bound, marked with ">". KL rules
 run on the local solver here: that is when they would stop if proofs were free. "ville" is betting on truncated returns
@@ -53,9 +53,7 @@ def _instances() -> dict[str, tuple[Any, float]]:
 
 
 METHODS: dict[str, tuple[Callable[[Any], Any], int]] = {  # how it is made for an instance, and how many runs
-    "Combined (default)": (lambda instance: pt.Combined(), 200),
-    "TDBetting": (lambda instance: pt.TDBetting(), 200),
-    "TDBetting, 5 draws": (lambda instance: pt.TDBetting(draws=5), 100),
+    "TDBetting (default)": (lambda instance: pt.TDBetting(), 200),
     "PTST, mixture": (lambda instance: pt.PTST(solver=LOCAL), 20),
     "PTST, paper's boundary": (lambda instance: pt.PTST(boundary=pt.PaperBoundary(), solver=LOCAL), 20),
     "KL boxes": (lambda instance: pt.RectangularKL(), 10),

@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent / "pictures"
 METHODS: dict[str, dict[str, Any]] = {
     "PTST, paper's boundary": {"method": "PTST", "boundary": "paper", "solver": "projection-free"},
     "PTST, mixture": {"method": "PTST", "solver": "projection-free"},
-    "Combined (default)": {"method": "Combined"},
+    "TDBetting (default)": {"method": "TDBetting"},
 }
 RETURNS = {"Monte Carlo, betting": {"method": "MonteCarlo"}}
 

@@ -21,7 +21,7 @@ plan = pt.plan(
     pilot,
     threshold=0.0,
     delta=0.05,
-    methods={"Combined": pt.Combined(), "PTST": pt.PTST(solver=pt.ProjectionFree())},
+    methods={"TDBetting": pt.TDBetting(), "PTST": pt.PTST(solver=pt.ProjectionFree())},
     runs=16,
 )
 print(f"after a pilot of {pilot.total} draws:")

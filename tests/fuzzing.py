@@ -483,8 +483,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "PTST(allocation=)": lambda v: pt.decide(TWO.task, SIM, 0.0, method=pt.PTST(allocation=v), max_samples=20),
     "PTST(zeta=)": lambda v: pt.PTST(zeta=v),
     "MixtureBoundary(prior=)": lambda v: pt.MixtureBoundary(v),
-    "TDBetting(draws=)": lambda v: pt.TDBetting(v),
-    "Combined(weight=)": lambda v: pt.Combined(weight=v),
     "value_interval(data=)": lambda v: pt.value_interval(TWO.task, v),
     "evaluate(epsilon=)": lambda v: pt.evaluate(TWO.task, SIM, v, max_samples=20),
     "compare(margin=)": lambda v: pt.compare(TWO.task, task(policy=np.eye(2)), SIM, margin=v, max_samples=20),

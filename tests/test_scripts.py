@@ -58,7 +58,7 @@ SHOWS = {
     ],
     "retention": [r"^21192 rows in"],
     "robot": [r"^60000 rows in .*, 200 cells"],
-    "simulation_budget": [r"Combined: about", r"budget of 200: not settled", r"resumed: above after"],
+    "simulation_budget": [r"TDBetting: about", r"budget of 200: not settled", r"resumed: above after"],
     "treatment_safety": [r"0% .*do not release \(below", r"30% .*do not release", r"100% .*: release"],
 }
 
@@ -266,8 +266,8 @@ def test_certificate(small):
 def test_sample_efficiency(small):
     _, numbers = small("sample_efficiency")
     mean = {cell["method"]: cell["mean"][1] for cell in numbers["cells"]}
-    assert mean["Combined (default)"] < 0.5 * mean["PTST, paper's boundary"]
-    assert mean["Combined (default)"] < 0.1 * mean["Monte Carlo, betting"]
+    assert mean["TDBetting (default)"] < 0.5 * mean["PTST, paper's boundary"]
+    assert mean["TDBetting (default)"] < 0.1 * mean["Monte Carlo, betting"]
     assert all(wrong == 0 for cell in numbers["cells"] for wrong in cell["wrong"])
     assert all(row["right"] for row in numbers["large"])
 
@@ -409,6 +409,6 @@ def test_delta_is_kept_and_the_control_is_caught(small):
     _, rows = small("calibration")
     rules = {row["rule"] for row in rows}
     assert rules >= {"paper", "mixture", "two priors", "adaptive", "forward", "no dimension"}
-    assert rules >= {"betting", "betting, 5 draws", "combined", "range too small", "log"}
+    assert rules >= {"betting", "range too small", "log"}
     for row in rows:
         assert row["alarm"] == (row["rule"] in ("no dimension", "range too small", "too little", "left out")), row

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from policytest.methods.betting.logged import LogBetting as LogBetting
     from policytest.methods.boundaries import MixtureBoundary as MixtureBoundary
     from policytest.methods.boundaries import PaperBoundary as PaperBoundary
-    from policytest.methods.combined import Combined as Combined
     from policytest.methods.ptst import PTST as PTST
     from policytest.methods.returns import ReturnBetting as ReturnBetting
     from policytest.methods.returns.critics import RidgeCritic as RidgeCritic
@@ -84,7 +83,6 @@ _HOME = {
     "Certificate": "worst_case.certificate",
     "Certified": "worst_case.certified",
     "Check": "results.verdict",
-    "Combined": "methods.combined",
     "Counts": "data.counts",
     "Diagnosis": "results.diagnosis",
     "Episodes": "data.episodes",
@@ -151,6 +149,10 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(f"policytest.{_HOME[name]}"), name)
     elif name in _ROOMS:
         found = importlib.import_module(f"policytest.{_ROOMS[name]}")
+    elif name == "Combined":
+        from policytest.methods.names import REPLACED
+
+        raise ImportError(f"policytest.Combined is gone; {REPLACED['combined']}")
     else:
         raise AttributeError(f"module 'policytest' has no attribute {name!r}")
     globals()[name] = found

@@ -146,8 +146,6 @@ NUMBERS = {
     "n_states": lambda value: pt.Counts(value, 1),
     "radius": lambda value: pt.KLBall(KERNEL, np.ones((2, 2)), value),
     "horizon": lambda value: pt.MonteCarlo(horizon=value),
-    "draws": lambda value: pt.TDBetting(draws=value),
-    "weight": lambda value: pt.Combined(weight=value),
     "batch": lambda value: pt.PTST(batch=value),
     "restart": lambda value: pt.Forward(restart=value),
     "explore": lambda value: pt.Optimal(KERNEL, explore=value),

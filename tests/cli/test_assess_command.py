@@ -90,7 +90,6 @@ def test_what_the_command_says_is_what_python_says(start, capsys):
     assert pt.assess(model.task, log, 3.0).evidence == pt.assess(model.task, log.transitions(), 3.0).evidence
     for arguments, data, method in (
         ((), log.transitions(), pt.LogBetting()),
-        (("--method", "combined"), log.transitions(), pt.Combined()),
         (("--method", "ptst"), log.counts, pt.PTST()),
         (("--method", "betting"), log.transitions(), pt.TDBetting()),
     ):
@@ -289,7 +288,7 @@ def test_promises_are_kept_here(capsys):
     assert code == 0
     assert found["kept"]
     assert all(finding["kept"] for finding in found["findings"])
-    assert len(found["findings"]) == 8
+    assert len(found["findings"]) == 7
 
 
 def test_a_broken_promise_is_not_exit_code_0(monkeypatch, capsys):

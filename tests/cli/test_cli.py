@@ -821,10 +821,16 @@ def test_every_allocation_for_real(capsys, allocation):
     assert main(["decide", "paper-2", "--threshold", "-2", "--allocation", allocation, "--boundary", "paper"]) == 0
 
 
-@pytest.mark.parametrize("method", ["combined", "betting", "ptst", "boxes"])
+@pytest.mark.parametrize("method", ["betting", "ptst", "boxes"])
 def test_every_method_for_real(capsys, method):
     assert main(["decide", "paper-2", "--method", method, "--quiet", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["certified"] is True
+
+
+def test_a_method_of_an_earlier_version_says_what_replaces_it(capsys):
+    assert main(["decide", "paper-2", "--method", "combined"]) == 2
+    said = "--method combined is gone; use --method betting (the default), or --method ptst for very small delta"
+    assert said in capsys.readouterr().err
 
 
 def test_options_of_another_method_are_refused(capsys):

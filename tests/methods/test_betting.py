@@ -42,13 +42,10 @@ from policytest.methods.betting import splitting
 from policytest.methods.betting.bets import Refuter
 from policytest.methods.betting.plan import LOG_WIDE, ON_RETURNS, ONE_POLICY, SHARES, TWO_POLICIES, expected_gap
 from policytest.methods.betting.policy_bet import are_quick, plans_of_shares
-from policytest.methods.boundaries import level_of
-from policytest.methods.combined import CombinedRun, one_action
 from policytest.methods.known_range import known_difference, known_value
 from policytest.methods.sampler import Recorded
 
-METHODS = {"rollouts": pt.TDBetting(), "plain": pt.TDBetting(draws=5), "combined": pt.Combined()}
-every_method = pytest.mark.parametrize("method", list(METHODS.values()), ids=list(METHODS))
+BETTING = pt.TDBetting()
 policies = pytest.mark.parametrize("count", [1, 2], ids=["one policy", "two policies"])
 signs = pytest.mark.parametrize("sign", [1.0, -1.0])
 
@@ -221,25 +218,6 @@ def test_on_the_worst_path_everything_is_lost(gamma):
     assert sums == pytest.approx(np.full(len(sums), -plan.L), rel=1e-9)
 
 
-@signs
-@each("seed", range(8))
-def test_the_plain_process_is_unbiased_and_in_range(seed, sign):
-    task, kernel, rng = instance(seed)
-    run = make_run([task], kernel, 0.2, pt.TDBetting(draws=int(rng.integers(1, 7))))
-    plan, (D,) = arbitrary_plan(run, rng, sign)
-    allowed = allowed_in(task) & (task.policy > 0)[..., None]
-    assert plan.L * (1 - task.discount) >= max(-D[allowed].min(), 0.0) - 1e-12
-    sums, _ = rollouts(run, plan, rng.random((300_000, 3)))
-    mean = float(np.einsum("s,sa,sax,sax->", pt.occupancy(task, kernel), task.policy, kernel, D))
-    assert mean == pytest.approx(sign * (pt.value(task, kernel) - 0.2) - plan.lead, abs=1e-9)
-    assert abs(sums.mean() - mean) <= 4.5 * sums.std() / math.sqrt(len(sums)) + 1e-9
-    assert sums.min() >= -plan.L - 1e-9
-    fitted, rows = run.plan, run.tally.rows
-    residual = rows.per_entry(fitted.a.base - fitted.a.V[rows.state]) + task.discount * fitted.a.V[rows.successor]
-    residual = fitted.sign * (residual + (rows.gain if task.rewards_on_successor else 0.0))
-    assert fitted.L * (1 - task.discount) >= -residual.min() - 1e-12
-
-
 @policies
 @each("seed", range(8))
 def test_fitted_plans_are_sound(count, seed):
@@ -303,18 +281,13 @@ def calibration_cases():
     yield "successors", *instance(9, S=3, A=2, gamma=0.9, on_successor=True, supports=False)[:2], 400
 
 
-CALIBRATED = [(case, "rollouts") for case in calibration_cases()]
-CALIBRATED += [(case, name) for case, _ in CALIBRATED[::2] for name in ("plain", "combined")]
-
-
-@pytest.mark.parametrize(("case", "method"), CALIBRATED, ids=lambda one: one if isinstance(one, str) else one[0])
-def test_both_sides_err_at_most_as_often_as_delta_allows(case, method):
+@pytest.mark.parametrize("case", list(calibration_cases()), ids=lambda case: case[0])
+def test_both_sides_err_at_most_as_often_as_delta_allows(case):
     _, task, kernel, most = case
     R, runs, delta = pt.value(task, kernel), 100, 0.1
     sim = pt.TabularSimulator(kernel)
     answers = [
-        pt.stopping_times(task, sim, R, [delta], METHODS[method], rng=seed, max_samples=most).answers[0]
-        for seed in range(runs)
+        pt.stopping_times(task, sim, R, [delta], BETTING, rng=seed, max_samples=most).answers[0] for seed in range(runs)
     ]
     assert not too_often(answers.count("above"), runs, delta)
     assert not too_often(answers.count("below"), runs, delta)
@@ -455,7 +428,7 @@ def test_intervals_shrink_to_the_value():
     value, sim = pt.value(inst.task, inst.kernel), pt.TabularSimulator(inst.kernel)
     low, high = pt.value_range(inst.task)
     for share in (0.2, 0.8):
-        run = METHODS["rollouts"].start(inst.task, sim, low + share * (high - low), 3)
+        run = BETTING.start(inst.task, sim, low + share * (high - low), 3)
         while run.samples < 20_000:
             run.step(np.inf, 20_000 - run.samples)
         bottom, top = run.interval(3.0)
@@ -467,9 +440,9 @@ def test_intervals_shrink_to_the_value():
 # ---------------------------------------------------------------- intervals of verdicts
 
 
-def answered(tasks, kernel, R, method, rng, required, **sides):
+def answered(tasks, kernel, R, rng, required, **sides):
     """A run at its answer."""
-    run = make_run(tasks, kernel, R, method, rng, **sides)
+    run = make_run(tasks, kernel, R, rng=rng, **sides)
     run.begin(required)
     for _ in range(400):
         if run.answer is None:
@@ -479,14 +452,13 @@ def answered(tasks, kernel, R, method, rng, required, **sides):
 
 
 VERDICTS = [
-    *((1, pt.TDBetting(), seed) for seed in range(41, 45)),
-    *((1, pt.Combined(weight=0.5), seed) for seed in range(41, 45)),
-    *((2, None, seed) for seed in range(40, 44)),
+    *((1, seed) for seed in range(41, 45)),
+    *((2, seed) for seed in range(40, 44)),
 ]
 
 
-@pytest.mark.parametrize(("count", "method", "seed"), VERDICTS)
-def test_the_interval_of_a_verdict_does_not_contradict_its_answer(count, method, seed):
+@pytest.mark.parametrize(("count", "seed"), VERDICTS)
+def test_the_interval_of_a_verdict_does_not_contradict_its_answer(count, seed):
     """Its ends are where the bets of the answer would just suffice; at the tested threshold they are the answer."""
     tasks, kernel, _ = drawn(count, seed, gamma=0.9)
     truth, known = value(tasks, kernel), known_value(*tasks) if count == 1 else known_difference(*tasks)
@@ -495,7 +467,7 @@ def test_the_interval_of_a_verdict_does_not_contradict_its_answer(count, method,
     for end, answer in ((known.low, "above"), (known.high, "below")):
         for rng in range(2):
             R, required = truth + 0.8 * (end - truth), -math.log(0.05)
-            run = answered(tasks, kernel, R, method, rng, required)
+            run = answered(tasks, kernel, R, rng, required)
             lower, upper = run.verdict_interval(required)
             assert run.answer == answer
             assert known.low - 1e-9 <= lower < upper <= known.high + 1e-9
@@ -506,11 +478,10 @@ def test_the_interval_of_a_verdict_does_not_contradict_its_answer(count, method,
             assert longer[0] <= lower < upper <= longer[1]
 
 
-@pytest.mark.parametrize("method", [pt.TDBetting(), pt.Combined()])
-def test_the_interval_of_within_is_within(method):
+def test_the_interval_of_within_is_within():
     task, kernel, _ = instance(6, S=4, A=3, gamma=0.5)
     R, required = pt.value(task, kernel), math.log(20.0)
-    run = answered([task], kernel, R, method, 1, required, indifference=0.5, both_sides=True)
+    run = answered([task], kernel, R, 1, required, indifference=0.5, both_sides=True)
     lower, upper = run.verdict_interval(required)
     assert run.answer == "within"
     assert R - 0.5 <= lower < R < upper <= R + 0.5
@@ -551,25 +522,23 @@ def test_each_end_of_the_interval_of_a_verdict_misses_at_most_as_often_as_delta_
 # ---------------------------------------------------------------- answers
 
 
-@every_method
 @each("seed", range(41, 48))
-def test_right_answers_on_both_sides(seed, method):
+def test_right_answers_on_both_sides(seed):
     task, kernel, _ = instance(seed)
     value, (low, high) = pt.value(task, kernel), pt.value_range(task)
     assert high > low
     for end, answer in ((low, "above"), (high, "below")):
         for share in (0.5, 0.97):
             R = value + share * (end - value)
-            verdict = pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, method, rng=seed, max_samples=200_000)
+            verdict = pt.decide(task, pt.TabularSimulator(kernel), R, 1e-4, BETTING, rng=seed, max_samples=200_000)
             assert verdict.answer == answer
             assert verdict.certified
             assert 0 <= verdict.p_value <= 1e-4 * 1.001
             assert verdict.counts.total == verdict.samples
 
 
-@every_method
 @each(("scale", "offset"), [(1e-9, 1e6), (1e9, 0.0)])
-def test_units_do_not_matter_where_rows_are_known(method, scale, offset):
+def test_units_do_not_matter_where_rows_are_known(scale, offset):
     task, kernel, _ = instance(7, S=3, A=2, gamma=0.9, on_successor=False)
     low, high = pt.value_range(task)
     value = pt.value(task, kernel)
@@ -577,26 +546,24 @@ def test_units_do_not_matter_where_rows_are_known(method, scale, offset):
         R = 0.6 * value + 0.4 * end
         other = pt.Task(scale * (task.rewards + offset), task.policy, task.initial, 0.9, task.support)
         sim = pt.TabularSimulator(kernel)
-        mine = pt.decide(task, sim, R, 0.01, method, rng=2, max_samples=50_000)
-        theirs = pt.decide(other, sim, scale * (R + offset / 0.1), 0.01, method, rng=2, max_samples=50_000)
+        mine = pt.decide(task, sim, R, 0.01, BETTING, rng=2, max_samples=50_000)
+        theirs = pt.decide(other, sim, scale * (R + offset / 0.1), 0.01, BETTING, rng=2, max_samples=50_000)
         assert mine.answer == theirs.answer is not None
         assert mine.samples == theirs.samples
         assert max(mine.evidence) == pytest.approx(max(theirs.evidence), rel=1e-3)
 
 
-@every_method
-def test_sparse_tasks_are_the_dense_ones(method):
+def test_sparse_tasks_are_the_dense_ones():
     task, kernel, _ = instance(11, S=4, A=2, gamma=0.9, on_successor=False)
     flat = sparse.csr_array(task.support.reshape(8, 4))
     twin = pt.Task(task.rewards, task.policy, task.initial, 0.9, flat)
     R = 0.5 * (pt.value(task, kernel) + pt.value_range(task)[0])
-    first = pt.decide(task, pt.TabularSimulator(kernel), R, 0.01, method, rng=1)
-    second = pt.decide(twin, pt.TabularSimulator(sparse.csr_array(kernel.reshape(8, 4))), R, 0.01, method, rng=1)
+    first = pt.decide(task, pt.TabularSimulator(kernel), R, 0.01, BETTING, rng=1)
+    second = pt.decide(twin, pt.TabularSimulator(sparse.csr_array(kernel.reshape(8, 4))), R, 0.01, BETTING, rng=1)
     assert (first.answer, first.samples) == (second.answer, second.samples) == ("above", first.samples)
 
 
-@every_method
-def test_one_unknown_row_among_known_ones(method):
+def test_one_unknown_row_among_known_ones():
     """A corridor of known rows to absorbing states, with one toss on the way."""
     S = 6
     support = np.zeros((S, 1, S), dtype=bool)
@@ -608,17 +575,16 @@ def test_one_unknown_row_among_known_ones(method):
     value = pt.value(task, kernel)
     assert value == pytest.approx(0.7 * 0.95**3)
     for R, answer in ((0.8 * value, "above"), (1.2 * value, "below")):
-        verdict = pt.decide(task, pt.TabularSimulator(kernel), R, 0.01, method)
+        verdict = pt.decide(task, pt.TabularSimulator(kernel), R, 0.01, BETTING)
         assert verdict.answer == answer
         assert verdict.counts.visits[2, 0] == verdict.samples
 
 
-@every_method
-def test_one_state_with_rewards_needs_no_sample(method):
+def test_one_state_with_rewards_needs_no_sample():
     task = pt.Task([[1.0, 3.0]], [[0.5, 0.5]], [1.0], 0.5)
-    verdict = pt.decide(task, pt.TabularSimulator(np.ones((1, 2, 1))), 3.9, 0.05, method)
+    verdict = pt.decide(task, pt.TabularSimulator(np.ones((1, 2, 1))), 3.9, 0.05, BETTING)
     assert (verdict.answer, verdict.samples) == ("above", 0)
-    at = pt.decide(task, pt.TabularSimulator(np.ones((1, 2, 1))), 4.0, 0.05, method)
+    at = pt.decide(task, pt.TabularSimulator(np.ones((1, 2, 1))), 4.0, 0.05, BETTING)
     assert at.answer is None
 
 
@@ -637,26 +603,24 @@ def exactly(function, seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-@every_method
-def test_rollouts_that_meet_nothing_unknown_end(method):
+def test_rollouts_that_meet_nothing_unknown_end():
     """The unknown row is out of reach and V = R: there is nothing to draw, and no answer."""
     support = np.eye(3, dtype=bool)[:, None, :].copy()
     support[2] = True
     kernel = support / support.sum(axis=2, keepdims=True)
     task = pt.Task([[1.0], [2.0], [3.0]], np.ones((3, 1)), [0.5, 0.5, 0.0], 0.5, support)
     sim = pt.TabularSimulator(kernel)
-    verdict = exactly(lambda: pt.decide(task, sim, 3.0, 0.05, method, max_samples=50), 3)
+    verdict = exactly(lambda: pt.decide(task, sim, 3.0, 0.05, BETTING, max_samples=50), 3)
     assert verdict.answer is None
     data = pt.Transitions([2, 2], [0, 0], [1, 0])
-    assert exactly(lambda: pt.assess(task, data, 3.0, 0.05, method), 3).answer is None
+    assert exactly(lambda: pt.assess(task, data, 3.0, 0.05, BETTING), 3).answer is None
 
 
-@every_method
 @each("gamma", [0.0, 0.5, 0.9])
-def test_where_every_kernel_has_the_value_of_the_threshold(method, gamma):
+def test_where_every_kernel_has_the_value_of_the_threshold(gamma):
     task = pt.Task(np.ones((3, 2)), np.full((3, 2), 0.5), [0.25, 0.25, 0.5], gamma)
     verdict = pt.decide(
-        task, pt.TabularSimulator(np.full((3, 2, 3), 1 / 3)), 1 / (1 - gamma), 0.05, method, max_samples=200
+        task, pt.TabularSimulator(np.full((3, 2, 3), 1 / 3)), 1 / (1 - gamma), 0.05, BETTING, max_samples=200
     )
     assert verdict.answer is None
     assert np.isfinite(verdict.evidence).all()
@@ -683,8 +647,7 @@ def dyadic(seed):
     return task, kernel, float(initial @ V)
 
 
-@pytest.mark.parametrize("method", [METHODS["rollouts"], METHODS["plain"]])
-def test_rounding_is_not_evidence_at_the_end_of_the_range(method):
+def test_rounding_is_not_evidence_at_the_end_of_the_range():
     """V = R = the largest value, exactly: what there is to win is of the size of rounding, and still fair."""
     runs = crossed = 0
     for seed in range(20):
@@ -692,7 +655,7 @@ def test_rounding_is_not_evidence_at_the_end_of_the_range(method):
         low, high = pt.value_range(task)
         assert pytest.approx(high, abs=1e-12) == R
         for rng in range(8 if high > low else 0):
-            run = make_run([task], kernel, R, method, rng)
+            run = make_run([task], kernel, R, BETTING, rng)
             for _ in range(20):
                 if run.answer is None and run.samples < 200:
                     run.step(3.0, 200 - run.samples)
@@ -701,14 +664,13 @@ def test_rounding_is_not_evidence_at_the_end_of_the_range(method):
     assert not too_often(crossed, runs, math.exp(-3.0))
 
 
-@every_method
 @each("form", [np.asarray, lambda kernel: sparse.csr_array(kernel.reshape(4, 2))])
-def test_empty_rows_of_a_table_are_refused(method, form):
+def test_empty_rows_of_a_table_are_refused(form):
     kernel = np.full((2, 2, 2), 0.5)
     kernel[1, 1] = 0.0
     task = pt.Task([[1.0, 0.0], [2.0, 1.0]], np.full((2, 2), 0.5), [0.5, 0.5], 0.9)
     with pytest.raises(pt.InputError, match="sums to 0"):
-        pt.decide(task, pt.TabularSimulator(form(kernel)), 12.0, 0.05, method, max_samples=100)
+        pt.decide(task, pt.TabularSimulator(form(kernel)), 12.0, 0.05, BETTING, max_samples=100)
 
 
 # ---------------------------------------------------------------- seeds, limits, pauses
@@ -748,49 +710,45 @@ def question(seed=3):
     return inst.task, inst.kernel, 0.0
 
 
-@every_method
-def test_a_slow_clock_changes_no_result(method, monkeypatch):
+def test_a_slow_clock_changes_no_result(monkeypatch):
     """How many draws fit into a moment is the machine's affair, also where the test may answer "within"."""
     task, kernel, _ = instance(6, S=4, A=3, gamma=0.5)
     found = []
     for patience in (-1.0, 1e9):
         monkeypatch.setattr(run_module, "PATIENCE", patience)
         R = pt.value(task, kernel)
-        found.append(pt.decide(task, Counting(kernel), R, 0.1, method, rng=1, indifference=0.5, max_samples=20_000))
+        found.append(pt.decide(task, Counting(kernel), R, 0.1, BETTING, rng=1, indifference=0.5, max_samples=20_000))
     assert found[0].answer == "within"
     same(*found)
 
 
-@every_method
 @each("most", [0, 1, 2, 7, 64, 65, 200])
-def test_a_called_simulator_is_called_once_a_sample_and_never_too_often(method, most):
+def test_a_called_simulator_is_called_once_a_sample_and_never_too_often(most):
     task, kernel, _ = instance(6, S=4, A=3, gamma=0.9)
     sim = Counting(kernel)
-    verdict = pt.decide(task, sim, pt.value(task, kernel), 1e-6, method, rng=1, max_samples=most)
+    verdict = pt.decide(task, sim, pt.value(task, kernel), 1e-6, BETTING, rng=1, max_samples=most)
     assert len(sim.seen) == verdict.samples == most
     assert (sim.counts(task) == verdict.counts.N).all()
 
 
-@every_method
-def test_called_simulators_and_tables_agree_in_distribution(method):
+def test_called_simulators_and_tables_agree_in_distribution():
     task, kernel, R = question(2)
     samples = [
-        [pt.stopping_times(task, sim, R, [0.05], method, rng=seed).samples[0] for seed in seeds]
+        [pt.stopping_times(task, sim, R, [0.05], BETTING, rng=seed).samples[0] for seed in seeds]
         for sim, seeds in ((pt.TabularSimulator(kernel), range(100)), (Counting(kernel), range(500, 540)))
     ]
     assert stats.mannwhitneyu(*samples).pvalue > 1e-4
     assert stats.ks_2samp(*samples).pvalue > 1e-4
 
 
-@every_method
 @each("at", [0, 3, 30])
-def test_an_interrupted_draw_is_not_lost(method, at):
+def test_an_interrupted_draw_is_not_lost(at):
     task, kernel, R = question(2)
-    whole = pt.decide(task, Counting(kernel), R, 1e-4, method, rng=8)
+    whole = pt.decide(task, Counting(kernel), R, 1e-4, BETTING, rng=8)
     sim = Counting(kernel, stop_at=at)
-    part = pt.decide(task, sim, R, 1e-4, method, rng=8)
+    part = pt.decide(task, sim, R, 1e-4, BETTING, rng=8)
     assert part.answer is None
-    same(pt.decide(task, sim, R, 1e-4, method, resume=part), whole)
+    same(pt.decide(task, sim, R, 1e-4, BETTING, resume=part), whole)
     assert len(sim.seen) == whole.samples
 
 
@@ -857,25 +815,21 @@ def test_tampered_states_are_refused(cut_short, name, alter):
         fresh().restore(state)
 
 
-@every_method
-def test_evidence_of_an_unfinished_rollout_counts_it_at_worst(method):
+def test_evidence_of_an_unfinished_rollout_counts_it_at_worst():
     task, kernel, R = question(3)
-    run, seen = make_run([task], kernel, R, method, rng=2), 0
+    run, seen = make_run([task], kernel, R, BETTING, rng=2), 0
     for _ in range(400):
         run.step(np.inf, 1)
-        bet = run._bet_evidence() if isinstance(run, CombinedRun) else run.evidence()
         side = 0 if run.plan.sign > 0 else 1
         capital = run.bets.capital.copy()
         if not run.between_rollouts:
             plan, at = run.plan, run.at
-            worst = (
-                at.earned - plan.L * at.draws_left / 5 if run.draws else at.earned + at.weight * plan.B[int(at.state)]
-            )
+            worst = at.earned + at.weight * plan.B[int(at.state)]
             assert worst >= -plan.L - 1e-9
             assert worst <= at.earned + 1e-12
             capital[side] += np.log1p(plan.fractions * (plan.lead + worst) / plan.room)
             seen += 1
-        assert bet == pytest.approx(
+        assert run.evidence() == pytest.approx(
             tuple(np.log((np.exp(capital) * np.exp(run.bets.log_weights)).sum(axis=1))), abs=1e-9
         )
     assert seen > 50
@@ -889,12 +843,11 @@ def a_log(task, kernel, size, rng):
     return pt.Transitions(s, a, pt.TabularSimulator(kernel).draw(s, a, rng))
 
 
-@every_method
-def test_recorded_draws_are_used_once_and_in_their_order(method):
+def test_recorded_draws_are_used_once_and_in_their_order():
     task, kernel, _ = instance(13, S=3, A=2, gamma=0.9, zeros=False, supports=False)
     log = a_log(task, kernel, 400, np.random.default_rng(0))
     k = task.layout.row_of_pair[log.s * 2 + log.a]
-    run = method.replay(task, pt.value(task, kernel), Recorded(k, log.x))
+    run = BETTING.replay(task, pt.value(task, kernel), Recorded(k, log.x))
     heads, record = {}, run._record
 
     def watch(pair, x):
@@ -913,30 +866,28 @@ def test_recorded_draws_are_used_once_and_in_their_order(method):
     assert any(len(ys) == (log.s * 2 + log.a == pair).sum() for pair, ys in heads.items())  # one ran out
 
 
-@every_method
 @pytest.mark.parametrize("share", [0.4, 0.9])
-def test_a_verdict_on_a_log_is_that_on_its_shortest_prefix(method, share):
+def test_a_verdict_on_a_log_is_that_on_its_shortest_prefix(share):
     inst = pt.instances.paper(2)
     value, low = pt.value(inst.task, inst.kernel), pt.value_range(inst.task)[0]
     R = value + share * (low - value)
     log = a_log(inst.task, inst.kernel, 3000, np.random.default_rng(1))
-    verdict = pt.assess(inst.task, log, R, 0.05, method)
+    verdict = pt.assess(inst.task, log, R, 0.05, BETTING)
     assert verdict.answer == "above"
     first = verdict.samples
     assert 0 < first < 3000
     prefix = pt.Transitions(log.s[:first], log.a[:first], log.x[:first])
-    again = pt.assess(inst.task, prefix, R, 0.05, method)
+    again = pt.assess(inst.task, prefix, R, 0.05, BETTING)
     assert (again.answer, again.samples, again.evidence) == ("above", first, verdict.evidence)
     assert (verdict.counts.N == prefix.counts(inst.task, first).N).all()
     shorter = pt.Transitions(log.s[: first - 1], log.a[: first - 1], log.x[: first - 1])
-    undecided = pt.assess(inst.task, shorter, R, 0.05, method)
+    undecided = pt.assess(inst.task, shorter, R, 0.05, BETTING)
     assert undecided.answer is None
     assert undecided.reason.startswith("not enough data: no unused transition left for (s=")
     assert 0 <= undecided.p_value <= 1
 
 
-@every_method
-def test_a_missing_draw_is_waited_for(method):
+def test_a_missing_draw_is_waited_for():
     """A pair that the policy takes often is never recorded: nothing is skipped, so there is no answer."""
     task = pt.Task([[1.0, 0.5], [0.0, 0.5]], np.full((2, 2), 0.5), [1.0, 0.0], 0.9)
     rng = np.random.default_rng(3)
@@ -944,15 +895,14 @@ def test_a_missing_draw_is_waited_for(method):
     keep = ~((s == 0) & (a == 1))
     x = rng.integers(2, size=5000)
     low, high = pt.value_range(task)
-    whole = pt.assess(task, pt.Transitions(s, a, x), low + 0.05 * (high - low), 0.05, method)
+    whole = pt.assess(task, pt.Transitions(s, a, x), low + 0.05 * (high - low), 0.05, BETTING)
     assert whole.answer == "above"
-    verdict = pt.assess(task, pt.Transitions(s[keep], a[keep], x[keep]), low + 0.05 * (high - low), 0.05, method)
+    verdict = pt.assess(task, pt.Transitions(s[keep], a[keep], x[keep]), low + 0.05 * (high - low), 0.05, BETTING)
     assert verdict.answer is None
     assert max(verdict.evidence) < 3.0
 
 
-@every_method
-def test_logs_that_were_collected_adaptively(method):
+def test_logs_that_were_collected_adaptively():
     """Each pair is chosen by the last successor and stops being drawn once it looks good: delta holds at V = R."""
     task, kernel, _ = instance(21, S=2, A=2, gamma=0.9, zeros=False, supports=False, on_successor=False)
     R, runs, answers = pt.value(task, kernel), 60, []
@@ -967,18 +917,17 @@ def test_logs_that_were_collected_adaptively(method):
             good[s, a] += x == 0
             log.append((s, a, x))
             s = x if rng.random() < 0.7 else 1 - x
-        answers.append(pt.assess(task, pt.Transitions(*map(list, zip(*log, strict=True))), R, 0.1, method).answer)
+        answers.append(pt.assess(task, pt.Transitions(*map(list, zip(*log, strict=True))), R, 0.1, BETTING).answer)
     assert not too_often(answers.count("above"), runs, 0.1)
     assert not too_often(answers.count("below"), runs, 0.1)
 
 
-@pytest.mark.parametrize("method", [METHODS["rollouts"], METHODS["plain"]])
-def test_counts_have_no_order(method):
+def test_counts_have_no_order():
     inst = pt.instances.paper(2)
     counts = pt.Counts(2, 2)
     counts.record([0, 1], [0, 0], [1, 1])
     with pytest.raises(pt.InputError, match="Transitions"):
-        pt.assess(inst.task, counts, 0.0, 0.05, method)
+        pt.assess(inst.task, counts, 0.0, 0.05, BETTING)
 
 
 def test_recorded_transitions_outside_the_support_are_refused():
@@ -987,7 +936,7 @@ def test_recorded_transitions_outside_the_support_are_refused():
     )
     data = pt.Transitions([0] * 40, [0] * 40, [2] * 40)
     with pytest.raises(pt.InputError, match="support"):
-        pt.assess(task, data, 5.0, 0.05, METHODS["rollouts"])
+        pt.assess(task, data, 5.0, 0.05, BETTING)
 
 
 @each("on_successor", [False, True])
@@ -998,11 +947,10 @@ def test_simulators_that_leave_the_support_are_refused(kind, on_successor):
     rewards = np.array([[[1.0, 1.0, 9.0]], [[0.0] * 3], [[2.0] * 3]])
     task = pt.Task(rewards if on_successor else rewards[..., 0], np.ones((3, 1)), [1.0, 0.0, 0.0], 0.9, support)
     with pytest.raises(pt.InputError, match="support"):
-        pt.decide(task, kind(np.full((3, 1, 3), 1 / 3)), 9.0, 0.05, METHODS["rollouts"], max_samples=300)
+        pt.decide(task, kind(np.full((3, 1, 3), 1 / 3)), 9.0, 0.05, BETTING, max_samples=300)
 
 
-@every_method
-def test_counts_of_a_fixed_design(method):
+def test_counts_of_a_fixed_design():
     """An average of e-values over random orders: at V = R rarely large, and large where the value is far away."""
     inst = pt.instances.paper(2)
     value, (low, _) = pt.value(inst.task, inst.kernel), pt.value_range(inst.task)
@@ -1012,107 +960,27 @@ def test_counts_of_a_fixed_design(method):
     for _ in range(10):
         counts = pt.Counts(2, 2)
         counts.record(s, a, sim.draw(s, a, rng))
-        at = pt.assess(inst.task, counts, value, 0.1, method, design="fixed")
+        at = pt.assess(inst.task, counts, value, 0.1, BETTING, design="fixed")
         crossed += at.answer is not None
         assert np.isfinite(at.evidence).all()
         assert 0 <= at.p_value <= 1
-    far = pt.assess(inst.task, counts, value + 0.7 * (low - value), 0.1, method, design="fixed")
+    far = pt.assess(inst.task, counts, value + 0.7 * (low - value), 0.1, BETTING, design="fixed")
     assert not too_often(crossed, 10, 0.2)
     assert far.answer == "above"
     assert far.samples == 400
 
 
-# ---------------------------------------------------------------- combined
+# ---------------------------------------------------------------- answers and settings
 
 
-@each("seed", range(12))
-def test_the_task_of_one_action_has_the_same_value(seed):
-    task, kernel, rng = instance(seed)
-    reduced = one_action(task)
-    if reduced is task:
-        assert task.rewards_on_successor or task.n_actions == 1 or (task.known_rows & (task.policy > 0)).any()
-        return
-    for q in (kernel, *extreme_kernels(task, rng, 5)):
-        rows = np.einsum("sa,sax->sx", task.policy, q)[:, None, :]
-        assert pt.value(reduced, rows) == pytest.approx(pt.value(task, q), abs=1e-9)
-    allowed = ((task.policy > 0)[..., None] & np.asarray(task.support)).any(axis=1)
-    assert (np.asarray(reduced.support)[:, 0] == allowed).all()
-
-
-def test_some_random_tasks_are_reduced():
-    assert sum(one_action(instance(seed)[0]) is not instance(seed)[0] for seed in range(40)) > 0
-    task = instance(3, S=3, A=2, supports=False, on_successor=False)[0]
-    assert one_action(task).n_actions == 1
-
-
-def test_the_evidence_of_the_combination():
-    """log(weight e_bet + (1-weight) e_KL), the KL part from its own definition on the counts of the rollouts."""
-    inst = pt.instances.paper(2)
-    task, method = inst.task, pt.Combined(weight=0.6)
-    run = make_run([task], inst.kernel, 0.0, method, rng=1)
-    while run.answer is None:
-        run.step(-math.log(1e-12), 100_000)
-    assert run.between_rollouts
-    state_counts = run.counts().N.sum(axis=1)
-    assert (run.rule.tally.counts().N[:, 0] == state_counts).all()
-    reduced = one_action(task)
-    alone = pt.Counts(2, 1)
-    for s, x in np.argwhere(state_counts):
-        alone.record([s], [0], [x], [int(state_counts[s, x])])
-    visits = alone.visits
-    bracket = pt.nearest_kernel(reduced, alone.N / visits[..., None], visits, 0.0)
-    dimension = level_of(pt.MixtureBoundary(), alone, 0.05, reduced) - math.log(20)
-    bet = np.log((np.exp(run.bets.capital) * np.exp(run.bets.log_weights)).sum(axis=1))
-    combined = np.logaddexp(math.log(0.6) + bet[0], math.log(0.4) + bracket.upper - dimension)
-    assert run.evidence()[0] <= combined + 1e-6
-    lower = run.rule.finding.distance.lower  # evidence is what the certificate proves
-    proved = np.logaddexp(math.log(0.6) + bet[0], math.log(0.4) + lower - dimension)
-    assert run.evidence()[0] == pytest.approx(proved, abs=1e-9)
-    assert run.evidence()[0] >= -math.log(1e-12)
-    assert run.rollouts > 10
-
-
-def test_kl_decides_at_tiny_delta_and_is_certified():
-    inst = pt.instances.paper(2)
-    verdict = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, 1e-40, METHODS["combined"])
-    alone = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, 1e-40, METHODS["rollouts"])
-    assert verdict.answer == alone.answer == "above"
-    assert verdict.certified
-    assert max(verdict.evidence) >= 40 * math.log(10)
-    assert verdict.samples < alone.samples
-
-
-@every_method
-def test_answers_are_given_at_ends_of_rollouts(method):
+def test_answers_are_given_at_ends_of_rollouts():
     task, kernel, R = question(3)
     for seed in range(12):
-        run = make_run([task], kernel, R, method, rng=seed)
+        run = make_run([task], kernel, R, BETTING, rng=seed)
         while run.answer is None:
             run.step(3.0, 1)
         assert run.between_rollouts
         assert max(run.evidence()) >= 3.0
-
-
-def ends_of(watch, monkeypatch):
-    """Answers, samples and looks of the combination, with the rule watched like this."""
-    own = CombinedRun._watch
-    monkeypatch.setattr(CombinedRun, "_watch", lambda run, level: watch(own(run, level)))
-    found = []
-    for seed in range(8):
-        task, kernel, R = question(2 + seed % 2)
-        for method, delta in ((pt.Combined(), 1e-20), (pt.Combined(weight=1e-3), 1e-3)):
-            verdict = pt.decide(task, pt.TabularSimulator(kernel), R, delta, method, rng=seed, max_samples=3000)
-            found.append((verdict.answer, verdict.samples, verdict.solves, verdict.evidence))
-    monkeypatch.setattr(CombinedRun, "_watch", own)
-    return found
-
-
-def test_the_watched_rule_is_asked_where_it_would_be_after_every_rollout(monkeypatch):
-    """A level that is reached at once ends a call after every rollout; one that is too high must be noticed."""
-    expected = ends_of(lambda watch: watch._replace(level=-1e9), monkeypatch)
-    assert ends_of(lambda watch: watch, monkeypatch) == expected
-    assert any(looks for _, _, looks, _ in expected)
-    assert ends_of(lambda watch: watch._replace(level=watch.level + 3.0), monkeypatch) != expected
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -1120,7 +988,7 @@ def test_all_shares_at_once_are_one_after_the_other(sign):
     """Where any state may follow: the same plans, with the same squares of a rollout."""
     for seed in range(12):
         task, kernel, _ = instance(seed, on_successor=False, supports=False, gamma=GAMMAS[seed % 4])
-        run = make_run([task], kernel, value([task], kernel) - 0.1, METHODS["rollouts"], rng=seed)
+        run = make_run([task], kernel, value([task], kernel) - 0.1, BETTING, rng=seed)
         run.step(np.inf, 200)
         policy, q = run.policies[0], run.pool.model()
         V, d = policy.values(q)
@@ -1135,36 +1003,16 @@ def test_all_shares_at_once_are_one_after_the_other(sign):
             assert (plan.lead, plan.sign) == (alone.lead, alone.sign)
             assert square == pytest.approx(run._squares(alone, visits), rel=1e-9)
     task, kernel, _ = instance(3)
-    assert not are_quick(make_run([task], kernel, value([task], kernel) - 0.1, METHODS["rollouts"]).policies)
+    assert not are_quick(make_run([task], kernel, value([task], kernel) - 0.1, BETTING).policies)
 
 
-def test_with_many_parameters_betting_is_alone():
-    inst = pt.instances.random(3, 12, 2)
-    value, low = pt.value(inst.task, inst.kernel), pt.value_range(inst.task)[0]
-    R = value + 0.2 * (low - value)
-    first, second = (
-        pt.decide(inst.task, pt.TabularSimulator(inst.kernel), R, 0.05, METHODS[m], rng=3)
-        for m in ("rollouts", "combined")
-    )
-    same(first, second)
-    assert second.solves == 0
-    assert type(make_run([inst.task], inst.kernel, R, METHODS["combined"])) is run_module.BettingRun
-    assert type(make_run([question(2)[0]], *question(2)[1:], METHODS["combined"])) is CombinedRun
-
-
-@each(("n", "is_combined"), [(2, True), (3, False), (5, False)])
-def test_a_verdict_names_the_method_that_ran(n, is_combined):
-    """The KL rule is named where it works beside the bets: in tasks of at most four unknown parameters."""
+@each("n", [2, 3, 5])
+def test_a_verdict_names_the_method_that_ran(n):
+    """The default bets, in small tasks too, and says so; no worst case is solved."""
     inst = pt.instances.paper(n)
     verdict = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0)
-    assert verdict.method == (pt.Combined() if is_combined else pt.TDBetting()).describe()
-    assert ("mixture-KL" in str(verdict)) == is_combined
+    assert (verdict.method, verdict.solves) == (BETTING.describe(), 0)
+    same(verdict, pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, method=BETTING))
     first = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, rng=3, max_samples=20)
     again = pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, rng=3, resume=first)
     same(again, pt.decide(inst.task, pt.TabularSimulator(inst.kernel), 0.0, rng=3))
-
-
-def test_wrong_settings_are_refused():
-    for wrong in (lambda: pt.TDBetting(draws=0), lambda: pt.TDBetting(draws=1.5), lambda: pt.Combined(weight=1.0)):
-        with pytest.raises(pt.InputError):
-            wrong()

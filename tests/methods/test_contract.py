@@ -40,10 +40,7 @@ class Subject:
 
 LOCAL = {"solver": pt.ProjectionFree()}
 SUBJECTS = {
-    "Combined": Subject(pt.Combined()),
-    "Combined, mostly KL": Subject(pt.Combined(weight=1e-3)),
     "betting": Subject(pt.TDBetting()),
-    "betting, 3 draws": Subject(pt.TDBetting(draws=3)),
     "PTST": Subject(pt.PTST(), kl=True),
     "PTST, local search": Subject(pt.PTST(**LOCAL), certified=False, kl=True),
     "PTST, paper's boundary": Subject(pt.PTST(boundary=pt.PaperBoundary()), kl=True),
@@ -321,12 +318,9 @@ ZONE = {"threshold": 1.87, "indifference": 0.24, "delta": 0.01}  # the value of 
 SMALL_ZONE = {"threshold": 0.178, "indifference": 0.125, "delta": 0.01}  # that of TWO is 0.21
 NEAR = {"threshold": 1.5, "delta": 0.1, "max_samples": 3_000}
 LONG = {  # runs that visit all that there is to keep
-    "Combined, zone": (FOUR, "Combined", ZONE),
-    "Combined, small zone": (TWO, "Combined", SMALL_ZONE),
     "betting, zone": (FOUR, "betting", ZONE),
-    "betting, 3 draws, zone": (TWO, "betting, 3 draws", SMALL_ZONE | {"max_samples": 3000}),
-    "Combined": (TWO, "Combined", {"threshold": 0.0, "delta": 1e-6}),
-    "Combined, mostly KL": (TWO, "Combined, mostly KL", {"threshold": 0.0, "delta": 1e-6}),
+    "betting, small zone": (TWO, "betting", SMALL_ZONE),
+    "betting": (TWO, "betting", {"threshold": 0.0, "delta": 1e-6}),
     "PTST": (FOUR, "PTST", NEAR),
     "PTST, batches": (TWO, "PTST, batches", {"threshold": 0.0, "delta": 1e-3}),
     "PTST, forward": (FOUR, "PTST, forward", NEAR),
@@ -338,7 +332,7 @@ LONG = {  # runs that visit all that there is to keep
 }
 RESUMED = {name: (TWO, name, {"delta": 1e-3}) for name in SUBJECTS} | LONG
 PAIRS = [(case, "called") for case in RESUMED]
-PAIRS += [(case, "table") for case in LONG if case.startswith(("Combined", "betting", "PTST"))]
+PAIRS += [(case, "table") for case in LONG if case.startswith(("betting", "PTST"))]
 
 
 class KilledError(KeyboardInterrupt):
@@ -386,7 +380,7 @@ def test_a_run_in_small_slices_is_the_run_in_one(case, kind):
     while kept is None or (kept.answer is None and limit < expected.samples):
         limit = min(limit + max(expected.samples // 9, 1), expected.samples)
         kept = resumed(case, kind, max_samples=limit, resume=kept)
-    if kept.samples < expected.samples and not isinstance(kept.settings, pt.Combined | pt.TDBetting):
+    if kept.samples < expected.samples and not isinstance(kept.settings, pt.TDBetting):
         assert kept.answer == expected.answer
     else:
         assert_same_verdict(kept, expected)
@@ -414,7 +408,7 @@ def test_a_state_is_taken_back_as_it_was_given(name):
             run.step(50.0, subject.limit - run.samples)
 
 
-@pytest.mark.parametrize("name", ["Combined", "betting", "PTST", "Monte Carlo"])
+@pytest.mark.parametrize("name", ["betting", "PTST", "Monte Carlo"])
 def test_checkpoints_with_arrays_of_another_type_are_refused(name, tmp_path):
     """Also where the digest fits: text or complex numbers for numbers, numbers for text, more or fewer axes."""
     file, kept = tmp_path / "run.npz", ask(name, delta=1e-9, max_samples=20).snapshot

@@ -9,7 +9,6 @@ import policytest as pt
 from betting_builders import too_often
 from builders import assert_refused, assert_same_verdict
 from policytest.mdp.outcomes import outcomes_of
-from policytest.methods import combined
 from policytest.questions.watch import Watch
 from policytest.sources.tasks.files import load_model, save_model
 
@@ -49,7 +48,6 @@ METHODS = {
     "PTST, adaptive": pt.PTST(allocation=pt.Adaptive()),
     "boxes": pt.RectangularKL(),
     "Monte Carlo": pt.MonteCarlo(),
-    "Combined": pt.Combined(),
     "betting": pt.TDBetting(),
 }
 
@@ -68,13 +66,10 @@ def test_klbts_is_sound_and_slow():
     assert (found.answer, found.certified) == ("above", True)
 
 
-def test_the_default_uses_the_kl_rule_where_rewards_are_listed(monkeypatch):
-    monkeypatch.setattr(combined, "MOST_PARAMETERS", 30)
-    assert pt.decide(TASK, SIM, V - 0.4).method == pt.Combined().describe()
-    wide = pt.Task(pt.Observed(values=np.arange(20.0)), POLICY, INITIAL, 0.5)
-    few = pt.decide(wide, SIM, 1.0, max_samples=50)  # too many outcomes for the KL rule to be worth its price
-    assert few.method == pt.TDBetting().describe()
-    assert few.task is wide
+def test_the_default_bets_on_the_task_itself():
+    found = pt.decide(TASK, SIM, V - 0.4)
+    assert found.method == pt.TDBetting().describe()
+    assert found.task is TASK
 
 
 def test_results_speak_of_states_and_rewards():
@@ -111,7 +106,7 @@ def test_recorded_transitions_replay_the_run():
 
 
 def test_a_paused_run_goes_on():
-    for method in (pt.PTST(), pt.Combined()):
+    for method in (pt.PTST(), pt.TDBetting()):
         whole = pt.decide(TASK, SIM, V - 0.2, method=method, rng=1)
         part = pt.decide(TASK, SIM, V - 0.2, method=method, rng=1, max_samples=40)
         assert part.answer is None
@@ -170,7 +165,7 @@ def test_a_bandit_has_the_bound_of_a_coin():
     assert 1.0 / found.time == pytest.approx(kl(p, np.array([0.5, 0.5])))
 
 
-@pytest.mark.parametrize("method", [pt.PTST(), pt.Combined()], ids=["PTST", "Combined"])
+@pytest.mark.parametrize("method", [pt.PTST(), pt.TDBetting()], ids=["PTST", "betting"])
 def test_errors_at_the_threshold_are_rare(method):
     """At V = R each answer is given with probability at most delta; a simulator that pays more must be caught."""
     delta, runs = 0.2, 25

@@ -553,7 +553,7 @@ def test_coins_change_the_evidence_little():
 
 def test_simulators_and_counts_are_refused():
     task, kernel = shop()
-    with pytest.raises(pt.InputError, match="LogBetting is for recorded transitions; use Combined"):
+    with pytest.raises(pt.InputError, match="LogBetting is for recorded transitions; use TDBetting"):
         pt.decide(task, pt.TabularSimulator(kernel), 0.0, method=pt.LogBetting())
     counts = pt.Counts.from_array(10 * kernel)
     with pytest.raises(pt.InputError, match=r"counts have no order.*pass Transitions\(s, a, x\), or method=PTST"):

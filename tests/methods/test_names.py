@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import policytest
 from policytest import InputError, instances
 from policytest.cli import options
 from policytest.methods import names
@@ -24,11 +25,20 @@ def test_a_method_by_its_name_or_its_class():
         assert names.method_entry("here", spelling).load() is TDBetting
     for name, entry in names.METHODS.items():
         assert names.method_entry("here", entry.name) is names.method_entry("here", name) is entry
-    for wrong, words in (("TDBeting", "did you mean 'TDBetting'?"), (3, "pass one of Combined, TDBetting")):
+    for wrong, words in (("TDBeting", "did you mean 'TDBetting'?"), (3, "pass one of TDBetting, LogBetting")):
         with pytest.raises(InputError, match="here: there is no") as caught:
             names.method_entry("here", wrong)
         assert caught.value.remedy.startswith(words.rstrip("?"))
         assert str(caught.value) == f"{caught.value.what}; {caught.value.remedy}"
+
+
+def test_a_method_of_an_earlier_version_says_what_replaces_it():
+    words = r"Combined is gone; write TDBetting\(\) \(the default\), or PTST\(\) for very small delta"
+    with pytest.raises(InputError, match=f"here: {words}"):
+        names.method_entry("here", "Combined")
+    for ask in ("policytest.Combined", "from policytest import Combined"):
+        with pytest.raises(ImportError, match=words):
+            exec(ask, {"policytest": policytest})
 
 
 def test_the_command_line_offers_what_is_there():

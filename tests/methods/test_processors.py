@@ -15,7 +15,7 @@ from policytest.cli.starter import write_starter
 folder = write_starter(Path({folder!r}), 0)[0].parent
 model = load_model(folder / "task.toml")
 rows = pt.sources.logs(folder / "log.csv", model.task).transitions()
-for method in (pt.Combined(), pt.TDBetting()):
+for method in (None, pt.TDBetting()):
     found = pt.assess(model.task, rows, threshold=3.0, delta=0.05, method=method)
     print(found.answer, found.samples, *(f"{{x:.9g}}" for x in (*found.evidence, found.estimate, *found.interval)))
 interval = pt.value_interval(model.task, rows, delta=0.05)

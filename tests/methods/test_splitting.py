@@ -14,7 +14,6 @@ from methods.episode_builders import HORIZONS, TOTALS, Definition, arbitrary_pla
 from policytest._base.compiled import rollouts as kernels
 from policytest._base.errors import InputError
 from policytest.data.simulators import TabularSimulator
-from policytest.methods import combined
 from policytest.methods.betting import splitting
 from policytest.methods.sampler import Recorded
 
@@ -335,16 +334,3 @@ def test_only_where_any_pair_can_be_drawn(always):
         run.samples = run.pool.samples = 10_000
         run.refit_at = 0.0
         assert not len(run._fit().targets)
-
-
-def test_the_kl_rule_beside_the_bets_counts_what_branches_draw(always, monkeypatch):
-    monkeypatch.setattr(combined, "MOST_PARAMETERS", 30)
-    goal, kernel, _ = lake()
-    task = pt.Task(goal.rewards, goal.policy, goal.initial, 0.99, kernel > 0, terminal=[3, 4])
-    run, branched = pt.Combined().start(task, TabularSimulator(kernel), pt.value(task, kernel), 0), False
-    while run.samples < 3000:
-        run.step(50.0, 500)
-        branched = branched or len(run.plan.targets) > 0
-    assert branched
-    assert np.array_equal(run.rule.tally.n[:6], run.tally.n[:6])  # of the unknown rows
-    assert run.tally.n.sum() == run.samples

@@ -20,7 +20,6 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import occupancy
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.baselines.monte_carlo import MonteCarlo
-from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.ptst import PTST
 from policytest.plots import Trace, style
@@ -35,7 +34,7 @@ from policytest.worst_case.projection_free import ProjectionFree
 
 TWO, THREE = instances.paper(2), instances.paper(3)
 SIM, SIM3 = TabularSimulator(TWO.kernel), TabularSimulator(THREE.kernel)
-METHODS = {"combined": None, "ptst": PTST(solver=ProjectionFree()), "betting": TDBetting()}
+METHODS = {"default": None, "ptst": PTST(solver=ProjectionFree())}
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +92,8 @@ def test_so_is_that_of_any_other_method(method):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_so_is_that_of_a_task_with_listed_rewards(name, monkeypatch):
+def test_so_is_that_of_a_task_with_listed_rewards(name):
     """The method in the watched one decides whether the run is on the outcome table."""
-    monkeypatch.setattr("policytest.methods.combined.MOST_PARAMETERS", 6)
     task = Task(Observed(values=[0, 1]), [[1.0], [1.0]], [1.0, 0.0], 0.7)
     sim = TabularSimulator(
         [[[0.7, 0.3]], [[0.4, 0.6]]], rewards=lambda s, a, x, rng: (rng.random(len(s)) < 0.3 + 0.5 * s).astype(float)
@@ -104,7 +102,7 @@ def test_so_is_that_of_a_task_with_listed_rewards(name, monkeypatch):
     watched = decide(task, sim, 1.0, 0.05, trace.watch(METHODS[name]), max_samples=2000)
     plain = decide(task, sim, 1.0, 0.05, METHODS[name], max_samples=2000)
     assert (watched.samples, watched.answer, watched.evidence) == (plain.samples, plain.answer, plain.evidence)
-    assert watched.task.n_states == (2 if name == "betting" else 6)
+    assert watched.task.n_states == (2 if name == "default" else 6)
     assert len(trace) > 5
     assert np.isfinite(trace.evidence).all()
     assert trace.samples[-1] == plain.samples
@@ -231,7 +229,7 @@ def test_evidence(traced, name):
 
 
 def test_interval(traced):
-    _, trace = traced["combined"]
+    _, trace = traced["default"]
     ax = drawn(plots.interval(trace, threshold=0.25))
     known = np.isfinite(trace.intervals).all(axis=1) & (trace.samples > 0)
     low, high = ax.lines[0].get_ydata(), ax.lines[1].get_ydata()
@@ -242,7 +240,7 @@ def test_interval(traced):
 
 
 def test_given_axes_are_used_and_returned(traced):
-    verdict, trace = traced["combined"]
+    verdict, trace = traced["default"]
     figure = Figure()
     axes = figure.subplots(2, 2)
     assert plots.evidence(trace, axes[0, 0]) is axes[0, 0]
@@ -253,7 +251,7 @@ def test_given_axes_are_used_and_returned(traced):
 
 
 def test_estimate_is_a_number_line(traced):
-    verdict, _ = traced["combined"]
+    verdict, _ = traced["default"]
     ax = drawn(plots.estimate(verdict))
     assert tuple(ax.lines[0].get_xdata()) == verdict.interval
     assert list(line(ax, "estimate").get_xdata()) == [verdict.estimate]
@@ -308,7 +306,7 @@ def test_no_witness():
 
 
 def test_small_cells_of_the_witness_are_left_out(traced):
-    verdict, _ = traced["combined"]
+    verdict, _ = traced["default"]
     most = max(change.visits for change in top_changes(verdict))
     kept = top_changes(verdict, suppress_below=most)
     assert len(kept) < len(top_changes(verdict))
@@ -412,7 +410,7 @@ def test_names(name, shown):
 
 def a_plan(**changes):
     settings = {
-        "samples": {"Combined": (300.0, 250.0, 350.0), "PTST": (9000.0, 8000.0, math.inf), "slow": (math.inf,) * 3},
+        "samples": {"TDBetting": (300.0, 250.0, 350.0), "PTST": (9000.0, 8000.0, math.inf), "slow": (math.inf,) * 3},
         "at_least": frozenset({"PTST"}),
         "bound": 100.0,
     }
@@ -425,7 +423,7 @@ def test_plan():
     assert [found.get_xdata()[0] for found in marks] == [300.0, 9000.0]
     assert [found.get_marker() for found in marks] == ["o", ">"]
     assert marks[1].get_markerfacecolor() == "none"
-    assert {"Combined", "PTST", "slow", "> 9,000", "lower bound: 100"} <= set(texts(ax))
+    assert {"TDBetting", "PTST", "slow", "> 9,000", "lower bound: 100"} <= set(texts(ax))
     assert "no method" in texts(drawn(plots.plan(a_plan(samples={}))))[0]
 
 
@@ -548,7 +546,7 @@ def test_sample_efficiency_and_time_against_size():
 def test_no_figure_is_left_behind(traced):
     """pyplot would keep every figure until it is closed; it is not even imported."""
     before = "matplotlib.pyplot" in sys.modules
-    drawn(plots.evidence(traced["combined"][1]))
+    drawn(plots.evidence(traced["default"][1]))
     assert ("matplotlib.pyplot" in sys.modules) == before
 
 

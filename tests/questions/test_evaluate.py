@@ -118,9 +118,9 @@ def test_intersections():
         (lambda: pt.value_interval(TWO.task, [1, 2]), "data is a list"),
         (lambda: pt.value_interval(TWO.task, uniform_log(TWO, 9, 0), 0.0), "delta is 0"),
         (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.TDBetting()), "no order"),
-        (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.Combined()), "method is Combined"),
+        (lambda: pt.value_interval(TWO.task, pt.Counts(2, 2), method=pt.MonteCarlo()), "method is MonteCarlo"),
         (lambda: pt.evaluate(TWO.task, SIM, 0.0), "epsilon"),
-        (lambda: pt.evaluate(TWO.task, SIM, 0.1, method=pt.Combined()), "method is"),
+        (lambda: pt.evaluate(TWO.task, SIM, 0.1, method=pt.MonteCarlo()), "method is"),
         (
             lambda: pt.decide(TWO.task, SIM, threshold=0.0, indifference=-1.0),
             "indifference is -1",
@@ -168,12 +168,11 @@ def test_where_nothing_is_unknown_the_value_is_known_at_once():
 # ---------------------------------------------------------------- practically equal
 
 
-@pytest.mark.parametrize("method", [pt.Combined(), pt.TDBetting()], ids=["combined", "betting"])
 @pytest.mark.parametrize("n", [2, 3])
-def test_a_test_at_the_value_itself_ends(n, method):
+def test_a_test_at_the_value_itself_ends(n):
     instance = pt.instances.paper(n)
     value, sim = pt.value(instance.task, instance.kernel), pt.TabularSimulator(instance.kernel)
-    verdict = pt.decide(instance.task, sim, value, 0.01, method, indifference=0.1)
+    verdict = pt.decide(instance.task, sim, value, 0.01, indifference=0.1)
     assert (verdict.answer, verdict.certified) == ("within", True)
     assert "within" in str(verdict)
     assert min(verdict.refuted) >= verdict.required
@@ -226,10 +225,8 @@ def test_intervals_where_nothing_is_unknown():
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-100, 1e-9, 1e9, 1e100, 1e300])
 def test_units_do_not_matter(scale):
-    """Bets work in all units; the KL rule beside them, which squares values, where squares are numbers."""
     task = pt.Task(TWO.task.rewards * scale, TWO.task.policy, TWO.task.initial, TWO.task.discount)
-    method = pt.Combined() if 1e-150 < scale < 1e150 else pt.TDBetting()
-    scaled, plain = (pt.decide(one, SIM, 0.0, method=method, rng=5) for one in (task, TWO.task))
+    scaled, plain = (pt.decide(one, SIM, 0.0, rng=5) for one in (task, TWO.task))
     assert scaled.samples == plain.samples
     found = pt.evaluate(task, SIM, 0.3 * scale)
     assert found.reached

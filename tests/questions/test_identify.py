@@ -315,8 +315,7 @@ def test_methods_without_a_meaning_here_are_refused():
     rewards, kernel, _, initial = easy(0)
     sim, half = pt.TabularSimulator(kernel), np.full((3, 2), 0.5)
     for message, settings in (
-        ("Combined", {"method": pt.Combined()}),
-        ("draws", {"method": pt.TDBetting(draws=3)}),
+        ("MonteCarlo", {"method": pt.MonteCarlo()}),
         ("policies", {"method": pt.KLBTS(), "policies": [half]}),
         ("policies=2", {"method": pt.KLBTS(policies=2, alternative=half)}),
         ("allocation", {"method": pt.KLBTS(allocation=pt.Adaptive())}),

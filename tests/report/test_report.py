@@ -139,7 +139,7 @@ def a_plan(**changes):
     settings = {
         "task": TWO.task, "threshold": 0.0, "delta": 0.05, "value": 0.3, "time": (20.0, 22.0), "bound": 55.0,
         "allocation": Allocation(np.full((2, 2), 0.25), 20.0, 0.05, Status.CONVERGED), "saving": 1.3,
-        "samples": {"Combined": (120.0, 100.0, 140.0), "PTST": (900.0, 800.0, math.inf)}, "methods": {},
+        "samples": {"TDBetting": (120.0, 100.0, 140.0), "PTST": (900.0, 800.0, math.inf)}, "methods": {},
         "at_least": frozenset({"PTST"}), "notes": ("Beware: a note.", "Another one."),
         "guesses": 400,
     }  # fmt: skip
@@ -442,7 +442,7 @@ def test_a_comparison_speaks_of_both_policies(compared):
 
 def test_a_plan_promises_nothing():
     page = check(report.render(a_plan()))
-    assert "About 120 samples, with Combined." in page.text
+    assert "About 120 samples, with TDBetting." in page.text
     assert "A plan promises nothing" in page.text
     assert "Beware: a note." in page.text
     assert "The answer is proved" not in page.text

@@ -415,8 +415,8 @@ def test_stated_ends_bound_what_is_earned_on_arrival():
         assert -1e-12 <= verdict.interval[0] <= verdict.estimate <= verdict.interval[1] <= 1 + 1e-12
 
 
-FOLLOWING = {"combined": pt.Combined(), "betting": pt.TDBetting(), "Monte Carlo": pt.MonteCarlo()}
-JUMPING = {"PTST": pt.PTST(), "boxes": pt.RectangularKL(), "3 draws a rollout": pt.TDBetting(draws=3)}
+FOLLOWING = {"betting": pt.TDBetting(), "Monte Carlo": pt.MonteCarlo()}
+JUMPING = {"PTST": pt.PTST(), "boxes": pt.RectangularKL()}
 NEAR = {"threshold": exact_value(LAW, np.array(START), PI, 0.8) - 0.01, "delta": 1e-6, "max_samples": 600}
 
 
@@ -716,7 +716,7 @@ def test_an_environment_that_truncates_every_step_is_told_so(monkeypatch):
     monkeypatch.setattr(stepping, "LONGEST_WAY", 200)
     env = stepped({}, law={pair: [(1.0, 1, 0.0, False)] for pair in LAW}, start=(1.0, 0.0, 0.0), limit=1)
     with pytest.raises(InputError, match=r"not met in 200 steps.*; all episodes were truncated before"):
-        pt.decide(env.task, env.simulator, 0.5, method=pt.Combined())
+        pt.decide(env.task, env.simulator, 0.5)
     assert env.simulator.truncations == env.simulator.steps
 
 

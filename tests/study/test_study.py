@@ -324,11 +324,11 @@ def test_another_study_is_refused_and_says_why(tmp_path):
     study.run(small, place, jobs=1)
     for changes, words in (
         ({"deltas": [0.1]}, r"deltas \[0.2\], not \[0.1\]"),
-        ({"methods": ["TDBetting", "Combined"]}, "methods"),
+        ({"methods": ["TDBetting", "PTST"]}, "methods"),
         ({"instances": ["paper-3"]}, "instances"),
         ({"threshold": 0.1}, "other settings"),
         ({"max_samples": 10**6}, "other settings"),
-        ({"methods": {"TDBetting": {"draws": 2}}}, "other settings"),
+        ({"methods": {"TDBetting": {"method": "PTST"}}}, "other settings"),
     ):
         with pytest.raises(InputError, match=f"holds another study.*{words}.*choose a new folder"):
             study.run({**small, **changes}, place, jobs=1)
@@ -498,7 +498,7 @@ def test_instances_and_methods_may_be_objects():
         ({"methods": {"x": {"method": "PTST", "instances": ["two", "two"]}}}, "appears twice"),
         ({"methods": {"x": {"method": "KLBTS", "policies": 2}}}, "instances.easy has none"),
         ({"methods": {"x": {"method": "MonteCarlo", "kind": "luck"}}}, "methods.x: kind is 'luck'"),
-        ({"methods": {"x": {"method": "Combined", "weight": 2}}}, "weight is 2"),
+        ({"methods": {"x": {"method": "Combined"}}}, r"Combined is gone; write TDBetting\(\)"),
     ],
 )
 def test_descriptions_that_are_refused(changes, words):

@@ -100,8 +100,10 @@ def _input_error(error: Any) -> str | None:
         return None
     if (replaced := REPLACED.get(getattr(error, "option_name", ""))) is not None:
         return replaced
-    context = getattr(error, "ctx", None)
-    return f"{error.format_message()} (see {context.command_path if context else 'policytest'} --help)"
+    context, said = getattr(error, "ctx", None), error.format_message()
+    if "'--method'" in said and "'combined' is not one of" in said:
+        return NO_COMBINED
+    return f"{said} (see {context.command_path if context else 'policytest'} --help)"
 
 
 def _surroundings(error: BaseException) -> str | None:
@@ -141,6 +143,7 @@ REPLACED = {
     )
 }
 """Options of earlier versions, and what replaces them."""
+NO_COMBINED = "--method combined is gone; use --method betting (the default), or --method ptst for very small delta"
 PHRASES = {
     "max_samples is for": "--max-samples is for",
     "max_seconds is": "--max-seconds is",

@@ -31,8 +31,8 @@ def _steps(text: str) -> int | str:
     return text if text == "time limit" else _whole(text)
 
 
-OnePolicyMethod = StrEnum("OnePolicyMethod", ["combined", "betting", "ptst", "boxes", "monte-carlo", "returns"])
-LogMethod = StrEnum("LogMethod", ["combined", "betting", "log-betting", "ptst", "boxes", "monte-carlo"])
+OnePolicyMethod = StrEnum("OnePolicyMethod", ["betting", "ptst", "boxes", "monte-carlo", "returns"])
+LogMethod = StrEnum("LogMethod", ["betting", "log-betting", "ptst", "boxes", "monte-carlo"])
 PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
 ValueMethod = StrEnum("ValueMethod", ["betting", "ptst", "returns"])
 SearchMethod = StrEnum("SearchMethod", ["betting", "ptst", "klb-ts"])

@@ -21,7 +21,6 @@ from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.values import state_values, value
 from policytest.methods.betting import TDBetting
-from policytest.methods.combined import Combined
 from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
 from policytest.questions.decide import decide, stopping_times
@@ -89,8 +88,7 @@ def _checked(runs: int, seed: int) -> Iterator[Promise]:
 
 
 _METHODS: dict[str, Method] = {
-    "delta: the default method": Combined(rule=PTST(solver=ProjectionFree())),
-    "delta: betting": TDBetting(),
+    "delta: the default method": TDBetting(),
     "delta: the KL rule": PTST(solver=ProjectionFree()),
 }
 

@@ -42,7 +42,6 @@ def small_runs() -> Iterator[Callable[[], object]]:
     yield partial(_run, replace(task, rewards=task.rewards[:, :, None] + np.linspace(-0.1, 0.2, S)), kernel)
     yield partial(_run, replace(task, support=support), flat)
     yield partial(_run, replace(task, support=None), flat)
-    yield partial(_run, free.task, free.kernel, TDBetting(draws=2))
     yield partial(_run, free.task, free.kernel, TDBetting(), value(free.task, free.kernel), 2 * SPLITTING)
     yield partial(evaluate, free.task, TabularSimulator(free.kernel), 0.3, max_samples=SAMPLES)
     for boundary in (PaperBoundary(), MixtureBoundary(0.5)):

@@ -33,8 +33,7 @@ class Named(NamedTuple):
 
 
 METHODS = {
-    "combined": Named("methods.combined", "Combined", ("weight", "boundary", "solver")),
-    "betting": Named("methods.betting", "TDBetting", ("draws",)),
+    "betting": Named("methods.betting", "TDBetting"),
     "log-betting": Named("methods.betting.logged", "LogBetting", ("coins",)),
     "ptst": Named("methods.ptst", "PTST", ("boundary", "solver", "allocation", "batch")),
     "ptst-as-printed": Named("methods.ptst", "PTST.as_printed"),
@@ -43,6 +42,8 @@ METHODS = {
     "monte-carlo": Named("methods.baselines.monte_carlo", "MonteCarlo", ("kind", "horizon")),
     "returns": Named("methods.returns", "ReturnBetting"),
 }
+REPLACED = {"combined": "write TDBetting() (the default), or PTST() for very small delta"}
+"""Methods of earlier versions, and what replaces them."""
 BOUNDARIES = {
     "mixture": Named("methods.boundaries", "MixtureBoundary"),
     "paper": Named("methods.boundaries", "PaperBoundary"),
@@ -68,7 +69,10 @@ def method_entry(place: str, name: object) -> Named:
     True
     """
     by_class = {entry.name.lower(): entry for entry in METHODS.values()}
-    found = {**by_class, **METHODS}.get(name.lower()) if isinstance(name, str) else None
+    key = name.lower() if isinstance(name, str) else ""
+    if key in REPLACED:
+        raise InputError(f"{place}: {name} is gone", REPLACED[key])
+    found = {**by_class, **METHODS}.get(key)
     return found or unknown_name(place, name, [entry.name for entry in METHODS.values()])
 
 

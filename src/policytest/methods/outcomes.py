@@ -14,7 +14,6 @@ from policytest.data.outcomes import OutcomeSimulator, outcome_counts, outcome_t
 from policytest.data.transitions import Transitions
 from policytest.mdp.outcomes import Outcomes, lists_rewards, outcomes_of
 from policytest.mdp.task import Task
-from policytest.methods.combined import Combined, worth_its_price
 from policytest.methods.sampler import SampledMethod, check_size
 from policytest.methods.sampling import Forward, Optimal
 
@@ -22,16 +21,11 @@ from policytest.methods.sampling import Forward, Optimal
 def outcomes_for(task: Task, method: Any) -> Outcomes | None:
     """The outcomes of a task with listed rewards, where the method works on their table; None: on the task itself.
 
-    `TDBetting` and `LogBetting` need no table, nor does `Combined` where the KL rule is not worth its price. A method
-    that wraps another one, such as `Trace.watch(method)`, is treated as the one in it.
+    `TDBetting` and `LogBetting` need no table. A method that wraps another one, such as `Trace.watch(method)`, is
+    treated as the one in it.
     """
-    method = getattr(method, "method", method)
-    if not isinstance(method, SampledMethod | Combined) or not lists_rewards(task):
-        return None
-    if isinstance(method, Combined) and task.horizon is not None:  # bets alone
-        return None
-    found = outcomes_of(task)
-    return found if isinstance(method, SampledMethod) or worth_its_price(found.table) else None
+    needs_table = isinstance(getattr(method, "method", method), SampledMethod) and lists_rewards(task)
+    return outcomes_of(task) if needs_table else None
 
 
 def on_outcomes(outcomes: Outcomes, method: Any) -> Any:

@@ -40,7 +40,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "KLB-TS, two policies": {"method": "KLBTS", "policies": 2, "boundary": "paper"},
     "KLB-TS, one policy": {"method": "KLBTS", "boundary": "paper"},
     "TDBetting": {"method": "TDBetting"},
-    "Combined": {"method": "Combined"},
     "KL boxes": {"method": "RectangularKL"},
     "Monte Carlo": {"method": "MonteCarlo"},
 }

@@ -25,7 +25,6 @@ from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.betting import TDBetting
-from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.returns import ReturnBetting
@@ -144,7 +143,7 @@ class Trace:
 
     def watch(self, method: Method | None = None) -> Method:
         """The method, pausing where this trace wants a point; otherwise as it is. By default that of `decide`."""
-        return Watched(Combined() if method is None else method, self, method is None)
+        return Watched(TDBetting() if method is None else method, self, method is None)
 
     # ------------------------------------------------------------ pausing
 
@@ -229,7 +228,7 @@ def _can_pause(run: Any) -> bool:
     """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
     if isinstance(run, PTSTRun) and run.task.layout.n_entries > HUGE:
         return False
-    return isinstance(run.method, PTST | TDBetting | Combined | RectangularKL | ReturnBetting)
+    return isinstance(run.method, PTST | TDBetting | RectangularKL | ReturnBetting)
 
 
 def _first_pause(run: object) -> int:

@@ -226,11 +226,11 @@ def _policy_b(task_a: Task, task_b: object, sim: object) -> Task:
 
 
 def check_method(method: object, zone: float = 0.0) -> None:
-    """Refuse everything but betting on every transition, and PTST."""
+    """Refuse everything but `TDBetting` and `PTST`."""
     if isinstance(method, PTST):
         if zone:
             raise InputError("indifference: PTST has none for a comparison; pass method=TDBetting(), the default")
-    elif method is not None and (not isinstance(method, TDBetting) or method.draws is not None):
+    elif method is not None and not isinstance(method, TDBetting):
         raise InputError(
             f"method is {method!r}; a comparison is made by TDBetting(), which is the default, or by PTST(...)"
         )

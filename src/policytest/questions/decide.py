@@ -60,7 +60,7 @@ def decide(
         The question: a `Task`, a simulator (`draw(states, actions, rng)`), the bar R, the probability of error. Or
         `Episodes`, which need no simulator.
     method
-        `Combined()`, which is the default, `TDBetting()`, `PTST(...)`, or a baseline; of `Episodes`, `ReturnBetting()`.
+        `TDBetting()`, which is the default, `PTST(...)`, or a baseline; of `Episodes`, `ReturnBetting()`.
     rng
         A seed or a Generator; it fixes the run. A resumed run goes on with its own.
     max_samples

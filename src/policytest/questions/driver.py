@@ -34,9 +34,9 @@ from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.betting import TDBetting
 from policytest.methods.boundaries import check_delta
-from policytest.methods.combined import Combined
 from policytest.methods.interface import Method, Pause, Run, is_certified, steps
 from policytest.methods.known_range import KnownRange, is_open_question, known_value
+from policytest.methods.names import REPLACED
 from policytest.methods.returns import ReturnBetting
 from policytest.methods.sampler import UNLIMITED
 from policytest.questions.plan.still_needed import further
@@ -45,6 +45,8 @@ from policytest.results.verdict import Check, Verdict
 
 Resume = Verdict | str | os.PathLike[str]
 INTERRUPTED, OUT_OF_TIME, NOT_KEPT = "interrupted", "the time limit is reached", "the checkpoint "
+COMBINED = "betting on temporal differences, combined with the mixture-KL rule"
+"""A method of earlier versions, in their checkpoints."""
 
 
 class Until(NamedTuple):
@@ -150,9 +152,9 @@ def checked_method(method: Any, task: Task | Episodes | None = None) -> Method:
     if isinstance(task, Episodes) and not isinstance(getattr(method, "method", method), ReturnBetting | None):
         raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
     if method is None:
-        return ReturnBetting() if isinstance(task, Episodes) else Combined()
+        return ReturnBetting() if isinstance(task, Episodes) else TDBetting()
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
-        raise InputError(f"method is {method!r}; pass a method such as Combined(), with its parentheses")
+        raise InputError(f"method is {method!r}; pass a method such as TDBetting(), with its parentheses")
     return method  # type: ignore[no-any-return]
 
 
@@ -214,8 +216,8 @@ def with_zone(method: Method, indifference: float) -> Callable[[Any, Any, float,
     """How to start the method; with a zone, so that it looks for "within" too."""
     if not indifference:
         return method.start
-    if not isinstance(getattr(method, "method", method), TDBetting | Combined | ReturnBetting):
-        raise InputError(f"indifference: the method {method.describe()!r} has none; use Combined() or TDBetting()")
+    if not isinstance(getattr(method, "method", method), TDBetting | ReturnBetting):
+        raise InputError(f"indifference: the method {method.describe()!r} has none; use TDBetting()")
     start: Callable[..., Run] = method.start
     return partial(start, indifference=indifference, both_sides=True)
 
@@ -360,6 +362,8 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
             differs = f"the threshold {threshold:.9g}, not {run.threshold:.9g}"
         if method != run.method.describe():
             differs = f"the method {method!r}, not {run.method.describe()!r}"
+        if method == COMBINED:
+            raise InputError("resume: that run had the method Combined(), which is gone", REPLACED["combined"])
         raise InputError(f"resume: that run had {differs}, or other settings; pass the same, or start a new run")
     if bool(snapshot.get("zone", False)) != bool(about["zone"]):
         raise InputError(

@@ -287,7 +287,7 @@ def warnings(v: Verdict) -> list[str]:
                 use = "the answer that rests on episodes alone, or states that tell more"
         found.append(f"{capital('; '.join(v.flaws))}. Whatever is said here may be wrong: use {use}.")
     elif v.answer and not v.certified:
-        found.append("Not certified. A method that proves its answer, Combined() or PTST(), gives one that is.")
+        found.append("Not certified. A method that proves its answer, TDBetting() or PTST(), gives one that is.")
     if v.unseen and v.samples:
         found.append(
             f"{plural(v.unseen, 'pair')} of state and action that the policy takes "

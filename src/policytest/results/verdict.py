@@ -25,7 +25,6 @@ from policytest.methods.betting import TDBetting
 from policytest.methods.betting.coupled import CoupledBetting
 from policytest.methods.betting.logged import LogBetting
 from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
-from policytest.methods.combined import Combined
 from policytest.methods.ptst import PTST
 from policytest.results import sentences
 from policytest.results.estimate import inside, is_empty
@@ -225,13 +224,12 @@ class Verdict(Shown):
             return bool(self.samples and self.snapshot)
         if self.about == "difference":  # one that was sampled is resumed
             return isinstance(self.settings, CoupledBetting) and not self.snapshot
-        return isinstance(self.settings, PTST | TDBetting | LogBetting | Combined)
+        return isinstance(self.settings, PTST | TDBetting | LogBetting)
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?
 
-        ``boundary`` is that of `PTST`, `MixtureBoundary()` by default. False where there is no certificate, and for
-        `Combined`, whose answer rests on bets, or on bets and a certificate about the task of one action.
+        ``boundary`` is that of `PTST`, `MixtureBoundary()` by default. False where there is no certificate.
         """
         if self.certificate is None:
             return False

@@ -68,7 +68,7 @@ def files_of(path: str | PathLike[str]) -> list[Path]:
 def sweep(description: Mapping[str, Any], folder: str | PathLike[str] = ".") -> Sweep:
     """The sweep that these keys describe; ``folder`` is where the files it names are sought.
 
-    >>> small = sweep({"instances": ["paper-2"], "methods": ["Combined", "TDBetting"], "deltas": [0.1], "seeds": 3})
+    >>> small = sweep({"instances": ["paper-2"], "methods": ["TDBetting", "PTST"], "deltas": [0.1], "seeds": 3})
     >>> len(small.cells)
     6
     """
@@ -251,9 +251,6 @@ def _made(entry: names.Named, options: dict[str, Any], problem: Problem) -> Meth
         "allocation": lambda given: _allocation(given, problem),
     }
     options = {key: readers[key](given) if key in readers else given for key, given in options.items()}
-    if entry.name == "Combined":
-        weight = {"weight": options.pop("weight")} if "weight" in options else {}
-        options = {**weight, "rule": names.METHODS["ptst"].load()(**options)}
     if entry.name == "KLBTS" and options.get("policies") == 2:
         if problem.alternative is None:
             raise InputError(

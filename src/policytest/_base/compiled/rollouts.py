@@ -12,12 +12,10 @@ from policytest._base.arrays import FloatArray as Reals
 from policytest._base.compiled.small import (
     TINY,
     compiled,
-    counted,
     entry,
     evidence_of,
     first_above,
     largest_of,
-    mean_log,
     place_of,
     settle_again,
     stake,
@@ -29,7 +27,6 @@ from policytest._base.rows import Rows
 
 BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT, OUT_OF_BOUNDS, OTHER_CROSSED = 0, 1, 2, 3, 4, 5  # why a call ended
 BETWEEN, TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT, A_IN_TURN, B_IN_TURN = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
-DRAWING = 2.0  # of the plain process, whose policy is never A_ALONE
 BRANCHING = 8.0  # one policy, in several branches
 LARGEST_WEIGHT, SMALLEST_WEIGHT, SMALLEST_CHANCE = 50.0, 1e-3, 0.1
 
@@ -69,7 +66,6 @@ class Dynamics(NamedTuple):
     alone_b: FloatArray
     discount: float
     meets: bool  # both follow one policy once they have parted
-    draws: int  # at the last state, of the plain process; 0: every transition is bet on
     layer: int = 0  # with a horizon: the states of a step; the place of (t, s) is t * layer + s, that of a row t K + k
     longest: float = 0.0  # steps after which a rollout ends at its worst; 0: coins end it surely
     total_low: float = 0.0  # bounds on the total of an episode; equal: there are none
@@ -93,32 +89,6 @@ class Limits(NamedTuple):
     level: float
     most: int
     due: float  # samples from which on a rollout that ends is the last one
-
-
-class Watch(NamedTuple):
-    """The KL rule beside the bets: its counts and its witness, updated in place (see `methods.witness`).
-
-    The rule is averaged with the bets. What it must reach for an answer is log((1/delta - share e_bet)/(1 - share));
-    its evidence is at most that of the witness. A rollout after which that may suffice is the last one of a call.
-    """
-
-    row_of_pair: IntArray = np.zeros(0, dtype=np.int64)  # [S*A] the row of the rule to which a transition belongs
-    start: IntArray = np.zeros(0, dtype=np.int64)
-    successor: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-    kind: int = 0
-    priors: FloatArray = np.zeros(0)
-    width: FloatArray = np.zeros(0)
-    N: FloatArray = np.zeros(0)
-    n: FloatArray = np.zeros(0)
-    w: FloatArray = np.zeros(0)  # the witness; empty where there is no rule
-    evidence: FloatArray = np.zeros(0)
-    blind: float = np.inf  # transitions before which the rule is not looked at
-    level: float = 0.0  # log(1/delta)
-    share: float = 0.5  # of the bets
-    other: float = 0.0  # the evidence of the side that is not bet on
-
-
-NO_RULE = Watch()
 
 
 class OtherSide(NamedTuple):
@@ -153,7 +123,7 @@ class RolloutState(NamedTuple):
     state: float = 0.0  # of A, or of both; BRANCHING: the number of open branches
     earned: float = 0.0  # S
     weight: float = 0.0  # BRANCHING: the sum of the other side, where rollouts serve both
-    draws_left: float = 0.0  # of the plain process; or the steps left, where they are limited
+    steps_left: float = 0.0  # where they are limited
     state_b: float = -1.0
     weight_b: float = 0.0
     total: float = 0.0  # earned in the episode, where its total has bounds
@@ -414,29 +384,7 @@ def log_capitals(earned: Reals, room: Reals, lengths: IntArray, fractions: Reals
 
 
 @compiled
-def _watched(watch: Watch, pair: int, x: int) -> bool:
-    """Count a transition for the rule beside the bets, if there is one; False where its support excludes it."""
-    if len(watch.w) == 0 or watch.row_of_pair[pair] < 0:
-        return True
-    about = watch.kind, watch.priors, watch.width, watch.N, watch.n, watch.w, watch.evidence
-    return counted(watch.start, watch.successor, *about, watch.row_of_pair[pair], x)
-
-
-@compiled
-def _may_suffice(watch: Watch, evidence: float) -> bool:
-    """Whether the witness leaves it open that bets of this evidence and the KL rule give an answer together.
-
-    Rounding errs on the side of True, so that the answer comes at the same rollout as without this filter.
-    """
-    have = max(evidence, watch.other)
-    share = np.exp(min(have + 1e-10 * (1.0 + abs(have)) + np.log(watch.share) - watch.level, 0.0))
-    missing = watch.level + np.log1p(-share) - np.log1p(-watch.share)
-    allowed = mean_log(watch.evidence)
-    return not allowed + 1e-10 * (1.0 + abs(allowed)) < missing
-
-
-@compiled
-def _ending(evidence: float, other: float, samples: int, steps: int, limits: Limits, watch: Watch) -> int:
+def _ending(evidence: float, other: float, samples: int, limits: Limits) -> int:
     """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet.
 
     ``other`` is the evidence of the other side, where the rollout serves both.
@@ -445,12 +393,7 @@ def _ending(evidence: float, other: float, samples: int, steps: int, limits: Lim
         return CROSSED
     if other >= limits.level:
         return OTHER_CROSSED
-    evidence = max(evidence, other)
-    if samples >= limits.due:
-        return LAST_ROLLOUT
-    if len(watch.w) > 0 and (samples >= limits.most or (steps >= watch.blind and _may_suffice(watch, evidence))):
-        return LAST_ROLLOUT
-    return BLOCK_ENDS
+    return LAST_ROLLOUT if samples >= limits.due else BLOCK_ENDS
 
 
 @compiled
@@ -507,7 +450,6 @@ def _bet(
     u: FloatArray,
     limits_of: tuple[Any, ...],
     seen_of: tuple[Any, ...],
-    watch_of: tuple[Any, ...],
     other_of: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Rollouts, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a refit is due.
@@ -518,15 +460,15 @@ def _bet(
 
     The phases: BETWEEN rollouts; TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of
     B; B_ALONE. Where they may meet again both move in turn once they have parted, with one weight and one coin,
-    A_IN_TURN and B_IN_TURN, until they meet. Of the plain process: DRAWING at the last state.
+    A_IN_TURN and B_IN_TURN, until they meet.
 
     Rollouts of one policy may serve both sides: then coins keep S >= -L and -S >= -L of the other side.
     """
     dynamics, stakes, draws = Dynamics(*dynamics_of), Stakes(*stakes_of), Draws(*draws_of)
-    limits, seen, watch, other = Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of), OtherSide(*other_of)
+    limits, seen, other = Limits(*limits_of), Transcript(*seen_of), OtherSide(*other_of)
     serves_both = len(other.B) > 0
     side_a, side_b = Residuals(*sides[0]), Residuals(*sides[1])
-    gamma, plain, L, sign, layer = dynamics.discount, dynamics.draws, stakes.L, stakes.sign, dynamics.layer
+    gamma, L, sign, layer = dynamics.discount, stakes.L, stakes.sign, dynamics.layer
     low, high, observed = dynamics.total_low, dynamics.total_high, len(draws.reward) > 0
     B_a, B_b, A = side_a.B, side_b.B, dynamics.alone_a.shape[1]
     are_two, on_entries = len(side_b.V) > 0, len(side_a.gain) > 0 or len(side_b.gain) > 0
@@ -538,14 +480,9 @@ def _bet(
         ended, extra, other_least, mirrored = False, 0.0, 0.0, 0.0
         if phase == BETWEEN:
             at_a, at_b = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0]), -1
-            phase, earned, weight, weight_b, left, total = TOGETHER, 0.0, 1.0, 0.0, float(plain), 0.0
-            if dynamics.longest > 0.0:
-                left = dynamics.longest
-            if plain == 0:
-                other_least = other.B[at_a] if serves_both else 0.0
-                ended, weight, extra = _coin(weight, L, B[at_a], u[used, 1], other.L, other_least)
-            elif u[used, 2] >= gamma:
-                phase = DRAWING
+            phase, earned, weight, weight_b, left, total = TOGETHER, 0.0, 1.0, 0.0, dynamics.longest, 0.0
+            other_least = other.B[at_a] if serves_both else 0.0
+            ended, weight, extra = _coin(weight, L, B[at_a], u[used, 1], other.L, other_least)
         elif phase == B_NEXT:
             ended, weight_b, extra = _coin(weight_b, earned + L, B_b[at_b], u[used, 2])
             phase = B_ALONE
@@ -577,8 +514,6 @@ def _bet(
             if observed:
                 seen.reward[steps] = r
             steps += 1
-            if not _watched(watch, p, y):
-                break  # whoever records it refuses it
             e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
             if layer > 0:
                 k += s // layer * (len(dynamics.start) - 1)
@@ -618,12 +553,6 @@ def _bet(
                 earned -= sign * weight_b * of_b
                 at_b = y
                 weight_b *= gamma
-            elif plain > 0:
-                if phase == DRAWING:
-                    earned += sign * of_a / ((1.0 - gamma) * plain)
-                    left -= 1.0
-                else:
-                    at_a = y
             else:
                 earned += sign * weight * of_a
                 earned -= sign * weight * of_b
@@ -631,11 +560,7 @@ def _bet(
                 if apart:
                     at_b, weight_b = s, weight
                 weight *= gamma
-            if plain > 0:
-                ended = left == 0.0
-                if u[used, 2] >= gamma:
-                    phase = DRAWING
-            elif apart:
+            if apart:
                 phase = B_PARTS
             elif phase == TOGETHER:
                 ended, weight, extra = _coin(weight, earned + L, least, u[used, 2], other.L - earned, other_least)
@@ -673,7 +598,7 @@ def _bet(
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
             evidence, of_other = _settled(stakes, earned), _settled_other(other, mirrored)
-            ending = _ending(evidence, of_other, samples, steps, limits, watch)
+            ending = _ending(evidence, of_other, samples, limits)
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, total
@@ -690,13 +615,12 @@ def bet(
     u: FloatArray,
     limits: Limits,
     seen: Transcript,
-    watch: Watch = NO_RULE,
     other: OtherSide = ONE_SIDE,
 ) -> Advance:
     """`_bet` by names: numba recognises plain tuples in half the time, and a simulator may be called very often."""
     plain = (tuple(part) for part in (stakes, draws, at))
     pair = tuple(sides[0]), tuple(sides[1])
-    found = _bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen), tuple(watch), tuple(other))
+    found = _bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen), tuple(other))
     return _named(found)
 
 
@@ -721,7 +645,6 @@ def _branch(
     u: FloatArray,
     limits_of: tuple[Any, ...],
     seen_of: tuple[Any, ...],
-    watch_of: tuple[Any, ...],
     other_of: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `_bet`.
@@ -730,8 +653,7 @@ def _branch(
     sides, coins keep the sums of both in their ranges. The proof: `policytest.methods.betting.splitting`.
     """
     dynamics, side, stakes = Dynamics(*dynamics_of), Residuals(*side_of), Stakes(*stakes_of)
-    draws, limits, seen, watch = Draws(*draws_of), Limits(*limits_of), Transcript(*seen_of), Watch(*watch_of)
-    other = OtherSide(*other_of)
+    draws, limits, seen, other = Draws(*draws_of), Limits(*limits_of), Transcript(*seen_of), OtherSide(*other_of)
     serves_both = len(other.B) > 0
     gamma, L, sign, layer, B = dynamics.discount, stakes.L, stakes.sign, dynamics.layer, side.B
     observed, on_entries, A = len(draws.reward) > 0, len(side.gain) > 0, dynamics.alone_a.shape[1]
@@ -767,8 +689,6 @@ def _branch(
             if observed:
                 seen.reward[steps] = residual
             steps += 1
-            if not _watched(watch, p, y):
-                break  # whoever records it refuses it
             n -= 1
             reserve = reserve - weight * B[s] if n > 0 else 0.0
             if serves_both:
@@ -819,7 +739,7 @@ def _branch(
             own_steps += dynamics.longest - left if left > 0.0 else 0.0
             phase = BETWEEN
             evidence, of_other = _settled(stakes, earned), _settled_other(other, mirrored)
-            ending = _ending(evidence, of_other, samples, steps, limits, watch)
+            ending = _ending(evidence, of_other, samples, limits)
             if ending != BLOCK_ENDS:
                 break
     after = phase, float(n), earned, mirrored if serves_both else 0.0, left, -1.0, 0.0, 0.0
@@ -837,12 +757,11 @@ def branch(
     u: FloatArray,
     limits: Limits,
     seen: Transcript,
-    watch: Watch = NO_RULE,
     other: OtherSide = ONE_SIDE,
 ) -> Advance:
     """`_branch` by names."""
     fixed = tuple(dynamics), tuple(side), targets, tuple(stakes), tuple(draws)
-    found = _branch(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen), tuple(watch), tuple(other))
+    found = _branch(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen), tuple(other))
     return _named(found)
 
 

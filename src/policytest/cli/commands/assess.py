@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from policytest.sources.logged.log import Log
     from policytest.sources.tasks.files import Model
 
-ORDERED = ("combined", "betting", "log-betting")
+ORDERED = ("betting", "log-betting")
 """Methods that need the order of the transitions."""
 NO_LOG = "no log: name its files after the task (with --assume propensities or episodes no task is needed)"
 FEW = 5

@@ -32,7 +32,7 @@ def decide(
     model: o.ModelName,
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
-    method: Annotated[o.OnePolicyMethod | None, typer.Option(help="How to test; by default combined.")] = None,
+    method: Annotated[o.OnePolicyMethod | None, typer.Option(help="How to test; by default betting.")] = None,
     indifference: Annotated[float, typer.Option(help='Allow the answer "within": |V - R| is below this.')] = 0.0,
     boundary: o.Boundary = None,
     prior: o.Prior = None,

@@ -62,7 +62,7 @@ NO_COIN = -1e300  # in the place of the worst sum to come: a rollout goes on wit
 class CoupledEpisodes(EpisodeRollouts, CoupledRun):
     """The comparison of two policies on episodes at work; see `BettingRun` for the last two arguments."""
 
-    WALKER = (*CoupledRollouts.WALKER, "draws_left")
+    WALKER = (*CoupledRollouts.WALKER, "steps_left")
 
     def __init__(
         self,

@@ -237,10 +237,6 @@ def finite_sides(task: Task, worst: Callable[[float], FloatArray]) -> tuple[floa
 
 def run_of_episodes(method: Any, task: Task, threshold: float, supply: Supply, *rest: Any) -> EpisodeRun:
     """The test at work on a task beyond the discounted table."""
-    if getattr(method, "draws", None):
-        raise InputError(
-            "TDBetting(draws=...) is for a discount below 1, no horizon and known rewards; use TDBetting()"
-        )
     run = EpisodeRun(method, task, threshold, EpisodeBet(task, episode_pool(task, supply)), *rest)
     warn_of_sides(run)
     return run

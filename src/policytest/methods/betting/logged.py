@@ -385,7 +385,7 @@ class LogBetting:
 
     def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed, **zone: Any) -> LogRun:
         """Not on a simulator."""
-        raise InputError("LogBetting is for recorded transitions; use Combined() or TDBetting() with a simulator")
+        raise InputError("LogBetting is for recorded transitions; use TDBetting() with a simulator")
 
     def replay(self, task: Task, threshold: float, source: Recorded, both_sides: bool = True) -> LogRun | StacksRun:
         """The test at work on recorded transitions, always on both sides."""

@@ -39,9 +39,6 @@ L may always be larger than the worst sum: weights then have more room (`policyt
 
 Only episodes from rho are needed, never a reset to another state. Recorded draws of a pair can serve as well, each used
 once, in their order: where one is not there, the process waits.
-
-`TDBetting(draws=m)` is the plain process: a rollout to a geometric time, then m draws at the state it ends in,
-Z = rho.V0 + mean residual/(1-gamma), whose range is that of the worst single residual over 1-gamma.
 """
 
 from __future__ import annotations
@@ -56,7 +53,6 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.compiled.rollouts import (
-    NO_RULE,
     ONE_SIDE,
     Advance,
     Dynamics,
@@ -65,7 +61,6 @@ from policytest._base.compiled.rollouts import (
     Residuals,
     RolloutState,
     Transcript,
-    Watch,
 )
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
@@ -135,7 +130,7 @@ class BettingRun(Run):
     refit = REFIT
     sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
     betting_on = 0.0  # the only side to bet on, 1 or -1; 0: that of the estimate
-    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "draws_left")  # names in a snapshot
+    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "steps_left")  # names in a snapshot
     PLAN: ClassVar[str] = "plan_numbers"
     PARTS: ClassVar[tuple[str, ...]] = ("plan_",)
 
@@ -143,7 +138,6 @@ class BettingRun(Run):
         self, method: Any, task: Task, threshold: float, policies: Policies, indifference: float, both_sides: bool
     ) -> None:
         self.method, self.task, self.threshold, self.policies = method, task, threshold, policies
-        self.draws: int = getattr(method, "draws", None) or 0
         self.pool, self.rounding = policies[0].pool, sum(policy.rounding for policy in policies)
         self.source, self.tally = self.pool.source, self.pool.tally
         self.indifference, self.both_sides, self.look_at = indifference, both_sides, 0.0
@@ -230,16 +224,16 @@ class BettingRun(Run):
         if len(plan.targets):
             side = plan.a._replace(B=plan.B)
             branched = self.dynamics, side, plan.targets, stakes, draws, self.at, self.branches, self.numbers
-            return rollouts.branch(*branched, limits, seen, self._watch(limits.level), other)
+            return rollouts.branch(*branched, limits, seen, other)
         bet = self.dynamics, (plan.a, plan.b), plan.B, stakes, draws
-        return rollouts.bet(*bet, self.at, self.numbers, limits, seen, self._watch(limits.level), other)
+        return rollouts.bet(*bet, self.at, self.numbers, limits, seen, other)
 
     def _made_dynamics(self) -> Dynamics:
         """Where rollouts go; one policy alone never parts."""
         task, rows, policy = self.policies[0].task, self.tally.rows, cumulative(self.policies[0].task.policy)
         places = rows.start, rows.successor, self.tally.task.layout.row_of_pair, self.pool.only
         starts = np.arange(task.n_states), cumulative(task.initial[None, :])[0]
-        return Dynamics(*places, *starts, policy, policy, policy, policy, task.discount, False, self.draws)
+        return Dynamics(*places, *starts, policy, policy, policy, policy, task.discount, False)
 
     def _settled(self, sums: FloatArray) -> None:
         """These rollouts have ended."""
@@ -250,10 +244,6 @@ class BettingRun(Run):
         """The samples to the next refit or look at the zone; both are made at the first end of a rollout after that."""
         look_in = self.look_at - self.samples if self.indifference else np.inf
         return max(min(self.refit_at - self.pool.samples, look_in), 0.0)
-
-    def _watch(self, level: float) -> Watch:
-        """A rule beside the bets, which have to reach this level alone; here none."""
-        return NO_RULE
 
     def _look_within(self, level: float) -> None:
         """Answer "within" where that is proved: looked at when the samples have grown, whatever the clock says."""
@@ -339,11 +329,11 @@ class BettingRun(Run):
         """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
         samples = self.pool.samples
         self.refit_at = max(self.refit * samples, samples + 1.0)
-        if isinstance(large := self.policies[0], VisitedBet) and not self.draws:
+        if isinstance(large := self.policies[0], VisitedBet):
             return self._fit_visited(large)
         q = self.pool.model()
         values, occupancies = zip(*(policy.values(q) for policy in self.policies), strict=True)
-        sign, visits = self._side(values), self._visits(q, occupancies) if q is not None and not self.draws else None
+        sign, visits = self._side(values), self._visits(q, occupancies) if q is not None else None
         chosen = visits if q is not None and len(q) <= LARGE else None
         plan, v = self._best_share(values, q, sign, chosen)
         if v is None and 0 < plan.room < np.inf:
@@ -370,7 +360,7 @@ class BettingRun(Run):
     def _may_serve_both(self) -> bool:
         """Whether rollouts can serve both sides at once: those of one policy, where both totals are bounded."""
         one = len(self.policies) == 1 and not isinstance(self.policies[0], VisitedBet)
-        return one and len(self.sides) == 2 and not (self.draws or self.betting_on)
+        return one and len(self.sides) == 2 and not self.betting_on
 
     @property
     def _serves_both(self) -> bool:
@@ -409,7 +399,7 @@ class BettingRun(Run):
         A model of few samples is too sure of itself: fractions fitted to its rollouts lost more than they won.
         """
         enough = max(splitting.FIRST, entries / splitting.ENTRIES_A_SAMPLE)
-        return bool(not (self.source.waits or self.draws) and len(self.policies) == 1 and self.samples >= enough)
+        return bool(not self.source.waits and len(self.policies) == 1 and self.samples >= enough)
 
     def _fit_visited(self, policy: VisitedBet) -> BettingPlan:
         """The same in a large task, from the visited states alone."""
@@ -422,7 +412,7 @@ class BettingRun(Run):
 
     def _shares(self, may_choose: bool) -> tuple[float, ...]:
         """Of the fitted advantages, to choose from."""
-        return SHARES if may_choose else (1.0,) if self.draws else (0.0,)
+        return SHARES if may_choose else (0.0,)
 
     def _side(self, values: Sequence[FloatArray]) -> float:
         """On which side to bet: that of the estimate; the other one in turn, where both are asked for."""
@@ -469,17 +459,14 @@ class BettingRun(Run):
     def joined(self, parts: Sequence[Residuals], sign: float) -> BettingPlan:
         """The bet that these parts make, with the worst path of all together; S never falls below -L.
 
-        For m draws at the end of a rollout L is the range of one residual over 1-gamma. L may always be larger: where
-        lead is as large, rounding must not decide.
+        L may always be larger: where lead is as large, rounding must not decide.
         """
-        lead, (V, base, *_), policy = sign * self._start_value([part.V for part in parts]), parts[0], self.policies[0]
-        if self.draws:
-            B = np.zeros(len(V))
-            worst = policy.lowest_steps(V, base, B, sign).min() / (1.0 - policy.task.discount) * (1.0 + 1e-9)
-        else:
-            B = self._worst(parts, sign)
-            worst = B[: policy.task.n_states][policy.task.initial > 0].min()
-        L = max(-float(worst), self._least_range(parts, lead))
+        lead, task, B = (
+            sign * self._start_value([part.V for part in parts]),
+            self.policies[0].task,
+            self._worst(parts, sign),
+        )
+        L = max(-float(B[: task.n_states][task.initial > 0].min()), self._least_range(parts, lead))
         return BettingPlan(parts[0], parts[1] if len(parts) > 1 else NO_POLICY, B, L, sign, lead)
 
     def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
@@ -540,8 +527,7 @@ class BettingRun(Run):
         if at.phase == rollouts.BRANCHING:
             place, weight = self.branches[: int(at.state)].T
             return float(at.earned + weight @ plan.B[place.astype(np.int64)])
-        lost = plan.L * at.draws_left / self.draws if self.draws else -at.weight * plan.B[int(at.state)]
-        return float(at.earned - lost)
+        return float(at.earned + at.weight * plan.B[int(at.state)])
 
     def interval(self, level: float) -> tuple[float, float]:
         """The values that no side's capital refutes at delta/2 each: valid at the ends of all rollouts at once."""
@@ -726,16 +712,11 @@ class BettingRun(Run):
         somewhere = at.state == int(at.state) and 0 <= at.state < len(self.plan.B)
         if not somewhere or not 0 < at.weight <= 1.0 / rollouts.SMALLEST_CHANCE**2:
             return False
-        in_phase, least, other = at.phase == rollouts.TOGETHER, at.earned, self.plan.mirrored
-        if self.draws:
-            in_phase = in_phase or at.phase == rollouts.DRAWING
-            in_phase = in_phase and 0 < at.draws_left <= self.draws
-        else:
-            least = self._worst_sum()
+        in_phase, other = at.phase == rollouts.TOGETHER, self.plan.mirrored
         if other is not None and self.task.total_rewards is None:
             below = at.weight * min(other.B[int(at.state)], 0.0) - at.earned
             in_phase = in_phase and below >= -other.L * (1.0 + 1e-9)
-        return in_phase and least >= -self.plan.L * (1.0 + 1e-9)
+        return in_phase and self._worst_sum() >= -self.plan.L * (1.0 + 1e-9)
 
     def _may_branch(self, at: RolloutState) -> bool:
         """Whether these branches can be open: each is somewhere, with a weight, and together above the range."""

@@ -141,14 +141,12 @@ def _named(found: Selection, task: Task) -> Selection:
 
 
 def check_method(method: object, policies: object) -> None:
-    """Refuse everything but betting on every transition, PTST, and KLB-TS."""
+    """Refuse everything but `TDBetting`, `PTST` and `KLBTS`."""
     if isinstance(method, KLBTS):
         if policies is not None:
             raise InputError("method: KLBTS() seeks the best of all policies; leave policies out, or pass PTST()")
         if method.policies != 1:
             raise InputError("method: KLBTS(policies=2) compares two policies of a test; pass KLBTS() to identify")
-    elif isinstance(method, TDBetting) and method.draws is not None:
-        raise InputError(f"method is {method!r}; pass TDBetting(), which bets on every transition")
     elif method is not None and not isinstance(method, TDBetting | PTST):
         raise InputError(f"method is {method!r}; pass TDBetting(), which is the default, PTST(...) or KLBTS()")
 

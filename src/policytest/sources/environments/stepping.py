@@ -163,7 +163,7 @@ class Stepping:
             + (
                 "all episodes were truncated before: raise or remove the time limit of the environment"
                 if self.truncations - truncations >= self.resets - resets > 0
-                else "use a method that follows trajectories: Combined(), TDBetting() or PTST(allocation=Forward())"
+                else "use a method that follows trajectories: TDBetting() or PTST(allocation=Forward())"
             )
         )
 
