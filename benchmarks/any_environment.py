@@ -39,11 +39,11 @@ import numpy as np
 import policytest as pt
 from policytest._base.arrays import FloatArray, IntArray
 from policytest.data.returns import Returns
-from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.drawn import DrawnEpisodes
-from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
-from policytest.methods.returns.paired import difference_bounds
-from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
+from policytest.payoffs.pairs import difference_bounds
+from policytest.payoffs.returns import DrawnEpisodes
 
 DELTA = 0.05
 MOST = 20_000  # episodes of a replication

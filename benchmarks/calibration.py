@@ -33,10 +33,10 @@ from scipy.stats import binom
 
 import policytest as pt
 from policytest._base.compiled import evidence
-from policytest.methods.betting.plan import ONE_POLICY
-from policytest.methods.betting.run import BettingRun
-from policytest.methods.boundaries import Terms
+from policytest.eprocess.strategies import ONE_POLICY
+from policytest.kl.boundaries import Terms
 from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.td_run import TDRun
 from policytest.questions.identify.kl_search import Deviations, KLSearch
 from policytest.questions.identify.policies import task_of_all_pairs
 from policytest.questions.recorded import recorded
@@ -74,7 +74,7 @@ def rare_rewards() -> Any:
     return pt.instances.Instance(task, np.array([[[0.98, 0.02]], [[0.9, 0.1]]]))
 
 
-class OverconfidentRun(BettingRun):
+class OverconfidentRun(TDRun):
     """Betting with a quarter of the range."""
 
     def step(self, level: float, most: int) -> None:

@@ -27,9 +27,9 @@ import numpy as np
 from scipy.stats import binom
 
 import policytest as pt
-from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
-from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 
 DELTA, ALARM, BLOCK = 0.1, 1e-6, 64
 LAWS: dict[str, tuple[list[float], list[float]]] = {

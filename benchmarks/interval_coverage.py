@@ -26,7 +26,7 @@ from scipy.stats import binom
 
 import policytest as pt
 from policytest._base.compiled import evidence
-from policytest.methods.boundaries import Terms
+from policytest.kl.boundaries import Terms
 from policytest.questions.evaluate import ball_interval
 
 DELTA, ALARM, CLAIMED = 0.1, 1e-6, 5.0

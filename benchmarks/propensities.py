@@ -33,7 +33,7 @@ import numpy as np
 
 import policytest as pt
 from policytest._base.arrays import FloatArray
-from policytest.methods.returns.weighted import EpisodeLogBetting
+from policytest.methods.episode_log_betting import EpisodeLogBetting
 
 DELTA, ACTIONS, ROWS = 0.1, 10, 1000
 

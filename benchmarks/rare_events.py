@@ -28,7 +28,7 @@ import numpy as np
 
 import policytest as pt
 from policytest._base.arrays import FloatArray
-from policytest.methods.betting.plan import RESERVE, RESERVED, RESERVED_UNDISCOUNTED
+from policytest.eprocess.strategies import RESERVE, RESERVED, RESERVED_UNDISCOUNTED
 
 DELTA, LEVEL = 0.05, math.log(1.0 / 0.05)
 MOST = 100_000_000  # transitions after which a run counts as stuck

@@ -31,7 +31,7 @@ import numpy as np
 import policytest as pt
 from one_look import continuing, customers, episodic, followed
 from policytest._base.arrays import FloatArray
-from policytest.methods.boundaries import information
+from policytest.kl.boundaries import information
 
 
 def patients() -> tuple[pt.Task, FloatArray]:

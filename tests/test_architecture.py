@@ -10,7 +10,7 @@ import numpy as np
 
 import policytest as pt
 from paths import ROOT
-from policytest.methods.interface import steps
+from policytest.methods.run import steps
 from test_layers import LAYERS, PACKAGE
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -170,7 +170,7 @@ CONTROLS = [
     ("upward", "mdp.task", "from policytest import Task"),
     ("upward", "nowhere", "from policytest.mdp import task"),
     ("in_cycles", "_base.text", "from policytest._base.table import Table"),
-    ("in_cycles", "methods.betting", "from policytest.methods.betting.logged import LogBetting"),
+    ("in_cycles", "methods.td_betting", "from policytest.methods.log_betting import LogBetting"),
     ("reached_into", "methods.ptst", "from policytest.mdp.task import _support"),
     ("reached_into", "methods.ptst", "from policytest.mdp import task\ntask._support"),
     ("reached_into", "methods.ptst", "def late(task):\n    return task._pairs"),

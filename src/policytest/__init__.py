@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from policytest.data.logged_episodes import LoggedEpisodes as LoggedEpisodes
     from policytest.data.simulators import TabularSimulator as TabularSimulator
     from policytest.data.transitions import Transitions as Transitions
+    from policytest.kl.boundaries import MixtureBoundary as MixtureBoundary
+    from policytest.kl.boundaries import PaperBoundary as PaperBoundary
+    from policytest.kl.sampling import Adaptive as Adaptive
+    from policytest.kl.sampling import Forward as Forward
+    from policytest.kl.sampling import Optimal as Optimal
     from policytest.mdp import instances as instances
     from policytest.mdp.observed import Observed as Observed
     from policytest.mdp.task import Task as Task
@@ -27,16 +32,11 @@ if TYPE_CHECKING:
     from policytest.methods.baselines.boxes import RectangularKL as RectangularKL
     from policytest.methods.baselines.klbts import KLBTS as KLBTS
     from policytest.methods.baselines.monte_carlo import MonteCarlo as MonteCarlo
-    from policytest.methods.betting import TDBetting as TDBetting
-    from policytest.methods.betting.logged import LogBetting as LogBetting
-    from policytest.methods.boundaries import MixtureBoundary as MixtureBoundary
-    from policytest.methods.boundaries import PaperBoundary as PaperBoundary
+    from policytest.methods.log_betting import LogBetting as LogBetting
     from policytest.methods.ptst import PTST as PTST
-    from policytest.methods.returns import ReturnBetting as ReturnBetting
-    from policytest.methods.returns.critics import RidgeCritic as RidgeCritic
-    from policytest.methods.sampling import Adaptive as Adaptive
-    from policytest.methods.sampling import Forward as Forward
-    from policytest.methods.sampling import Optimal as Optimal
+    from policytest.methods.return_betting import ReturnBetting as ReturnBetting
+    from policytest.methods.td_betting import TDBetting as TDBetting
+    from policytest.payoffs.critics import RidgeCritic as RidgeCritic
     from policytest.questions.compare import compare as compare
     from policytest.questions.decide import checks as checks
     from policytest.questions.decide import decide as decide
@@ -76,7 +76,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported on first use, so that `import policytest` costs nothing.
 _HOME = {
-    "Adaptive": "methods.sampling",
+    "Adaptive": "kl.sampling",
     "Allocation": "worst_case.lower_bound",
     "AssumptionWarning": "_base.errors",
     "Bracket": "worst_case",
@@ -87,32 +87,32 @@ _HOME = {
     "Diagnosis": "results.diagnosis",
     "Episodes": "data.episodes",
     "Estimate": "results.estimate",
-    "Forward": "methods.sampling",
+    "Forward": "kl.sampling",
     "InputError": "_base.errors",
     "Interval": "results.estimate",
     "KLBTS": "methods.baselines.klbts",
     "KLBall": "worst_case.ball",
-    "LogBetting": "methods.betting.logged",
+    "LogBetting": "methods.log_betting",
     "LoggedEpisodes": "data.logged_episodes",
     "LowerBound": "worst_case.lower_bound",
-    "MixtureBoundary": "methods.boundaries",
+    "MixtureBoundary": "kl.boundaries",
     "MonteCarlo": "methods.baselines.monte_carlo",
     "Needed": "results.needed",
     "NestedPGD": "worst_case.nested_pgd",
     "Observed": "mdp.observed",
-    "Optimal": "methods.sampling",
+    "Optimal": "kl.sampling",
     "PTST": "methods.ptst",
-    "PaperBoundary": "methods.boundaries",
+    "PaperBoundary": "kl.boundaries",
     "Plan": "results.plan",
     "ProjectionFree": "worst_case.projection_free",
     "RectangularKL": "methods.baselines.boxes",
-    "ReturnBetting": "methods.returns",
-    "RidgeCritic": "methods.returns.critics",
+    "ReturnBetting": "methods.return_betting",
+    "RidgeCritic": "payoffs.critics",
     "SLSQPHeuristic": "worst_case.slsqp",
     "Selection": "results.selection",
     "Status": "worst_case",
     "StoppingTimes": "results.stopping_times",
-    "TDBetting": "methods.betting",
+    "TDBetting": "methods.td_betting",
     "TabularSimulator": "data.simulators",
     "Task": "mdp.task",
     "Transitions": "data.transitions",

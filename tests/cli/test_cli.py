@@ -30,8 +30,8 @@ from policytest.cli.exit_codes import Code, exit_code, read_or_not, say
 from policytest.cli.output import fingerprint
 from policytest.cli.progress import COMPILING, Bar, LatestInterval, Lines, progress
 from policytest.data.simulators import TabularSimulator
-from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
-from policytest.methods.sampling import Adaptive, Forward, Optimal
+from policytest.kl.boundaries import MixtureBoundary, PaperBoundary
+from policytest.kl.sampling import Adaptive, Forward, Optimal
 from policytest.sources import save_model
 
 

@@ -15,7 +15,7 @@ import pytest
 import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
 from episode_envs import Lasting
-from policytest.methods.returns.drawn import DrawnEpisodes
+from policytest.payoffs.returns import DrawnEpisodes
 from policytest.results.load import from_data
 from policytest.results.sentences import described
 

@@ -10,7 +10,6 @@ from scipy import sparse
 
 import policytest as pt
 from builders import assert_refused, each
-from policytest.mdp import episodes
 
 
 def chain(p=0.3, **settings):

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import policytest as pt
 from builders import assert_refused, each
-from policytest.mdp.outcomes import lists_rewards, outcomes_of
+from policytest.mdp.listed_rewards import lists_rewards, outcomes_of
 from policytest.sources.tasks.start import start_from_log
 
 VALUES = [-1.0, 0.5, 2.0]

@@ -7,9 +7,9 @@ from scipy import stats
 
 import policytest as pt
 from policytest._base.compiled import rollouts as kernels
-from policytest.methods.betting.coupled import CoupledRun
-from policytest.methods.betting.coupling import Coupling, shared_pool
-from policytest.methods.betting.plan import RESERVE
+from policytest.eprocess.strategies import RESERVE
+from policytest.payoffs.coupling import Coupling, shared_pool
+from policytest.payoffs.two_policies import TwoPolicies
 
 GAMMAS = (0.0, 0.5, 0.9, 0.99)
 FITTED = np.array([0.2, 0.4, 0.8])  # more bets beside the steady ones, as many as the ladder has
@@ -109,7 +109,7 @@ def make_run(tasks, kernel, threshold=0.0, method=None, rng=0, **sides):
     """Betting on one policy or two, at work."""
     sim = pt.TabularSimulator(kernel)
     if len(tasks) > 1:
-        return CoupledRun(*tasks, threshold, shared_pool(tasks, sim, rng), **sides)
+        return TwoPolicies(*tasks, threshold, shared_pool(tasks, sim, rng), **sides)
     return (method or pt.TDBetting()).start(tasks[0], sim, threshold, rng, **sides)
 
 

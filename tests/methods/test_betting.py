@@ -11,6 +11,7 @@ import signal
 
 import numpy as np
 import pytest
+from policytest.methods.betting.plan import LOG_WIDE, SHARES
 from scipy import sparse, stats
 
 import policytest as pt
@@ -37,13 +38,13 @@ from betting_builders import (
 )
 from builders import each
 from policytest._base.compiled import rollouts as kernels
-from policytest.methods.betting import run as run_module
-from policytest.methods.betting import splitting
-from policytest.methods.betting.bets import Refuter
-from policytest.methods.betting.plan import LOG_WIDE, ON_RETURNS, ONE_POLICY, SHARES, TWO_POLICIES, expected_gap
-from policytest.methods.betting.policy_bet import are_quick, plans_of_shares
-from policytest.methods.known_range import known_difference, known_value
-from policytest.methods.sampler import Recorded
+from policytest.eprocess.interval import Settled
+from policytest.eprocess.strategies import ON_RETURNS, ONE_POLICY, TWO_POLICIES, expected_gap
+from policytest.kl.sampler import Recorded
+from policytest.methods.td_betting import splitting
+from policytest.payoffs.known_range import known_difference, known_value
+from policytest.payoffs.policy_bet import are_quick, plans_of_shares
+from policytest.study.runner import run as run_module
 
 BETTING = pt.TDBetting()
 policies = pytest.mark.parametrize("count", [1, 2], ids=["one policy", "two policies"])
@@ -505,8 +506,8 @@ def test_each_end_of_the_interval_of_a_verdict_misses_at_most_as_often_as_delta_
     """At the end of rare rewards, the threshold below the value and above it; the control has too much capital."""
     tasks, kernel = rare_reward(count)
     truth, runs, delta, missed = value(tasks, kernel), 80, 0.1, {"above": 0, "below": 0}
-    honest = Refuter.log_capital
-    monkeypatch.setattr(Refuter, "log_capital", lambda self, R: inflated + honest(self, R))
+    honest = Settled.log_capital
+    monkeypatch.setattr(Settled, "log_capital", lambda self, R: inflated + honest(self, R))
     for offset in (-4.0, 4.0):
         for seed in range(runs):
             run = make_run(tasks, kernel, truth + offset, rng=seed)

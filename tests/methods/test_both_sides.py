@@ -9,7 +9,7 @@ import pytest
 
 import policytest as pt
 from betting_builders import instance, too_often
-from policytest.methods.betting.episode_run import EpisodeRollouts
+from policytest.payoffs.in_time import RolloutsInTime
 
 
 def walk() -> tuple[pt.Task, np.ndarray]:
@@ -93,7 +93,7 @@ def test_while_the_side_is_in_doubt_both_are_bet_on_and_either_may_win(monkeypat
     sim, taken = pt.TabularSimulator(kernel), []
     for wrong in (True, False):
         if wrong:
-            monkeypatch.setattr(EpisodeRollouts, "_side", lambda run, values: -1.0)
+            monkeypatch.setattr(RolloutsInTime, "_side", lambda run, values: -1.0)
         for most in (10_000, 7):
             found = []
             for seed in range(20):

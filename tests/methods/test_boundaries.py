@@ -18,7 +18,7 @@ import policytest as pt
 from builders import each
 from formulas import allowed, dimension, dimensions, loss
 from policytest._base.compiled import evidence as compiled_evidence
-from policytest.methods.boundaries import average
+from policytest.kl.boundaries import average
 
 ALARM = 1e-6
 PRIORS = (0.5, 1.0, 1e-3, 7.5, 40.0, (0.05, 0.5, 2.0))

@@ -9,8 +9,8 @@ import pytest
 import policytest as pt
 from policytest._base.text import nats
 from policytest.data.randomness import generator
-from policytest.methods.betting.run import BettingRun
 from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.td_run import TDRun
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.watch import Watch
 
@@ -77,7 +77,7 @@ def test_the_interval_of_a_verdict_is_on_the_side_of_its_answer(name, side):
         assert (low, high) == pytest.approx(wide, abs=1e-6)
 
 
-class HastyRun(BettingRun):
+class HastyRun(TDRun):
     def step(self, level, most):
         super().step(level, most)
         self.answer = "above"

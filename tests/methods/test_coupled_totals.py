@@ -10,7 +10,7 @@ import pytest
 import policytest as pt
 from builders import assert_refused, each
 from methods.betting_builders import too_often
-from policytest.methods.betting.coupled_episodes import CoupledTotals, coupled_episodes
+from policytest.payoffs.two_policies_in_time import TwoPoliciesInTime, two_policies_in_time
 
 DELTA = 0.1
 
@@ -81,8 +81,8 @@ def test_a_rollout_has_the_law_of_the_difference_of_two_totals(seed, sign):
     """By enumeration: its mean is that of the values, no sum is below -L, and compiled sums come as often."""
     tasks, rewards, kernel = staircase(seed)
     policies, rho = np.array([task.policy for task in tasks]), tasks[0].initial
-    run = coupled_episodes(*tasks, 0.1, pt.TabularSimulator(kernel), seed, 0.0, False)
-    assert isinstance(run, CoupledTotals)
+    run = two_policies_in_time(*tasks, 0.1, pt.TabularSimulator(kernel), seed, 0.0, False)
+    assert isinstance(run, TwoPoliciesInTime)
     rng = np.random.default_rng(seed)
     V = np.append(rng.normal(size=(2, 4)), np.zeros((2, 1)), axis=1)
     bets = (run.bet, sign), (run.other, -sign)
@@ -118,7 +118,7 @@ def test_the_worst_total_of_the_difference_is_attained():
         for row in ([1.0, 0.0], [0.0, 1.0])
     ]
     for sign, pair in ((1.0, tasks), (-1.0, tasks[::-1])):
-        run = coupled_episodes(*pair, 0.0, pt.TabularSimulator(kernel), 0, 0.0, False)
+        run = two_policies_in_time(*pair, 0.0, pt.TabularSimulator(kernel), 0, 0.0, False)
         bets = (run.bet, sign), (run.other, -sign)
         parts = [bet.bet(np.zeros(2), bet.base(np.zeros(2), None, 0.0), side) for bet, side in bets]
         assert abs(run.joined(parts, sign).L - 4.0) <= 1e-6

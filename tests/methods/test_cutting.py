@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binom
 
 import policytest as pt
-from policytest.methods.returns.critics import Valuer
-from policytest.methods.returns.cutting import CUTS, WHOLE, CutEpisodes, CutPlan, Past, PastEpisodes
+from policytest.payoffs.critics import Valuer
+from policytest.payoffs.cut_returns import CUTS, WHOLE, CutEpisodes, CutPlan, Past, PastEpisodes
 
 BOTH, ABOVE, BELOW = (True, True), (True, False), (False, True)
 

@@ -23,7 +23,7 @@ from methods.episode_builders import (
     started,
 )
 from policytest._base.compiled import rollouts as kernels
-from policytest.methods.betting.coupled_episodes import coupled_episodes
+from policytest.payoffs.two_policies_in_time import two_policies_in_time
 
 DELTA = 0.1
 SEED_BY_SEED = [147, 105, 229, 127, 181, 164]  # samples on the paper's 2x2
@@ -222,7 +222,10 @@ COUPLED = [
 def test_the_mean_and_the_range_of_coupled_rollouts(seed, sign, settings):
     """With arbitrary values and advantages; the mean within five standard errors, a wrong one is not."""
     tasks, means, kernel, _ = two_policies(seed, **settings)
-    run, rng = coupled_episodes(*tasks, 0.1, simulator(tasks[0], kernel), 0, 0.0, False), np.random.default_rng(seed)
+    run, rng = (
+        two_policies_in_time(*tasks, 0.1, simulator(tasks[0], kernel), 0, 0.0, False),
+        np.random.default_rng(seed),
+    )
     parts = [arbitrary_part(policy, rng, side) for policy, side in ((run.bet, sign), (run.other, -sign))]
     plan = run.joined(parts, sign)._replace(fractions=np.full(len(run.bets.log_weights), 0.5))
     sums = []

@@ -8,7 +8,7 @@ import pytest
 import policytest as pt
 from betting_builders import too_often
 from builders import assert_refused, assert_same_verdict
-from policytest.mdp.outcomes import outcomes_of
+from policytest.mdp.listed_rewards import outcomes_of
 from policytest.questions.watch import Watch
 from policytest.sources.tasks.files import load_model, save_model
 

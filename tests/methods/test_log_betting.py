@@ -12,9 +12,9 @@ import pytest
 import policytest as pt
 from betting_builders import some_kernel, some_support, too_often
 from policytest._base.compiled import rollouts as kernels
-from policytest.methods.betting import logged
-from policytest.methods.betting.stacks import StacksRun
-from policytest.methods.sampler import Recorded
+from policytest.kl.sampler import Recorded
+from policytest.methods.stacks import StacksRun
+from policytest.methods.td_betting import logged
 from policytest.questions.watch import Watch
 
 # ---------------------------------------------------------------- questions, logs, and runs on them

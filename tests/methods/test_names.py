@@ -8,7 +8,7 @@ import policytest
 from policytest import InputError, instances
 from policytest.cli import options
 from policytest.methods import names
-from policytest.methods.betting import TDBetting
+from policytest.methods.td_betting import TDBetting
 
 TABLES = (names.METHODS, names.BOUNDARIES, names.SAMPLING_RULES, names.SOLVERS)
 

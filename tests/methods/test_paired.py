@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import binom
 
 import policytest as pt
-from policytest.methods.returns.paired import PairedEpisodes, PairedRun
+from policytest.methods.paired_betting import paired_run
+from policytest.payoffs.pairs import PairedEpisodes
 
 
 class Walker:
@@ -89,7 +90,7 @@ def wrong_at_the_margin(a, b, margin, wrong, shrunk=1.0):
     """How often the answer is the wrong one, at V_A - V_B = margin; a shrunk range breaks the rule."""
     count = 0
     for seed in range(RUNS):
-        run = PairedRun(a, b, margin, seed)
+        run = paired_run(a, b, margin, seed)
         source = run.source
         source.low, source.high = (margin + shrunk * (end - margin) for end in (source.low, source.high))
         while run.answer is None and run.episodes < PAIRS:

@@ -14,9 +14,9 @@ from scipy import optimize
 import policytest as pt
 from betting_builders import too_often
 from policytest._base.compiled import evidence
-from policytest.methods.boundaries import Terms
+from policytest.kl.boundaries import Terms
+from policytest.kl.sampling_balanced import balanced
 from policytest.methods.ptst_difference import KLComparison
-from policytest.methods.sampling_balanced import balanced
 
 
 def two_policies(n=2):

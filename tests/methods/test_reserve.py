@@ -27,10 +27,10 @@ from policytest.eprocess.strategies import (
     TRUNCATED,
     TWO_POLICIES,
 )
-from policytest.methods.betting.logged import LogRun
-from policytest.methods.returns.paired import PairedRun
-from policytest.methods.returns.weighted import RecordedRun
-from policytest.methods.sampler import Recorded
+from policytest.kl.sampler import Recorded
+from policytest.methods.episode_log_betting import RecordedRun
+from policytest.methods.log_betting import LogRun
+from policytest.methods.paired_betting import paired_run
 from policytest.questions.compare import _coupled as coupled_run
 
 K = len(RESERVE)
@@ -174,7 +174,7 @@ def test_pairs_with_the_worst_differences():
 
         return pt.Episodes(play, return_range=(0, 1))
 
-    run = PairedRun(player(0), player(1), 0.02, 0)
+    run = paired_run(player(0), player(1), 0.02, 0)
     run.begin(LEVEL)
     while run.episodes < QUIET + LOUD:
         run.step(LEVEL, 1)

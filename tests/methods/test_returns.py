@@ -20,11 +20,11 @@ from episode_envs import Endless, Lasting, vector
 from policytest.data.randomness import generator
 from policytest.methods import checkpoint
 from policytest.methods.names import method_entry
-from policytest.methods.returns import supply_of
-from policytest.methods.returns.drawn import DrawnEpisodes
-from policytest.methods.returns.outcomes import Outcomes
-from policytest.methods.returns.paired import PairedEpisodes
-from policytest.methods.returns.run import ReturnsRun
+from policytest.methods.return_betting import supply_of
+from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs.outcomes import Outcomes
+from policytest.payoffs.pairs import PairedEpisodes
+from policytest.payoffs.returns import DrawnEpisodes
 from policytest.results.load import from_data
 
 LEVEL = -math.log(0.05)

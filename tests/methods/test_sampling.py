@@ -15,7 +15,7 @@ from builders import each
 from plain import PTST, decide
 from policytest._base.compiled import draws
 from policytest.data.simulators import draw_function
-from policytest.methods.sampling import sampling_rule, shares
+from policytest.kl.sampling import sampling_rule, shares
 
 ALARM = 1e-6
 TWO = pt.instances.paper(2)

@@ -14,8 +14,8 @@ from methods.episode_builders import HORIZONS, TOTALS, Definition, arbitrary_pla
 from policytest._base.compiled import rollouts as kernels
 from policytest._base.errors import InputError
 from policytest.data.simulators import TabularSimulator
-from policytest.methods.betting import splitting
-from policytest.methods.sampler import Recorded
+from policytest.kl.sampler import Recorded
+from policytest.methods.td_betting import splitting
 
 DELTA = 0.1
 BOTH = np.array([1.0, -1.0])  # what a residual is for each side

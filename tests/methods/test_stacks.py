@@ -9,8 +9,8 @@ import pytest
 
 import policytest as pt
 from betting_builders import too_often
-from policytest.methods.betting import stacks
-from policytest.methods.sampler import Recorded
+from policytest.kl.sampler import Recorded
+from policytest.methods.td_betting import stacks
 from policytest.questions.watch import Watch
 
 DELTA, LEVEL = 0.2, -math.log(0.2)

@@ -14,9 +14,9 @@ import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
 from episode_envs import Lasting, vector
 from policytest.data.vector_walks import MODES
-from policytest.methods.returns import vectored
-from policytest.methods.returns.run import ReturnsRun
-from policytest.methods.returns.vectored import VectoredEpisodes
+from policytest.methods.return_betting import vectored
+from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs.vector_returns import VectoredEpisodes
 
 
 def lasting(mode="NEXT_STEP", n=8, agent=lambda observation: 0, **settings):

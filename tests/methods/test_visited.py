@@ -7,8 +7,8 @@ import pytest
 
 import policytest as pt
 from policytest._base.compiled import rollouts
-from policytest.methods.betting import policy_bet, visited
-from policytest.methods.betting.visited import VisitedBet
+from policytest.methods.td_betting import policy_bet, visited
+from policytest.payoffs.visited import VisitedBet
 
 
 @pytest.fixture(autouse=True)

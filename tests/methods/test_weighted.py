@@ -12,7 +12,8 @@ from scipy import stats
 
 import policytest as pt
 from builders import each
-from policytest.methods.returns.weighted import EpisodeLogBetting, RecordedEpisodes, flaws_of
+from policytest.methods.episode_log_betting import EpisodeLogBetting
+from policytest.payoffs.weighted_returns import RecordedEpisodes, flaws_of
 from policytest.plots.trace import Point
 from policytest.results.load import parse
 

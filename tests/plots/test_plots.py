@@ -15,12 +15,12 @@ from policytest import instances, plots
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.simulators import TabularSimulator
+from policytest.kl.boundaries import MixtureBoundary
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import occupancy
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.baselines.monte_carlo import MonteCarlo
-from policytest.methods.boundaries import MixtureBoundary
 from policytest.methods.ptst import PTST
 from policytest.plots import Trace, style
 from policytest.plots.changes import top_changes

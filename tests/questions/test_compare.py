@@ -25,10 +25,10 @@ from betting_builders import (
     with_policy,
 )
 from builders import each
-from policytest.methods.betting import stacks
-from policytest.methods.betting.coupled import CoupledRun
-from policytest.methods.betting.coupling import maximal_coupling, shared_pool
-from policytest.methods.known_range import known_difference
+from policytest.methods.td_betting import stacks
+from policytest.payoffs.coupling import maximal_coupling, shared_pool
+from policytest.payoffs.known_range import known_difference
+from policytest.payoffs.two_policies import TwoPolicies
 from policytest.questions import compare as compare_module
 from policytest.questions.compare import compare
 from policytest.questions.identify import identify
@@ -208,12 +208,12 @@ def test_rows_that_list_only_what_was_seen():
     tasks = [pt.Task(rewards, 0.5 * p + 0.25, np.full(S, 1 / S), 0.8) for p in (good, bad)]
     pool = shared_pool(tasks, pt.TabularSimulator(kernel), 0)
     assert pool.tally.is_open
-    run = CoupledRun(*tasks, 0.0, pool)
+    run = TwoPolicies(*tasks, 0.0, pool)
     for _ in range(400):
         if run.answer is None:
             run.step(3.0, 100_000)
     assert run.answer == "above"
-    closed = CoupledRun(*tasks, 0.0, shared_pool(tasks, pt.TabularSimulator(kernel), 0, 10**9))
+    closed = TwoPolicies(*tasks, 0.0, shared_pool(tasks, pt.TabularSimulator(kernel), 0, 10**9))
     for sign in (1.0, -1.0):
         V = rng.normal(size=(2, S))
         plans = [r._plan((V[0], V[1]), None, sign, 0.0) for r in (run, closed)]

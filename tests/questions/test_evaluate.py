@@ -11,8 +11,8 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import TWO, drawn_counts, each, first, known_task, uniform_log
-from policytest.methods.betting import bets
-from policytest.methods.betting.bets import Refuter
+from policytest.eprocess.interval import Settled
+from policytest.methods.td_betting import bets
 from policytest.results.estimate import Interval
 
 SIM = pt.TabularSimulator(TWO.kernel)
@@ -53,8 +53,8 @@ def test_intervals_contain_the_value_as_often_as_they_say(method):
 
 def test_intervals_that_are_too_narrow_would_be_noticed(monkeypatch):
     """The control: bets that claim eight nats more than they have miss too often."""
-    honest = Refuter.log_capital
-    monkeypatch.setattr(Refuter, "log_capital", lambda self, R: 8.0 + honest(self, R))
+    honest = Settled.log_capital
+    monkeypatch.setattr(Settled, "log_capital", lambda self, R: 8.0 + honest(self, R))
     value = pt.value(TWO.task, TWO.kernel)
     misses = sum(
         value not in pt.value_interval(TWO.task, uniform_log(TWO, 1600, seed), 0.2, pt.TDBetting())

@@ -12,10 +12,10 @@ import pytest
 
 import policytest as pt
 from betting_builders import optimal, too_often
-from policytest.methods.betting import run as betting_run
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch, _least_kl
 from policytest.questions.identify.policies import optimal_actions, task_of_all_pairs
+from policytest.study.runner import run as betting_run
 from policytest.worst_case.functional_solver import DifferenceSolver
 from test_ptst_difference import WithoutDimension, pressing
 

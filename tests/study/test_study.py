@@ -20,7 +20,7 @@ from policytest._base.errors import InputError
 from policytest.cli import main
 from policytest.cli.commands.study import FinishedRuns
 from policytest.cli.progress import Bar, Lines, progress
-from policytest.methods.boundaries import information
+from policytest.kl.boundaries import information
 from policytest.study import cells, runner, spec
 from policytest.study.store import Store
 from policytest.study.table import COLUMNS, Study

@@ -9,7 +9,7 @@ import pytest
 
 import policytest as pt
 from builders import each
-from policytest.methods.betting.coupling import joint_task
+from policytest.payoffs.coupling import joint_task
 from policytest.worst_case.bracket import Status
 from policytest.worst_case.functional import deviation_of, difference_of, term_of, value_of_policy
 from policytest.worst_case.functional_solver import DifferenceSolver

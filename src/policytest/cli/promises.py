@@ -20,9 +20,9 @@ from policytest._base.text import plural
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
 from policytest.mdp.values import state_values, value
-from policytest.methods.betting import TDBetting
-from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
+from policytest.methods.run import Method
+from policytest.methods.td_betting import TDBetting
 from policytest.questions.decide import decide, stopping_times
 from policytest.worst_case.projection_free import ProjectionFree
 

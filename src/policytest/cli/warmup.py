@@ -13,15 +13,15 @@ from policytest._base.arrays import Kernel
 from policytest._base.compiled.search import DIRECT_SMALL
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.simulators import TabularSimulator
+from policytest.kl.boundaries import MixtureBoundary, PaperBoundary
+from policytest.kl.sampling import Adaptive, Forward, Optimal
 from policytest.mdp import instances
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
-from policytest.methods.betting import TDBetting
-from policytest.methods.betting.splitting import FIRST as SPLITTING
-from policytest.methods.boundaries import MixtureBoundary, PaperBoundary
-from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
-from policytest.methods.sampling import Adaptive, Forward, Optimal
+from policytest.methods.run import Method
+from policytest.methods.td_betting import TDBetting
+from policytest.payoffs.splitting import FIRST as SPLITTING
 from policytest.questions.assess import assess
 from policytest.questions.decide import checks
 from policytest.questions.evaluate import evaluate

@@ -94,7 +94,7 @@ class TabularSimulator:
     def walk(
         self, actions: FloatArray, initial: FloatArray, restart: float, state: int, u: FloatArray
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """A trajectory under a policy, both given by cumulative sums; see `policytest.methods.sampling.Forward`."""
+        """A trajectory under a policy, both given by cumulative sums; see `policytest.kl.sampling.Forward`."""
         pair, x, after = draws.walk(*self._table[:3], actions, initial, restart, state, u)
         if self._table.empty[pair].any():
             self._refuse(int(pair[self._table.empty[pair]][0]))

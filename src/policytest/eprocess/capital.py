@@ -40,7 +40,8 @@ class Bet(NamedTuple):
 
     def same_as(self, other: Bet) -> bool:
         """Whether the two stake the same."""
-        return self.room == other.room and np.array_equal(self.fractions, other.fractions)
+        parts = (self.fractions, other.fractions), (self.wide, other.wide)
+        return self.room == other.room and all(np.array_equal(*part) for part in parts)
 
 
 class BetSegment:
@@ -106,6 +107,10 @@ class EProcess:
         """The first outcome beyond the end of the range, up to rounding; their number where none is."""
         beyond = won > self.rounding
         return int(beyond.argmax()) if bet.room <= 0 and beyond.any() else len(won)
+
+    def stake(self, bet: Bet, won: float) -> None:
+        """Settle one outcome that compiled code left to us; `keep` remembers it."""
+        settle_path(self.capital, bet.fractions, np.array([won]), bet.room, math.inf, False)
 
     def keep(self, bet: Bet, won: FloatArray) -> None:
         """These outcomes were settled."""

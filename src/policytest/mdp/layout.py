@@ -14,7 +14,7 @@ from policytest._base.compiled import search
 from policytest._base.errors import InputError, check_precision
 from policytest._base.linear import solved, system_of
 from policytest._base.rows import Rows, first_of_state
-from policytest.mdp import episodes
+from policytest.mdp import horizon
 from policytest.mdp.observed import Observed
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Layout:
         """
         task, sign = self._task, arrays.sense_sign(sense)
         if not task.is_discounted_table:
-            return episodes.extreme_values(task, self.rewarded(sign), sign)
+            return horizon.extreme_values(task, self.rewarded(sign), sign)
         rows = self.pairs if task.any_successor else self.rows
         _, values, error = search.extreme_rows(rows, task.discount, task.initial, sign, task.any_successor)
         check_precision(error)

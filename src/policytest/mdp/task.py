@@ -28,7 +28,7 @@ from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows, stored_at
 from policytest._base.text import plural
-from policytest.mdp import episodes
+from policytest.mdp import horizon
 from policytest.mdp.layout import Layout, support_sizes
 from policytest.mdp.observed import Observed
 
@@ -549,7 +549,7 @@ def _check_totals(task: Task) -> None:
     if task.total_rewards is None and not any(np.isfinite(task.layout.value_ends[:2])):
         raise InputError(
             "discount is 1 and the total of an episode may be infinite on both sides: rewards and costs can go on for "
-            f"ever; {episodes.REMEDIES}"
+            f"ever; {horizon.REMEDIES}"
         )
 
 

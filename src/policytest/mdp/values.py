@@ -8,8 +8,8 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.compiled import search
 from policytest._base.errors import check_precision
-from policytest.mdp import episodes
-from policytest.mdp.outcomes import with_mean_rewards
+from policytest.mdp import horizon
+from policytest.mdp.listed_rewards import with_mean_rewards
 from policytest.mdp.task import Task
 
 
@@ -99,8 +99,8 @@ def _evaluate(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray]:
     kernel = task.check_kernel("q", q)
     rows, entries, _ = task.rows_of("q", kernel)
     if not task.is_discounted_table:
-        found = episodes.evaluated(task, rows, entries)
-        episodes.refuse_improper(task, found)
+        found = horizon.evaluated(task, rows, entries)
+        horizon.refuse_improper(task, found)
         check_precision(found.error)
         return found.V, found.d if task.horizon is None else found.d.sum(axis=0)
     values, occupancies, error = search.values_and_occupancy(rows, entries, task.discount, task.initial)

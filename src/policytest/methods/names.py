@@ -16,7 +16,7 @@ from policytest._base.text import did_you_mean
 
 if TYPE_CHECKING:
     from policytest._base.arrays import Kernel
-    from policytest.methods.boundaries import Boundary
+    from policytest.kl.boundaries import Boundary
 
 
 class Named(NamedTuple):
@@ -33,26 +33,26 @@ class Named(NamedTuple):
 
 
 METHODS = {
-    "betting": Named("methods.betting", "TDBetting"),
-    "log-betting": Named("methods.betting.logged", "LogBetting", ("coins",)),
+    "betting": Named("methods.td_betting", "TDBetting"),
+    "log-betting": Named("methods.log_betting", "LogBetting", ("coins",)),
     "ptst": Named("methods.ptst", "PTST", ("boundary", "solver", "allocation", "batch")),
     "ptst-as-printed": Named("methods.ptst", "PTST.as_printed"),
     "klb-ts": Named("methods.baselines.klbts", "KLBTS", ("policies", "boundary", "allocation")),
     "boxes": Named("methods.baselines.boxes", "RectangularKL", ("prior", "allocation")),
     "monte-carlo": Named("methods.baselines.monte_carlo", "MonteCarlo", ("kind", "horizon")),
-    "returns": Named("methods.returns", "ReturnBetting"),
+    "returns": Named("methods.return_betting", "ReturnBetting"),
 }
 REPLACED = {"combined": "write TDBetting() (the default), or PTST() for very small delta"}
 """Methods of earlier versions, and what replaces them."""
 BOUNDARIES = {
-    "mixture": Named("methods.boundaries", "MixtureBoundary"),
-    "paper": Named("methods.boundaries", "PaperBoundary"),
+    "mixture": Named("kl.boundaries", "MixtureBoundary"),
+    "paper": Named("kl.boundaries", "PaperBoundary"),
 }
 SAMPLING_RULES = {
     "uniform": None,
-    "optimal": Named("methods.sampling", "Optimal"),
-    "adaptive": Named("methods.sampling", "Adaptive"),
-    "forward": Named("methods.sampling", "Forward"),
+    "optimal": Named("kl.sampling", "Optimal"),
+    "adaptive": Named("kl.sampling", "Adaptive"),
+    "forward": Named("kl.sampling", "Forward"),
 }
 SOLVERS = {
     "certified": Named("worst_case.certified", "Certified"),

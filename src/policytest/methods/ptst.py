@@ -29,13 +29,13 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.eprocess.interval import clip_to_answer
+from policytest.kl.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
+from policytest.kl.sampler import UNLIMITED, Recorded, SampledMethod, Source
+from policytest.kl.witness import WitnessedCounts, is_zero
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
-from policytest.methods.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
-from policytest.methods.interface import Outcome, Run, is_certified
 from policytest.methods.record import Record, part_of, record
-from policytest.methods.sampler import UNLIMITED, Recorded, SampledMethod, Source
-from policytest.methods.witness import WitnessedCounts, is_zero
+from policytest.methods.run import Outcome, Run, is_certified
 from policytest.worst_case import Bracket, Solver, Status
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.horizon import has_gradient

@@ -24,16 +24,16 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.kl.boundaries import Boundary
+from policytest.kl.sampler import Source
+from policytest.kl.sampling import Adaptive, Optimal
+from policytest.kl.sampling_balanced import balancing
+from policytest.kl.witness import Target, WitnessedCounts, centring_error, check_listed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.betting.coupling import joint_task
-from policytest.methods.boundaries import Boundary
-from policytest.methods.known_range import known_difference
 from policytest.methods.ptst import PTST, PTSTRun
-from policytest.methods.sampler import Source
-from policytest.methods.sampling import Adaptive, Optimal
-from policytest.methods.sampling_balanced import balancing
-from policytest.methods.witness import Target, WitnessedCounts, centring_error, check_listed
+from policytest.payoffs.coupling import joint_task
+from policytest.payoffs.known_range import known_difference
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.functional import Functional, difference_of
 from policytest.worst_case.functional_solver import DifferenceSolver

@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from policytest._base.errors import InputError
+from policytest.kl.sampler import Recorded, Source
+from policytest.kl.sampling import Forward
+from policytest.kl.witness import Target, WitnessedCounts, check_listed
 from policytest.mdp.task import Task, counting_task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.ptst import PTST, PTSTRun
-from policytest.methods.sampler import Recorded, Source
-from policytest.methods.sampling import Forward
-from policytest.methods.witness import Target, WitnessedCounts, check_listed
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.horizon import value_with_horizon
 from policytest.worst_case.projection_free import ProjectionFree

@@ -7,7 +7,6 @@ not there, the run waits.
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any
 
@@ -24,10 +23,12 @@ from policytest.eprocess.capital import TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Average, Refuter, average, clip_to_answer, ends
 from policytest.eprocess.strategies import Moments
 from policytest.kl.sampler import NOTHING, Recorded
+from policytest.kl.witness import WitnessedCounts
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Outcome, Run
 from policytest.payoffs import kept_plan, splitting
+from policytest.payoffs.draws import Supply
 from policytest.payoffs.fit import Fit, Progress
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import Rollouts
@@ -56,6 +57,9 @@ class TDRun(Run):
     both_sides
         See `policytest.payoffs.fit.Fit`, which may be passed instead.
     """
+
+    source: Supply
+    tally: WitnessedCounts
 
     def __init__(
         self,
@@ -244,6 +248,10 @@ class TDRun(Run):
         return self._not_refuted(level, as_staked=False)
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of the answer; see `interval_of`."""
+        return self.interval_of(self.answer, required)
+
+    def interval_of(self, answer: str | None, required: float) -> tuple[float, float]:
         """The interval of an answer, which it does not contradict; each end holds with probability 1 - delta.
 
         Its ends are where the bets of the answer would just have reached log(1/delta). *Validity.* For every R the
@@ -255,8 +263,8 @@ class TDRun(Run):
 
         After "within" the ends are those that were refuted, with the fractions of `interval`.
         """
-        found = self._not_refuted(required, as_staked=self.answer != "within")
-        return clip_to_answer(found, self.threshold, self.answer, self.indifference)
+        found = self._not_refuted(required, as_staked=answer != "within")
+        return clip_to_answer(found, self.threshold, answer, self.indifference)
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values that the capital of neither side refutes at this level."""
@@ -343,8 +351,6 @@ class TDRun(Run):
         serves_both = self.fit.both_sides and self.fit.may_serve_both
         self.plan = kept_plan.restored(self.payoff, self.bets.above, part_of(state, "plan"), serves_both)
         self.at = RolloutState(**dict(zip(self.payoff.WALKER, map(float, state["walker"]), strict=True)))
-        if not np.isfinite(self.at).all() or not (
-            self.between_rollouts or self.payoff.is_possible(self.plan, self.at)
-        ):
+        if not np.isfinite(self.at).all() or not (self.between_rollouts or self.payoff.is_possible(self.plan, self.at)):
             raise ValueError("the rollout on its way is not possible")
         self.source.rng, self.source.extra = restored(state["generator"]), kept_extra(state)

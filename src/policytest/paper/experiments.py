@@ -15,7 +15,7 @@ import numpy as np
 
 from policytest._base.text import plural
 from policytest.data.simulators import TabularSimulator
-from policytest.methods.boundaries import PaperBoundary
+from policytest.kl.boundaries import PaperBoundary
 from policytest.methods.ptst import PTST
 from policytest.questions.decide import decide
 from policytest.study.cells import Problem, Sweep, stream

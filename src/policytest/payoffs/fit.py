@@ -76,9 +76,7 @@ class Fit:
             return self._paced(plan, v, q, chosen[0], progress)  # a model of fewer samples is too sure of itself
         return self.staked(plan, v, progress)
 
-    def _paced(
-        self, plan: BettingPlan, v: float, q: FloatArray, visits: FloatArray, progress: Progress
-    ) -> BettingPlan:
+    def _paced(self, plan: BettingPlan, v: float, q: FloatArray, visits: FloatArray, progress: Progress) -> BettingPlan:
         """The plan at the pace that promises most, which is chosen again when the samples have grown by a half."""
         payoff, samples = self.payoff, self.payoff.pool.samples
         outlook = splitting.Outlook(payoff.policies[0], plan, payoff.dynamics, q, visits)

@@ -32,7 +32,8 @@ def state_of(plan: BettingPlan) -> dict[str, FloatArray]:
 def restored(payoff: Rollouts, process: EProcess, state: dict[str, Any], serves_both: bool) -> BettingPlan:
     """The plan of a kept state; one that cannot have been made is refused."""
     L, sign, lead, wider = map(float, state["numbers"])
-    values, bases = ([np.array(state[f"{p}.{name}"]) for p, _ in zip("ab", payoff.policies)] for name in ("V", "base"))
+    parts = "ab"[: len(payoff.policies)]
+    values, bases = ([np.array(state[f"{part}.{name}"]) for part in parts] for name in ("V", "base"))
     fractions, wide, targets, mirrored, B = (
         np.array(state[name], dtype=np.float64) for name in ("fractions", "wide", "targets", "mirrored", "B")
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError, needs
-from policytest.methods.boundaries import information
+from policytest.kl.boundaries import information
 from policytest.plots import style
 from policytest.plots.style import INK, MUTED, SERIES
 

@@ -24,10 +24,10 @@ from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
-from policytest.methods.betting import TDBetting
-from policytest.methods.interface import Method, Run
 from policytest.methods.ptst import PTST, PTSTRun
-from policytest.methods.returns import ReturnBetting
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.run import Method, Run
+from policytest.methods.td_betting import TDBetting
 from policytest.questions.driver import check_of
 from policytest.results.estimate import inside
 from policytest.results.verdict import Check, Verdict

@@ -11,16 +11,15 @@ from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
+from policytest.kl.sampler import NOTHING
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
-from policytest.methods.betting.logged import LogBetting
-from policytest.methods.betting.stacks import OnALog
-from policytest.methods.interface import Method, Run
-from policytest.methods.outcomes import in_outcomes
+from policytest.methods.episode_log_betting import EpisodeLogBetting
+from policytest.methods.listed_rewards import in_outcomes
+from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
-from policytest.methods.returns.weighted import EpisodeLogBetting
-from policytest.methods.sampler import NOTHING
+from policytest.methods.run import Method, Run, RunOnALog
 from policytest.questions.cells import diagnosed
 from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
 from policytest.questions.one_look import one_look, one_look_at_episodes
@@ -125,7 +124,7 @@ def judged(run: Run, data: Transitions, delta: float, required: float) -> Verdic
     for _ in drive(run, required, len(data)):
         pass
     used = run.used()
-    counts = data.counts(run.task, len(data) if isinstance(run, OnALog) else used)
+    counts = data.counts(run.task, len(data) if isinstance(run, RunOnALog) else used)
     return verdict_of(run, delta, "the data do not settle it", {}, counts, used, required)
 
 

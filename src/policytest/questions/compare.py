@@ -4,7 +4,7 @@ Two policies A and B, with rewards that may differ, meet the same unknown kernel
 
 - *Betting* along coupled rollouts (`policytest.methods.betting.coupled`), the default: exact, so answers are certified.
 - The *KL rule* on the difference (`policytest.methods.ptst_difference`): samples any pair, answers on a local search.
-- *Pairs of episodes* (`policytest.methods.returns.paired`), of two agents in any environment, without a table.
+- *Pairs of episodes* (`policytest.payoffs.pairs`), of two agents in any environment, without a table.
 
 What delta bounds: if V^A - V^B <= margin, the probability of ever answering "above" is at most delta, and if >= margin
 that of "below"; looking at every sample, stopping early and resuming are all allowed.
@@ -25,19 +25,23 @@ from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.betting import TDBetting
-from policytest.methods.betting.coupled import CoupledBetting, CoupledRun
-from policytest.methods.betting.coupled_episodes import coupled_episodes
-from policytest.methods.betting.coupling import joint_task, shared_pool
-from policytest.methods.betting.stacks import StacksRun, sets_of_coins
-from policytest.methods.known_range import KnownRange, check_alike, known_difference
+from policytest.methods.paired_betting import paired_run
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import KLComparison
-from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.paired import PairedRun, check_same_return, difference_bounds, whole_episodes
-from policytest.methods.sampler import Recorded
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.stacks import StacksRun, replicate_seeds
+from policytest.methods.td_betting import CoupledBetting, TDBetting
+from policytest.methods.td_run import TDRun
+from policytest.payoffs.coupling import joint_task, shared_pool
+from policytest.payoffs.in_time import warn_of_sides
+from policytest.payoffs.known_range import KnownRange, check_alike, known_difference
+from policytest.payoffs.pairs import check_same_return, difference_bounds, whole_episodes
+from policytest.payoffs.td_rollouts import Rollouts
+from policytest.payoffs.two_policies import TwoPolicies
+from policytest.payoffs.two_policies_in_time import two_policies_in_time
 from policytest.questions.assess import beside_data, judged
 from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import (
@@ -146,11 +150,11 @@ def compare(
         )
         check_indices(task_a, sim)
         sim = diagnosed(joint_task([task_a, task_b]), sim)
-        verdict = judged(_on_a_log(task_a, task_b, margin, sim, sets_of_coins(rng), zone), sim, delta, level)
+        verdict = judged(_on_a_log(task_a, task_b, margin, sim, replicate_seeds(rng), zone), sim, delta, level)
         verdict = replace(verdict, forecaster=_forecaster(task_a, task_b, margin, sim, zone))
     else:
         if isinstance(method, PTST):
-            run: CoupledRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
+            run: TDRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
         else:
             run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
@@ -180,7 +184,7 @@ def _in_pairs(
         return known_verdict(known, a, margin, delta, zone, "difference")
     if not zone:
         tell_of_one_answer(known, margin, "difference", 3)
-    run = PairedRun(a, b, margin, rng, zone, zone > 0)
+    run = paired_run(a, b, margin, rng, zone, zone > 0)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
     until = until._replace(required=until.required + math.log(2.0)) if zone else until
     return replace(carry_out(run, mark, delta, until, checkpoint, resume, progress), about="difference")
@@ -188,18 +192,21 @@ def _in_pairs(
 
 def _coupled(
     task_a: Task, task_b: Task, margin: float, sim: SimulatorLike | Transitions, rng: Seed, zone: float
-) -> CoupledRun:
+) -> TDRun:
     """Betting on coupled rollouts."""
-    if not task_a.is_discounted_table:
-        return coupled_episodes(task_a, task_b, margin, sim, rng, zone, zone > 0)
-    return CoupledRun(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng), zone, zone > 0)
+    if task_a.is_discounted_table:
+        payoff: Rollouts = TwoPolicies(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng))
+    else:
+        payoff = two_policies_in_time(task_a, task_b, margin, sim, rng)
+    warn_of_sides(payoff, zone)
+    return TDRun(CoupledBetting(), payoff, zone, zone > 0)
 
 
 def _forecaster(task_a: Task, task_b: Task, margin: float, data: Transitions, zone: float) -> Callable[..., Needed]:
     """What tells how many more rows a comparison needs: it is made again, on simulated logs."""
 
     def start(seed: int) -> StacksRun:
-        return _on_a_log(task_a, task_b, margin, data.first(0), sets_of_coins(seed, FORECAST_SETS), zone)
+        return _on_a_log(task_a, task_b, margin, data.first(0), replicate_seeds(seed, FORECAST_SETS), zone)
 
     return partial(further_comparison, tasks=(task_a, task_b), start=start)
 
@@ -208,7 +215,7 @@ def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, seed
     """The comparison on recorded transitions, by many sets of coins."""
     nothing = data.first(0)
 
-    def start(seed: int) -> CoupledRun:
+    def start(seed: int) -> TDRun:
         return _coupled(task_a, task_b, margin, nothing, seed, 0.0)
 
     rows = Recorded.of(joint_task([task_a, task_b]), data)

@@ -17,8 +17,8 @@ from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.interface import Method, is_certified
-from policytest.methods.outcomes import in_outcomes
+from policytest.methods.listed_rewards import in_outcomes
+from policytest.methods.run import Method, is_certified
 from policytest.questions.cells import cells_of_run, diagnosed_run
 from policytest.questions.driver import (
     Resume,

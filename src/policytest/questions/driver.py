@@ -30,15 +30,15 @@ from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.returns import Returns
+from policytest.kl.boundaries import check_delta
+from policytest.kl.sampler import UNLIMITED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.betting import TDBetting
-from policytest.methods.boundaries import check_delta
-from policytest.methods.interface import Method, Pause, Run, is_certified, steps
-from policytest.methods.known_range import KnownRange, is_open_question, known_value
 from policytest.methods.names import REPLACED
-from policytest.methods.returns import ReturnBetting
-from policytest.methods.sampler import UNLIMITED
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.run import Method, Pause, Run, is_certified, steps
+from policytest.methods.td_betting import TDBetting
+from policytest.payoffs.known_range import KnownRange, is_open_question, known_value
 from policytest.questions.plan.still_needed import further
 from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.verdict import Check, Verdict

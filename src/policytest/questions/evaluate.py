@@ -30,20 +30,20 @@ from policytest.data.randomness import Seed
 from policytest.data.returns import Returns
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
-from policytest.mdp.episodes import REMEDIES
+from policytest.kl.boundaries import check_delta
+from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
+from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.betting import TDBetting
-from policytest.methods.betting.logged import LogBetting
-from policytest.methods.betting.run import BettingRun
-from policytest.methods.boundaries import check_delta
-from policytest.methods.interface import steps
-from policytest.methods.outcomes import in_outcomes
+from policytest.methods.listed_rewards import in_outcomes
+from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST, PTSTRun
-from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.run import ReturnsRun
-from policytest.methods.returns.weighted import flaws_of
-from policytest.methods.sampler import NOTHING, UNLIMITED, Recorded
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_run import ReturnsRun
+from policytest.methods.run import steps
+from policytest.methods.td_betting import TDBetting
+from policytest.methods.td_run import TDRun
+from policytest.payoffs.weighted_returns import flaws_of
 from policytest.questions.assess import checked_log, method_for, warn_of_weights
 from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import (
@@ -284,7 +284,7 @@ def _estimate(
 class Narrowing:
     """An interval that narrows as a run samples: at each look it is intersected with the one of that moment."""
 
-    def __init__(self, run: BettingRun | ReturnsRun | PTSTRun, best: Interval, level: float, epsilon: float) -> None:
+    def __init__(self, run: TDRun | ReturnsRun | PTSTRun, best: Interval, level: float, epsilon: float) -> None:
         self.run, self.best, self.level, self.epsilon = run, best, level, epsilon
 
     def is_short(self) -> bool:

@@ -14,7 +14,7 @@ is rough, and looking again and again until it says what one likes is not covere
 with ``looks="any"`` is for.
 
 Of recorded episodes: their mean return, give or take t standard errors; with propensities, the regression on weights of
-`policytest.methods.returns.weighted.regressed`.
+`policytest.payoffs.weighted_returns.regressed`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import scipy
 from policytest._base.compiled import search
 from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.kl.boundaries import MixtureBoundary
+from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
-from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.returns.weighted import FEWEST, estimates_of, regressed
-from policytest.methods.witness import WitnessedCounts
+from policytest.payoffs.weighted_returns import FEWEST, estimates_of, regressed
 from policytest.results.estimate import Interval
 
 SMOOTHING, MOST_SMOOTHING = 0.5, 2.0  # draws more: of each successor, and of a row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from policytest._base import arrays
 from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
+from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
-from policytest.methods.sampler import NOTHING, Recorded
 
 
 def recorded(task: Task, data: Counts | Transitions) -> Recorded:

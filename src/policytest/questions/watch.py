@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import IntArray
-from policytest.data.outcomes import outcome_transitions
+from policytest.data.listed_rewards import outcome_transitions
 from policytest.data.shared_generators import by_one_thread
 from policytest.data.transitions import Transitions
+from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
-from policytest.methods.betting.stacks import OnALog
-from policytest.methods.interface import Method, steps
-from policytest.methods.outcomes import on_outcomes, outcomes_for
-from policytest.methods.sampler import NOTHING, Recorded
+from policytest.methods.listed_rewards import on_outcomes, outcomes_for
+from policytest.methods.run import Method, RunOnALog, steps
 from policytest.questions.assess import assess, method_for
 from policytest.questions.cells import diagnosed
 from policytest.questions.driver import checked_method, checked_question, known_answer
@@ -100,7 +99,7 @@ class Watch:
 
     def _may_go_on(self, k: IntArray) -> bool:
         """Betting waits for a draw of one pair, or for the next look at the log; until then nothing else matters."""
-        if isinstance(self._run, OnALog):
+        if isinstance(self._run, RunOnALog):
             return sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look
         if not self._run.exhausted:
             return True

@@ -20,12 +20,11 @@ from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.reward_moments import RewardMoments
+from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
-from policytest.methods.betting import TDBetting
-from policytest.methods.betting.coupled import CoupledBetting
-from policytest.methods.betting.logged import LogBetting
-from policytest.methods.boundaries import Boundary, MixtureBoundary, level_of
+from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
+from policytest.methods.td_betting import CoupledBetting, TDBetting
 from policytest.results import sentences
 from policytest.results.estimate import inside, is_empty
 from policytest.results.ladder import AssumptionLadder

@@ -23,10 +23,10 @@ import numpy as np
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
+from policytest.kl.boundaries import check_delta
 from policytest.mdp.values import value, value_range_error
 from policytest.methods import checkpoint
-from policytest.methods.boundaries import check_delta
-from policytest.methods.interface import Method
+from policytest.methods.run import Method
 
 MOST_CELLS = 1_000_000
 LONGEST_NAME = 200

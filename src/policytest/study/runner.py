@@ -21,8 +21,8 @@ from policytest._base.errors import InputError
 from policytest._base.text import short
 from policytest.data.episodes import Episodes
 from policytest.data.simulators import TabularSimulator
+from policytest.kl.boundaries import information
 from policytest.mdp.task import Task
-from policytest.methods.boundaries import information
 from policytest.questions.decide import stopping_times
 from policytest.questions.driver import time_limit
 from policytest.study.cells import Cell, Problem, Sweep, Trial, stream

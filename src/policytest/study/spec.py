@@ -17,12 +17,12 @@ from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest._base.text import did_you_mean
 from policytest.data.episodes import Episodes
+from policytest.kl.boundaries import Boundary, MixtureBoundary
 from policytest.mdp import instances
 from policytest.mdp.instances import Instance
 from policytest.methods import names
-from policytest.methods.boundaries import Boundary, MixtureBoundary
-from policytest.methods.interface import Method
-from policytest.methods.returns import ReturnBetting
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.run import Method
 from policytest.questions.driver import sampling_limit
 from policytest.sources.environments.episodes import AskedEpisodes, episodes_at
 from policytest.sources.tasks import toml

@@ -27,8 +27,8 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.compiled import search
 from policytest._base.errors import InputError
-from policytest.mdp.episodes import SERVED
-from policytest.mdp.outcomes import lists_rewards, outcomes_of
+from policytest.mdp.horizon import SERVED
+from policytest.mdp.listed_rewards import lists_rewards, outcomes_of
 from policytest.mdp.task import Task
 from policytest.worst_case import Bracket, Solver, Status, nearest_kernel
 from policytest.worst_case.ball import kl_rows

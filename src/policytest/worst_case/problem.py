@@ -24,7 +24,7 @@ from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.compiled import search
 from policytest._base.errors import InputError, check_precision
 from policytest._base.rows import Rows
-from policytest.mdp.episodes import SERVED
+from policytest.mdp.horizon import SERVED
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.worst_case.ball import check_weights

@@ -17,6 +17,7 @@ from policytest._base.compiled.small import (
     first_above,
     largest_of,
     place_of,
+    settle,
     settle_again,
     stake,
 )
@@ -44,8 +45,7 @@ class Stakes(NamedTuple):
     """The bets of one side, and what a rollout can win and lose."""
 
     fractions: FloatArray  # of the largest bet
-    log_weights: FloatArray  # the logarithms of their shares of the first capital
-    capital: FloatArray  # the logarithms of what each has made of its share; changed in place
+    capital: FloatArray  # [F + 1]; changed in place
     L: float
     sign: float
     lead: float
@@ -96,7 +96,6 @@ class OtherSide(NamedTuple):
 
     B: FloatArray = np.zeros(0)
     fractions: FloatArray = np.zeros(0)
-    log_weights: FloatArray = np.zeros(0)
     capital: FloatArray = np.zeros(0)  # changed in place
     L: float = 0.0
     sign: float = 0.0
@@ -141,39 +140,6 @@ class Advance(NamedTuple):
     at: RolloutState
     own_steps: float = 0.0  # of the rollouts that ended before their steps were used up, where these are limited
     cut: int = 0  # rollouts whose steps were used up
-
-
-@entry
-def best_fractions(x: Reals, gaps: Reals, largest: float) -> Any:
-    """[G] for each gap, the f in [0, largest] with the largest mean of log(1 + f (gap + x)); x has the mean 0.
-
-    By Newton's method on the derivative, which falls in f, between two ends that close in on it. What would lose more
-    than all loses all.
-    """
-    found = np.empty(len(gaps))
-    for g in range(len(gaps)):
-        low, high, f = 0.0, largest, largest
-        for _ in range(40):
-            slope, bend = 0.0, 0.0
-            for i in range(len(x)):
-                won = max(gaps[g] + x[i], -1.0)
-                part = won / (1.0 + f * won)
-                slope += part
-                bend -= part * part
-            if slope >= 0.0:
-                low = f
-            else:
-                high = f
-            if low == high or bend == 0.0:  # at the largest one
-                break
-            step = f - slope / bend
-            if not low < step < high:
-                step = 0.5 * (low + high)
-            if abs(step - f) <= 1e-3 * f:
-                break
-            f = step
-        found[g] = f
-    return found
 
 
 @entry
@@ -339,17 +305,8 @@ def lowest_sums(rows: Rows, base: Reals, ends: Reals, sign: float, gamma: float,
 
 @compiled
 def _settled(stakes: Stakes, earned: float) -> float:
-    """Settle the bets of a rollout; the evidence: the logarithm of the average capital."""
-    fractions, log_weights, capital = stakes.fractions, stakes.log_weights, stakes.capital
-    room = stakes.L - stakes.lead
-    top = -np.inf
-    for b in range(len(fractions)):
-        capital[b] += np.log1p(fractions[b] * (stakes.lead + earned) / room)
-        top = max(top, capital[b] + log_weights[b])
-    total = 0.0
-    for b in range(len(fractions)):
-        total += np.exp(capital[b] + log_weights[b] - top)
-    return top + np.log(total)
+    """Settle the bets of a rollout; the evidence."""
+    return settle(stakes.capital, stakes.fractions, (stakes.lead + earned) / (stakes.L - stakes.lead))
 
 
 @compiled
@@ -357,30 +314,7 @@ def _settled_other(other: OtherSide, earned: float) -> float:
     """The same for the other side; nothing where the rollout serves one."""
     if len(other.B) == 0:
         return -np.inf
-    return _settled(Stakes(other.fractions, other.log_weights, other.capital, other.L, other.sign, other.lead), earned)
-
-
-@entry
-def log_capitals(earned: Reals, room: Reals, lengths: IntArray, fractions: Reals, R: float, least: float) -> Any:
-    """[F] the sums of log(1 + f (earned - R)/(room + R)) over rollouts; stretches of them have the same fractions f.
-
-    A factor is at least ``least``. Logarithms are taken of products of 16 factors.
-    """
-    F = fractions.shape[1]
-    total, product, j = np.zeros(F), np.ones(F), 0
-    for i in range(len(lengths)):
-        for _ in range(lengths[i]):
-            ratio = (earned[j] - R) / max(room[j] + R, TINY)
-            j += 1
-            for b in range(F):
-                product[b] *= max(1.0 + fractions[i, b] * ratio, least)
-            if j % 16 == 0:
-                for b in range(F):
-                    total[b] += np.log(product[b])
-                    product[b] = 1.0
-    for b in range(F):
-        total[b] += np.log(product[b])
-    return total
+    return settle(other.capital, other.fractions, (other.lead + earned) / (other.L - other.lead))
 
 
 @compiled
@@ -650,7 +584,7 @@ def _branch(
     """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `_bet`.
 
     ``branches`` [M,2] are the place and the weight of the open branches; the last one moves. Where rollouts serve both
-    sides, coins keep the sums of both in their ranges. The proof: `policytest.methods.betting.splitting`.
+    sides, coins keep the sums of both in their ranges. The proof: `policytest.payoffs.splitting`.
     """
     dynamics, side, stakes = Dynamics(*dynamics_of), Residuals(*side_of), Stakes(*stakes_of)
     draws, limits, seen, other = Draws(*draws_of), Limits(*limits_of), Transcript(*seen_of), OtherSide(*other_of)

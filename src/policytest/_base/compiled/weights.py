@@ -91,7 +91,7 @@ def doubly_robust(
 ) -> Reals:
     """[n] the doubly robust outcomes of one side (1: above, -1: below), which spend at most ``slack``.
 
-    See `policytest.methods.returns.weighted`. ``largest`` is 1/(smallest propensity) of each row. Infinite slack: the
+    See `policytest.payoffs.weighted_returns`. ``largest`` is 1/(smallest propensity) of each row. Infinite slack: the
     estimator itself, which has no bound. An outcome that falls below its bound by more than rounding is refused: the
     bets on it would not be bets.
     """

@@ -49,7 +49,7 @@ def demo(
 
 
 def _lower_bound(model: Model, delta: float) -> str:
-    from policytest.methods.boundaries import information
+    from policytest.kl.boundaries import information
     from policytest.worst_case.lower_bound import characteristic_time
 
     scale = characteristic_time(model.task, model.kernel).time

@@ -12,6 +12,8 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled import search
 from policytest._base.rows import Rows
+from policytest.kl.boundaries import MixtureBoundary
+from policytest.kl.sampler import Recorded, SampledMethod, Source
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.baselines.looking import (
@@ -21,8 +23,6 @@ from policytest.methods.baselines.looking import (
     LARGEST_EVIDENCE,
     LookingRun,
 )
-from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.sampler import Recorded, SampledMethod, Source
 from policytest.worst_case.functional import evaluated
 
 SHARES = (1 - 1e-6, 0.999, 0.99, 0.9, 0.5)  # of the evidence found, tried in turn until one is proved

@@ -11,10 +11,10 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
+from policytest.kl.boundaries import Boundary, MixtureBoundary
+from policytest.kl.sampler import Recorded, SampledMethod, Source
 from policytest.mdp.task import Task
 from policytest.methods.baselines.looking import LookingRun
-from policytest.methods.boundaries import Boundary, MixtureBoundary
-from policytest.methods.sampler import Recorded, SampledMethod, Source
 from policytest.worst_case.functional import evaluated
 
 

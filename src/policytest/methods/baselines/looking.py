@@ -38,12 +38,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from policytest.kl.boundaries import information
+from policytest.kl.sampler import Recorded, Source
+from policytest.kl.witness import check_listed
 from policytest.mdp.task import Task
-from policytest.methods.boundaries import information
-from policytest.methods.interface import Outcome
 from policytest.methods.ptst import PTSTRun
-from policytest.methods.sampler import Recorded, Source
-from policytest.methods.witness import check_listed
+from policytest.methods.run import Outcome
 from policytest.worst_case.certified import MOST_STATES
 
 GROWTH = 0.005  # the rules are looked at when the samples have grown by this share

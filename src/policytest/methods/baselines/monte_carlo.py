@@ -16,14 +16,14 @@ from policytest.eprocess.capital import Bet, TwoSided
 from policytest.eprocess.interval import Refuter, clip_to_answer, ends
 from policytest.eprocess.plug_in import PlugIn
 from policytest.eprocess.strategies import TRUNCATED
+from policytest.kl.boundaries import MixtureBoundary
+from policytest.kl.sampler import Recorded, SampledMethod, Source
+from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
 from policytest.methods.baselines.looking import BATCH, BATCH_GROWTH
-from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.interface import Run
 from policytest.methods.record import Record, part_of, record
-from policytest.methods.sampler import Recorded, SampledMethod, Source
-from policytest.methods.witness import WitnessedCounts
+from policytest.methods.run import Run
 
 KINDS = ("betting", "bernstein", "hoeffding")
 ROUNDING = 1e-12  # of the range of returns, to which values are told apart

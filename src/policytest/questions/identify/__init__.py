@@ -16,13 +16,13 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.kl.boundaries import check_delta
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.baselines.klbts import KLBTS
-from policytest.methods.betting import TDBetting
-from policytest.methods.betting.coupling import joint_task
-from policytest.methods.boundaries import check_delta
 from policytest.methods.ptst import PTST
+from policytest.methods.td_betting import TDBetting
+from policytest.payoffs.coupling import joint_task
 from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import not_on_a_log, sampling_limit, time_limit, until_interrupted
 from policytest.questions.identify.deviations import BettingSearch

@@ -39,13 +39,16 @@ from policytest._base.compiled.rollouts import Dynamics, Residuals
 from policytest._base.errors import InputError, blame_simulator
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.kl.witness import FULL_ENTRIES, centring_error
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.betting.coupled import CoupledRollouts
-from policytest.methods.betting.coupling import exact, shared_pool
-from policytest.methods.betting.plan import REFIT, BettingPlan
-from policytest.methods.betting.policy_bet import PolicyBet, Pool, cumulative
-from policytest.methods.witness import FULL_ENTRIES, centring_error
+from policytest.methods.td_betting import CoupledBetting
+from policytest.methods.td_run import TDRun
+from policytest.payoffs.coupling import exact, shared_pool
+from policytest.payoffs.fit import Fit, Progress
+from policytest.payoffs.plan import REFIT, BettingPlan
+from policytest.payoffs.policy_bet import PolicyBet, Pool, cumulative
+from policytest.payoffs.two_policies import CoupledRollouts
 from policytest.questions.identify.policies import (
     action_values,
     first_actions,
@@ -63,7 +66,7 @@ EXPLORED = 10  # draws of each pair before the first candidate
 # ---------------------------------------------------------------- among all
 
 
-class Fit(NamedTuple):
+class CommonFit(NamedTuple):
     """What all deviations from one candidate share: Q0, the bets of A and of B, and the worst steps of each."""
 
     Q: FloatArray  # [K]
@@ -82,36 +85,37 @@ class Candidate:
         self.centre = 0.5 * sum(value_range(self.task))
         rounding = value_range_error(self.task) + centring_error(self.task, self.centre)
         self.bet = PolicyBet(exact(self.task, self.centre), pool, rounding)
-        self._fit: tuple[int, Fit] | None = None
+        self._fit: tuple[int, CommonFit] | None = None
         self.asked = matter[:, None] & (task.policy > 0) & (np.arange(task.n_actions) != actions[:, None])
         never = never_pay(self.bet.task, self.bet.rows(), pool.tally.only_successor, actions, 2.0 * rounding)
         self.settled = never & self.asked
-        self.tests: dict[tuple[int, int], Deviation] = {}
+        self.tests: dict[tuple[int, int], TDRun] = {}
 
     @property
     def undecided(self) -> list[tuple[int, int]]:
         """The deviations still to be settled."""
         return [(int(s), int(a)) for s, a in np.argwhere(self.asked & ~self.settled)]
 
-    def fit(self) -> Fit:
+    def fit(self) -> CommonFit:
         """V0 and the worst paths, from the model at this sample."""
         if self._fit is None or self._fit[0] != self.pool.samples:
             self._fit = self.pool.samples, self._fitted()
         return self._fit[1]
 
-    def _fitted(self) -> Fit:
+    def _fitted(self) -> CommonFit:
         bet, q = self.bet, self.pool.model()
         assert q is not None
         V, _ = bet.values(q)
         Q = action_values(bet.rows(), q, V, bet.task.discount)
         base = bet.reward  # the candidate is deterministic: its advantages are 0
         a, b = bet.bet(V, base, 1.0), bet.bet(V, base, -1.0)
-        return Fit(Q, a, b, bet.lowest_steps(V, base, a.B, 1.0), bet.lowest_steps(V, base, b.B, -1.0))
+        return CommonFit(Q, a, b, bet.lowest_steps(V, base, a.B, 1.0), bet.lowest_steps(V, base, b.B, -1.0))
 
-    def test(self, place: tuple[int, int]) -> Deviation:
+    def test(self, place: tuple[int, int]) -> TDRun:
         """The test of one deviation."""
         if place not in self.tests:
-            self.tests[place] = Deviation(self, *place)
+            payoff = Deviation(self, *place)
+            self.tests[place] = TDRun(CoupledBetting(), payoff, fit=DeviationFit(payoff))
         return self.tests[place]
 
     def next(self) -> tuple[int, int] | None:
@@ -127,19 +131,17 @@ class Deviation(CoupledRollouts):
         self.candidate, self.place = candidate, (s, a)
         super().__init__(candidate.bet.task, 0.0, (candidate.bet, candidate.bet))
 
-    def _fit(self) -> BettingPlan:
+    def planned_at(self) -> BettingPlan:
         """V0(S) = V0(s) for A and Q0(s,a) for B."""
-        samples, (s, a), fit = self.pool.samples, self.place, self.candidate.fit()
-        self.refit_at = max(REFIT * samples, samples + 1.0)
+        (s, a), fit = self.place, self.candidate.fit()
         V, own, other = fit.a.V, self._row(s, int(self.candidate.actions[s])), self._row(s, a)
         lead = float(V[s] - fit.Q[other])
         least = fit.lowest_a[own] + fit.lowest_b[other] - lead
         size = np.abs(V).max() + np.abs(fit.a.base).max() / (1.0 - self.task.discount)
         start = min(0.0, float(least)) - 1e-12 * float(size)
         parts = fit.a._replace(V=np.append(V, V[s])), fit.b._replace(V=np.append(V, fit.Q[other]))
-        B, L = np.append(np.zeros(self.task.n_states), start), max(-start, self._least_range(parts, lead))
-        plan = BettingPlan(*parts, B, L, 1.0, lead)
-        return self.staked(plan, self._noise(plan, None))
+        B, L = np.append(np.zeros(self.task.n_states), start), max(-start, self.least_range(parts, lead))
+        return BettingPlan(*parts, B, L, 1.0, lead)
 
     def _row(self, s: int, a: int) -> int:
         return int(self.tally.task.layout.row_of_pair[s * self.task.n_actions + a])
@@ -161,6 +163,19 @@ class Deviation(CoupledRollouts):
                 meets=True,
             )
         )
+
+
+class DeviationFit(Fit):
+    """The plans of a deviation: those of its candidate."""
+
+    payoff: Deviation
+
+    def plan(self, progress: Progress) -> BettingPlan:
+        """From the model at this sample."""
+        samples = self.payoff.pool.samples
+        self.due = max(REFIT * samples, samples + 1.0)
+        plan = self.payoff.planned_at()
+        return self.staked(plan, self.payoff.noise(plan, None), progress)
 
 
 class BettingSearch:

@@ -16,7 +16,7 @@ answer needs all of them refuted at one and the same sample, by several descents
 Descents end in stationary points, so no answer is certified.
 
 States to which rho cannot lead are left out. Pairs are sampled by the allocation; `Adaptive()` balances alternatives
-(`policytest.methods.sampling_balanced`).
+(`policytest.kl.sampling_balanced`).
 
 Paper: `app:extension`.
 """
@@ -34,16 +34,16 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.rows import Rows
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.kl.sampler import Source
+from policytest.kl.sampling import Adaptive, Tracking
+from policytest.kl.sampling_balanced import balancing
+from policytest.kl.witness import SMOOTHING, Target, WitnessedCounts, centring_error, check_listed, is_zero
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.betting.coupling import joint_task
-from policytest.methods.known_range import known_difference
 from policytest.methods.ptst import FEW_STARTS, PTST, TROUBLE_GROWTH, PTSTRun, found_distance
 from policytest.methods.ptst_difference import check_settings, nearest_cut
-from policytest.methods.sampler import Source
-from policytest.methods.sampling import Adaptive, Tracking
-from policytest.methods.sampling_balanced import balancing
-from policytest.methods.witness import SMOOTHING, Target, WitnessedCounts, centring_error, check_listed, is_zero
+from policytest.payoffs.coupling import joint_task
+from policytest.payoffs.known_range import known_difference
 from policytest.questions.identify.policies import (
     by_pair,
     first_actions,

@@ -40,14 +40,14 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.kl.sampler import Source
+from policytest.kl.sampling import Adaptive, Optimal
+from policytest.kl.sampling_balanced import Proportional
+from policytest.kl.witness import WitnessedCounts, centring_error, check_listed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.baselines.klbts import KLBTS, spread
 from policytest.methods.baselines.looking import GROWTH
-from policytest.methods.sampler import Source
-from policytest.methods.sampling import Adaptive, Optimal
-from policytest.methods.sampling_balanced import Proportional
-from policytest.methods.witness import WitnessedCounts, centring_error, check_listed
 from policytest.questions.identify.kl_search import Shares
 from policytest.questions.identify.policies import (
     action_values,

@@ -16,7 +16,7 @@ from policytest._base.rows import Rows
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values
-from policytest.methods.betting.coupling import reached
+from policytest.payoffs.coupling import reached
 
 ARRAYS = "arrays [S,A]"
 """What policies are."""

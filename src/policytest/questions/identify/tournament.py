@@ -11,17 +11,19 @@ from policytest._base.arrays import FloatArray
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.mdp.values import value, value_range
-from policytest.methods.betting.coupled import CoupledRollouts, CoupledRun
-from policytest.methods.betting.coupled_episodes import coupled_on, episodes_of
-from policytest.methods.betting.coupling import joint_task, shared_pool
-from policytest.methods.betting.episode_bet import EpisodeBet
-from policytest.methods.betting.plan import REFIT
-from policytest.methods.betting.policy_bet import PolicyBet, Pool
-from policytest.methods.interface import steps
-from policytest.methods.known_range import known_difference
-from policytest.methods.sampler import Recorded
+from policytest.methods.run import steps
+from policytest.methods.td_betting import CoupledBetting
+from policytest.methods.td_run import TDRun
+from policytest.payoffs.coupling import joint_task, shared_pool
+from policytest.payoffs.known_range import known_difference
+from policytest.payoffs.plan import REFIT
+from policytest.payoffs.policy_bet import PolicyBet, Pool
+from policytest.payoffs.total_bet import TotalBet
+from policytest.payoffs.two_policies import TwoPolicies
+from policytest.payoffs.two_policies_in_time import TwoPoliciesInTime, shared_pool_in_time
 from policytest.questions.compare import compare
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
@@ -29,7 +31,7 @@ TURN, TURN_SHARE = 64, 0.02  # samples of a comparison at a time: at least, and 
 METHOD = "betting on temporal differences"
 
 
-def turn(run: CoupledRollouts, level: float, samples: int, limit: int) -> Iterator[None]:
+def turn(run: TDRun, level: float, samples: int, limit: int) -> Iterator[None]:
     """Some samples for one comparison: a number that depends on ``samples``, those of all, and on nothing else."""
     until = run.paid + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
     yield from steps(run, level, until)
@@ -47,7 +49,7 @@ class Tournament:
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
         self.left = list(range(len(tasks)))
         self.source, self.delta, self.stuck = self.pool.source, delta, False
-        self.runs: dict[tuple[int, int], CoupledRun] = {}
+        self.runs: dict[tuple[int, int], TDRun] = {}
         self.refit_at, self.values = 0.0, np.zeros(len(tasks))
         self._without_samples()
         self._estimate()
@@ -97,7 +99,7 @@ class Tournament:
                     self.left.remove(pair[1] if run.answer == "above" else pair[0])
                 yield self._check()
 
-    def _run(self, pair: tuple[int, int]) -> CoupledRun:
+    def _run(self, pair: tuple[int, int]) -> TDRun:
         if pair not in self.runs:
             self.runs[pair] = self.comparison(self.tasks[pair[0]], self.tasks[pair[1]])
         return self.runs[pair]
@@ -134,13 +136,21 @@ class Tournament:
 
 def _ground(
     tasks: list[Task], sim: SimulatorLike, rng: Seed
-) -> tuple[Pool, list[PolicyBet], Callable[[Task, Task], CoupledRun]]:
+) -> tuple[Pool, list[PolicyBet], Callable[[Task, Task], TDRun]]:
     """The pool that all comparisons share, the policies on it, and how two of them are compared."""
     if tasks[0].is_discounted_table:
         pool = shared_pool(tasks, sim, rng)
-        return pool, [PolicyBet(task, pool) for task in tasks], lambda a, b: CoupledRun(a, b, 0.0, pool)
-    shared = episodes_of(tasks, sim, rng)
-    return shared, [EpisodeBet(task, shared) for task in tasks], lambda a, b: coupled_on(a, b, 0.0, shared)
+        return (
+            pool,
+            [PolicyBet(task, pool) for task in tasks],
+            lambda a, b: TDRun(CoupledBetting(), TwoPolicies(a, b, 0.0, pool)),
+        )
+    shared = shared_pool_in_time(tasks, sim, rng)
+
+    def compared(a: Task, b: Task) -> TDRun:
+        return TDRun(CoupledBetting(), TwoPoliciesInTime(a, b, 0.0, shared))
+
+    return shared, [TotalBet(task, shared) for task in tasks], compared
 
 
 def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed) -> Selection:
@@ -179,9 +189,9 @@ def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed)
 
 def _values_on_a_log(tasks: list[Task], data: Transitions) -> FloatArray:
     """The values that all rows give the policies; minus infinity where a total is not finite."""
-    pool, rows = episodes_of(tasks, data.first(0), 0), Recorded.of(joint_task(tasks), data)
+    pool, rows = shared_pool_in_time(tasks, data.first(0), 0), Recorded.of(joint_task(tasks), data)
     pool.learn(rows)
     starts = tasks[0].initial > 0
-    found = (EpisodeBet(task, pool).empirical_values()[starts] for task in tasks)
+    found = (TotalBet(task, pool).empirical_values()[starts] for task in tasks)
     values = np.array([tasks[0].initial[starts] @ V for V in found])
     return np.where(np.isfinite(values), values, -np.inf) + tasks[0].reached_at_start

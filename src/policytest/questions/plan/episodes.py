@@ -22,11 +22,11 @@ from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Episodes
 from policytest.data.returns import Returns
-from policytest.methods.known_range import KnownRange
-from policytest.methods.returns import ReturnBetting
-from policytest.methods.returns.outcomes import EpisodeSupply, Outcomes
-from policytest.methods.returns.run import ReturnsRun
-from policytest.methods.sampler import UNLIMITED
+from policytest.kl.sampler import UNLIMITED
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs.known_range import KnownRange
+from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.results.needed import Needed, Simulated, not_known
 from policytest.results.plan import Plan
 
@@ -154,7 +154,7 @@ def plan_episodes(
 
 
 def beyond(seen: Returns, middle: float, threshold: float, rng: np.random.Generator) -> float:
-    """The share of the means of `MEANS` bootstrap pilots that are on the other side of the threshold than ``middle``."""
+    """The share of the means of `MEANS` bootstrap pilots on the other side of the threshold than ``middle``."""
     means = np.array([seen.returns[rng.integers(seen.episodes, size=seen.episodes)].mean() for _ in range(MEANS)])
     return float(((middle - threshold) * (means - threshold) <= 0).mean())
 

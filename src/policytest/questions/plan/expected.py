@@ -20,9 +20,9 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, Kernel
 from policytest.data.counts import Counts
+from policytest.kl.boundaries import Boundary, average, boundary_terms
 from policytest.mdp.task import Task
 from policytest.mdp.values import occupancy, state_values
-from policytest.methods.boundaries import Boundary, average, boundary_terms
 from policytest.worst_case import nearest_kernel
 from policytest.worst_case.lower_bound import Allocation, characteristic_time, optimal_allocation, uniform_allocation
 from policytest.worst_case.projection_free import ProjectionFree

@@ -28,11 +28,11 @@ from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator
 from policytest.data.returns import Returns
 from policytest.data.transitions import Transitions
+from policytest.kl.boundaries import check_delta, information
 from policytest.mdp.task import Task
-from policytest.methods.betting import TDBetting
-from policytest.methods.boundaries import check_delta, information
-from policytest.methods.interface import Method
 from policytest.methods.ptst import PTST
+from policytest.methods.run import Method
+from policytest.methods.td_betting import TDBetting
 from policytest.questions.plan.episodes import LEAST, PILOT, piloted, plan_episodes
 from policytest.questions.plan.episodes import RUNS as EPISODE_RUNS
 from policytest.questions.plan.expected import (

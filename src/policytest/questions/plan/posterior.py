@@ -15,10 +15,10 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, Kernel
 from policytest.data.counts import Counts
 from policytest.data.reward_moments import RewardMoments
-from policytest.mdp.episodes import evaluated
+from policytest.kl.boundaries import MixtureBoundary
+from policytest.kl.witness import WitnessedCounts
+from policytest.mdp.horizon import evaluated
 from policytest.mdp.task import Task, counting_task
-from policytest.methods.boundaries import MixtureBoundary
-from policytest.methods.witness import WitnessedCounts
 from policytest.questions.plan.truth import RewardLaw, Truth, law_after, with_means
 
 PRIORS = (0.5, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.7, 1.0, 1.5, 2.0, 4.0)  # ties to the first

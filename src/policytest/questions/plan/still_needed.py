@@ -42,13 +42,14 @@ from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed, generator, stored
 from policytest.data.simulators import TabularSimulator
+from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
-from policytest.methods.betting.coupling import joint_task
-from policytest.methods.betting.logged import LogBetting, LogRun
-from policytest.methods.betting.stacks import OnALog, StacksRun
-from policytest.methods.interface import steps
+from policytest.methods.log_betting import LogBetting, LogRun
 from policytest.methods.ptst import PTST
-from policytest.methods.sampler import NOTHING, Recorded
+from policytest.methods.record import record
+from policytest.methods.run import RunOnALog, steps
+from policytest.methods.stacks import StacksRun
+from policytest.payoffs.coupling import joint_task
 from policytest.questions.plan.episodes import further_episodes
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
@@ -338,7 +339,7 @@ def _another_log(
     visits, end = verdict.counts.visits, verdict.samples + limit
     shares = visits.ravel() / verdict.counts.total
     run: Any = start(int(rng.integers(2**31)))
-    owns, rows = isinstance(run, OnALog), task.layout.row_of_pair  # it looks at all rows that are there
+    owns, rows = isinstance(run, RunOnALog), task.layout.row_of_pair  # it looks at all rows that are there
     while run.answer is None and (seen := run.samples if owns else run.source.size) < end:
         pair = rng.choice(len(shares), size=min(max(verdict.samples, seen // 2), end - seen), p=shares)
         run.source.extend(rows[pair], *_drawn(task, sim, pair, rows[pair] >= 0, rng))
@@ -381,7 +382,7 @@ def _restored(verdict: Any, sim: TabularSimulator, rng: np.random.Generator) -> 
     run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
     kept = {name: _renewed(name, kept, seed) for name, kept in verdict.snapshot.items()}
     if verdict.task.observes_rewards:
-        kept |= run.source.stacks()  # nothing is drawn ahead
+        kept |= record(payoff=run.source.stacks())  # nothing is drawn ahead
     run.restore(kept)
     return run
 

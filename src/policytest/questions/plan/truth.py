@@ -21,9 +21,9 @@ from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.data.reward_moments import RewardMoments
 from policytest.data.simulators import TabularSimulator
-from policytest.mdp import episodes
+from policytest.mdp import horizon
+from policytest.mdp.listed_rewards import listed_law
 from policytest.mdp.observed import Observed
-from policytest.mdp.outcomes import listed_law
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
 
@@ -56,10 +56,10 @@ class Truth(NamedTuple):
         if self.rewards is None:
             return value(task, self.kernel)
         rows = task.layout.rows
-        found = episodes.evaluated(
+        found = horizon.evaluated(
             task, with_means(rows, self.rewards.mean), rows.gather(name, self.kernel, task.n_states, task.place)
         )
-        episodes.refuse_improper(task, found, name)
+        horizon.refuse_improper(task, found, name)
         return float(np.nan_to_num(task.initial * (found.V if task.horizon is None else found.V[0])).sum())
 
     def simulator(self, task: Task) -> TabularSimulator:
@@ -103,7 +103,7 @@ def law_with_means(task: Task, rewards: Any) -> RewardLaw:
     given = rows.pick(table, task.n_states) if table.ndim == 3 else rows.per_entry(table.ravel()[rows.pair])
     mean, slack = given / task.reward_scale, 1e-9 * np.maximum(np.abs(low), np.abs(high))
     wrong = (mean < low - slack) | (mean > high + slack)
-    over = episodes.over_in(task)[rows.state[rows.of_entry()]]
+    over = horizon.over_in(task)[rows.state[rows.of_entry()]]
     if (wrong & ~over).any():
         at = int(np.argmax(wrong & ~over))
         place = task.place(int(rows.pair[rows.of_entry()[at]]), int(rows.successor[at]) if table.ndim == 3 else None)
@@ -118,7 +118,7 @@ def law_of_values(task: Task, q: Any) -> Truth:
     chances = law.reshape(-1, task.n_states, len(values))[rows.pair[rows.of_entry()], rows.successor]
     total = chances.sum(axis=1, keepdims=True)
     chances = np.where(total > 0, chances / np.where(total > 0, total, 1.0), 1.0 / len(values))
-    over = episodes.over_in(task)[rows.state[rows.of_entry()]]
+    over = horizon.over_in(task)[rows.state[rows.of_entry()]]
     return Truth(kernel, RewardLaw(np.where(over[:, None], 0.0, values), chances))
 
 

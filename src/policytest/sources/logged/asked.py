@@ -16,10 +16,10 @@ from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
-from policytest.methods.betting import TDBetting
-from policytest.methods.betting.logged import LogBetting
-from policytest.methods.interface import Method
+from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
+from policytest.methods.run import Method
+from policytest.methods.td_betting import TDBetting
 from policytest.questions import assess as assess_module
 from policytest.questions import evaluate
 from policytest.questions.ladder import with_ladder

@@ -1,0 +1,1 @@
+"""What KL rules share: counts with a witness, boundaries, and sampling rules. The rules themselves are methods."""

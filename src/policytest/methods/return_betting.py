@@ -1,0 +1,50 @@
+"""`ReturnBetting`: bets on the returns of episodes, with nothing assumed of what happens inside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from policytest._base.errors import InputError
+from policytest.data.episodes import Episodes
+from policytest.data.randomness import Seed
+from policytest.data.vector_walks import VectorWalk
+from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs.cut_returns import CutEpisodes
+from policytest.payoffs.outcomes import EpisodeSupply
+from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.vector_returns import VectoredEpisodes
+
+
+@dataclass(frozen=True)
+class ReturnBetting:
+    """Bets on episodes: the method of `Episodes`. Its answers are certified, whatever happens within an episode."""
+
+    def start(
+        self,
+        task: Any,
+        sim: Any,
+        threshold: float,
+        rng: Seed,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+    ) -> ReturnsRun:
+        """The test at work."""
+        if not isinstance(task, Episodes):
+            raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
+        return ReturnsRun(self, task, threshold, supply_of(task, rng), indifference, both_sides)
+
+    def replay(self, task: Any, threshold: float, source: Any) -> ReturnsRun:
+        """Recorded transitions of a table have no episodes."""
+        raise InputError("ReturnBetting() needs episodes, which these data do not have; pass LoggedEpisodes")
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        return "betting on returns"
+
+
+def supply_of(episodes: Episodes, rng: Seed) -> EpisodeSupply:
+    """The episodes of an environment: several at once, or one after the other, whole or cut short by a critic."""
+    if isinstance(episodes.walk, VectorWalk):
+        return VectoredEpisodes(episodes, episodes.walk, rng)
+    return DrawnEpisodes(episodes, rng) if episodes.critic is None else CutEpisodes(episodes, rng)

@@ -1,0 +1,185 @@
+r"""Bets on episodes at work: no table, no Markov property, any supply of independent outcomes.
+
+Each episode gives Z with E[Z | past] = V and Z >= low, and on the other side Z' <= high: `policytest.eprocess.capital`
+bets on both.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from policytest._base.errors import InputError
+from policytest.data.episodes import ROUNDING
+from policytest.data.returns import Returns
+from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
+from policytest.eprocess.interval import clip_to_answer
+from policytest.eprocess.strategies import ENDS, ON_RETURNS, Moments
+from policytest.methods.run import Run
+from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
+
+REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
+PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
+
+
+class ReturnsRun(Run):
+    """A test on episodes."""
+
+    source: EpisodeSupply
+
+    def __init__(
+        self,
+        method: Any,
+        task: Any,
+        threshold: float,
+        source: EpisodeSupply,
+        indifference: float = 0.0,
+        both_sides: bool = False,
+    ) -> None:
+        self.method, self.task, self.threshold, self.source = method, task, threshold, source
+        self.indifference, self.both_sides = indifference, both_sides or indifference > 0
+        self.bets = TwoSided(ON_RETURNS, rounding=ROUNDING * (1.0 + abs(threshold)))
+        self.moments = tuple(Moments(PRIOR) for _ in SIDES)  # of what full bets win, in units of the room
+        self.plans: list[Bet] = []
+        self.refit_at = 0
+        self.returns: list[float] = []
+        self.steps: list[int] = []
+
+    # ------------------------------------------------------------ going on
+
+    @property
+    def paid(self) -> int:
+        """The transitions of all episodes, also of those that a vector of environments has under way."""
+        return self.samples + self.source.extra
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were bet on."""
+        return len(self.returns)
+
+    def step(self, required: float, most: int) -> None:
+        """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
+        self._fit()
+        taken, done = self.source.take(most), 0
+        while done < len(taken.returns) and self.answer is None:
+            until = done + (1 if self.indifference else self.refit_at - self.episodes)
+            done += self._settle(taken.part(done, until), with_rounding_margin(required))
+            self.reconsider(required)
+            if self.answer is None:
+                self._fit()
+        if done < len(taken.returns):
+            self.source.put_back(len(taken.returns) - done)
+
+    def reconsider(self, required: float) -> None:
+        """Answer if the evidence reaches what is required."""
+        level = with_rounding_margin(required)
+        super().reconsider(level)
+        if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
+            self.answer = "within"
+
+    def weigh(self, counts: Any, required: float, design: str) -> None:
+        """Counts have no episodes."""
+        raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
+
+    def _settle(self, taken: Outcomes, level: float) -> int:
+        """Settle bets with these episodes, up to the first at which the evidence suffices; with how many."""
+        won = taken.above - self.threshold, self.threshold - taken.below
+        served = [np.flatnonzero(~np.isnan(part)) for part in won]  # the others are not bet on
+        sides = list(zip(self.bets, self.plans, won, served, self.moments, strict=True))
+        used = len(taken.returns)
+        for process, plan, x, at, _ in sides if used > 1 else ():
+            last = process.reach(plan, x[at], level) if len(at) else 0
+            used = min(used, int(at[last - 1]) + 1 if last < len(at) else used)
+        for process, plan, x, at, seen in sides:
+            settled = x[at[: np.searchsorted(at, used)]]
+            process.settle(plan, settled)
+            if plan.room > 0:
+                seen.add(settled / plan.room)
+        self.returns += taken.returns[:used].tolist()
+        self.steps += taken.steps[:used].tolist()
+        self.samples += int(taken.steps[:used].sum())
+        return used
+
+    def _fit(self) -> None:
+        """Choose the fractions of the next episodes, if it is time."""
+        if self.episodes < self.refit_at:
+            return
+        self.refit_at = max(self.episodes + 1, int(REFIT * self.episodes))
+        self.plans = []
+        for sign, bound, seen in zip(SIDES, (self.source.low, self.source.high), self.moments, strict=True):
+            v = seen.variance()
+            fractions, wide = ON_RETURNS.fractions(v, seen.mean(), seen.count), ENDS.fractions(v, seen.count)
+            self.plans.append(Bet(sign * (self.threshold - bound), fractions, wide))
+        self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
+
+    # ------------------------------------------------------------ what it can say
+
+    def evidence(self) -> tuple[float, float]:
+        """The logarithm of the capital of each side; infinite where the answer is certain."""
+        return self.bets.evidence()
+
+    @property
+    def _span(self) -> tuple[float, float]:
+        """Where the value lies for certain."""
+        return self.source.low, self.source.high
+
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """The values that no side's capital refutes at this level."""
+        return self.bets.not_refuted(self._span, self.threshold, level, as_staked=False)
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """By the bets of the answer, each end at 1 - delta; see `BettingRun.verdict_interval`."""
+        as_staked = self.answer != "within"
+        found = self.bets.not_refuted(self._span, self.threshold, required, as_staked)
+        return clip_to_answer(found, self.threshold, self.answer, self.indifference)
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """The evidence against V <= R - indifference, and against V >= R + indifference; infinite beyond the range."""
+        zone, (low, high) = self.indifference, self._span
+        above, below = (side.settled(as_staked=False) for side in self.bets)
+        return (
+            math.inf if self.threshold - zone < low else above.log_capital(-zone),
+            math.inf if self.threshold + zone > high else below.log_capital(-zone),
+        )
+
+    @property
+    def estimate(self) -> float:
+        """The mean return."""
+        return float(np.mean(self.returns)) if self.returns else math.nan
+
+    def counts(self) -> Returns:
+        """What was observed."""
+        return Returns(np.array(self.returns), np.array(self.steps, dtype=np.int64))
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> dict[str, Any]:
+        """The capital, the episodes, and the source."""
+        return {
+            **self.bets.state(),
+            "returns": np.array(self.returns, dtype=np.float64),
+            "steps": np.array(self.steps, dtype=np.int64),
+            "moments": np.array([seen.state() for seen in self.moments]),
+            "plans": self.bets.above.as_rows(self.plans),
+            "refit_at": np.array([self.refit_at], dtype=np.int64),
+            **self.source.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state; the latest episodes are repeated, to see that they still earn the same."""
+        super().restore(state)
+        self.source.repeat()
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.bets.restore(state)
+        self.returns, self.steps = state["returns"].tolist(), state["steps"].tolist()
+        if len(self.returns) != len(self.steps) or min(self.steps, default=0) < 0:
+            raise ValueError("the episodes have no lengths")
+        self.samples = sum(self.steps)
+        for seen, kept in zip(self.moments, state["moments"], strict=True):
+            seen.restore(kept)
+        self.refit_at = int(state["refit_at"][0])
+        self.plans = self.bets.above.of_rows(state["plans"])
+        self.source.restore(state)

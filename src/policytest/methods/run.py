@@ -1,0 +1,220 @@
+"""What the drivers ask of a method: settings that start a run, a run that steps until it answers, and its outcome."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from policytest._base.arrays import Kernel
+from policytest._base.errors import InputError
+from policytest.data.counts import Counts
+from policytest.data.reward_moments import RewardMoments
+from policytest.eprocess.combine import HALF
+from policytest.mdp.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run can say at its end; see `policytest.results.verdict.Verdict`."""
+
+    evidence: tuple[float, float]
+    witness: Kernel | None
+    lower_bound: float
+    proof_samples: int = 0
+    certificate: Any = None
+    dimension: float | None = None
+    proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
+
+
+class Run:
+    """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`.
+
+    What is written here holds for bets whose capital is all of the proof; a run says what is otherwise.
+    """
+
+    method: Any
+    task: Any  # the Task, or the Episodes
+    threshold: float
+    source: Any  # its attribute `drawing` is true while the simulator is at work
+    samples: int = 0
+    answer: str | None = None
+    indifference: float = 0.0
+    exhausted: bool = False  # whether recorded data have no more to give
+    tally: Any = None  # the counts of a table; None without one
+
+    @property
+    def solves(self) -> int:
+        """How many worst-case problems were solved."""
+        return 0
+
+    @property
+    def reward_moments(self) -> RewardMoments | None:
+        """What was observed of rewards, for forecasts."""
+        return None
+
+    @property
+    def paid(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+        return self.samples
+
+    @property
+    def episodes(self) -> int | None:
+        """How many episodes of an agent were looked at."""
+        return None
+
+    @property
+    def estimate(self) -> float:
+        """The value, estimated."""
+        raise NotImplementedError
+
+    def begin(self, required: float) -> None:
+        """Before the first step, and after a pause: what was seen may suffice."""
+        self.reconsider(required)
+
+    def step(self, required: float, most: int) -> None:
+        """Go on, by at most ``most`` samples; answer where the evidence reaches what is required."""
+        raise NotImplementedError
+
+    def end(self, required: float) -> None:
+        """No more samples are allowed; by default nothing was put off."""
+
+    def reconsider(self, required: float) -> None:
+        """Answer if what was found at this sample decides with this much evidence required."""
+        above, below = self.evidence()
+        self.answer = None if max(above, below) < required else "above" if above >= below else "below"
+
+    def weigh(self, counts: Counts, required: float, design: str) -> None:
+        """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design."""
+        raise NotImplementedError
+
+    def used(self) -> int:
+        """How many of the recorded transitions the answer rests on, counted from the first."""
+        return self.samples
+
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), in nats."""
+        raise NotImplementedError
+
+    def one_sided(self, level: float) -> tuple[float, float]:
+        """Where the value lies, each end at this level by itself."""
+        raise NotImplementedError
+
+    def interval(self, required: float) -> tuple[float, float]:
+        """Where the value lies, with probability at least 1 - delta for both ends together."""
+        return self.one_sided(required + HALF)
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of a verdict: each end holds with probability at least 1 - delta, on the answer's side of R."""
+        raise NotImplementedError
+
+    def proof(self) -> tuple[float, float]:
+        """The part of the evidence that is proved: log-capital needs no certificate."""
+        return self.evidence()
+
+    def ends_refuted(self) -> tuple[float, float]:
+        """Of the answer "within": the evidence against V <= R - indifference, and against V >= R + indifference."""
+        raise NotImplementedError
+
+    def outcome(self, required: float) -> Outcome:
+        """What the run rests on: the evidence is the log-capital."""
+        return Outcome(self.evidence(), None, math.nan)
+
+    def counts(self) -> Any:
+        """What was observed."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on later, as arrays."""
+        raise NotImplementedError
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state; one that is not of such a run is refused."""
+        try:
+            self._restore(state)
+        except InputError:
+            raise
+        except Exception as error:  # whatever a file that was changed makes of it
+            raise InputError("cannot resume: the checkpoint is inconsistent; start a new run") from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def why_undecided(self) -> str:
+        """Where there is more to say than that the samples did not suffice."""
+        return ""
+
+
+class RunOnALog(Run):
+    """Runs on a log look at all rows that are there, and answer at one of them."""
+
+    answered_at = 0
+
+    @property
+    def rows_to_next_look(self) -> int:
+        """How many more rows are worth a look."""
+        return 1
+
+    def reconsider(self, required: float) -> None:
+        """Answer if the evidence has reached the level."""
+        above, below = self.evidence()
+        self.answer = "above" if above >= required else "below" if below >= required else None
+
+    def used(self) -> int:
+        """The row at which the answer was given; all, where there is none."""
+        return self.answered_at if self.answer is not None else self.samples
+
+    def weigh(self, counts: Counts, required: float, design: str) -> None:
+        """Counts have no order."""
+        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: a log is read again from its start."""
+        return {}
+
+
+def is_certified(run: Run, required: float) -> bool:
+    """Whether a run's answer is proved: the proved evidence against the other side reaches what is required.
+
+    No method says so of itself: whatever led to an answer, this is the only place that calls it certified.
+    """
+    if run.answer is None:
+        return False
+    proved = min(run.ends_refuted()) if run.answer == "within" else run.proof()[0 if run.answer == "above" else 1]
+    return bool(proved >= required)
+
+
+class Pause(Protocol):
+    """Says where a run pauses, and looks at it there; `policytest.plots.Trace` is one."""
+
+    def most(self, run: Any, most: int) -> int:
+        """How many samples, at most as many as allowed, to the next pause."""
+        ...
+
+    def look(self, run: Any, required: float) -> None:
+        """What a step has led to."""
+        ...
+
+
+def steps(run: Any, required: float, limit: int, pause: Pause | None = None) -> Iterator[None]:
+    """The loop: step until there is an answer, the samples are used up, or recorded data are."""
+    while run.answer is None and run.paid < limit and not run.exhausted:
+        left = limit - run.paid
+        run.step(required, left if pause is None else pause.most(run, left))
+        if pause is not None:
+            pause.look(run, required)
+        yield
+
+
+class Method(Protocol):
+    """Settings of a test."""
+
+    def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> Run:
+        """The test at work on a simulator."""
+
+    def replay(self, task: Task, threshold: float, source: Any) -> Run:
+        """The test at work on recorded transitions."""
+
+    def describe(self) -> str:
+        """The method in a few words."""

@@ -1,0 +1,288 @@
+r"""Episodes that may end early: a critic says what to expect of the rest, and a coin whether it is worth seeing.
+
+Let V0(t) be a critic's value of the rest at step t, clipped to [lo_t, hi_t], where the rest lies for certain, and Z
+the estimate so far. At first Z = V0(0), with weight W = 1. Before each step choose W' >= W, then
+
+    with probability 1 - W/W' end the episode: its outcome is Z;
+    otherwise step:  Z <- Z + W' (r + gamma V0(t+1) - V0(t)),  W <- gamma W'.
+
+*The mean.* With V(t) the true mean of the rest given all that happened, Z + W (V(t) - V0(t)) is a martingale: a coin
+keeps it, (W/W') (Z + W' (V - V0)) + (1 - W/W') Z = Z + W (V - V0), and so does a step. So the outcome has mean V,
+whatever the critic, and nothing needs to be Markov.
+
+*The bound.* If Z + W' (lo_t - V0(t)) >= low whenever W' is chosen, the outcome is at least ``low``: after a step,
+Z + W (lo_{t+1} - V0(t+1)) equals Z + W' (r + gamma lo_{t+1} - V0(t)) with the Z and V0 from before it, and
+r + gamma lo_{t+1} >= lo_t. On the other side hi and high stand for them. So W' may grow as far as the rewards so far
+allow: W' <= (Z - low)/(V0(t) - lo_t). With W' = W throughout the outcome is the return itself.
+
+*The plan.* How large W' may become, and with which critic, is chosen from past episodes by the expected growth
+of the capital for a transition; whole episodes are one of the choices. They serve both sides, others the leading one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray
+from policytest.data.episodes import Episodes
+from policytest.data.randomness import Seed
+from policytest.data.walks import Walk
+from policytest.eprocess.strategies import growth_on, interval_gap
+from policytest.payoffs.critics import Valuer
+from policytest.payoffs.outcomes import Outcomes
+from policytest.payoffs.returns import DrawnEpisodes, Played
+
+CUTS = (1.5, 3.0, 20.0)  # the largest W'/gamma^t, to choose from
+FIRST = 8  # episodes that are seen whole before a plan is made
+AGAIN = 1.3  # a plan is made again when the episodes have grown by this factor
+WORTH_IT, DOUBT = 1.1, 2.5  # a cut must promise 1.1 + 2.5/sqrt(episodes) times the growth of whole ones
+KEPT, KEPT_STEPS = 64, 200_000  # past episodes, and their steps, that plans are compared on
+FRACTIONS = 10  # of the largest one down, on which plans are compared
+
+
+class CutPlan(NamedTuple):
+    """How the next episodes are cut."""
+
+    largest: float = 1.0  # of W'/gamma^t; 1: nothing is cut
+    is_fitted: bool = False  # or the given critic
+    sides: tuple[bool, bool] = (True, True)  # "above" and "below": which of them is served
+
+
+WHOLE = CutPlan()
+
+
+class Past(NamedTuple):
+    """An episode that was seen to its end; ``weight`` is one over the probability that it was not cut before."""
+
+    rewards: FloatArray  # [T]
+    rows: FloatArray  # [T, p] features
+    low: FloatArray  # [T] where the rest lay
+    high: FloatArray
+    weight: float
+    half: int  # of the episodes, for a critic that is fitted to the other one
+
+
+class CutEpisodes(DrawnEpisodes):
+    """Episodes of an environment with a critic."""
+
+    def __init__(self, episodes: Episodes, rng: Seed) -> None:
+        super().__init__(episodes, rng)
+        self.valuer = Valuer(episodes.critic, episodes.horizon)
+        self.past: list[Past] = []
+        self.seen, self.plan_at = 0, FIRST
+        self.plan = WHOLE
+
+    # ------------------------------------------------------------ an episode
+
+    def take(self, most: float) -> Outcomes:
+        """One episode, by the plan."""
+        plan, found, nothing = self.plan, super().take(most), np.full(1, math.nan)
+        if not len(found.returns):
+            return found
+        above, below = (Z if served else nothing for Z, served in zip(found[:2], plan.sides, strict=True))
+        return found._replace(above=above, below=below)
+
+    def episode(self, seed: int) -> tuple[float, int]:
+        """The outcome of an episode, and its steps."""
+        walk = self.about.walk
+        assert isinstance(walk, Walk)
+        with walk.turn:
+            return self._cut_short(walk, seed)
+
+    def _cut_short(self, walk: Walk, seed: int) -> tuple[float, int]:
+        about, valuer, plan = self.about, self.valuer, self.plan
+        gamma, coins = about.discount, np.random.default_rng([seed, 1])
+        observation, t, W, earned, scale = walk.begin(seed), 0, 1.0, 0.0, 1.0
+        low, high = about.bounds
+        rows, rewards, ends = [valuer.row(observation)], list[float](), [(low, high)]
+        V = Z = self._kept_in(valuer.value(rows[0], 0, plan.is_fitted), low, high)
+        over = cut = False
+        while not over and t < about.last_step:
+            self._go_on(t)
+            if plan.largest > 1.0:
+                more = self._weight(plan, Z, W, V, low, high, scale)
+                if cut := coins.random() >= W / more:
+                    break
+                W = more
+            observation, reward, over = walk.step(observation)
+            r = about.checked_reward(reward, t, seed)
+            rewards.append(r)
+            earned, scale, t = earned + scale * r, scale * gamma, t + 1
+            over = over or t == about.horizon
+            low, high = (0.0, 0.0) if over else about.rest(t, earned)
+            after = 0.0
+            if not over:
+                rows.append(valuer.row(observation))
+                ends.append((low, high))
+                after = self._kept_in(valuer.value(rows[-1], t, plan.is_fitted), low, high)
+            Z, W, V = Z + W * (r + gamma * after - V), gamma * W, after
+        self.recent.append(Played(seed, earned, t, bool(over)))
+        self.unseen = (0.0, 0.0) if over or cut else (W * (low - V), W * (high - V))
+        if not cut:
+            about.checked_return(earned, seed) if over else about.unfinished(t, earned, seed)
+            weight = W / scale if scale > 0 else 1.0
+            lows, highs = np.array(ends[:t]).T
+            self.past.append(Past(np.array(rewards), np.array(rows[:t]), lows, highs, weight, self.seen % 2))
+        self._learn(np.array(rewards), np.array(rows), V)
+        return float(min(max(Z, self.low) if plan.sides[0] else Z, self.high if plan.sides[1] else math.inf)), t
+
+    @staticmethod
+    def _kept_in(value: float, low: float, high: float) -> float:
+        return min(max(value, low), high)
+
+    def _weight(self, plan: CutPlan, Z: float, W: float, V: float, low: float, high: float, scale: float) -> float:
+        """W': the largest that the bounds and the plan allow."""
+        room = plan.largest * scale
+        if plan.sides[0] and low < V:
+            room = min(room, (Z - self.low) / (V - low))
+        if plan.sides[1] and high > V:
+            room = min(room, (self.high - Z) / (high - V))
+        return max(room, W)
+
+    # ------------------------------------------------------------ the past
+
+    def _learn(self, rewards: FloatArray, rows: FloatArray, rest: float) -> None:
+        """Teach the critic the sums of what followed, with ``rest`` after a cut; forget the oldest episodes."""
+        while len(self.past) > KEPT or (len(self.past) > 1 and sum(len(p.rewards) for p in self.past) > KEPT_STEPS):
+            self.past.pop(0)
+        sums = np.zeros(len(rewards))
+        for t in range(len(sums) - 1, -1, -1):
+            rest = rewards[t] + self.about.discount * rest
+            sums[t] = rest
+        if len(sums):
+            self.valuer.learn(rows[: len(sums)], sums, self.seen % 2)
+        self.seen += 1
+
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """Fit the critic and choose the plan again, if it is time."""
+        if self.seen < self.plan_at:
+            return
+        self.plan_at = max(self.seen + 1, int(AGAIN * self.seen))
+        self.valuer.fit()
+        sides = (True, True) if both_sides else (lead > 0, lead <= 0)
+        kinds = (False, True) if self.valuer.is_given else (True,)
+        plans = [WHOLE, *(CutPlan(cut, kind, sides) for kind in kinds for cut in CUTS)]
+        past = PastEpisodes(self)
+        found = [past.simulated(plan) for plan in plans]
+        noise = found[0].deviation / math.sqrt(self.seen + 1.0)
+        gap = interval_gap(found[0].deviation ** 2, self.seen) if both_sides else max(abs(lead), 0.5 * noise)
+        whole, *others = (self._growth(one, threshold + lead, sides, gap) for one in found)
+        best = int(np.argmax(others))
+        worth_it = WORTH_IT + DOUBT / math.sqrt(self.seen)
+        self.plan = plans[1 + best] if others[best] > worth_it * whole else WHOLE
+
+    def _growth(self, simulated: Simulated, estimate: float, sides: tuple[bool, bool], gap: float) -> float:
+        """The expected growth of the capital for a transition, on the sides that matter.
+
+        All plans have the same mean: outcomes are moved to the estimate, which is ``gap`` from what is to be refuted.
+        """
+        found, centred = [], simulated.Z - simulated.chance @ simulated.Z
+        for served, sign, bound in zip(sides, (1.0, -1.0), (self.low, self.high), strict=True):
+            room = sign * (estimate - bound) - gap
+            if served and room > 0:
+                found.append(growth_on((sign * centred + gap) / room, simulated.chance, FRACTIONS))
+        return sum(found) / max(simulated.steps, 1e-300)
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> dict[str, Any]:
+        """The past episodes, the critic and the plan."""
+        p = self.past[0].rows.shape[1] if self.past else 0
+        normal = self.valuer.normal
+        return {
+            **super().state(),
+            "past_rewards": np.concatenate([np.zeros(0), *(one.rewards for one in self.past)]),
+            "past_rows": np.concatenate([np.zeros((0, p)), *(one.rows for one in self.past)]),
+            "past_ends": np.concatenate([np.zeros((0, 2)), *(np.stack([o.low, o.high], axis=1) for o in self.past)]),
+            "past_lengths": np.array([len(one.rewards) for one in self.past], dtype=np.int64),
+            "past_weights": np.array([[one.weight, one.half] for one in self.past], dtype=np.float64).reshape(-1, 2),
+            "critic": np.zeros((2, 0, 0)) if normal is None else normal.copy(),
+            "critic_weights": np.zeros(0) if self.valuer.weights is None else self.valuer.weights.copy(),
+            "cut_plan": np.array([*self.plan[:2], *self.plan.sides], dtype=np.float64),
+            "cut_at": np.array([self.seen, self.plan_at], dtype=np.int64),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        super().restore(state)
+        at = np.cumsum(state["past_lengths"])[:-1]
+        rewards, rows, ends = (np.split(state[name], at) for name in ("past_rewards", "past_rows", "past_ends"))
+        parts = zip(rewards, rows, ends, state["past_weights"], strict=True) if len(state["past_lengths"]) else ()
+        self.past = [Past(r, row, end[:, 0], end[:, 1], float(w), int(half)) for r, row, end, (w, half) in parts]
+        self.valuer.normal = state["critic"] if state["critic"].size else None
+        self.valuer.weights = state["critic_weights"] if state["critic_weights"].size else None
+        largest, is_fitted, *sides = state["cut_plan"].tolist()
+        if not largest >= 1:
+            raise ValueError("the largest weight is below 1")
+        self.plan = CutPlan(largest, bool(is_fitted), (bool(sides[0]), bool(sides[1])))
+        self.seen, self.plan_at = (int(number) for number in state["cut_at"])
+
+
+class Simulated(NamedTuple):
+    """Past episodes under a plan: the outcomes, how probable each is, and the mean number of steps."""
+
+    Z: FloatArray
+    chance: FloatArray
+    steps: float
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the outcomes."""
+        return math.sqrt(max(float(self.chance @ self.Z**2 - (self.chance @ self.Z) ** 2), 0.0))
+
+
+class PastEpisodes:
+    """The episodes that were seen whole, side by side [n, T], each with one over the probability of that."""
+
+    def __init__(self, source: CutEpisodes) -> None:
+        past, self.source = source.past, source
+        steps = np.array([len(one.rewards) for one in past])
+        self.t = np.arange(float(steps.max(initial=0)))
+        self.on = self.t < steps[:, None]
+        self.rows = np.concatenate([one.rows for one in past])
+        self.rewards, self.low, self.high = (
+            self._padded(np.concatenate([getattr(one, name) for one in past])) for name in ("rewards", "low", "high")
+        )
+        weight = np.array([one.weight for one in past])
+        self.shares = weight / weight.sum()
+        self.half = np.repeat([one.half for one in past], steps)
+
+    def _padded(self, values: FloatArray) -> FloatArray:
+        """[n, T + 1], with 0 after the end of an episode."""
+        found = np.zeros((len(self.on), self.on.shape[1] + 1))
+        found[:, :-1][self.on] = values
+        return found
+
+    def simulated(self, plan: CutPlan) -> Simulated:
+        """What they would have led to under a plan, over all coins."""
+        source, gamma, scale = self.source, self.source.about.discount, 1.0
+        t = np.broadcast_to(self.t, self.on.shape)[self.on]
+        V = np.clip(self._padded(source.valuer.judged(self.rows, t, self.half, plan.is_fitted)), self.low, self.high)
+        D = self.rewards[:, :-1] + gamma * V[:, 1:] - V[:, :-1]
+        outcomes, chances, steps = [], [], 0.0
+        Z, W, alive = V[:, 0].copy(), np.ones(len(V)), self.shares.copy()
+        for step, on in enumerate(self.on.T):
+            if plan.largest > 1.0:
+                more = np.where(on, self._weights(plan, Z, W, V[:, step], step, scale), W)
+                outcomes.append(Z.copy())
+                chances.append(alive * (1.0 - W / more))
+                alive, W = alive * (W / more), more
+            steps += float(alive[on].sum())
+            Z, W, scale = np.where(on, Z + W * D[:, step], Z), gamma * W, scale * gamma
+        return Simulated(np.concatenate([*outcomes, Z]), np.concatenate([*chances, alive]), steps)
+
+    def _weights(
+        self, plan: CutPlan, Z: FloatArray, W: FloatArray, V: FloatArray, step: int, scale: float
+    ) -> FloatArray:
+        """W' of each episode; see `CutEpisodes`."""
+        room = np.full(len(Z), plan.largest * scale)
+        for served, slack, rest in (
+            (plan.sides[0], Z - self.source.low, V - self.low[:, step]),
+            (plan.sides[1], self.source.high - Z, self.high[:, step] - V),
+        ):
+            if served:
+                room = np.minimum(room, np.where(rest > 0, slack / np.where(rest > 0, rest, 1.0), np.inf))
+        return np.asarray(np.maximum(room, W))

@@ -1,0 +1,86 @@
+r"""Two agents in pairs of episodes: both episodes of a pair have the same seed, so what they share cancels.
+
+The outcome of a pair is D = G_A - G_B. Seeds are drawn independently, so that pairs are independent with mean
+V_A - V_B, however much the two returns of a pair depend on each other; and
+
+    low_A - high_B  <=  D  <=  high_A - low_B.
+
+So bets on returns apply, with the margin in the place of the threshold. Their growth is
+about (V_A - V_B - margin)^2 / (2 Var D) a pair, and Var D = Var G_A + Var G_B - 2 Cov(G_A, G_B): a positive covariance
+is what pairing saves. It comes from the environment's own luck, such as the start, the cards or the weather, where
+`reset(seed=...)` fixes it. An environment that does not honour its seed has none: the two episodes are then
+independent, and the test is as valid and takes more pairs.
+
+Both agents may share one environment object: an episode is over before the next begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from policytest._base.errors import InputError
+from policytest.data.episodes import Episodes
+from policytest.data.randomness import Seed
+from policytest.data.walks import FunctionWalk, Walk
+from policytest.payoffs.returns import DrawnEpisodes, GivenUp
+
+
+class PairedEpisodes(DrawnEpisodes):
+    """Pairs of episodes, as a supply; each pair has a seed of its own, drawn from ``rng``."""
+
+    def __init__(self, a: Episodes, b: Episodes, rng: Seed) -> None:
+        super().__init__(a, rng)
+        self.other = DrawnEpisodes(b, 0)  # of which `episode(seed)` is used
+        self.low, self.high = difference_bounds(a, b)
+
+    def episode(self, seed: int) -> tuple[float, int]:
+        """The difference of the returns of a pair, and the steps of both."""
+        first, steps = super().episode(seed)
+        low, high = self.unseen
+        self.other.most, self.other.stop = self.most - steps, self.stop
+        try:
+            second, more = self.other.episode(seed)
+        except GivenUp as given_up:
+            raise GivenUp(steps + given_up.steps) from None
+        self.unseen = low - self.other.unseen[1], high - self.other.unseen[0]
+        return first - second, steps + more
+
+    def repeat(self) -> None:
+        """Both agents repeat their latest episodes."""
+        super().repeat()
+        self.other.repeat()
+
+    def state(self) -> dict[str, Any]:
+        """The generator of seeds, and the latest episodes of both."""
+        return {**super().state(), "other_recent": self.other.kept_recent()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with the seeds that come next."""
+        super().restore(state)
+        self.other.restore_recent(state["other_recent"])
+
+
+def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:
+    """Where G_A - G_B lies."""
+    return a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0]
+
+
+def whole_episodes(name: str, given: object) -> Episodes:
+    """Episodes that can be run one by one from a seed. A critic has no part in pairs, which are of whole episodes."""
+    if not isinstance(given, Episodes):
+        raise InputError(f"{name} is a {type(given).__name__}; Episodes are compared with Episodes: pass two of them")
+    if not isinstance(given.walk, Walk | FunctionWalk):
+        raise InputError(f"{name} has a vector of environments, and pairs are run one by one; pass one environment")
+    return given if given.critic is None else replace(given, critic=None)
+
+
+def check_same_return(a: Episodes, b: Episodes) -> None:
+    """Refuse returns that do not mean the same, and say in what they differ."""
+    for name in ("discount", "horizon"):
+        first, second = getattr(a, name), getattr(b, name)
+        if first != second:
+            raise InputError(
+                f"task_a.{name} is {first} and task_b.{name} is {second}; their returns are only comparable with the "
+                "same: pass the same"
+            )

@@ -1,0 +1,200 @@
+r"""Splitting: a rollout in several branches, whose draws go where they say most.
+
+Where any pair can be drawn, a branch of weight w in state s may be split into k branches of weight w/k, each with its
+own draws. With S the sum of all weighted residuals so far and (s_j, w_j) the open branches, the two properties of
+`policytest.methods.betting.run` hold as before:
+
+- *S never falls below -L.* S + L + sum_j w_j B(s_j) >= 0 holds at the start. A step keeps it: D + gamma B(x) >= B(s).
+  A split keeps it: k (w/k) B(s) = w B(s). A coin keeps it: going on with probability g has the weight w/g only where
+  w/g <= (S + L + the worst of all other open branches)/-B(s). At the end no branch is open.
+- *The mean of S is at most sign (V_q - rho.V0)*: X = S + sum_j w_j sign (V_q - V0)(s_j) is a martingale, since a split
+  does not change it.
+
+*Both sides at once*: the same with S' = -S, B' and L' of the other side; a coin keeps both.
+
+*Room for weights.* L may be larger than the worst sum. At L = -B(s) a rollout that starts in s has no slack, and no
+coin can raise its weight before it has won something. With m times that L it may start with up to m times the weight,
+or not at all: dull stretches are walked through by few rollouts of large weight. The price is that the largest bet is
+m times as small, which costs nothing where the best bet is.
+
+If a draw in s has the weight z(s), a rollout with discounted visits d takes sum d/z draws and has the variance
+sum d z sigma^2, sigma(s) the standard deviation of the residual. Their product, which is what a verdict costs while
+bets are small, is least for z proportional to 1/sigma: (sum d sigma)^2 instead of (sum d)(sum d sigma^2). Where bets
+are as large as they can be, cheap rollouts are better. So rollouts with several *paces*, (m, u) with z = u rms/sigma,
+are simulated in the fitted model, and the growth of the capital that each draw promises decides. All of this is chosen
+from the past.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled.capital import best_fractions
+from policytest._base.compiled.rollouts import (
+    LARGEST_WEIGHT,
+    ONE_SIDE,
+    Draws,
+    Dynamics,
+    Limits,
+    OtherSide,
+    RolloutState,
+    Stakes,
+    Transcript,
+    bet,
+    branch,
+)
+from policytest.data.simulators import cumulative_rows
+from policytest.eprocess.strategies import LARGEST_FRACTION, NONE, expected_gap, interval_gap, most_promising
+from policytest.payoffs.plan import NO_POLICY, BettingPlan
+from policytest.payoffs.policy_bet import PolicyBet
+
+FIRST, ENTRIES_A_SAMPLE = 500, 100  # samples from which on paces are considered; where their choice costs no more
+AGAIN = 1.5  # growth of the samples after which a pace is chosen again
+LEAST_SIGMA, LEAST_TARGET = 0.3, 0.02  # of a state, in units of the root mean square; and of z
+MOST_BRANCHES = 1024  # open at once
+WORTH_IT = 1.1  # times the growth at an even pace, so that noise of the simulation seldom decides
+FEWEST_SIMULATED, MOST_SIMULATED = 2000, 8000  # transitions of a simulation at a time
+ENOUGH_SIMULATED, MOST_TIMES = 200, 8  # rollouts that are enough, at least; and the most times to try
+
+
+class Pace(NamedTuple):
+    """How wide the range is, as a multiple of the worst sum, and the unit u of the weights to aim at; 0: any."""
+
+    wider: float = 1.0
+    unit: float = 0.0
+
+
+NO_STAKES = np.zeros(1)  # the capital of no bets
+EVEN = Pace()
+UNSPLIT = (EVEN, Pace(2.0), Pace(4.0))
+CLOSE, LOOSE = (2.0, 1.0, 0.5, 0.25), (8.0, 4.0, 2.0, 1.0, 0.5)  # units in a range of little room, and of much
+PACES = (*UNSPLIT, *(Pace(1.5, unit) for unit in CLOSE), *(Pace(4.0, unit) for unit in LOOSE))
+WIDEST = max(pace.wider for pace in PACES)
+
+
+class Paced(NamedTuple):
+    """A plan at its pace, and what rollouts in the model are like."""
+
+    plan: BettingPlan
+    v: float  # the mean of S^2, in units of room^2
+    sums: FloatArray  # S in units of the room, with mean 0
+    cost: float  # draws
+
+    def growth(self, gap: float, both_sides: bool) -> float:
+        """The growth of the capital that a draw promises, if the value is this far from the threshold.
+
+        Intervals have their thresholds at the gap from V0, where the room is about L.
+        """
+        room = self.plan.L if both_sides else self.plan.room
+        gap, sums = gap / room, self.sums * (self.plan.room / room)
+        (f,) = best_fractions(sums, np.array([gap]), LARGEST_FRACTION)
+        return float(np.log1p(f * np.maximum(gap + sums, -1.0)).mean()) / self.cost
+
+
+class Outlook:
+    """Rollouts of a plan in the fitted model q, at any pace. ``visits`` [entries] are those of a rollout in it."""
+
+    def __init__(
+        self, policy: PolicyBet, plan: BettingPlan, dynamics: Dynamics, q: FloatArray, visits: FloatArray
+    ) -> None:
+        rows, size = policy.pool.tally.rows, len(plan.B)
+        layers, noise = len(visits) // rows.n_entries, rows.per_entry(policy.reward_noise())
+        visits = visits * np.tile(rows.per_entry(policy.pool.only) < 0, layers)  # what is known needs no draw
+        place = (np.arange(layers)[:, None] * policy.task.n_states + rows.per_entry(rows.state)).ravel()
+        squares = policy.residuals(plan.a.V, plan.a.base) ** 2 + np.tile(noise, layers)
+        spent, mean = (
+            np.bincount(place, visits, minlength=size),
+            float((visits * squares).sum() / (visits.sum() or 1.0)),
+        )
+        self.is_possible = 0 < mean < np.inf
+        variance = np.bincount(place, visits * squares, minlength=size) / np.where(spent > 0, spent, 1.0)
+        relative = np.where(spent > 0, variance / (mean or 1.0), 1.0)
+        self.shape = 1.0 / np.sqrt(relative + LEAST_SIGMA**2)  # [places] 1/sigma
+        self.noise = np.bincount(place, visits * np.tile(noise, layers), minlength=size)
+        cumulative = cumulative_rows(rows.start, q)
+        self.model = Draws(True, _starts(policy), rows.successor, cumulative, np.zeros(0, dtype=np.int64))
+        self.plan, self.dynamics = plan, dynamics._replace(longest=policy.longest)
+        self.side = plan.a._replace(base=policy.expected_base(plan.a.base), B=plan.B)
+
+    def at(self, pace: Pace, samples: int) -> Paced | None:
+        """The plan at this pace; None where no rollout ends in time."""
+        plan, z = self.plan.widened(pace.wider), np.full(len(self.plan.B), LARGEST_WEIGHT)
+        if pace.unit:
+            z = np.clip(pace.unit * self.shape, LEAST_TARGET, LARGEST_WEIGHT)
+            plan = plan._replace(targets=z)
+        cost, sums = self._simulated(plan, samples)
+        if not len(sums):
+            return None
+        noisy = float((self.noise * np.minimum(z, 1.0)).sum())
+        if noisy:
+            sums = np.maximum(sums + np.sqrt(noisy) * np.resize(_normals(), len(sums)), -plan.L)
+        held = plan.L + sums  # has the mean L in the model; a factor gives it that, and none falls below 0
+        sums = (held * (plan.L / held.mean()) - plan.L if held.any() else sums) / plan.room
+        return Paced(plan, float((sums * sums).mean()), sums, cost)
+
+    def best(self, paces: tuple[Pace, ...], samples: int, both_sides: bool) -> Pace:
+        """The pace that promises most for the gap to expect.
+
+        For intervals it is the distance of their ends from the value, which all paces would find at the first one's.
+        """
+        found = [self.at(pace, samples) for pace in paces]
+        if (even := found[0]) is None:
+            return paces[0]
+        v, room, rollouts = even.v, even.plan.room, samples / even.cost
+        gap = interval_gap(v, rollouts) if both_sides else expected_gap(v, even.plan.lead / room, rollouts)
+        growth = [-np.inf if one is None else one.growth(gap * room, both_sides) for one in found]
+        return paces[most_promising([WORTH_IT * max(growth[0], 0.0), *growth[1:]])]
+
+    def _simulated(self, plan: BettingPlan, samples: int) -> tuple[float, FloatArray]:
+        """The draws of a rollout in the model, and the sums of some: of more, where the samples are many."""
+        rows = min(max(FEWEST_SIMULATED, samples), MOST_SIMULATED)
+        enough, times = max(ENOUGH_SIMULATED, samples // 50), min(3 + samples // 20_000, MOST_TIMES)
+        seen = Transcript(np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64), np.empty(rows))
+        other, mirrored = ONE_SIDE, plan.mirrored
+        if mirrored is not None:
+            seen = seen._replace(mirrored=np.empty(rows))
+            other = OtherSide(mirrored.B, NONE, NO_STAKES, mirrored.L, mirrored.sign, mirrored.lead)
+        stakes, limits = Stakes(NONE, NO_STAKES, plan.L, plan.sign, plan.lead), Limits(np.inf, rows, np.inf)
+        at, branches, sums, drawn, count = RolloutState(), open_branches(), [], 0, 0
+        for time in range(times):
+            numbers = _numbers()[time * MOST_SIMULATED :][:rows]
+            if len(plan.targets):
+                rolled = self.dynamics, self.side, plan.targets, stakes, self.model, at, branches
+                done = branch(*rolled, numbers, limits, seen, other=other)
+            else:
+                unsplit = self.dynamics, (self.side, NO_POLICY), plan.B, stakes, self.model, at
+                done = bet(*unsplit, numbers, limits, seen, other=other)
+            at, drawn, count = done.at, drawn + done.samples, count + done.rollouts
+            sums.append(seen.sums[: done.rollouts].copy())
+            if count >= enough:
+                break
+        return max(drawn / max(count, 1), 1e-3), np.concatenate(sums)
+
+
+def open_branches() -> FloatArray:
+    """[M,2] room for the places and weights of open branches."""
+    return np.zeros((MOST_BRANCHES, 2))
+
+
+def _starts(policy: PolicyBet) -> IntArray:
+    """[SA+1] where the entries of each pair start."""
+    rows, pairs = policy.pool.tally.rows, policy.task.n_states * policy.task.n_actions
+    width = np.zeros(pairs + 1, dtype=np.int64)
+    width[rows.pair + 1] = np.diff(rows.start)
+    return np.cumsum(width)
+
+
+@cache
+def _numbers() -> FloatArray:
+    """Random numbers of all simulations: the same ones for all choices, which makes them comparable."""
+    return np.random.default_rng(0).random((MOST_TIMES * MOST_SIMULATED, 3))
+
+
+@cache
+def _normals() -> FloatArray:
+    """Noise of observed rewards in all simulations."""
+    return np.random.default_rng(1).standard_normal(MOST_SIMULATED)

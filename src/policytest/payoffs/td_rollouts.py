@@ -1,0 +1,330 @@
+r"""Betting on temporal differences: a test that pays neither for unknown rows nor for the variance of returns.
+
+For any function V0 of the state and any kernel q,  V_q - V0 = sum_t gamma^t E_q[residual at time t],  the residual of a
+transition being r + gamma V0(x) - V0(s). Once V0 is close to V_q residuals are nearly centred, and small. For a side
+sign = 1 ("V is above R") or -1 choose, from what was seen before, V0 and advantages eta(s,a) with sum_a pi eta = 0, and
+
+    D(s,a,x) = sign (r(s,a,x) - eta(s,a) + gamma V0(x) - V0(s)),
+    B(s)    <= min(0, D(s,a,x) + gamma B(x))  for every pi(a|s) > 0 and allowed x:   the worst sum along any path,
+    L        = max of -B(s) over rho(s) > 0.
+
+One *rollout* starts with s from rho, the sum S = 0 and a weight w = 1/g with probability g (else it ends at once),
+where w <= L/-B(s). Then, again and again: draw a from pi and x from q(s,a); add w D(s,a,x) to S; move to x; go on with
+probability g, with the weight gamma w/g, where g = 1 or gamma w/g <= (S + L)/-B(x); end otherwise. Where the weight
+has become very small, add w B(x) and end.
+
+*S never falls below -L.* S + w B(s) >= -L holds at the start. A step keeps it: D + gamma B(x) >= B(s). A coin keeps
+it, by the choice of g; and B <= 0.
+
+*The mean of S is at most sign (V_q - rho.V0).* X = S + w sign (V_q - V0)(s) is a martingale: eta is centred, V_q
+solves its Bellman equation, and a coin multiplies the weight by 1/g with probability g. And B is below
+sign (V_q - V0).
+
+So with lead = sign (rho.V0 - R), for every fraction f in [0, 1] chosen beforehand, the factor
+
+    1 + f (lead + S)/(L - lead)
+
+is not negative, whatever the kernel, and its mean is at most 1 if sign (V_q - R) <= 0. The product over rollouts,
+averaged over fractions, is a nonnegative supermartingale (`policytest.eprocess.capital`). It is looked at *at the ends
+of rollouts*; within one, S + w B(s), which is below the mean of the final S given the path so far, stands for it. No
+dimension is paid for, and no bet is lost to a horizon: on bad paths g rises to 1, and discounting ends the rollout.
+
+*Both sides at once*, for intervals, for "within", and while the side is in doubt: D of the other side is -D, so that
+its sum is -S. With its own worst sums B' and range L', coins keep the weight at most (S + L)/-B(x) and at most
+(L' - S)/-B'(x): then S >= -L and -S >= -L', and one rollout is bet on twice. Where the weight has become very small, S
+ends with w B(x), and -S with w B'(x).
+
+L may always be larger than the worst sum: weights then have more room (`policytest.payoffs.splitting`).
+
+Only episodes from rho are needed, never a reset to another state. Recorded draws of a pair can serve as well, each used
+once, in their order: where one is not there, the process waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled import rollouts
+from policytest._base.compiled.rollouts import (
+    ONE_SIDE,
+    Advance,
+    Dynamics,
+    Limits,
+    OtherSide,
+    Residuals,
+    RolloutState,
+    Stakes,
+    Transcript,
+)
+from policytest.data.reward_moments import RewardMoments
+from policytest.eprocess.capital import TwoSided
+from policytest.eprocess.strategies import (
+    ON_STACKS,
+    ONE_POLICY,
+    RESERVED,
+    RESERVED_UNDISCOUNTED,
+    FractionGrid,
+    GapGrid,
+)
+from policytest.kl.sampler import Recorded
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range, widest_range
+from policytest.payoffs import splitting
+from policytest.payoffs.plan import NO_POLICY, BettingPlan
+from policytest.payoffs.policy_bet import PolicyBet, cumulative
+from policytest.payoffs.visited import VisitedBet
+
+Policies = tuple[PolicyBet, ...]
+SLACK = 1.0 + 1e-9  # of a range, for rounding
+
+
+class Rollouts:
+    """Rollouts of one policy on a discounted table: where they go, what they earn, and what they can lose.
+
+    Rewards are centred, so that values, or differences of two, are compared with 0. Two policies, and tasks in time,
+    are subclasses: `policytest.payoffs.two_policies`, `policytest.payoffs.in_time`.
+
+    Parameters
+    ----------
+    task, threshold
+        The question.
+    policies
+        One policy or two, on the rows of one pool.
+    """
+
+    grid: FractionGrid | GapGrid = ONE_POLICY
+    sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
+    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "steps_left")  # kept of a rollout
+
+    def __init__(self, task: Task, threshold: float, policies: Policies) -> None:
+        self.task, self.threshold, self.policies = task, threshold, policies
+        self.pool, self.rounding = policies[0].pool, sum(policy.rounding for policy in policies)
+        self.source, self.tally = self.pool.source, self.pool.tally
+        grid = ON_STACKS if self.source.waits and self.grid is ONE_POLICY else self.grid
+        self.strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
+        self.branches = splitting.open_branches()
+        self.dynamics = self._made_dynamics()
+
+    # ------------------------------------------------------------ rollouts
+
+    def _made_dynamics(self) -> Dynamics:
+        """Where rollouts go; one policy alone never parts."""
+        task, rows, policy = self.policies[0].task, self.tally.rows, cumulative(self.policies[0].task.policy)
+        places = rows.start, rows.successor, self.tally.task.layout.row_of_pair, self.pool.only
+        starts = np.arange(task.n_states), cumulative(task.initial[None, :])[0]
+        return Dynamics(*places, *starts, policy, policy, policy, policy, task.discount, False)
+
+    def transcript(self, size: int) -> Transcript:
+        """Room for what a call finds."""
+        rewards = np.empty(size if self.task.observes_rewards else 0)
+        transitions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+        return Transcript(*transitions, np.empty(size), rewards, np.empty(size if self.may_serve_both else 0))
+
+    def roll(
+        self,
+        plan: BettingPlan,
+        bets: TwoSided,
+        at: RolloutState,
+        numbers: FloatArray,
+        limits: Limits,
+        seen: Transcript,
+    ) -> Advance:
+        """Rollouts, in compiled code, which settles the bets. Rows that list only what was seen may have grown."""
+        rows, draws, other = self.tally.rows, self.source.draws(), ONE_SIDE
+        if self.tally.is_open:
+            self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
+        stakes = Stakes(plan.fractions, bets[plan.sign].capital, plan.L, plan.sign, plan.lead)
+        if (mirrored := plan.mirrored) is not None:
+            capital = bets[mirrored.sign].capital
+            other = OtherSide(mirrored.B, mirrored.fractions, capital, mirrored.L, mirrored.sign, mirrored.lead)
+        if len(plan.targets):
+            side = plan.a._replace(B=plan.B)
+            branched = self.dynamics, side, plan.targets, stakes, draws, at, self.branches, numbers
+            return rollouts.branch(*branched, limits, seen, other)
+        return rollouts.bet(self.dynamics, (plan.a, plan.b), plan.B, stakes, draws, at, numbers, limits, seen, other)
+
+    def record(self, seen: Transcript, count: int) -> None:
+        """Count what was drawn."""
+        self.pool.record(seen.pair[:count], seen.x[:count])
+
+    def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
+        """These rollouts have ended."""
+
+    def learn(self, rows: Recorded) -> None:
+        """Transitions that are counted, and never bet on: burn-in for fitting."""
+        drawn = rows.k >= 0
+        self.tally.observe(rows.k[drawn], rows.x[drawn], np.inf)  # refuses what the support excludes
+        self.pool.samples += int(drawn.sum())
+        for policy in self.policies:
+            policy.alone = False
+
+    # ------------------------------------------------------------ plans
+
+    @property
+    def visited(self) -> VisitedBet | None:
+        """The policy of a large task, whose bets are fitted to visited states."""
+        first = self.policies[0]
+        return first if isinstance(first, VisitedBet) else None
+
+    @property
+    def may_serve_both(self) -> bool:
+        """Whether rollouts can serve both sides at once: those of one policy, where both totals are bounded."""
+        return len(self.policies) == 1 and self.visited is None and len(self.sides) == 2
+
+    @property
+    def chooses_pace(self) -> bool:
+        """Whether rollouts are simulated, and their pace is chosen: for one policy, where draws are made."""
+        return not self.source.waits and len(self.policies) == 1
+
+    @property
+    def chooses_share(self) -> bool:
+        """Whether a share of the fitted advantages may be chosen."""
+        return True
+
+    def before_fit(self) -> None:
+        """What is fixed before a plan is made."""
+
+    def start_value(self, values: Sequence[FloatArray]) -> float:
+        """rho.V0, or the difference of two."""
+        return float(self.policies[0].task.initial @ (values[0] if len(values) == 1 else values[0] - values[1]))
+
+    def planned(self, values: Sequence[FloatArray], bases: Iterable[FloatArray], sign: float) -> BettingPlan:
+        """The bet with these residuals: its worst paths and its range."""
+        parts = zip(self.policies, values, bases, (sign, -sign), strict=False)
+        return self.joined([policy.bet(V, base, side) for policy, V, base, side in parts], sign)
+
+    def joined(self, parts: Sequence[Residuals], sign: float) -> BettingPlan:
+        """The bet that these parts make, with the worst path of all together; S never falls below -L.
+
+        L may always be larger: where lead is as large, rounding must not decide.
+        """
+        lead, task = sign * self.start_value([part.V for part in parts]), self.policies[0].task
+        B = self._worst(parts, sign)
+        L = max(-float(B[: task.n_states][task.initial > 0].min()), self.least_range(parts, lead))
+        return BettingPlan(parts[0], parts[1] if len(parts) > 1 else NO_POLICY, B, L, sign, lead)
+
+    def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """[S] the worst sum along any path."""
+        return parts[0].B
+
+    def least_range(self, parts: Sequence[Residuals], lead: float) -> float:
+        """A range that rounding does not hide."""
+        return lead + 4.0 * self.rounding + 1e-9 * float(sum(np.abs(part.V).max() for part in parts)) + 1e-300
+
+    def with_other_side(self, plan: BettingPlan) -> BettingPlan:
+        """With the bet of the other side, whose sums are -S: coins keep both above their ranges."""
+        other = self.joined([self.policies[0].bet(plan.a.V, plan.a.base, -plan.sign)], -plan.sign)
+        return plan._replace(mirrored=other) if 0 < other.room < np.inf else plan
+
+    # ------------------------------------------------------------ what the model expects
+
+    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
+        """[E] the discounted numbers of visits of each transition."""
+        rows = self.tally.rows
+        return [q * rows.per_entry(occupancies[0][rows.state] * self.policies[0].prob)]
+
+    def squares(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
+        """The mean of S^2 of a rollout, in units of room^2."""
+        residuals = [
+            policy.residuals(part.V, part.base) for policy, part in zip(self.policies, plan.parts, strict=True)
+        ]
+        if len(residuals) > 1:
+            residuals.insert(0, residuals[0] - residuals[1])  # together
+        return sum(float(w @ (residual / plan.room) ** 2) for w, residual in zip(visits, residuals, strict=True))
+
+    def noise(self, plan: BettingPlan, visits: list[FloatArray] | None) -> float | None:
+        """The mean of S^2 to expect, in units of room^2; None where nothing is known about it."""
+        return None if visits is None else self.squares(plan, visits)
+
+    def visits_in_a_rollout(self) -> FloatArray:
+        """[K] the discounted visits of each pair in a rollout by the fitted kernel; of two policies, the larger."""
+        q, found = self.pool.model(), np.zeros(len(self.tally.rows.pair))
+        for policy in self.policies:
+            _, d = policy.values(q)
+            found = found if d is None else np.maximum(found, policy.row_visits(d))
+        return found
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Where the value lies for every kernel; in large tasks, where it lies whatever the support."""
+        return value_range(self.task) if self.visited is None else widest_range(self.task)
+
+    @property
+    def estimate(self) -> float:
+        """The value of the empirical kernel."""
+        return self.policies[0].estimate() + self.threshold
+
+    @property
+    def reward_moments(self) -> RewardMoments | None:
+        """What was observed of rewards, for forecasts."""
+        return None
+
+    @property
+    def has_nearest_kernel(self) -> bool:
+        """Whether the nearest kernel beyond the threshold is sought for reports."""
+        return self.visited is None and not self.tally.is_open
+
+    def why_undecided(self) -> str:
+        """What there is to say of the payoff itself."""
+        return ""
+
+    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
+        """The least sum at which the rollout on its way can end."""
+        if at.phase == rollouts.BRANCHING:
+            place, weight = self._open(at)
+            return float(at.earned + weight @ plan.B[place])
+        return float(at.earned + at.weight * plan.B[int(at.state)])
+
+    def _open(self, at: RolloutState) -> tuple[IntArray, FloatArray]:
+        """The places and the weights of open branches."""
+        place, weight = self.branches[: int(at.state)].T
+        return place.astype(np.int64), weight
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self, at: RolloutState) -> dict[str, Any]:
+        """What is needed to go on later, beyond counts, plan and bets."""
+        kept: dict[str, Any] = {"branches": self.branches[: int(at.state) if at.phase == rollouts.BRANCHING else 0]}
+        for policy in self.policies:
+            kept.update(policy.kept())
+        return {name: value.copy() for name, value in kept.items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state; the counts are back."""
+        for policy in self.policies:
+            policy.take_up(state)
+        branches = np.array(state["branches"], dtype=np.float64)
+        self.branches[: len(branches)] = branches
+
+    def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
+        """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
+        if at.phase == rollouts.BRANCHING:
+            return self._may_branch(plan, at)
+        somewhere = at.state == int(at.state) and 0 <= at.state < len(plan.B)
+        if not somewhere or not 0 < at.weight <= 1.0 / rollouts.SMALLEST_CHANCE**2 or at.phase != rollouts.TOGETHER:
+            return False
+        other = plan.mirrored
+        if other is not None and self.task.total_rewards is None:
+            below = at.weight * min(other.B[int(at.state)], 0.0) - at.earned
+            if not below >= -other.L * SLACK:
+                return False
+        return self.worst_sum(plan, at) >= -plan.L * SLACK
+
+    def _may_branch(self, plan: BettingPlan, at: RolloutState) -> bool:
+        """Whether these branches can be open: each is somewhere, with a weight, and together above the range."""
+        n = int(at.state)
+        if at.state != n or not 0 < n <= len(self.branches) or not len(plan.targets):
+            return False
+        place, weight = self.branches[:n].T
+        inside = (place == np.rint(place)) & (place >= 0) & (place < len(plan.B))
+        sound = inside.all() and ((weight > 0) & (weight <= rollouts.LARGEST_WEIGHT)).all()
+        if not sound or (other := plan.mirrored) is None:
+            return bool(sound) and self.worst_sum(plan, at) >= -plan.L * SLACK
+        worst = self.worst_sum(plan, at), float(at.weight + weight @ other.B[place.astype(np.int64)])
+        return all(sum_ >= -L * SLACK for sum_, L in zip(worst, (plan.L, other.L), strict=True))

@@ -1,0 +1,210 @@
+r"""Which of two policies is better? Betting on the difference of their temporal differences, along coupled rollouts.
+
+Two policies A and B meet the same unknown kernel q; the question is whether V^A - V^B exceeds a margin m. Choose V0 and
+advantages eta for each, from what was seen before, sum_a pi_A eta_A = 0 and sum_a pi_B eta_B = 0, and for a side
+sign = 1 ("the difference is above m") or -1
+
+    D_A(s,a,x) =  sign (r_A(s,a,x) - eta_A(s,a) + gamma V0_A(x) - V0_A(s)),
+    D_B(s,a,x) = -sign (r_B(s,a,x) - eta_B(s,a) + gamma V0_B(x) - V0_B(s)).
+
+*The coupling.* Both start in the same s from rho. While they are together, an action is drawn from the maximal coupling
+of pi_A(.|s) and pi_B(.|s): with probability sum_a min(pi_A, pi_B) the same one, and one draw x serves both; else a from
+(pi_A - pi_B)^+ and b from (pi_B - pi_A)^+, normalised, and one draw each: they part, and go on alone. Each chain by
+itself is the one of its policy.
+
+*The worst path.* With the sets of actions that these three laws may take,
+
+    B_A(s)  <= min(0, D_A(s,a,x) + gamma B_A(x)),  B_B likewise: as for one policy, see `td_rollouts`,
+    B(s)    <= min(0, min over common a, x of (D_A + D_B)(s,a,x) + gamma B(x),
+                      min over a, x of D_A(s,a,x) + gamma B_A(x)  +  min over b, y of D_B(s,b,y) + gamma B_B(y)),
+    L        = max of -B(s) over rho(s) > 0.
+
+One *rollout* has the sum S = 0 and the weight w = 1/g at its start, and goes on with probability g, w <= L/-B(s).
+Together: add w (D_A + D_B), move, go on with probability g and the weight gamma w/g, where g = 1 or
+gamma w/g <= (S + L)/-B(x). At a parting: add w D_A(s,a,x) + w D_B(s,b,y); both have the weight gamma w. Then A is run
+to its end with S + L + w_B B_B(y) in place of S + L, w_B = gamma w being kept for B; then B with S + L, its coin first.
+Where a weight has become very small, add w times B, B_A or B_B there, and end that part.
+
+*S never falls below -L.* Together S + w B(s) >= -L; in the phase of A  S + w_A B_A(x) + w_B B_B(y) >= -L; in that of
+B  S + w_B B_B(y) >= -L. Steps keep these by the inequalities above, so does the parting, by the last one; coins by the
+choice of g, and where g = 1 since nothing changes; the end of a part since the B's are not positive.
+
+*The mean of S is at most sign (V^A - V^B - rho.(V0_A - V0_B)).* Let E_A = sign (V^A - V0_A), E_B = -sign (V^B - V0_B).
+S + w (E_A + E_B)(s) together, S + w_A E_A(x) + w_B E_B(y) apart, is a martingale: given s the action of A has the law
+pi_A and that of B the law pi_B, together or not, eta_A and eta_B are centred, so the mean of D_A is
+E_A(s) - gamma E_q E_A(x), and so for B; a coin multiplies a weight by 1/g with probability g. And B_A <= E_A,
+B_B <= E_B, B <= E_A + E_B: iterate their inequalities along the coupled chain.
+
+So with lead = sign (rho.(V0_A - V0_B) - m) the factor 1 + f (lead + S)/(L - lead), 0 <= f <= 1, is never negative and
+has mean at most 1 unless sign (V^A - V^B - m) > 0. The rest is as for one policy: products, Ville, sides, intervals.
+
+While two policies agree nothing is paid for twice, and what they share cancels: the closer they are, the smaller S.
+Inside, the rewards of A are centred by c + m and those of B by c, so that differences are compared with 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.compiled import rollouts, search
+from policytest._base.compiled.rollouts import Dynamics, Residuals, RolloutState
+from policytest.eprocess.strategies import TWO_POLICIES, Moments
+from policytest.kl.witness import centring_error
+from policytest.mdp.task import Task
+from policytest.mdp.values import value_range, value_range_error
+from policytest.payoffs.coupling import Coupling, exact, maximal_coupling
+from policytest.payoffs.known_range import known_difference
+from policytest.payoffs.plan import LARGE, BettingPlan
+from policytest.payoffs.policy_bet import PolicyBet, Pool, cumulative, least_by_state, part_of, worst_anywhere
+from policytest.payoffs.td_rollouts import Policies, Rollouts
+
+LEAST_FACTOR = 1e-14  # of the capital, that a rollout on its way can leave
+
+
+class CoupledRollouts(Rollouts):
+    """Rollouts of two policies: how they move, and what they earn.
+
+    Parameters
+    ----------
+    task, threshold
+        The task of A, and the margin.
+    policies
+        A and B.
+    """
+
+    grid = TWO_POLICIES
+    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "state_b", "weight_b")
+
+    def __init__(self, task: Task, threshold: float, policies: Policies) -> None:
+        self.recent = Moments()  # of sums, earlier ones counting less
+        super().__init__(task, threshold, policies)
+
+    def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
+        """Remember how large the sums are."""
+        self.recent.add(sums)
+
+    def noise(self, plan: BettingPlan, visits: list[FloatArray] | None) -> float | None:
+        """The mean of S^2 of recent rollouts, with one more that has lost all."""
+        v = self.recent.square(plan.room)
+        self.recent.fade(0.5)
+        return v
+
+    @property
+    def has_nearest_kernel(self) -> bool:
+        """No nearest kernel is sought."""
+        return False
+
+    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
+        """The least sum at which the rollout on its way can end."""
+        if at.phase == rollouts.TOGETHER:
+            return float(at.earned + at.weight * plan.B[int(at.state)])
+        if at.phase in (rollouts.B_PARTS, rollouts.B_IN_TURN):
+            return -plan.L
+        a_goes_on = at.phase in (rollouts.A_ALONE, rollouts.A_IN_TURN)
+        worst_of_a = at.weight * plan.a.B[int(at.state)] if a_goes_on else 0.0
+        return float(at.earned + at.weight_b * plan.b.B[int(at.state_b)] + worst_of_a)
+
+    def state(self, at: RolloutState) -> dict[str, Any]:
+        """With the recent sums."""
+        return {**super().state(at), "recent": self.recent.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        super().restore(state)
+        self.recent.restore(state["recent"])
+
+    def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
+        """Whether a rollout can be on its way like this."""
+        S, weights = len(plan.B), (at.weight, at.weight_b)
+        in_phase = 0 <= at.phase == int(at.phase) <= rollouts.B_NEXT
+        somewhere = all(place == int(place) for place in (at.state, at.state_b)) and 0 <= at.state < S
+        least_b = -1 if at.phase == rollouts.TOGETHER else 0
+        somewhere = somewhere and least_b <= at.state_b < S
+        weighted = all(0 <= weight <= 1.0 / rollouts.SMALLEST_CHANCE**2 for weight in weights)
+        if not (in_phase and somewhere and weighted):
+            return False
+        left = 1.0 + plan.fractions * (plan.lead + self.worst_sum(plan, at)) / plan.room
+        return bool((left > LEAST_FACTOR).all())
+
+
+class TwoPolicies(CoupledRollouts):
+    """The comparison of two policies on a discounted table."""
+
+    def __init__(self, task_a: Task, task_b: Task, margin: float, pool: Pool) -> None:
+        self.known = known_difference(task_a, task_b)
+        centre = 0.25 * (sum(value_range(task_a)) + sum(value_range(task_b)))
+        first, second = (value_range_error(task) + centring_error(task, centre) for task in (task_a, task_b))
+        a, b = PolicyBet(exact(task_a, centre + margin), pool, first), PolicyBet(exact(task_b, centre), pool, second)
+        self.coupling = maximal_coupling(a.task.policy, b.task.policy)
+        super().__init__(task_a, margin, (a, b))
+
+    def _made_dynamics(self) -> Dynamics:
+        return parted(super()._made_dynamics(), self.coupling, self.policies[1])
+
+    def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """[S] B. Where any state may follow any pair the worst path has a closed form, as for one policy."""
+        (a, b), rows, gamma, S = parts, self.tally.rows, self.policies[0].task.discount, self.task.n_states
+        shared = np.flatnonzero(self.coupling.common.ravel()[rows.pair] > 0)
+        U, base, floor = a.V - b.V, a.base - b.base, self._parting(parts, sign)
+        if not all(policy.task.any_successor for policy in self.policies):
+            chosen, entries = part_of(rows._replace(gain=np.zeros(0)), shared)
+            chosen = chosen._replace(gain=difference(a.gain, b.gain, entries))
+            return np.asarray(rollouts.worst_paths(chosen, base[shared], U, floor, sign, gamma))
+        least, ends = least_by_state(sign * base, rows.state, shared, S), np.minimum(floor, 0.0)
+        finite = np.abs(ends).max() + np.abs(base[shared]).max(initial=0.0) / (1.0 - gamma)
+        return worst_anywhere(least, sign * U, ends, gamma, float(finite + np.abs(a.V).max() + np.abs(b.V).max()))
+
+    def _parting(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """[S] the worst that can follow when the two part at s; infinite where they do not."""
+        pair, state, S = self.tally.rows.pair, self.tally.rows.state, self.task.n_states
+        total = np.zeros(S)
+        laws = self.coupling.first, self.coupling.second
+        for policy, part, side, law in zip(self.policies, parts, (sign, -sign), laws, strict=True):
+            lowest = policy.lowest_steps(part.V, part.base, part.B, side)
+            total += least_by_state(lowest, state, np.flatnonzero(law.ravel()[pair] > 0), S)
+        return total
+
+    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
+        """[E] the discounted numbers of visits of each transition: together, A alone, B alone."""
+        if len(q) > LARGE:
+            return None
+        rows, task = self.tally.rows, self.policies[0].task
+        together = self.coupling.common.ravel()[rows.pair]
+        _, d, _ = search.values_and_occupancy(rows._replace(prob=together), q, task.discount, task.initial)
+        both, own = d[rows.state] * together, zip(occupancies, self.policies, strict=True)
+        alone = (np.maximum(d[rows.state] * policy.prob - both, 0.0) for d, policy in own)
+        return [q * rows.per_entry(weight) for weight in (both, *alone)]
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Where the difference lies for every kernel."""
+        return self.known.low, self.known.high
+
+    @property
+    def estimate(self) -> float:
+        """The difference of the values under the empirical kernel."""
+        q, task = self.tally.estimate(), self.policies[0].task
+        rows = [policy.rows() for policy in self.policies]
+        first, second = (search.values_and_occupancy(own, q, task.discount, task.initial)[0] for own in rows)
+        return float(task.initial @ (first - second)) + self.threshold
+
+
+def parted(made: Dynamics, coupling: Coupling, b: PolicyBet) -> Dynamics:
+    """With a common action, or one of each policy, by their coupling."""
+    common, first, second = coupling
+    return made._replace(
+        together=cumulative(np.concatenate([common, first], axis=1)),
+        leaving=cumulative(second / np.maximum(second.sum(axis=1, keepdims=True), 1e-300)),
+        alone_b=cumulative(b.task.policy),
+    )
+
+
+def difference(first: FloatArray, second: FloatArray, entries: IntArray) -> FloatArray:
+    """The difference of rewards on successors; empty where there are none."""
+    if not len(first) and not len(second):
+        return np.zeros(0)
+    return np.asarray((first[entries] if len(first) else 0.0) - (second[entries] if len(second) else 0.0))

@@ -1,0 +1,304 @@
+"""Two policies in coupled rollouts, beyond the discounted table.
+
+The process is that of `policytest.payoffs.two_policies`, with the values and worst paths of `total_bet`. While the
+policies are together one draw serves both, so that an observed reward cancels.
+
+*A bound (low, high) on the total of any episode.* What is still to come then has a bound that depends on what each
+policy has earned so far, so that no coin is thrown: rollouts are whole episodes, with weight 1. Without a discount
+residuals telescope. With the totals G_A and G_B of two episodes that start in s, and U = V0_A - V0_B,
+
+    S = sign (G_A - G_B - U(s))  >=  -(high - low) - sign U(s),
+    L = max of high - low + sign U(s) over rho(s) > 0.
+
+The bound is sharp: where the policies part at once, A may earn low and B high. The mean of S is
+sign (V^A - V^B - rho.U), since each chain by itself is that of its policy, and the factors of `two_policies` are fair.
+Only the difference of two totals must be bounded by high - low, and it is checked after every rollout. A rollout that
+does not end is ended with S = -L, which is valid at any time: it cannot end with less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from policytest._base.arrays import FloatArray
+from policytest._base.compiled import episodes, rollouts, search
+from policytest._base.compiled.rollouts import (
+    LARGEST_WEIGHT,
+    Advance,
+    Dynamics,
+    Limits,
+    Residuals,
+    RolloutState,
+    Transcript,
+)
+from policytest._base.compiled.small import TINY
+from policytest._base.errors import InputError
+from policytest._base.rows import first_of_state
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
+from policytest.data.transitions import Transitions
+from policytest.eprocess.capital import TwoSided
+from policytest.kl.sampler import Recorded
+from policytest.mdp.task import Task
+from policytest.payoffs.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
+from policytest.payoffs.in_time import (
+    Clock,
+    broken_bound,
+    finite_sides,
+    one_sided,
+    pool_in_time,
+    start_mean,
+)
+from policytest.payoffs.known_range import known_difference
+from policytest.payoffs.plan import LARGE, BettingPlan
+from policytest.payoffs.policy_bet import part_of
+from policytest.payoffs.total_bet import TotalBet, TotalPool
+from policytest.payoffs.two_policies import CoupledRollouts, difference, parted
+
+LOOK = 512  # rows of random numbers between two looks at the length of rollouts
+NO_COIN = -1e300  # in the place of the worst sum to come: a rollout goes on with weight 1
+
+
+class Ends:
+    """The totals of two episodes, where these have bounds: rollouts are whole episodes.
+
+    ``open_rows`` are the rows of random numbers since the last look at the length of rollouts, those before it since
+    which no rollout has ended, and how many have ended since the look.
+    """
+
+    def __init__(self, task: Task, bets: tuple[TotalBet, TotalBet]) -> None:
+        self.task, self.bets, self.open_rows = task, bets, np.zeros(3)
+
+    def _totals(self, bet: TotalBet) -> tuple[float, float]:
+        """The least and the largest total of an episode: declared, or those of any path, where these are narrower."""
+        low, high = bet.task.total_rewards or (-np.inf, np.inf)
+        ends, starts = bet.ends_total or [np.full(1, -np.inf), np.full(1, np.inf)], self.task.initial > 0
+        return max(low, float(ends[0][starts].min())), min(high, float(ends[1][starts].max()))
+
+    def largest(self, U: FloatArray, sign: float) -> float:
+        """The largest sign (G_A - G_B) + U(s), over the states s in which episodes start."""
+        (low, high), (low_b, high_b) = (self._totals(bet) for bet in self.bets)
+        return float(U[self.task.initial > 0].max()) + (high - low_b if sign > 0 else high_b - low)
+
+    def is_overdue(self, done: Advance, clock: Clock) -> bool:
+        """Now and then it is looked whether a rollout is far longer than others: then it ends at its worst."""
+        self.open_rows = self.open_rows + np.array([done.used, 0.0, done.rollouts])
+        rows, others, ended = self.open_rows
+        if rows < LOOK:
+            return False
+        others += rows
+        overdue = not ended and others >= clock.patience and done.at.phase != rollouts.BETWEEN
+        if ended:
+            clock.lengths[0] += others
+        elif overdue:
+            clock.lengths[2] += 1
+        self.open_rows = np.array([0.0, 0.0 if ended or overdue else others, 0.0])
+        return bool(overdue)
+
+    def restore(self, kept: FloatArray) -> None:
+        """Go on with these rows."""
+        self.open_rows = np.array(kept, dtype=np.float64)
+        if self.open_rows.shape != (3,) or not (self.open_rows >= 0).all() or not self.open_rows[0] < LOOK:
+            raise ValueError("the rows of the rollout on its way are not three numbers")
+
+
+class TwoPoliciesInTime(CoupledRollouts):
+    """The comparison of two policies beyond the discounted table."""
+
+    WALKER = (*CoupledRollouts.WALKER, "steps_left")
+
+    def __init__(self, task_a: Task, task_b: Task, margin: float, pool: TotalPool) -> None:
+        self.known = known_difference(task_a, task_b)
+        self.bet, self.other = (TotalBet(summing_to_one(task), pool) for task in (task_a, task_b))
+        self.ends = None if task_a.total_rewards is None else Ends(task_a, (self.bet, self.other))
+        self.coupling = maximal_coupling(self.bet.task.policy, self.other.task.policy)
+        self.clock = Clock(task_a, pool, (self.bet, self.other))
+        self.tally, self.task = pool.tally, task_a
+        self.sides = finite_sides(task_a, self._without_values)
+        super().__init__(task_a, margin, (self.bet, self.other))
+
+    def _made_dynamics(self) -> Dynamics:
+        return self.clock.laid_out(parted(super()._made_dynamics(), self.coupling, self.other))
+
+    def roll(
+        self,
+        plan: BettingPlan,
+        bets: TwoSided,
+        at: RolloutState,
+        numbers: FloatArray,
+        limits: Limits,
+        seen: Transcript,
+    ) -> Advance:
+        """As without a horizon; where totals have bounds, a rollout that does not end is ended at its worst."""
+        if self.ends is None:
+            self.dynamics = self.dynamics._replace(longest=self.bet.longest)
+            done = super().roll(plan, bets, at, numbers, limits, seen)
+            self.clock.count(done)
+            return done
+        done = super().roll(plan, bets, at, numbers[: LOOK - int(self.ends.open_rows[0])], limits, seen)
+        self.clock.count(done)
+        if self.ends.is_overdue(done, self.clock):
+            bets[plan.sign].stake(plan.bet, plan.lead - plan.L)
+            seen.sums[done.rollouts] = -plan.L
+            done = done._replace(at=RolloutState(), rollouts=done.rollouts + 1)
+        return done
+
+    def record(self, seen: Transcript, count: int) -> None:
+        """Count what was drawn, and what it earned."""
+        self.clock.record(seen, count)
+
+    def learn(self, rows: Recorded) -> None:
+        """With their rewards."""
+        super().learn(rows)
+        self.bet.pool.learn_rewards(rows)
+
+    def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
+        """Refuse totals that differ by more than their bounds allow."""
+        if self.ends is not None:
+            most = self.ends.largest(-plan.sign * (plan.a.V - plan.b.V), plan.sign)
+            slack = 1e-6 * (plan.L + most)
+            if ((sums < -plan.L - slack) | (sums > most + slack)).any():
+                which, remedy = broken_bound(self.source)
+                raise InputError(
+                    f"total_rewards is {self.task.total_rewards}, but the totals of {which} and of another one differ "
+                    f"by more than that allows; {remedy}"
+                )
+        super().settled(plan, sums)
+
+    # ------------------------------------------------------------ plans
+
+    def before_fit(self) -> None:
+        """The steps after which a rollout ends at its worst; those of whole episodes are limited in `roll`."""
+        if self.task.is_total and self.ends is None:
+            self.clock.limit(self.clock.patience)
+
+    def start_value(self, values: Sequence[FloatArray]) -> float:
+        """The difference of the two rho.V0, less the threshold; a start in the goal counts as 1."""
+        U = (values[0] - values[1])[: self.task.n_states]
+        return float(self.task.initial @ U) + self.clock.at_once - self.threshold
+
+    @property
+    def chooses_share(self) -> bool:
+        """Without a discount advantages would open cycles that lose."""
+        return not self.task.is_total
+
+    def _without_values(self, sign: float) -> FloatArray:
+        """B for V0 = 0."""
+        bets = (self.bet, sign), (self.other, -sign)
+        return self._worst(
+            [bet.bet(V := np.zeros_like(bet.V), bet.base(V, None, 0.0), side) for bet, side in bets], sign
+        )
+
+    def joined(self, parts: Sequence[Residuals], sign: float) -> BettingPlan:
+        """The bet; where totals have bounds, with the worst difference of two of them."""
+        if self.ends is None:
+            return super().joined(parts, sign)
+        B = self._worst(parts, sign)
+        plan = super().joined([part._replace(B=B) for part in parts], sign)
+        largest = self.ends.largest(sign * (parts[0].V - parts[1].V), -sign)
+        return plan._replace(L=max(largest, self.least_range(parts, plan.lead)) * (1.0 + 1e-9))
+
+    def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """B at every place, for the two together; infinite where totals have no bound on this side.
+
+        Where they have, so low that no coin is thrown.
+        """
+        if self.ends is not None:
+            return np.where(self.bet.over, TINY, NO_COIN)
+        (a, b), task, rows, H = parts, self.bet.task, self.tally.rows, self.bet.H
+        shared = np.flatnonzero(self.coupling.common.ravel()[rows.pair] > 0)
+        U, floor = a.V - b.V, self._partings(parts, sign)
+        base = (a.base - b.base).reshape(self.bet.layers, -1)[:, shared].ravel()
+        chosen, entries = part_of(rows._replace(gain=np.zeros(0)), shared)
+        chosen = chosen._replace(gain=difference(a.gain, b.gain, entries))
+        if H is not None:
+            return np.asarray(episodes.worst_steps(chosen, base, U, floor, self.bet.over, sign, task.discount, H))
+        if task.discount == 1.0:
+            first = sign * U + np.minimum(floor, 0.0)
+            first = np.where(self.bet.returns | self.other.returns, np.minimum(first, 0.0), first)
+            C, missed = episodes.least_totals(chosen, base, first, sign)
+            B: FloatArray = np.minimum(C - sign * U - LARGEST_WEIGHT * self.bet.longest * missed, 0.0)
+        else:
+            B = np.minimum(rollouts.worst_paths(chosen, base, U, floor, sign, task.discount), 0.0)
+        B[self.bet.over] = TINY
+        return B
+
+    def _partings(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """[H S] the worst that can follow when the two part; infinite where they do not."""
+        rows, total = self.tally.rows, np.zeros((self.bet.layers, self.task.n_states))
+        first, laws = first_of_state(rows), (self.coupling.first, self.coupling.second)
+        for bet, part, side, law in zip((self.bet, self.other), parts, (sign, -sign), laws, strict=True):
+            lowest = bet.lowest_steps(part.V, part.base, part.B, side)
+            lowest[:, law.ravel()[rows.pair] <= 0] = np.inf
+            total += np.minimum.reduceat(lowest, first, axis=1)
+        return total.ravel()
+
+    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
+        """[H E] the discounted visits of each transition: together, A alone, B alone; for choosing advantages."""
+        task, rows, H = self.bet.task, self.tally.rows, self.bet.H
+        if len(q) * self.bet.layers > LARGE or task.is_total:
+            return None
+        common = rows._replace(prob=self.coupling.common.ravel()[rows.pair], gain=np.zeros(0))
+        if H is not None:
+            d = episodes.by_steps(common, q, task.discount, task.initial, H)[1]
+        else:
+            d = search.values_and_occupancy(common, q, task.discount, task.initial)[1][None, :]
+        both = d[:, rows.state] * common.prob
+        own = zip(occupancies, (self.bet, self.other), strict=True)
+        alone = (np.maximum(d.reshape(len(both), -1)[:, rows.state] * bet.prob - both, 0.0) for d, bet in own)
+        width = np.diff(rows.start)
+        return [(q * np.repeat(weight, width, axis=1)).ravel() for weight in (both, *alone)]
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Where the difference lies for every kernel."""
+        return self.known.low, self.known.high
+
+    @property
+    def estimate(self) -> float:
+        """The difference of the values under the empirical kernel, with the mean of the observed rewards."""
+        difference = self.bet.empirical_values() - self.other.empirical_values()
+        return start_mean(self.task, difference) + self.clock.at_once
+
+    @property
+    def reward_moments(self) -> Any:
+        """What was observed of rewards, for forecasts."""
+        return self.bet.pool.moments
+
+    def why_undecided(self) -> str:
+        """Which answer no data can give."""
+        return "" if len(self.sides) == 2 else one_sided(self.sides)
+
+    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
+        """Where totals have bounds, all may be lost until the end."""
+        return super().worst_sum(plan, at) if self.ends is None else -plan.L
+
+    def state(self, at: RolloutState) -> dict[str, Any]:
+        """With the lengths and the rewards."""
+        open_rows = {} if self.ends is None else {"open_rows": self.ends.open_rows.copy()}
+        return {**super().state(at), **self.clock.state(), **open_rows}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a kept state."""
+        super().restore(state)
+        self.clock.restore(state)
+        if self.ends is not None:
+            self.ends.restore(state["open_rows"])
+
+
+def two_policies_in_time(
+    task_a: Task, task_b: Task, margin: float, sim: SimulatorLike | Transitions, rng: Seed
+) -> TwoPoliciesInTime:
+    """The comparison on a simulator or on recorded transitions."""
+    return TwoPoliciesInTime(task_a, task_b, margin, shared_pool_in_time([task_a, task_b], sim, rng))
+
+
+def shared_pool_in_time(tasks: Sequence[Task], sim: SimulatorLike | Transitions, rng: Seed) -> TotalPool:
+    """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
+    joint = joint_task(tasks)
+    return pool_in_time(joint, supply_of(joint, sim, rng))
