@@ -22,10 +22,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from policytest.methods.betting.plan import SHARES
 
 import policytest as pt
 from policytest._base.arrays import FloatArray
+from policytest.payoffs.plan import SHARES
 
 POINTS = 48  # at which u is tried
 MOST_SWEEPS = 4000

@@ -80,8 +80,8 @@ class OverconfidentRun(TDRun):
     def step(self, level: float, most: int) -> None:
         """Settle the bets anew, with the wrong range."""
         super().step(np.inf, most)
-        for sign, answer in ((1.0, "above"), (-1.0, "below")):
-            gains = [np.zeros(0), *(stretch.ratios for stretch in self.bets.stretches if stretch.sign == sign)]
+        for process, answer in zip(self.bets, ("above", "below"), strict=True):
+            gains = [np.zeros(0), *(segment.won / segment.bet.room for segment in process.segments)]
             factors = np.maximum(1.0 + 4.0 * np.outer(ONE_POLICY.steady, np.concatenate(gains)), 1e-6)
             capital = np.logaddexp.reduce(np.log(factors).cumsum(axis=1) + LARGE_FIRST[:, None], axis=0)
             if (capital >= level).any():

@@ -11,7 +11,6 @@ import signal
 
 import numpy as np
 import pytest
-from policytest.methods.betting.plan import LOG_WIDE, SHARES
 from scipy import sparse, stats
 
 import policytest as pt
@@ -43,6 +42,7 @@ from policytest.eprocess.strategies import ON_RETURNS, ONE_POLICY, TWO_POLICIES,
 from policytest.kl.sampler import Recorded
 from policytest.methods.td_betting import splitting
 from policytest.payoffs.known_range import known_difference, known_value
+from policytest.payoffs.plan import SHARES
 from policytest.payoffs.policy_bet import are_quick, plans_of_shares
 from policytest.study.runner import run as run_module
 

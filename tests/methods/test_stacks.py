@@ -10,7 +10,7 @@ import pytest
 import policytest as pt
 from betting_builders import too_often
 from policytest.kl.sampler import Recorded
-from policytest.methods.td_betting import stacks
+from policytest.methods import stacks
 from policytest.questions.watch import Watch
 
 DELTA, LEVEL = 0.2, -math.log(0.2)

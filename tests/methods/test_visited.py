@@ -7,7 +7,7 @@ import pytest
 
 import policytest as pt
 from policytest._base.compiled import rollouts
-from policytest.methods.td_betting import policy_bet, visited
+from policytest.payoffs import policy_bet, visited
 from policytest.payoffs.visited import VisitedBet
 
 

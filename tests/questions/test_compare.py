@@ -25,7 +25,7 @@ from betting_builders import (
     with_policy,
 )
 from builders import each
-from policytest.methods.td_betting import stacks
+from policytest.methods import stacks
 from policytest.payoffs.coupling import maximal_coupling, shared_pool
 from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.two_policies import TwoPolicies

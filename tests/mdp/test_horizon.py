@@ -10,6 +10,7 @@ from scipy import sparse
 
 import policytest as pt
 from builders import assert_refused, each
+from policytest.mdp import horizon
 
 
 def chain(p=0.3, **settings):
@@ -153,8 +154,8 @@ def test_the_structure_of_a_chain_is_the_same_by_paths_and_by_components():
         S = int(rng.integers(1, 12))
         P = np.where(rng.random((S, S)) < 1.2 / S, rng.random((S, S)), 0.0)
         paid, start = rng.random(S) < 0.3, rng.random(S) < 0.3
-        by_paths = episodes._closed(P, paid, start)
-        by_components = episodes._connected(sparse.csr_array(P), paid, start)
+        by_paths = horizon._closed(P, paid, start)
+        by_components = horizon._connected(sparse.csr_array(P), paid, start)
         for mine, other in zip(by_paths, by_components, strict=True):
             assert (mine == other).all(), seed
         seen |= set(zip(*(part.tolist() for part in by_paths), strict=True))
