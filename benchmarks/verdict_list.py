@@ -442,7 +442,6 @@ RULES: dict[str, Later] = {
     "adaptive": local(allocation=later(made, "Adaptive")),
     "optimal": local(allocation=later(made, "Optimal", kernel=pt.instances.paper(2).kernel)),
     "shares": local(allocation=[[0.1, 0.2], [0.3, 0.4]]),
-    "SLSQP": method_named("PTST", solver=later(made, "SLSQPHeuristic"), batch=25),
 }
 
 
