@@ -12,7 +12,8 @@ import policytest as pt
 from builders import each
 from policytest._base.errors import InputError
 from policytest.cli import main
-from policytest.cli.inputs import Asked, find_model
+from policytest.cli.inputs import find_model
+from policytest.cli.options import Question
 from policytest.sources import load_model, save_model, start_from_log
 from source_builders import COMMANDS, assert_model_refused
 
@@ -294,7 +295,7 @@ def test_the_goal_of_an_environment(capsys):
 
 
 def test_options_for_models_that_are_not_files(capsys):
-    model = find_model("paper-2", None, Asked(horizon=3, discount=1.0))
+    model = find_model("paper-2", Question(horizon=3, discount=1.0))
     assert (model.task.horizon, model.task.discount) == (3, 1.0)
     ask = ["decide", "grid-world", "--threshold", "0.05"]
     assert main([*ask, "--goal", "nowhere"]) == 2

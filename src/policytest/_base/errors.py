@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import metadata
 from typing import Any
 
 from policytest._base.text import plain, short
@@ -79,6 +78,8 @@ def installation(extra: str) -> str:
     >>> installation("gym")
     "pip install 'gymnasium>=1.0'"
     """
+    from importlib import metadata
+
     wanted = [line.partition(";") for line in metadata.requires("policytest") or ()]
     named = sorted(text.strip() for text, _, marker in wanted if re.search(rf"extra == ['\"]{extra}['\"]", marker))
     return shlex.join(["pip", "install", *named])

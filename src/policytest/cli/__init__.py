@@ -3,8 +3,10 @@
 The exit code is the answer, so that a script or a CI job can act on it: `policytest.cli.exit_codes` has them, and sees
 to it that no other path ends with 0 or 1.
 
-A new command is a file in ``commands`` with a function that returns an exit code, listed in `COMMANDS`. NumPy, numba
-and the rest of the package are imported inside the functions, so that ``--help`` answers at once.
+A new command is a file in ``commands`` with a function that returns an exit code, listed in `COMMANDS`. Its arguments
+are options, or groups of options that it shares with other commands (`policytest.cli.options`); every command has
+``--debug``. NumPy, numba and the rest of the package are imported inside the functions, so that ``--help`` answers at
+once.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from policytest.cli.commands.study import study
 from policytest.cli.commands.warmup import warmup
 from policytest.cli.commands.watch import watch
 from policytest.cli.exit_codes import debugging, exit_code, say
+from policytest.cli.groups import Grouped, flat
 from policytest.cli.output import arguments
 from policytest.cli.progress import compiling_told
 
@@ -53,7 +56,7 @@ def _telling(command: Callable[..., int]) -> Callable[..., int]:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 for command in COMMANDS:
-    app.command()(_telling(command))
+    app.command(cls=Grouped)(_telling(flat(command, debug=o.Debug)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from policytest._base.errors import InputError
 from policytest._base.text import plural
-from policytest.cli.inputs import Asked, find_model, named_columns
-from policytest.cli.output import show, write_report
+from policytest.cli import options as o
+from policytest.cli.groups import as_typed, option
+from policytest.cli.inputs import find_model, named_columns
 
 if TYPE_CHECKING:
     from policytest.data.logged_episodes import LoggedEpisodes
@@ -18,21 +20,35 @@ if TYPE_CHECKING:
 OF_A_TABLE = ("s_next", "count")
 OF_EPISODES = ("propensity", "target")
 """Columns that only one of the two ways of reading a log knows."""
-OF_A_TASK = ("rewards", "initial", "goal", "avoid", "terminal", "support", "const")
 
 
-class Ranges(NamedTuple):
-    """What the options say about rewards, returns and propensities."""
+@dataclass(frozen=True)
+class Episodes:
+    """What is said of the episodes of a log."""
 
-    reward: tuple[float, float] | None = None
-    returns: tuple[float, float] | None = None
-    smallest_propensity: float | None = None
+    assume: o.LogAssumption = option(
+        "What the answer may rest on: a Markov table; or the episodes of the log alone, with the propensities "
+        "of their actions, or as those of the policy itself. The last two need no task file.",
+        default=o.LogAssumption.markov,
+    )
+    ladder: bool = option(
+        "Also ask the episodes alone, by their propensities, or, without such a column, as those of this "
+        "policy, which must then be the one that made the log; warn if they refute the Markov table.",
+        default=False,
+    )
+    reward_range: o.Range = option(o.REWARDS_LIE, "LOW HIGH")
+    return_range: o.Range = option(o.RETURNS_LIE, "LOW HIGH")
+    smallest_propensity: float | None = option(
+        "No action, logged or not, had a smaller propensity: known before the data, not taken from the log. "
+        "Narrows intervals.",
+        "P",
+    )
 
     def check_unused(self) -> None:
-        """Refuse them where a Markov table is assumed."""
-        for option, value in zip(("--reward-range", "--return-range", "--smallest-propensity"), self, strict=True):
-            if value is not None:
-                raise InputError(f"{option} is for episodes; add --assume propensities, --assume episodes or --ladder")
+        """Refuse ranges where a Markov table is assumed."""
+        for name, value in as_typed(self).items():
+            if value is not None and name not in ("--assume", "--ladder"):
+                raise InputError(f"{name} is for episodes; add --assume propensities, --assume episodes or --ladder")
 
 
 def is_log(name: str) -> bool:
@@ -49,13 +65,18 @@ def table_columns(columns: list[str] | None) -> list[str] | None:
 
 
 def read_episodes(
-    files: list[str], assume: str, columns: list[str] | None, model: Model | None, asked: Asked, ranges: Ranges
+    files: list[str],
+    assume: str,
+    columns: list[str] | None,
+    model: Model | None,
+    question: o.Question,
+    about: Episodes,
 ) -> LoggedEpisodes:
     """The episodes of these files; without their propensities where only episodes are assumed."""
     from policytest.sources.logged.episodes import logged_episodes
 
-    if isinstance(asked.horizon, str):
-        raise InputError(f"--horizon is {asked.horizon!r}, and a log has none; pass a number of steps")
+    if isinstance(question.horizon, str):
+        raise InputError(f"--horizon is {question.horizon!r}, and a log has none; pass a number of steps")
     mapping = {role: name for role, name in named_columns(columns).items() if role not in OF_A_TABLE}
     mapping |= dict.fromkeys(OF_EPISODES) if assume == "episodes" else {}
     found = logged_episodes(
@@ -63,11 +84,11 @@ def read_episodes(
         columns=mapping,
         task=None if model is None else model.task,
         bins=None if model is None else model.bins,
-        discount=None if model is not None else asked.discount,
-        horizon=None if model is not None else asked.horizon,
-        reward_range=ranges.reward,
-        return_range=ranges.returns,
-        smallest_propensity=ranges.smallest_propensity,
+        discount=None if model is not None else question.discount,
+        horizon=None if model is not None else question.horizon,
+        reward_range=about.reward_range,
+        return_range=about.return_range,
+        smallest_propensity=about.smallest_propensity,
     )
     if assume == "propensities" and not found.weighted:
         raise InputError(
@@ -78,27 +99,25 @@ def read_episodes(
 
 def assess_episodes(
     names: list[str],
-    assume: str,
     threshold: float | None,
     delta: float,
     columns: list[str] | None,
-    policy: str | None,
-    asked: Asked,
-    ranges: Ranges,
+    question: o.Question,
+    episodes: Episodes,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The verdict, and what it is about; the first name may be that of a task."""
     from policytest.questions.assess import assess
 
-    model = None if is_log(names[0]) else find_model(names[0], policy, asked)
+    model = None if is_log(names[0]) else find_model(names[0], question)
     files = names if model is None else names[1:]
     if model is None:
-        for option, value in (("--policy", policy), *((f"--{key}", getattr(asked, key)) for key in OF_A_TASK)):
-            if value is not None:
-                raise InputError(f"{option} is for a task, and none is named; name a task file before the log")
+        for name, value in as_typed(question).items():
+            if value is not None and name not in ("--discount", "--horizon"):
+                raise InputError(f"{name} is for a task, and none is named; name a task file before the log")
     bar = threshold if threshold is not None or model is None else model.threshold
     if bar is None:
         raise InputError("no threshold: pass --threshold R")
-    log = read_episodes(files, assume, columns, model, asked, ranges)
+    log = read_episodes(files, episodes.assume, columns, model, question, episodes)
     about = (*((f"Model: {names[0]}",) if model is not None else ()), f"Data: {described(log)}.")
     return assess(log, threshold=bar, delta=delta), about
 
@@ -107,10 +126,3 @@ def described(log: LoggedEpisodes) -> str:
     """How much there is."""
     by = " with propensities" if log.weighted else ""
     return f"{plural(log.n_episodes, 'episode')}{by}, {plural(len(log), 'row')}"
-
-
-def show_episodes(verdict: Verdict, about: tuple[str, ...], json: bool, html: Path | None) -> None:
-    """The verdict on stdout, and as a page."""
-    show(verdict, json, None, "", "")
-    if html is not None:
-        write_report(html, verdict, "Is this policy good enough?", about)

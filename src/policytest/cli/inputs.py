@@ -12,13 +12,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from policytest._base.errors import InputError
 from policytest._base.text import did_you_mean
+from policytest.cli.groups import as_typed
 
 if TYPE_CHECKING:
     from policytest._base.arrays import Kernel
+    from policytest.cli.options import Data, Question
+    from policytest.cli.options import Episodes as EpisodeOptions
+    from policytest.cli.options import Method as MethodOptions
     from policytest.data.episodes import Episodes
     from policytest.mdp.task import Task
     from policytest.sources.logged.log import Log
@@ -33,40 +37,25 @@ BUILT_IN: dict[str, Callable[[Any], Any]] = {
 """Models that need no file; each takes the module `instances`."""
 
 
-class Asked(NamedTuple):
-    """What the options say about the question, in the place of what the model says; None where they say nothing."""
-
-    discount: float | None = None
-    rewards: str | None = None
-    initial: str | None = None
-    horizon: int | str | None = None
-    goal: list[str] | None = None
-    avoid: list[str] | None = None
-    terminal: list[str] | None = None
-    support: str | None = None
-    const: list[str] | None = None
-
-    def of_another(self, name: str) -> Asked:
-        """The same of a second model, which need not be a program with constants."""
-        return self if _is_program(name) else self._replace(const=None)
-
-
-def _is_program(name: str) -> bool:
+def is_program(name: str) -> bool:
+    """Whether a model is a program in PRISM's language."""
     from policytest.sources.tasks.model_checkers.prism_program import ENDINGS
 
     return Path(name).suffix.lower() in ENDINGS and not name.startswith("gym:")
 
 
-def find_model(name: str, policy: str | None = None, asked: Asked | None = None) -> Model:
+def find_model(name: str, question: Question | None = None) -> Model:
     """The built-in instance of this name, the environment at a gym: address, or what the file holds."""
     from policytest.sources.tasks.files import CHECKED, LISTED, Model, load_model
     from policytest.sources.tasks.keys import changed, check_question
 
-    given: dict[str, Any] = {key: value for key, value in (asked or Asked())._asdict().items() if value is not None}
+    said = vars(question) if question else {}
+    given: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
+    policy = given.pop("policy", None)
     if "rewards" in given and Path(name).suffix.lower() not in CHECKED:
         raise InputError(f"--rewards names a reward model of a {' or '.join(LISTED)} file, and {name} is not one")
     if "const" in given:
-        if not _is_program(name):
+        if not is_program(name):
             raise InputError(f"--const is for programs in PRISM's language (.prism, .nm, .pm), and {name} is not one")
         given["constants"] = _constants(given.pop("const"))
     for key in ("initial", "terminal"):
@@ -106,34 +95,33 @@ def _constants(given: list[str]) -> dict[str, str]:
     return constants
 
 
-OF_EPISODES = ("agent", "critic", "reward_range", "return_range", "vector", "batched", "stochastic")
-"""The options of --assume episodes, as `policytest.sources.environments.episodes` calls them."""
-
-
 def about_model(name: str, agent: str | None) -> str:
     """What a report says of the model."""
     return f"Model: {name}" if agent is None else f"Environment: {name}. Agent: {agent}."
 
 
 def find_episodes(
-    name: str, assume: str, given: Mapping[str, Any], asked: Asked, of_tables: Mapping[str, Any]
+    name: str, episodes: EpisodeOptions, question: Question, of_tables: Mapping[str, object]
 ) -> Episodes | None:
     """The episodes that --assume episodes asks for; None with --assume markov.
 
-    ``given`` are the options of episodes, ``of_tables`` some of Markov tasks; those that do not apply are refused.
+    ``of_tables`` are options of Markov tasks, beside those of the question; whatever does not apply is refused.
     """
-    if assume == "markov":
-        for option, value in given.items():
+    said = as_typed(episodes)
+    if said.pop("--assume") == "markov":
+        for option, value in said.items():
             if value:
-                raise InputError(f"--{option.replace('_', '-')} is for episodes; add --assume episodes")
+                raise InputError(f"{option} is for episodes; add --assume episodes")
         return None
     from policytest.sources.environments.episodes import AskedEpisodes, episodes_at
 
-    others = {f"--{key}": value for key, value in asked._asdict().items() if key not in ("horizon", "discount")}
-    for option, value in {**of_tables, **others}.items():
+    others = as_typed(question)
+    horizon, discount, policy = (others.pop(name) for name in ("--horizon", "--discount", "--policy"))
+    for option, value in {"--policy": policy, **of_tables, **others}.items():
         if value:
             raise InputError(f"{option} is for a Markov task, and --assume episodes has no table; leave it out")
-    return episodes_at(name, AskedEpisodes(**given, horizon=asked.horizon, discount=asked.discount), "--")
+    about = {key: value for key, value in vars(episodes).items() if key != "assume"}
+    return episodes_at(name, AskedEpisodes(**about, horizon=horizon, discount=discount), "--")
 
 
 def _with_policy(task: Task, policy: str | None) -> Task:
@@ -208,39 +196,32 @@ def _usable(place: str, found: Any) -> Any:
     return found
 
 
-def find_method(
-    name: str | None,
-    boundary: str | None = None,
-    prior: float | None = None,
-    allocation: str | None = None,
-    kernel: Kernel | None = None,
-) -> Any:
+def find_method(name: str | None, settings: MethodOptions | None = None, kernel: Kernel | None = None) -> Any:
     """The method that the options describe; None, the default one, if they say nothing."""
     from policytest.methods import names
 
-    of_ptst = {"--boundary": boundary, "--prior": prior, "--allocation": allocation}
-    given = [option for option, value in of_ptst.items() if value is not None]
-    if given and name not in (None, "ptst"):
-        raise InputError(f"{given[0]} belongs to --method ptst, not to {name}")
-    if boundary == "paper" and prior is not None:
+    of_ptst = [] if settings is None else [option for option, value in as_typed(settings).items() if value is not None]
+    if not of_ptst or settings is None:
+        return None if name is None else names.METHODS[name].load()()
+    if name not in (None, "ptst"):
+        raise InputError(f"{of_ptst[0]} belongs to --method ptst, not to {name}")
+    if settings.boundary == "paper" and settings.prior is not None:
         raise InputError("--prior belongs to --boundary mixture; the paper's boundary has none")
-    if allocation == "optimal" and kernel is None:
+    if settings.allocation == "optimal" and kernel is None:
         raise InputError("--allocation optimal needs a kernel", "add the key kernel to the task file, or use adaptive")
-    if name is None and not given:
-        return None
-    settings: dict[str, Any] = {}
-    if boundary is not None or prior is not None:
-        settings["boundary"] = names.make_boundary(boundary or "mixture", prior)
-    if allocation is not None:
-        settings["allocation"] = names.make_sampling_rule(allocation, kernel)
-    return names.METHODS[name or "ptst"].load()(**settings)
+    chosen: dict[str, object] = {}
+    if settings.boundary is not None or settings.prior is not None:
+        chosen["boundary"] = names.make_boundary(settings.boundary or "mixture", settings.prior)
+    if settings.allocation is not None:
+        chosen["allocation"] = names.make_sampling_rule(settings.allocation, kernel)
+    return names.METHODS["ptst"].load()(**chosen)
 
 
-def method_of_pairs(name: str | None, boundary: str | None, prior: float | None, allocation: str | None) -> Any:
+def method_of_pairs(name: str | None, settings: MethodOptions) -> Any:
     """The method for more than one policy; None, betting, where the options say nothing."""
-    if allocation == "optimal":
+    if settings.allocation == "optimal":
         raise InputError("--allocation optimal is for the value of one policy; use adaptive, uniform or forward")
-    return find_method(name, boundary, prior, allocation)
+    return find_method(name, settings)
 
 
 def check_logged(words: Iterable[str | None], log: list[str] | None) -> bool:
@@ -267,36 +248,21 @@ def checked_for(model: Model, *others: Task) -> Model:
     return replace(model, task=replace(task, policy=mixed / mixed.sum(axis=1, keepdims=True)))
 
 
-def find_source(
-    simulator: str | None,
-    model: Model,
-    name: str,
-    log: list[str] | None,
-    columns: list[str] | None,
-    skip: list[str] | None,
-    by_episode: bool,
-    tell: Callable[[str], None],
-) -> Any:
+def find_source(data: Data, model: Model, name: str, tell: Callable[[str], None]) -> Any:
     """What is sampled from; or the rows of a log in their order."""
-    if log is None:
-        if columns or skip or by_episode:
+    if data.log is None:
+        if data.column or data.skip or data.by_episode:
             raise InputError("--column, --skip and --by-episode belong to --log, which names the files")
-        return find_simulator(simulator, model, name)
-    if simulator is not None:
+        return find_simulator(data.simulator, model, name)
+    if data.simulator is not None:
         raise InputError("--simulator is for sampling; leave it out with --log")
     from policytest.sources.logged.diagnose import diagnosed_log
 
-    return diagnosed_log(model.task, read_log(log, model, columns, skip, tell), by_episode).transitions(by_episode)
+    log = read_log(data.log, model, data, tell)
+    return diagnosed_log(model.task, log, data.by_episode).transitions(data.by_episode)
 
 
-def read_log(
-    files: list[str],
-    model: Model,
-    columns: list[str] | None,
-    skip: list[str] | None,
-    tell: Callable[[str], None],
-    add_to: Log | None = None,
-) -> Log:
+def read_log(files: list[str], model: Model, data: Data, tell: Callable[[str], None], add_to: Log | None = None) -> Log:
     """The log in these files, folders or patterns; how far the reading is, is told."""
     from policytest.cli.progress import Reading
     from policytest.sources.logged.read import logs
@@ -304,8 +270,8 @@ def read_log(
     return logs(
         files if len(files) > 1 else files[0],
         model.task,
-        columns=named_columns(columns),
-        skip=tuple(skip or ()),
+        columns=named_columns(data.column),
+        skip=tuple(data.skip or ()),
         add_to=add_to,
         progress=Reading(tell),
         bins=model.bins,

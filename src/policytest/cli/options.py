@@ -1,8 +1,9 @@
-"""The options that several commands share, each defined once."""
+"""The options that several commands share, each defined once, most of them in groups."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from policytest.cli.exit_codes import debugging
-from policytest.cli.inputs import BUILT_IN
+from policytest.cli.groups import Only as Only
+from policytest.cli.groups import option
+from policytest.cli.inputs import BUILT_IN, is_program
 
 
 def _set_debug(wanted: bool) -> None:
@@ -31,6 +34,8 @@ def _steps(text: str) -> int | str:
     return text if text == "time limit" else _whole(text)
 
 
+# ---------------------------------------------------------------- names
+
 OnePolicyMethod = StrEnum("OnePolicyMethod", ["betting", "ptst", "boxes", "monte-carlo", "returns"])
 LogMethod = StrEnum("LogMethod", ["betting", "log-betting", "ptst", "boxes", "monte-carlo"])
 PairsMethod = StrEnum("PairsMethod", ["betting", "ptst"])
@@ -46,190 +51,156 @@ Assumption = StrEnum("Assumption", ["markov", "episodes"])
 LogAssumption = StrEnum("LogAssumption", ["markov", "propensities", "episodes"])
 """What is assumed of the process: states and actions with unknown transition probabilities, or only episodes."""
 
-Debug = Annotated[
-    bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show the traceback of an error.")
-]
-Delta = Annotated[float, typer.Option(help="The largest allowed probability of a wrong answer.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random number generator.")]
+QUESTION, METHOD, DATA, SAMPLING, EPISODES = "Question", "Method", "Data", "Sampling", "Episodes"
+"""Headings of groups, for the options of one command that belong there."""
+
+SEED, HIDE = "Seed of the random number generator.", "Hide row counts below N (privacy)."
+REWARDS_LIE, RETURNS_LIE = "Where every reward of an episode lies.", "Where the return of every episode lies."
+"""The help of options that are in several groups."""
+
+# ---------------------------------------------------------------- options of their own
+
 ModelName = Annotated[
     str,
     typer.Argument(
         help=f"A task file, an environment such as gym:FrozenLake-v1?map_name=8x8, or one of: {', '.join(BUILT_IN)}."
     ),
 ]
-PolicyName = Annotated[
-    str | None,
-    typer.Option("--policy", metavar="FILE", help="Use this policy instead of the model's: a policy file, or uniform."),
+Debug = Annotated[
+    bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show the traceback of an error.")
 ]
-Discount = Annotated[float | None, typer.Option(help="Use this discount instead of the model's.")]
-RewardModel = Annotated[
-    str | None,
-    typer.Option("--rewards", metavar="NAME", help='Which reward model of a .drn or .tra file; "" is the unnamed one.'),
-]
-InitialState = Annotated[
-    str | None,
-    typer.Option(
-        "--initial",
-        metavar="STATE",
-        help="Start in this state, in the states with this label, or (log) as the log says.",
-    ),
-]
-Horizon = Annotated[
-    Any,
-    typer.Option(
-        parser=_steps,
-        metavar="STEPS",
-        help='Let an episode have this many steps, instead of the model\'s; "time limit": as the environment says.',
-    ),
-]
-Goal = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--goal",
-        metavar="STATE",
-        help="Ask for the probability of reaching this state, label or condition (d!=6); may be repeated.",
-    ),
-]
-Avoid = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--avoid",
-        metavar="STATE",
-        help="With --goal: do not pass this state, label or condition on the way (a goal is reached all the same); may "
-        "be repeated.",
-    ),
-]
-Terminal = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--terminal",
-        metavar="STATE",
-        help="End episodes in this state, label or condition of a model checker's file; may be repeated.",
-    ),
-]
-Support = Annotated[
-    SupportName | None,
-    typer.Option(
-        help="kernel: the test knows which successors the model's kernel allows, and not how likely they are."
-    ),
-]
-Constants = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--const",
-        metavar="NAME=VALUE",
-        help="The value of a constant that a program in PRISM's language leaves undefined; may be repeated.",
-    ),
-]
-MaxSamples = Annotated[
-    int | None, typer.Option(parser=_whole, metavar="N", help="Stop undecided after N samples, for example 1e6.")
-]
-MaxSeconds = Annotated[
-    float | None, typer.Option("--max-seconds", metavar="SECONDS", help="Stop undecided after this many seconds.")
-]
-SimulatorPlace = Annotated[
-    str | None, typer.Option("--simulator", help="Sample from this Python object: package.module:name.")
-]
-Assume = Annotated[
-    Assumption,
-    typer.Option(help="markov: a table of states and actions; episodes: any environment with any agent (--agent)."),
-]
-AgentPlace = Annotated[
-    str | None,
-    typer.Option("--agent", metavar="PLACE", help="With --assume episodes: the agent, as package.module:name."),
-]
-CriticPlace = Annotated[
-    str | None,
-    typer.Option("--critic", metavar="PLACE", help="What is expected of the rest of an episode: package.module:name."),
-]
-RewardRange = Annotated[
-    tuple[float, float] | None,
-    typer.Option("--reward-range", metavar="LOW HIGH", help="Where every reward of an episode lies."),
-]
-ReturnRange = Annotated[
-    tuple[float, float] | None,
-    typer.Option("--return-range", metavar="LOW HIGH", help="Where the return of every episode lies."),
-]
-Vector = Annotated[
-    int | None, typer.Option("--vector", metavar="N", help="Run N environments at once (gymnasium.make_vec).")
-]
-Batched = Annotated[
-    bool, typer.Option("--batched", help="With --vector: call the agent with all observations at once.")
-]
-Stochastic = Annotated[
-    bool,
-    typer.Option(
-        "--stochastic",
-        help="Let an agent with predict sample its actions (deterministic=False); by default it does not.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
-Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the result as a web page.")]
 Threshold = Annotated[
-    float | None, typer.Option(help="The threshold R to compare the value with. Required, unless the task file has it.")
-]
-AcceptUncertified = Annotated[
-    bool,
-    typer.Option(
-        "--accept-uncertified",
-        help="Exit with the code of an answer that is not certified, instead of 3; never if the data refute the model.",
-    ),
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option("--column", metavar="PART=NAME", help="Your name of a column, such as s=state; may be repeated."),
-]
-AssumeOfLog = Annotated[
-    LogAssumption,
-    typer.Option(
-        help="What the answer may rest on: a Markov table; or the episodes of the log alone, with the propensities of "
-        "their actions, or as those of the policy itself. The last two need no task file."
-    ),
-]
-Ladder = Annotated[
-    bool,
-    typer.Option(
-        "--ladder",
-        help="Also ask the episodes alone, by their propensities, or, without such a column, as those of this policy, "
-        "which must then be the one that made the log; "
-        "warn if they refute the Markov table.",
-    ),
-]
-SmallestPropensity = Annotated[
     float | None,
     typer.Option(
-        "--smallest-propensity",
-        metavar="P",
-        help="No action, logged or not, had a smaller propensity: known before the data, not taken from the log. "
-        "Narrows intervals.",
+        help="The threshold R to compare the value with. Required, unless the task file has it.",
+        rich_help_panel=QUESTION,
     ),
 ]
-LogFiles = Annotated[
-    list[str] | None,
-    typer.Option("--log", metavar="FILE", help="Look at a log with an order column, instead of sampling."),
+Delta = Annotated[
+    float, typer.Option(help="The largest allowed probability of a wrong answer.", rich_help_panel=QUESTION)
 ]
-ByEpisode = Annotated[
-    bool,
-    typer.Option(
-        "--by-episode",
-        help="Take one episode after another, by their ids assigned at their start: for an order that restarts.",
-    ),
-]
-Skip = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--skip",
-        metavar="PART",
-        help="Drop rows whose state (s) or action (a) is not in the task; last: episodes may stop without an end.",
-    ),
-]
-SuppressBelow = Annotated[int, typer.Option(min=0, metavar="N", help="Hide row counts below N (privacy).")]
-Boundary = Annotated[BoundaryName | None, typer.Option(help="The boundary of the method ptst.")]
-Prior = Annotated[float | None, typer.Option(help="The Dirichlet prior of the mixture boundary; by default 0.5.")]
-Allocation = Annotated[
-    AllocationName | None, typer.Option(help="Which state-action pairs ptst samples; by default uniform.")
-]
-Checkpoint = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Save the run in this file; if it exists, resume from it.")
-]
+Seed = Annotated[int, typer.Option(help=SEED)]
+SuppressBelow = Annotated[int, typer.Option(min=0, metavar="N", help=HIDE)]
+Range = tuple[float, float] | None
+
+# ---------------------------------------------------------------- groups
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the options say about the question, in place of what the model says; None where they say nothing."""
+
+    policy: str | None = option("Use this policy instead of the model's: a policy file, or uniform.", "FILE")
+    discount: float | None = option("Use this discount instead of the model's.")
+    rewards: str | None = option('Which reward model of a .drn or .tra file; "" is the unnamed one.', "NAME")
+    initial: str | None = option(
+        "Start in this state, in the states with this label, or (log) as the log says.", "STATE"
+    )
+    horizon: int | str | None = option(
+        'Let an episode have this many steps, instead of the model\'s; "time limit": as the environment says.',
+        "STEPS",
+        parser=_steps,
+    )
+    goal: list[str] | None = option(
+        "Ask for the probability of reaching this state, label or condition (d!=6); may be repeated.", "STATE"
+    )
+    avoid: list[str] | None = option(
+        "With --goal: do not pass this state, label or condition on the way (a goal is reached all the same); "
+        "may be repeated.",
+        "STATE",
+    )
+    terminal: list[str] | None = option(
+        "End episodes in this state, label or condition of a model checker's file; may be repeated.", "STATE"
+    )
+    support: SupportName | None = option(
+        "kernel: the test knows which successors the model's kernel allows, and not how likely they are."
+    )
+    const: list[str] | None = option(
+        "The value of a constant that a program in PRISM's language leaves undefined; may be repeated.", "NAME=VALUE"
+    )
+
+    def of_another(self, model: str, policy: str | None = None) -> Question:
+        """The same question about a second model, with its own policy; it need not be a program with constants."""
+        return replace(self, policy=policy, const=self.const if is_program(model) else None)
+
+
+@dataclass(frozen=True)
+class Method:
+    """Settings of the method ptst."""
+
+    boundary: BoundaryName | None = option("The boundary of the method ptst.")
+    prior: float | None = option("The Dirichlet prior of the mixture boundary; by default 0.5.")
+    allocation: AllocationName | None = option("Which state-action pairs ptst samples; by default uniform.")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is sampled from; or the rows of a log in their order, and how to read them."""
+
+    simulator: str | None = option("Sample from this Python object: package.module:name.")
+    log: list[str] | None = option("Look at a log with an order column, instead of sampling.", "FILE")
+    column: list[str] | None = option("Your name of a column, such as s=state; may be repeated.", "PART=NAME")
+    skip: list[str] | None = option(
+        "Drop rows whose state (s) or action (a) is not in the task; last: episodes may stop without an end.", "PART"
+    )
+    by_episode: bool = option(
+        "Take one episode after another, by their ids assigned at their start: for an order that restarts.",
+        default=False,
+    )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How long a run goes on, and where it is kept."""
+
+    seed: int = option(SEED, default=0)
+    max_samples: int | None = option("Stop undecided after N samples, for example 1e6.", "N", parser=_whole)
+    max_seconds: float | None = option("Stop undecided after this many seconds.", "SECONDS")
+    checkpoint: Path | None = option("Save the run in this file; if it exists, resume from it.", "FILE")
+
+    def settings(self) -> dict[str, Any]:
+        """The same as arguments of a test."""
+        kept = self.checkpoint is not None and self.checkpoint.exists()
+        return {
+            "rng": self.seed,
+            "max_samples": self.max_samples,
+            "max_seconds": self.max_seconds,
+            "checkpoint": self.checkpoint,
+            "resume": self.checkpoint if kept else None,
+        }
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What is said of an environment and an agent of which nothing else is assumed."""
+
+    assume: Assumption = option(
+        "markov: a table of states and actions; episodes: any environment with any agent (--agent).",
+        default=Assumption.markov,
+    )
+    agent: str | None = option("With --assume episodes: the agent, as package.module:name.", "PLACE")
+    critic: str | None = option("What is expected of the rest of an episode: package.module:name.", "PLACE")
+    reward_range: Range = option(REWARDS_LIE, "LOW HIGH")
+    return_range: Range = option(RETURNS_LIE, "LOW HIGH")
+    vector: int | None = option("Run N environments at once (gymnasium.make_vec).", "N")
+    batched: bool = option("With --vector: call the agent with all observations at once.", default=False)
+    stochastic: bool = option(
+        "Let an agent with predict sample its actions (deterministic=False); by default it does not.", default=False
+    )
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the answer goes, and what the exit code may say."""
+
+    json: bool = option("Print one JSON document.", default=False)
+    quiet: bool = option("Show no progress.", default=False)
+    html: Path | None = option("Also write the result as a web page.", "FILE")
+    accept_uncertified: bool = option(
+        "Exit with the code of an answer that is not certified, instead of 3; never if the data refute the model.",
+        default=False,
+    )
+
+
+Shown = Annotated[Output, Only("json", "quiet", "html")]
+"""For a result that has no answer to accept."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import shlex
 import sys
@@ -18,6 +17,7 @@ from policytest.cli.exit_codes import CODES, Code, complain, read_or_not, say
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
+    from policytest.cli.options import Output
     from policytest.plots import Trace
     from policytest.results.estimate import Estimate
     from policytest.results.selection import Selection
@@ -32,19 +32,22 @@ arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 """What followed the name of the program, for the report."""
 
 
-def quiet_stdout(as_json: bool) -> contextlib.AbstractContextManager[Any]:
+def quiet_stdout(as_json: bool) -> contextlib.AbstractContextManager[object]:
     """Whatever a simulator prints goes to stderr where stdout is to hold one JSON document."""
     return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
 
 
-def show(
-    found: Shown, as_json: bool, html: Path | None, title: str, about: str | Sequence[str], trace: Trace | None = None
-) -> None:
+def show(found: Shown, output: Output, title: str, about: str | Sequence[str], trace: Trace | None = None) -> None:
     """The result on stdout, and as a web page where one is wanted; a trace of the run adds pictures to it."""
+    tell(found, output.json)
+    if output.html is not None:
+        write_report(output.html, found, title, about, trace)
+
+
+def tell(found: Shown, as_json: bool) -> None:
+    """The result on stdout."""
     with read_or_not():
         say(found.to_json() if as_json else found.summary.text())
-    if html is not None:
-        write_report(html, found, title, about, trace)
 
 
 def write_report(
@@ -97,6 +100,8 @@ def provenance() -> dict[str, Any]:
 
 def fingerprint(file: str) -> str:
     """A file by its name, size and hash."""
+    import hashlib
+
     try:
         with open(file, "rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()

@@ -14,11 +14,12 @@ from policytest._base.errors import InputError
 from policytest._base.table import Shown, Table
 from policytest._base.text import number, plural
 from policytest.cli import options as o
-from policytest.cli.episodes import Ranges, assess_episodes, is_log, read_episodes, show_episodes, table_columns
+from policytest.cli.episodes import Episodes, assess_episodes, is_log, read_episodes, table_columns
 from policytest.cli.exit_codes import as_options, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import Asked, find_method, find_model, read_log, the_bar
-from policytest.cli.output import ended, quiet_stdout, show, with_forecast, write_report
+from policytest.cli.groups import as_typed, option
+from policytest.cli.inputs import find_method, find_model, read_log, the_bar
+from policytest.cli.output import ended, quiet_stdout, show, tell, with_forecast, write_report
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 ORDERED = ("betting", "log-betting")
 """Methods that need the order of the transitions."""
 NO_LOG = "no log: name its files after the task (with --assume propensities or episodes no task is needed)"
+TITLE = "Is this policy good enough?"
 FEW = 5
 """Pairs and states that a warning names."""
 
@@ -125,51 +127,47 @@ def _listed(states: Iterable[Hashable]) -> str:
     return ", ".join(json.dumps(state, default=str) for state in states)
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Counts that are kept from one day to the next."""
+
+    add_to: Path | None = option("Add these logs to counts that --save wrote.", "FILE")
+    save: Path | None = option("Save the counts, for --add-to; the method is then ptst.", "FILE")
+    suppress_below: int = option(o.HIDE, "N", default=0, min=0)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the test is to be the same every day: one that needs no order."""
+        return self.add_to is not None or self.save is not None
+
+
 def assess(
     model: o.ModelName,
     data: Annotated[
         list[str] | None, typer.Argument(help="Logs: CSV, Parquet or JSON lines; files, folders or patterns.")
     ] = None,
+    *,
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
+    question: o.Question,
     method: Annotated[
         o.LogMethod | None,
-        typer.Option(help="How to test; by default betting where the log has an order column, else ptst."),
+        typer.Option(
+            help="How to test; by default betting where the log has an order column, else ptst.",
+            rich_help_panel=o.METHOD,
+        ),
     ] = None,
-    columns: o.Columns = None,
-    skip: o.Skip = None,
-    by_episode: o.ByEpisode = False,
-    add_to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Add these logs to counts that --save wrote.")
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the counts, for --add-to; the method is then ptst.")
-    ] = None,
+    rows: Annotated[o.Data, o.Only("column", "skip", "by_episode")],
     diagnose: Annotated[
         bool,
-        typer.Option(help="Also test whether the data are Markov and stationary; answers about bins need it."),
+        typer.Option(
+            help="Also test whether the data are Markov and stationary; answers about bins need it.",
+            rich_help_panel=o.DATA,
+        ),
     ] = True,
-    suppress_below: o.SuppressBelow = 0,
-    assume: o.AssumeOfLog = o.LogAssumption.markov,
-    ladder: o.Ladder = False,
-    reward_range: o.RewardRange = None,
-    return_range: o.ReturnRange = None,
-    smallest_propensity: o.SmallestPropensity = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    html: o.Html = None,
-    accept_uncertified: o.AcceptUncertified = False,
-    policy: o.PolicyName = None,
-    discount: o.Discount = None,
-    rewards: o.RewardModel = None,
-    initial: o.InitialState = None,
-    horizon: o.Horizon = None,
-    goal: o.Goal = None,
-    avoid: o.Avoid = None,
-    terminal: o.Terminal = None,
-    support: o.Support = None,
-    const: o.Constants = None,
-    debug: o.Debug = False,
+    kept: Counts,
+    episodes: Episodes,
+    output: o.Output,
 ) -> int:
     """Do these logs already settle whether the value is above the threshold?
 
@@ -180,105 +178,75 @@ def assess(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 the logs do not settle it or the answer is not certified, 4
     internal error.
     """
-    asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
-    ranges = Ranges(reward_range, return_range, smallest_propensity)
-    if assume != o.LogAssumption.markov:
-        _only_of_tables(method, skip, by_episode, add_to, save, suppress_below, ladder)
+    if episodes.assume != o.LogAssumption.markov:
+        _only_of_tables(method, rows, kept, episodes.ladder)
         names = [model, *(data or ())]
         files = names if is_log(model) else names[1:]
         if not files:
             raise InputError(NO_LOG)
-        check_files((*files_of_log(files), policy), {"--html": html})
-        with quiet_stdout(json):
-            verdict, told = assess_episodes(names, str(assume), threshold, delta, columns, policy, asked, ranges)
-        show_episodes(verdict, told, json, html)
-        return ended(verdict, accept_uncertified, f"undecided: {verdict.reason}")
-    if not ladder:
-        ranges.check_unused()
+        check_files((*files_of_log(files), question.policy), {"--html": output.html})
+        with quiet_stdout(output.json):
+            verdict, told = assess_episodes(names, threshold, delta, rows.column, question, episodes)
+        show(verdict, output, TITLE, told)
+        return ended(verdict, output.accept_uncertified, f"undecided: {verdict.reason}")
+    if not episodes.ladder:
+        episodes.check_unused()
     if not data:
         raise InputError(NO_LOG)
-    with quiet_stdout(json):
-        problem = find_model(model, policy, asked)
-        check_files((*files_of_model(model), policy, *files_of_log(data)), {"--save": save, "--html": html})
+    with quiet_stdout(output.json):
+        problem = find_model(model, question)
+        read = (*files_of_model(model), question.policy, *files_of_log(data))
+        check_files(read, {"--save": kept.save, "--html": output.html})
         bar = the_bar(threshold, problem)
-        log = _read(data, problem, columns, skip, add_to, quiet)
-        log = log.by_episode() if by_episode else log
-        diagnosis = _diagnosed(log, problem.task) if diagnose and add_to is None else None
+        log = _read(data, problem, rows, kept.add_to, output.quiet)
+        log = log.by_episode() if rows.by_episode else log
+        diagnosis = _diagnosed(log, problem.task) if diagnose and kept.add_to is None else None
         log = _with_cells(log, problem.task, diagnosis)
-        kept = add_to is not None or save is not None  # the same test every day: one that needs no order
-        verdict = _judged(log, problem.task, method, kept, bar, delta)
-        verdict = with_forecast(verdict, quiet)
-        if ladder:
-            verdict = _with_episodes(verdict, log, data, columns, problem, asked, ranges)
-        found = Assessment(
-            verdict,
-            log.shown(suppress_below),
-            None if diagnosis is None else diagnosis.shown(suppress_below),
-        )
-        if save is not None:
-            log.save(save)
-            complain(f"{save} holds the counts of {plural(log.counts.total, 'transition')}")
-    show(found, json, None, "", "")
-    if html is not None:
+        verdict = _judged(log, problem.task, method, kept.kept, bar, delta)
+        verdict = with_forecast(verdict, output.quiet)
+        if episodes.ladder:
+            from policytest.questions.ladder import with_ladder
+
+            recorded = read_episodes(data, "either", rows.column, problem, question, episodes)
+            verdict = with_ladder(verdict, log.transitions() if log.in_order() else log.counts, recorded)
+        below = kept.suppress_below
+        found = Assessment(verdict, log.shown(below), None if diagnosis is None else diagnosis.shown(below))
+        if kept.save is not None:
+            log.save(kept.save)
+            complain(f"{kept.save} holds the counts of {plural(log.counts.total, 'transition')}")
+    tell(found, output.json)
+    if output.html is not None:
         about = (f"Model: {model}", f"Data: {found.log.summary.title}.", *map(as_options, found.log.summary.notes))
         more: dict[str, Any] = {
             "provenance": found.provenance(),
-            "suppress_below": suppress_below,
+            "suppress_below": below,
             "diagnosis": found.diagnosis,
         }
-        write_report(html, verdict, "Is this policy good enough?", about, warnings=found.warnings, **more)
-    if verdict.answer and verdict.samples < log.counts.total and not quiet and not suppress_below:
+        write_report(output.html, verdict, TITLE, about, warnings=found.warnings, **more)
+    if verdict.answer and verdict.samples < log.counts.total and not output.quiet and not below:
         these = "all of them" if verdict.counts.total > verdict.samples else "these"
         complain(
             f"answered after {plural(verdict.samples, 'transition')} of {number(log.counts.total)}; the "
             f"estimate and the interval rest on {these}"
         )
-    return ended(verdict, accept_uncertified, f"undecided: {verdict.reason}")
+    return ended(verdict, output.accept_uncertified, f"undecided: {verdict.reason}")
 
 
-def _read(
-    data: list[str], model: Model, columns: list[str] | None, skip: list[str] | None, add_to: Path | None, quiet: bool
-) -> Log:
+def _read(data: list[str], model: Model, rows: o.Data, add_to: Path | None, quiet: bool) -> Log:
     """The logs, added to the counts that were saved."""
     from policytest.sources.logged.log import Log
 
     before = None if add_to is None else Log.load(add_to, model.task)
     with progress(sys.stderr, quiet) as shown:
-        return read_log(data, model, table_columns(columns), skip, shown.notice, before)
+        return read_log(data, model, replace(rows, column=table_columns(rows.column)), shown.notice, before)
 
 
-def _only_of_tables(
-    method: str | None,
-    skip: list[str] | None,
-    by_episode: bool,
-    add_to: Path | None,
-    save: Path | None,
-    suppress_below: int,
-    ladder: bool,
-) -> None:
+def _only_of_tables(method: str | None, rows: o.Data, kept: Counts, ladder: bool) -> None:
     """Refuse options that have no meaning for episodes alone."""
-    given = {
-        "--method": method,
-        "--skip": skip,
-        "--by-episode": by_episode,
-        "--add-to": add_to,
-        "--save": save,
-        "--suppress-below": suppress_below,
-        "--ladder": ladder,
-    }
-    for option, value in given.items():
-        if value:
-            raise InputError(f"{option} is for a Markov table; leave it out, or use --assume markov")
-
-
-def _with_episodes(
-    verdict: Verdict, log: Log, data: list[str], columns: list[str] | None, model: Model, asked: Asked, ranges: Ranges
-) -> Verdict:
-    """The verdict, with what the episodes of the same files say."""
-    from policytest.questions.ladder import with_ladder
-
-    episodes = read_episodes(data, "either", columns, model, asked, ranges)
-    return with_ladder(verdict, log.transitions() if log.in_order() else log.counts, episodes)
+    given = {"--method": method, **as_typed(rows), **as_typed(kept), "--ladder": ladder}
+    for name, value in given.items():
+        if value and name != "--column":
+            raise InputError(f"{name} is for a Markov table; leave it out, or use --assume markov")
 
 
 def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, delta: float) -> Verdict:

@@ -10,16 +10,8 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import (
-    OF_EPISODES,
-    Asked,
-    about_model,
-    find_episodes,
-    find_method,
-    find_model,
-    find_simulator,
-    the_bar,
-)
+from policytest.cli.groups import as_typed
+from policytest.cli.inputs import about_model, find_episodes, find_method, find_model, find_simulator, the_bar
 from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
@@ -30,41 +22,21 @@ if TYPE_CHECKING:
 
 def decide(
     model: o.ModelName,
+    *,
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
-    method: Annotated[o.OnePolicyMethod | None, typer.Option(help="How to test; by default betting.")] = None,
-    indifference: Annotated[float, typer.Option(help='Allow the answer "within": |V - R| is below this.')] = 0.0,
-    boundary: o.Boundary = None,
-    prior: o.Prior = None,
-    allocation: o.Allocation = None,
-    seed: o.Seed = 0,
-    max_samples: o.MaxSamples = None,
-    max_seconds: o.MaxSeconds = None,
-    simulator: o.SimulatorPlace = None,
-    checkpoint: o.Checkpoint = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    html: o.Html = None,
-    accept_uncertified: o.AcceptUncertified = False,
-    policy: o.PolicyName = None,
-    discount: o.Discount = None,
-    rewards: o.RewardModel = None,
-    initial: o.InitialState = None,
-    horizon: o.Horizon = None,
-    goal: o.Goal = None,
-    avoid: o.Avoid = None,
-    terminal: o.Terminal = None,
-    support: o.Support = None,
-    const: o.Constants = None,
-    assume: o.Assume = o.Assumption.markov,
-    agent: o.AgentPlace = None,
-    critic: o.CriticPlace = None,
-    reward_range: o.RewardRange = None,
-    return_range: o.ReturnRange = None,
-    vector: o.Vector = None,
-    batched: o.Batched = False,
-    stochastic: o.Stochastic = False,
-    debug: o.Debug = False,
+    indifference: Annotated[
+        float, typer.Option(help='Allow the answer "within": |V - R| is below this.', rich_help_panel=o.QUESTION)
+    ] = 0.0,
+    question: o.Question,
+    method: Annotated[
+        o.OnePolicyMethod | None, typer.Option(help="How to test; by default betting.", rich_help_panel=o.METHOD)
+    ] = None,
+    settings: o.Method,
+    data: Annotated[o.Data, o.Only("simulator")],
+    sampling: o.Sampling,
+    episodes: o.Episodes,
+    output: o.Output,
 ) -> int:
     """Is the value of the policy above the threshold? Sample until it is known.
 
@@ -74,44 +46,32 @@ def decide(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided, not certified or interrupted, 4 internal error, 5
     within.
     """
-    check_files((*files_of_model(model), policy), {"--checkpoint": checkpoint, "--html": html})
-    with quiet_stdout(json):
-        asked, trace = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const), course(html)
-        given = (agent, critic, reward_range, return_range, vector, batched, stochastic)
-        of_tables = {"--policy": policy, "--simulator": simulator, "--boundary": boundary, "--prior": prior}
-        of_tables |= {"--allocation": allocation, f"--method {method}": method not in (None, "returns")}
-        task: Any = find_episodes(model, assume, dict(zip(OF_EPISODES, given, strict=True)), asked, of_tables)
+    check_files((*files_of_model(model), question.policy), {"--checkpoint": sampling.checkpoint, "--html": output.html})
+    with quiet_stdout(output.json):
+        trace = course(output.html)
+        of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method not in (None, "returns")}
+        task: Any = find_episodes(model, episodes, question, of_tables)
         problem, sim, chosen = None, None, find_method("returns")
         if task is None:
-            problem = find_model(model, policy, asked)
-            task, sim = problem.task, find_simulator(simulator, problem, model)
-            chosen = find_method(method, boundary, prior, allocation, problem.kernel)
+            problem = find_model(model, question)
+            task, sim = problem.task, find_simulator(data.simulator, problem, model)
+            chosen = find_method(method, settings, problem.kernel)
         verdict = run_decide(
             task,
             sim,
-            quiet,
+            output.quiet,
             threshold=the_bar(threshold, problem),
             delta=delta,
             method=chosen if trace is None else trace.watch(chosen),
-            rng=seed,
-            max_samples=max_samples,
-            max_seconds=max_seconds,
             indifference=indifference,
-            checkpoint=checkpoint,
-            resume=checkpoint if checkpoint is not None and checkpoint.exists() else None,
+            **sampling.settings(),
         )
-    verdict = with_forecast(verdict, quiet)
-    show(
-        verdict,
-        json,
-        html,
-        f"Is this {'policy' if problem else 'agent'} good enough?",
-        about_model(model, agent),
-        trace,
-    )
+    verdict = with_forecast(verdict, output.quiet)
+    title = f"Is this {'policy' if problem else 'agent'} good enough?"
+    show(verdict, output, title, about_model(model, episodes.agent), trace)
     if problem is not None and model.startswith("gym:"):
-        _beside(problem, json)
-    return ended(verdict, accept_uncertified, how_to_go_on(verdict, checkpoint))
+        _beside(problem, output.json)
+    return ended(verdict, output.accept_uncertified, how_to_go_on(verdict, sampling.checkpoint))
 
 
 def _beside(model: Model, as_json: bool) -> None:

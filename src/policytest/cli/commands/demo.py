@@ -24,7 +24,6 @@ def demo(
     delta: o.Delta = 0.05,
     seed: o.Seed = 0,
     html: Annotated[Path, typer.Option(metavar="FILE", help="The web page to write.")] = Path("policytest-demo.html"),
-    debug: o.Debug = False,
 ) -> int:
     """Watch the test answer a question of the paper, and get a web page of it."""
     check_files((), {"--html": html})

@@ -10,88 +10,63 @@ import typer
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.inputs import (
-    Asked,
-    check_logged,
-    checked_for,
-    find_model,
-    find_policy,
-    find_source,
-    method_of_pairs,
-)
+from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
 
 
 def identify(
     model: o.ModelName,
+    *,
     candidates: Annotated[
         list[str] | None,
         typer.Option(
             "--candidate",
             metavar="FILE",
             help="Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
+            rich_help_panel=o.QUESTION,
         ),
     ] = None,
     delta: o.Delta = 0.05,
-    method: Annotated[o.SearchMethod | None, typer.Option(help="How to search; by default betting.")] = None,
-    boundary: o.Boundary = None,
-    prior: o.Prior = None,
-    allocation: o.Allocation = None,
-    seed: o.Seed = 0,
-    max_samples: o.MaxSamples = None,
-    max_seconds: o.MaxSeconds = None,
-    simulator: o.SimulatorPlace = None,
-    log: o.LogFiles = None,
-    columns: o.Columns = None,
-    skip: o.Skip = None,
-    by_episode: o.ByEpisode = False,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    html: o.Html = None,
-    accept_uncertified: o.AcceptUncertified = False,
-    policy: o.PolicyName = None,
-    discount: o.Discount = None,
-    rewards: o.RewardModel = None,
-    initial: o.InitialState = None,
-    horizon: o.Horizon = None,
-    goal: o.Goal = None,
-    avoid: o.Avoid = None,
-    terminal: o.Terminal = None,
-    support: o.Support = None,
-    const: o.Constants = None,
-    debug: o.Debug = False,
+    question: o.Question,
+    method: Annotated[
+        o.SearchMethod | None, typer.Option(help="How to search; by default betting.", rich_help_panel=o.METHOD)
+    ] = None,
+    settings: o.Method,
+    data: o.Data,
+    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds")],
+    output: o.Output,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled, not certified or interrupted, 4 internal error.
     """
-    logged = check_logged(candidates or (), log)
+    logged = check_logged(candidates or (), data.log)
     named = [file for file in candidates or () if not (logged and file == "logged")]
-    check_files((*files_of_model(model), policy, *named, *files_of_log(log)), {"--html": html})
-    with quiet_stdout(json), progress(sys.stderr, quiet) as shown:
+    read = (*files_of_model(model), question.policy, *named, *files_of_log(data.log))
+    check_files(read, {"--html": output.html})
+    with quiet_stdout(output.json), progress(sys.stderr, output.quiet) as shown:
         from policytest.questions.identify import identify as find_best
 
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
-        problem = find_model(model, policy, asked)
+        problem = find_model(model, question)
         task = problem.task
         if not candidates:
             task.check_discounted_table("identify among all policies", "name some with --candidate FILE")
         rivals = {file: find_policy(file, problem) for file in named}
         given = [rivals[file].policy if file in rivals else file for file in candidates] if candidates else None
-        read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and log else problem
+        read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and data.log else problem
         found = find_best(
             task.rewards,
             task.initial,
             task.discount,
-            find_source(simulator, read_as, model, log, columns, skip, by_episode, shown.notice),
+            find_source(data, read_as, model, shown.notice),
             delta,
             given,
-            rng=seed,
-            max_samples=max_samples,
-            max_seconds=max_seconds,
+            rng=sampling.seed,
+            max_samples=sampling.max_samples,
+            max_seconds=sampling.max_seconds,
             support=task.support,
-            method=method_of_pairs(method, boundary, prior, allocation),
+            method=method_of_pairs(method, settings),
             states=task.states,
             actions=task.actions,
             assumptions=task.assumptions,
@@ -104,7 +79,7 @@ def identify(
             goal=task.goal,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
-    show(found, json, html, "Which policy is best?", (f"Model: {model}", *listed))
+    show(found, output, "Which policy is best?", (f"Model: {model}", *listed))
     if candidates and found.answered and found.index is not None:
         complain(f"policy {found.index} is {candidates[found.index]}")
-    return DONE if found.answered and is_accepted(found, accept_uncertified) else Code.UNDECIDED
+    return DONE if found.answered and is_accepted(found, output.accept_uncertified) else Code.UNDECIDED

@@ -16,7 +16,6 @@ from policytest.cli.exit_codes import DONE, say
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write them; it is created.")] = Path("policytest-example"),
     seed: o.Seed = 0,
-    debug: o.Debug = False,
 ) -> int:
     """Write an example task, policy and log to start from. Nothing is overwritten.
 

@@ -13,7 +13,8 @@ from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import Asked, about_model, find_episodes, find_model, read_log, the_bar
+from policytest.cli.groups import as_typed
+from policytest.cli.inputs import about_model, find_episodes, find_model, read_log, the_bar
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
 
 def plan(
     model: o.ModelName,
+    *,
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
+    question: o.Question,
     pilot: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Plan from pilot data, a file of Counts.save or a log; may be repeated."),
+        typer.Option(
+            metavar="FILE",
+            help="Plan from pilot data, a file of Counts.save or a log; may be repeated.",
+            rich_help_panel=o.DATA,
+        ),
     ] = None,
     guess: Annotated[
         list[str] | None,
@@ -35,31 +42,17 @@ def plan(
             metavar="MODEL",
             help="Also plan for the kernel of this model; may be repeated. Where rewards are observed, its rewards are "
             "their means.",
+            rich_help_panel=o.DATA,
         ),
     ] = None,
-    columns: o.Columns = None,
-    seed: o.Seed = 0,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    html: o.Html = None,
-    policy: o.PolicyName = None,
-    discount: o.Discount = None,
-    rewards: o.RewardModel = None,
-    initial: o.InitialState = None,
-    horizon: o.Horizon = None,
-    goal: o.Goal = None,
-    avoid: o.Avoid = None,
-    terminal: o.Terminal = None,
-    support: o.Support = None,
-    const: o.Constants = None,
-    assume: o.Assume = o.Assumption.markov,
-    agent: o.AgentPlace = None,
-    reward_range: o.RewardRange = None,
-    return_range: o.ReturnRange = None,
+    data: Annotated[o.Data, o.Only("column")],
+    episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range")],
     pilot_episodes: Annotated[
-        int | None, typer.Option("--pilot-episodes", metavar="N", help="With --assume episodes: how many to plan with.")
+        int | None,
+        typer.Option(metavar="N", help="With --assume episodes: how many to plan with.", rich_help_panel=o.EPISODES),
     ] = None,
-    debug: o.Debug = False,
+    seed: o.Seed = 0,
+    output: o.Shown,
 ) -> int:
     """How many samples will it take, and where should they go? By the model's kernel, or by pilot data.
 
@@ -68,24 +61,22 @@ def plan(
     Exit codes: 0 done, 2 usage or input error, 3 interrupted, 4 internal error.
     """
     guesses = [file for name in guess or () for file in files_of_model(name)]
-    check_files((*files_of_model(model), policy, *(pilot or ()), *guesses), {"--html": html})
-    with quiet_stdout(json):
+    check_files((*files_of_model(model), question.policy, *(pilot or ()), *guesses), {"--html": output.html})
+    with quiet_stdout(output.json):
         from policytest.questions.plan.plan import plan as make_plan
 
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
-        given: dict[str, Any] = {"agent": agent, "reward_range": reward_range, "return_range": return_range}
-        of_tables = {"--policy": policy, "--pilot": pilot, "--guess": guess, "--column": columns}
-        task: Any = find_episodes(model, assume, given, asked, of_tables)
+        of_tables = {"--pilot": pilot, "--guess": guess, **as_typed(data)}
+        task: Any = find_episodes(model, episodes, question, of_tables)
         if task is None and pilot_episodes is not None:
             raise InputError("--pilot-episodes is for episodes; add --assume episodes")
-        with progress(sys.stderr, quiet) as shown:
+        with progress(sys.stderr, output.quiet) as shown:
             if task is not None:
                 bar = the_bar(threshold, None)
-                given = {} if pilot_episodes is None else {"pilot": pilot_episodes}
+                given: dict[str, Any] = {} if pilot_episodes is None else {"pilot": pilot_episodes}
             else:
-                problem = find_model(model, policy, asked)
+                problem = find_model(model, question)
                 task, bar = problem.task, the_bar(threshold, problem)
-                given = _guess(problem, model, pilot or [], guess or [], columns, asked, shown.notice)
+                given = _guess(problem, model, pilot or [], guess or [], data, question, shown.notice)
             found = make_plan(
                 task,
                 rng=seed,
@@ -94,7 +85,7 @@ def plan(
                 threshold=bar,
                 delta=delta,
             )
-    show(found, json, html, "How many samples will it take?", about_model(model, agent))
+    show(found, output, "How many samples will it take?", about_model(model, episodes.agent))
     return DONE
 
 
@@ -103,18 +94,18 @@ def _guess(
     model: str,
     pilot: list[Path],
     others: list[str],
-    columns: list[str] | None,
-    asked: Asked,
+    data: o.Data,
+    question: o.Question,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     """The kernel of the model, several kernels, or the pilots together; and mean rewards where these are observed."""
     if pilot and others:
         raise InputError("--pilot and --guess exclude each other", "pass pilot data, or guesses of the kernel")
     if pilot:
-        return {"guess": _pilot(problem, pilot, columns, tell)}
-    if columns:
+        return {"guess": _pilot(problem, pilot, data, tell)}
+    if data.column:
         raise InputError("--column belongs to --pilot, which names logs")
-    found = [(name, _guessed(name, asked)) for name in others]
+    found = [(name, _guessed(name, question)) for name in others]
     observed = problem.task.observes_rewards
     found = found if observed else [(model, problem), *found]
     if not found:
@@ -133,22 +124,22 @@ def _guess(
     return {"guess": list(kernels), "rewards": list(means) if observed else None}
 
 
-def _guessed(name: str, asked: Asked) -> Model:
+def _guessed(name: str, question: o.Question) -> Model:
     """The model of a guess; one of a model checker has no question of its own, and gets that of the command line."""
     from policytest.sources.tasks.files import CHECKED
 
     if Path(name).suffix.lower() not in CHECKED:
         return find_model(name)
-    return find_model(name, "uniform", asked.of_another(name))
+    return find_model(name, question.of_another(name, "uniform"))
 
 
-def _pilot(problem: Model, files: list[Path], columns: list[str] | None, tell: Callable[[str], None]) -> Any:
+def _pilot(problem: Model, files: list[Path], data: o.Data, tell: Callable[[str], None]) -> Any:
     """The counts of all pilots together; of logs, with their rewards where these are observed."""
     from policytest.data.counts import Counts
 
     counted = [file for file in files if file.suffix.lower() == ".npz"]
     if not counted:
-        log = read_log([str(file) for file in files], problem, columns, None, tell)
+        log = read_log([str(file) for file in files], problem, data, tell)
         return log.transitions() if problem.task.observes_rewards else log.counts
     if len(counted) < len(files):
         raise InputError("--pilot names counts (.npz) and logs", "pass files of one kind")

@@ -21,7 +21,6 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the web page.")],
     title: Annotated[str | None, typer.Option(help="The question, as the heading of the page.")] = None,
     suppress_below: o.SuppressBelow = 0,
-    debug: o.Debug = False,
 ) -> int:
     """Turn a result that --json printed into one HTML file, with pictures.
 

@@ -13,29 +13,27 @@ from policytest.cli.output import quiet_stdout, show
 
 
 def selftest(
+    *,
     runs: Annotated[
         int, typer.Option(min=100, max=1_000_000, help="Runs from which each error frequency is estimated.")
     ] = 300,
     seed: o.Seed = 0,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    html: o.Html = None,
-    debug: o.Debug = False,
+    output: o.Shown,
 ) -> int:
     """Check on this machine that delta is kept, certificates verify, and seeds fix results.
 
     Exit codes: 0 every promise was kept, 2 usage error, 3 interrupted, 4 a promise was broken.
     """
-    check_files((), {"--html": html})
+    check_files((), {"--html": output.html})
 
-    with quiet_stdout(json):
+    with quiet_stdout(output.json):
         from policytest.cli.promises import Promise
         from policytest.cli.promises import selftest as check_everything
 
         def shown(promise: Promise) -> None:
-            if not quiet:
+            if not output.quiet:
                 complain(f"{'kept' if promise.kept else 'BROKEN'}: {promise.name}")
 
         found = check_everything(runs, seed, shown)
-    show(found, json, html, "Are the promises kept on this machine?", f"{runs} runs for each frequency, seed {seed}")
+    show(found, output, "Are the promises kept on this machine?", f"{runs} runs for each frequency, seed {seed}")
     return DONE if found.kept else Code.INTERNAL

@@ -28,6 +28,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 def study(
     what: Annotated[str, typer.Argument(metavar="paper|FILE.toml", help="The paper's experiments, or your own study.")],
+    *,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Save runs and tables here; if it exists, resume from it.")
     ] = None,
@@ -47,34 +48,31 @@ def study(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", metavar="SECONDS", help="Begin no run after this many seconds.")
     ] = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    html: o.Html = None,
-    debug: o.Debug = False,
+    output: o.Shown,
 ) -> int:
     """Compare methods over instances, deltas and seeds: mean samples with standard errors, and one tidy table.
 
     Exit codes: 0 done, 2 usage or input error, 3 interrupted or some runs failed, 4 internal error.
     """
     _one_thread_each()
-    with quiet_stdout(json):
+    with quiet_stdout(output.json):
         plan = _plan(what, seeds, quick, heuristic)
-        check_files(_files(what, out), {"--figure": figure, "--html": html})
+        check_files(_files(what, out), {"--figure": figure, "--html": output.html})
         if figure is not None:
             from policytest.paper.figure import check_figure
 
             check_figure(figure)
-        found = _run(plan, out, jobs, cluster, quiet, max_seconds)
+        found = _run(plan, out, jobs, cluster, output.quiet, max_seconds)
         if heuristic and not found.missing:
             from policytest.paper.experiments import with_heuristic_notes
 
             found = with_heuristic_notes(found, plan)
             if out is not None:
                 write(out / "summary.json", found.to_json())
-    show(found, json, html, found.title, f"Study: {what}")
+    show(found, output, found.title, f"Study: {what}")
     if figure is not None and found.table:
         _draw(found, figure, what == "paper")
-    _finish(found, out, quiet)
+    _finish(found, out, output.quiet)
     return DONE if found.complete else Code.UNDECIDED
 
 

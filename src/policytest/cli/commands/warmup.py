@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 
-from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, say
 
 
-def warmup(debug: o.Debug = False) -> int:
+def warmup() -> int:
     """Compile everything the test needs, so that later runs start at once."""
     from policytest.cli.warmup import small_runs
 

@@ -11,7 +11,7 @@ from policytest._base.text import nats, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.inputs import Asked, find_method, find_model, named_columns, the_bar
+from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast
 
 if TYPE_CHECKING:
@@ -28,31 +28,25 @@ EVERY = 2.0
 def watch(
     model: o.ModelName,
     log: Annotated[str, typer.Argument(help="A growing file of JSON lines or CSV; - for standard input.")] = "-",
+    *,
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
-    method: Annotated[o.LogMethod | None, typer.Option(help="How to test; by default betting.")] = None,
-    columns: o.Columns = None,
-    skip: o.Skip = None,
-    max_samples: o.MaxSamples = None,
-    follow: Annotated[bool, typer.Option(help="Wait for new lines at the end of the file.")] = True,
-    idle: Annotated[
-        float | None, typer.Option(min=0, help="Stop undecided after this many seconds without a new line.")
+    question: o.Question,
+    method: Annotated[
+        o.LogMethod | None, typer.Option(help="How to test; by default betting.", rich_help_panel=o.METHOD)
     ] = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    html: o.Html = None,
-    accept_uncertified: o.AcceptUncertified = False,
-    policy: o.PolicyName = None,
-    discount: o.Discount = None,
-    rewards: o.RewardModel = None,
-    initial: o.InitialState = None,
-    horizon: o.Horizon = None,
-    goal: o.Goal = None,
-    avoid: o.Avoid = None,
-    terminal: o.Terminal = None,
-    support: o.Support = None,
-    const: o.Constants = None,
-    debug: o.Debug = False,
+    data: Annotated[o.Data, o.Only("column", "skip")],
+    follow: Annotated[
+        bool, typer.Option(help="Wait for new lines at the end of the file.", rich_help_panel=o.DATA)
+    ] = True,
+    idle: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Stop undecided after this many seconds without a new line.", rich_help_panel=o.SAMPLING
+        ),
+    ] = None,
+    sampling: Annotated[o.Sampling, o.Only("max_samples")],
+    output: o.Output,
 ) -> int:
     """Follow a growing log of transitions, and answer as soon as it settles the question.
 
@@ -63,19 +57,19 @@ def watch(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end, not certified or interrupted, 4
     internal error.
     """
-    check_files((*files_of_model(model), policy, log), {"--html": html})
-    with quiet_stdout(json):
+    check_files((*files_of_model(model), question.policy, log), {"--html": output.html})
+    max_samples = sampling.max_samples
+    with quiet_stdout(output.json):
         from policytest.questions.driver import sampling_limit
         from policytest.questions.watch import Watch
         from policytest.sources.logged.stream import Parser, lines
 
-        asked = Asked(discount, rewards, initial, horizon, goal, avoid, terminal, support, const)
-        problem = find_model(model, policy, asked)
+        problem = find_model(model, question)
         sampling_limit(max_samples)
         bar = the_bar(threshold, problem)
         test = Watch(problem.task, bar, delta, find_method(method))
         place = "standard input" if log == "-" else log
-        parser = Parser(problem.task, named_columns(columns), tuple(skip or ()), place, bins=problem.bins)
+        parser = Parser(problem.task, named_columns(data.column), tuple(data.skip or ()), place, bins=problem.bins)
         due = 0.0
         try:
             for new in () if test.found else _parts(parser, lines(log, follow, idle=idle)):
@@ -84,22 +78,24 @@ def watch(
                 found = test.add(new.s, new.a, new.x, new.other_rewards, new.selected, new.r, new.episode)
                 if found is not None or (max_samples is not None and test.size >= max_samples):
                     break
-                if not quiet and (test.size or parser.waiting) and time.monotonic() >= due:
+                if not output.quiet and (test.size or parser.waiting) and time.monotonic() >= due:
                     due = time.monotonic() + EVERY
                     _tell(test, parser)
         except KeyboardInterrupt:
             complain("interrupted")
-        verdict = with_forecast(test.verdict(), quiet)
+        verdict = with_forecast(test.verdict(), output.quiet)
     if parser.left_out:
         complain(f"{plural(parser.left_out, 'row')} dropped (--skip)")
     if parser.unfinished:
         complain(f"{plural(parser.unfinished, 'last row')} of unfinished episodes left out")
     notes = [f"Note: {note}." for note in parser.notes]
-    for note in () if quiet else notes:
+    for note in () if output.quiet else notes:
         complain(note)
     about = (f"Model: {model}; log: {place}, {plural(parser.line, 'line')} read", *notes)
-    show(verdict, json, html, "Is this policy good enough?", about)
-    return ended(verdict, accept_uncertified, f"undecided after {plural(test.size, 'transition')}: {verdict.reason}")
+    show(verdict, output, "Is this policy good enough?", about)
+    return ended(
+        verdict, output.accept_uncertified, f"undecided after {plural(test.size, 'transition')}: {verdict.reason}"
+    )
 
 
 def _parts(parser: Parser, arriving: Iterator[list[bytes]]) -> Iterator[Transitions]:
