@@ -1,4 +1,5 @@
-"""The floor plan: packages import only lower ones, no cycles, nothing private of another module, compiled units apart.
+"""The floor plan: packages import only lower ones, no cycles, nothing private of another module, compiled units apart,
+no function with many parameters.
 
 Each rule is a function of sources that returns what it objects to, and has a negative control.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import policytest
+import policytest.sources
 
 PACKAGE = Path(policytest.__file__).parent
 LAYERS = (
@@ -31,6 +33,8 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 UNITS = "_base.compiled."
 SHARED_UNIT = UNITS + "small"
+MOST_PARAMETERS = 12
+PUBLIC = {*policytest.__all__, *policytest.sources.__all__}
 
 
 def module_name(path):
@@ -148,7 +152,24 @@ def between_units(sources):
                     yield f"{name} imports {target}"
 
 
-RULES = {rule.__name__: rule for rule in (upward, in_cycles, reached_into, between_units)}
+def crowded(sources):
+    """Rule 5: at most 12 parameters; only the verbs of Python may have more, whose signatures are the public surface.
+
+    Commands have the same names as the verbs, and are not exempt.
+    """
+    for name, source in sources.items():
+        top = [] if name.startswith("cli") else ast.parse(source).body
+        verbs = {node.name for node in top if isinstance(node, ast.FunctionDef)} & PUBLIC
+        for node in nodes(source):
+            if isinstance(node, ast.FunctionDef) and node.name not in verbs:
+                given = node.args
+                parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+                count = sum(one is not None and one.arg not in ("self", "cls") for one in parameters)
+                if count > MOST_PARAMETERS:
+                    yield f"{name}, line {node.lineno}, {node.name} has {count} parameters"
+
+
+RULES = {rule.__name__: rule for rule in (upward, in_cycles, reached_into, between_units, crowded)}
 
 
 @cache
@@ -163,6 +184,7 @@ def test_the_floor_plan(rule):
     assert not found, f"{len(found)}: " + "\n".join(found)
 
 
+THIRTEEN = ", ".join(f"x{i}" for i in range(MOST_PARAMETERS + 1))
 CONTROLS = [
     ("upward", "mdp.task", "from policytest.questions.decide import decide"),
     ("upward", "mdp.task", "def late():\n    import policytest.cli"),
@@ -175,6 +197,9 @@ CONTROLS = [
     ("reached_into", "methods.ptst", "from policytest.mdp import task\ntask._support"),
     ("reached_into", "methods.ptst", "def late(task):\n    return task._pairs"),
     ("between_units", "_base.compiled.dual", "from policytest._base.compiled import search"),
+    ("crowded", "cli.commands.compare", f"def compare({THIRTEEN}): ..."),
+    ("crowded", "questions.compare", f"def _compared(*, {THIRTEEN}): ..."),
+    ("crowded", "mdp.task", f"class Task:\n    def f(self, {THIRTEEN}): ..."),
 ]
 
 
