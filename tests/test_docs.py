@@ -568,10 +568,7 @@ QUOTES = {
     "a certified `PTST()` needs {}% to {}% more samples": ("which-method.md", proofs),
     "Half the gap `|V - R|` takes {} to {} times the samples by betting and {} times by the KL rules: a power of "
     "-{} to -{}, and of -{}, in": ("which-method.md", halved),
-    "on the 2-state instance at `1e-15` it needs {}% fewer transitions than `TDBetting()`": (
-        "betting.md",
-        at_tiny_delta,
-    ),
+    "2-state instance at `1e-15` it needs {}% fewer transitions than `TDBetting()`": ("betting.md", at_tiny_delta),
     "about {} transitions on the paper's 5-state instance, where the paper's rule takes {} with": (
         "index.md",
         on_five_states,
