@@ -10,6 +10,8 @@ from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import TINY, entry, evidence_of, settle, stake
 
+VERY_MUCH = 1e6  # fifteen outcomes that win less, and one that wins the most, do not overflow
+
 
 @entry
 def settle_path(capital: Reals, fractions: Reals, won: Reals, room: float, level: float, stops: bool) -> Any:
@@ -39,15 +41,17 @@ def settle_against(
     Row i of ``fractions`` is for the next ``lengths[i]`` outcomes, whose full bets lose at most ``room[i] + R``.
     ``along``: the largest evidence at the end of any outcome, and at least that before the first.
     """
-    largest, j = evidence_of(capital), 0
+    largest, j = -np.inf, 0
     for i in range(len(lengths)):
         least = max(room[i] + R, TINY)
         for _ in range(lengths[i]):
-            stake(capital, fractions[i], (won[j] - R) / least)
-            j += 1
-            if along or j % 16 == 0:  # no capital over- or underflows in between
+            ratio = (won[j] - R) / least
+            if along or j % 16 == 0 or ratio > VERY_MUCH:  # no capital over- or underflows in between
                 largest = max(largest, evidence_of(capital))
-    return largest if along else evidence_of(capital)
+            stake(capital, fractions[i], ratio)
+            j += 1
+    last = evidence_of(capital)
+    return max(largest, last) if along else last
 
 
 @entry
