@@ -166,7 +166,8 @@ class EProcess:
         """Go on from a kept state; capital that the outcomes do not make is refused."""
         won, lengths = np.array(state["won"], dtype=np.float64), np.array(state["lengths"]).astype(np.int64)
         bets = self.of_rows(state["bets"])
-        if not (lengths > 0).all() or lengths.sum() != len(won) or not np.isfinite(won).all():
+        settled = (lengths > 0).all() and all(0 < bet.room < math.inf for bet in bets)
+        if not settled or lengths.sum() != len(won) or not np.isfinite(won).all():
             raise ValueError("the outcomes are not those of the bets")
         again = EProcess(self.shares, self.wide_shares)
         for bet, part in zip(bets, np.split(won, np.cumsum(lengths)[:-1]) if len(lengths) else [], strict=True):
