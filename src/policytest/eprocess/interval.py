@@ -94,10 +94,10 @@ def largest_refuted(side: Refuter, worst: float, best: float, level: float) -> f
 def last_above(evidence: Callable[[float], float], low: float, high: float, level: float) -> float:
     """The largest R, up to `PRECISION`, with evidence(R) >= level, for evidence that falls; ``low`` where none has.
 
-    By the secant through both ends, with the end that stays given half of its excess (the Illinois rule), and by
-    halving where that is slow.
+    By Chandrupatla's method: the zero of the inverse quadratic through the last three points where these lie so that it
+    is a good guess, and halving elsewhere.
     """
-    near = PRECISION * (high - low)
+    near = max(PRECISION * (high - low), 4.0 * float(np.spacing(max(abs(low), abs(high)))))
     first = low + NEARLY_WORST * (high - low)
     above = evidence(first) - level
     if not above >= 0:
@@ -105,22 +105,31 @@ def last_above(evidence: Callable[[float], float], low: float, high: float, leve
     below = evidence(high) - level
     if below >= 0:
         return high
-    low, kept, slow = first, 0, 0
-    while high - low > near:
-        width = high - low
-        R = 0.5 * (low + high)
-        if slow < 3 and np.isfinite(above) and np.isfinite(below):
-            R = low + width * (above / (above - below))
-            R = min(max(R, low + 0.5 * near), high - 0.5 * near)
-        if not low < R < high:
-            break
-        excess = evidence(R) - level
-        if excess >= 0:
-            low, above, below, kept = R, excess, below * 0.5 if kept > 0 else below, 1
+    newest, other, share = (high, below), (first, above), 0.5  # on different sides of the end
+    while (width := abs(other[0] - newest[0])) > near:
+        share = min(max(share, 0.5 * near / width), 1.0 - 0.5 * near / width)
+        R = newest[0] + share * (other[0] - newest[0])
+        found = R, evidence(R) - level
+        if (found[1] >= 0) == (newest[1] >= 0):
+            newest, before = found, newest
         else:
-            high, below, above, kept = R, excess, above * 0.5 if kept < 0 else above, -1
-        slow = slow + 1 if slow < 3 and high - low > 0.5 * width else 0
-    return low
+            newest, other, before = found, newest, other
+        share = _inverse_quadratic(newest, other, before)
+    return min(newest, other)[0]
+
+
+def _inverse_quadratic(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
+    """How far it is from a to its zero, as a share of the way to b; 1/2 where it would be a poor guess.
+
+    Through points (R, excess), of which a, the newest, is between b, on the other side, and c, on the same side.
+    """
+    if not np.isfinite(a[1] + b[1] + c[1]):
+        return 0.5
+    place, height = (a[0] - b[0]) / (c[0] - b[0]), (a[1] - b[1]) / (c[1] - b[1])
+    if height * height >= place or (1.0 - height) * (1.0 - height) >= 1.0 - place:
+        return 0.5
+    first = a[1] / (b[1] - a[1]) * c[1] / (b[1] - c[1])
+    return first + (c[0] - a[0]) / (b[0] - a[0]) * a[1] / (c[1] - a[1]) * b[1] / (c[1] - b[1])
 
 
 def ends(
