@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from builders import each
 from fair_games import ALL, LAWS, Law, breaks_ville, game
-from policytest.eprocess.plug_in import PlugIn
 from policytest.eprocess.strategies import ENDS, ENDS_OF_LOGS
 
 DEPTH = 8
@@ -72,6 +70,14 @@ def test_other_thresholds_with_fractions_that_know_the_outcome():
         assert mean_capital(found, after) > 1.05
 
 
+def test_outcomes_below_their_bound_break_both():
+    """The control: what loses more than the room is settled as if it had lost the room."""
+    for law in (Law(-2.0, 0.25), Law(-25.0, 0.5)):
+        found = game(ALL["returns"], law, DEPTH)
+        assert mean_capital(found, [path.process.evidence() for path in found]) > 1.05
+        assert breaks_ville([path.chance for path in found], [path.peak for path in found])
+
+
 def test_at_the_tested_threshold_the_settled_outcomes_have_the_capital_of_the_test():
     for name, strategy in ALL.items():
         for path in game(strategy, LAWS[1], 4):
@@ -94,54 +100,3 @@ def test_one_more_outcome_is_settled_at_its_worst():
             assert ahead == pytest.approx(seen.log_capital(0.0), abs=1e-13)
             path.process.settle(bet, np.array([worst]))
             assert path.process.evidence() == pytest.approx(ahead, abs=1e-13)
-
-
-# ---------------------------------------------------------------- plug-in processes
-
-
-def plug_in_paths(kind, law, depth):
-    """(probability, outcomes in [0, 1]) of every path."""
-    for bits in np.ndindex(*[2] * depth):
-        X = np.where(np.array(bits) == 1, law.best, law.worst)
-        yield float(np.prod(np.where(np.array(bits) == 1, law.chance, 1.0 - law.chance))), X
-
-
-@each("kind", ["hoeffding", "bernstein"])
-@each("law", [Law(0.0, 1.0, 0.05), Law(0.0, 1.0, 0.5), Law(0.2, 0.5, 0.4), Law(0.0, 0.3, 0.2)])
-def test_plug_in_processes_are_seldom_ever_large_and_never_look_ahead(kind, law):
-    """By enumeration; the mean of the last capital is at most 1."""
-    chances, ever, last = [], [], []
-    for chance, X in plug_in_paths(kind, law, 9):
-        process = PlugIn(kind, X, 0.0, 1.0)
-        logs = np.cumsum(process.bet * (X - law.mean) - process.paid)
-        chances.append(chance)
-        last.append(logs[-1])
-        ever.append(process.log_capital(law.mean))
-        assert ever[-1] == pytest.approx(max(logs.max(), 0.0))
-        other = PlugIn(kind, np.append(X[:5], 1.0 - X[5:]), 0.0, 1.0)
-        assert (process.bet[:6] == other.bet[:6]).all(), "a bet depends on what comes after it"
-    assert np.dot(chances, np.exp(last)) <= 1.0 + EXACT
-    assert not breaks_ville(chances, ever)
-
-
-@each("kind", ["hoeffding", "bernstein"])
-def test_without_what_is_paid_for_noise_the_mean_is_above_one(kind):
-    """The control."""
-    law = Law(0.0, 1.0, 0.5)
-    chances, unpaid = [], []
-    for chance, X in plug_in_paths(kind, law, 9):
-        chances.append(chance)
-        unpaid.append(np.sum(PlugIn(kind, X, 0.0, 1.0).bet * (X - law.mean)))
-    assert np.dot(chances, np.exp(unpaid)) > 1.05
-
-
-def test_plug_in_processes_in_units_of_a_range():
-    """Outcomes between low and low + span, and thresholds beyond the range."""
-    X = np.random.default_rng(0).uniform(size=40)
-    for kind in ("hoeffding", "bernstein"):
-        plain, moved = PlugIn(kind, X, 0.0, 1.0), PlugIn(kind, 3.0 * X - 2.0, -2.0, 3.0)
-        for m in (0.1, 0.5, 0.9):
-            assert moved.log_capital(3.0 * m - 2.0) == pytest.approx(plain.log_capital(m), abs=1e-9)
-        assert moved.log_capital(-50.0) == moved.log_capital(-2.0)
-        assert moved.log_capital(50.0) == 0.0
-        assert moved.largest() == pytest.approx(3.0 * X.max() - 2.0)

@@ -10,9 +10,6 @@ from scipy import optimize, sparse, stats
 
 import policytest as pt
 from builders import assert_refused, each
-from policytest.eprocess.capital import Bet, EProcess
-from policytest.eprocess.plug_in import PlugIn
-from policytest.eprocess.strategies import TRUNCATED
 from policytest.methods.baselines import boxes, monte_carlo
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.baselines.klbts import KLBTS
@@ -21,7 +18,6 @@ from policytest.paper.product_box import robust_value
 
 TWO = pt.instances.paper(2)
 SIM = pt.TabularSimulator(TWO.kernel)
-SHARES, FRACTIONS = np.exp(TRUNCATED.log_weights), TRUNCATED.fractions(None, 0.0, 0.0)
 LEVEL = -np.log(0.05)
 
 
@@ -215,51 +211,6 @@ def test_a_row_never_visited_is_free():
 
 
 # ---------------------------------------------------------------- Monte Carlo
-
-
-def plain_log(kind, X, m):
-    """One return after the other; what a bet depends on comes before it."""
-    logs, capital, bets, past = [], 0.0, np.zeros(len(FRACTIONS)), []
-    means, squares = [], 0.25
-    for t, x in enumerate(X, start=1):
-        if kind == "betting":
-            bets += [np.log(1 + f * (x - m) / m) for f in FRACTIONS]
-            capital = np.log(np.sum(SHARES * np.exp(bets)))
-        elif kind == "hoeffding":
-            bet = min(np.sqrt(8 * np.log(20) / (t * np.log(t + 1))), 1)
-            capital += bet * (x - m) - bet**2 / 8
-        else:
-            bet = min(np.sqrt(2 * np.log(20) / (squares / t * t * np.log(t + 1))), 0.5)
-            capital += bet * (x - m) - (x - (0.5 + sum(past)) / t) ** 2 * (-np.log(1 - bet) - bet)
-        past.append(x)
-        means.append((0.5 + sum(past)) / (t + 1))
-        squares += (x - means[-1]) ** 2
-        logs.append(capital)
-    return logs
-
-
-def largest_log(kind, X, m):
-    """The largest capital of the package's e-process after any of these outcomes in [0, 1]."""
-    if kind != "betting":
-        return PlugIn(kind, X, 0.0, 1.0).log_capital(m)
-    process = EProcess(SHARES, SHARES)
-    process.settle(Bet(0.9, FRACTIONS, FRACTIONS), X - 0.9)
-    return process.settled(as_staked=True, along=True).log_capital(m - 0.9)
-
-
-@pytest.mark.parametrize("kind", monte_carlo.KINDS)
-@pytest.mark.parametrize("mean", [0.05, 0.5, 0.9])
-def test_the_capital_is_that_of_one_bet_after_the_other_and_each_is_fair(kind, mean):
-    """One factor has mean at most 1 for two-point laws, the worst ones on [0, 1]; after a past that sets the bet."""
-    X, past = np.random.default_rng(0).beta(2, 3, size=200), np.random.default_rng(1).uniform(size=30)
-    assert np.isclose(SHARES.sum(), 1)
-    largest = np.maximum.accumulate([0.0, *plain_log(kind, X, 0.35)])
-    assert np.allclose([largest_log(kind, X[:t], 0.35) for t in range(201)], largest, rtol=1e-9, atol=1e-9)
-    for low, high in ((0.0, 1.0), (0.0, mean + 0.01), (mean - 0.04, 1.0)):
-        chance = (mean - low) / (high - low)
-        ends = [plain_log(kind, np.append(past, x), mean)[-1] for x in (low, high)]
-        before = plain_log(kind, past, mean)[-1]
-        assert (1 - chance) * np.exp(ends[0] - before) + chance * np.exp(ends[1] - before) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("on_successor", [False, True])
