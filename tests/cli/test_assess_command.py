@@ -95,7 +95,7 @@ def test_what_the_command_says_is_what_python_says(start, capsys):
     ):
         verdict = pt.assess(model.task, data, 3.0, 0.05, method)
         forecast = verdict.still_needed(max_samples=forecast_limit(verdict.samples)) if not verdict.answer else None
-        expected = json.loads(replace(verdict, forecast=forecast).to_json())
+        expected = json.loads(replace(verdict, forecast=replace(verdict.forecast, needed=forecast)).to_json())
         found = json.loads(run(capsys, "assess", start / "task.toml", start / "log.csv", "--json", *arguments)[1])
         assert {key: found[key] for key in expected} == expected
 

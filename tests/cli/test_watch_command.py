@@ -15,6 +15,7 @@ import pytest
 import policytest as pt
 from builders import SOURCE, each
 from policytest.cli import main
+from policytest.results.alongside import Alongside
 from policytest.sources.logged.stream import Parser, lines
 from policytest.sources.tasks.files import save_model
 
@@ -38,7 +39,7 @@ def example(tmp_path):
 
 def expected(task, data):
     """The verdict of `assess`, as JSON, without the interval that is for one look."""
-    return json.loads(replace(pt.assess(task, data, threshold=0.0), one_look=None).to_json())
+    return json.loads(replace(pt.assess(task, data, threshold=0.0), alongside=Alongside()).to_json())
 
 
 def test_a_pipe_that_is_written_while_it_is_read(example):

@@ -134,7 +134,7 @@ def test_both_sides_are_answered_and_what_is_said_fits_together(name, side):
     assert v.method == subject.method.describe()
     assert v.settings is subject.method
     told = json.loads(v.to_json(), parse_constant=pytest.fail)
-    assert (told["schema"], told["answer"], told["samples"]) == (1, v.answer, v.samples)
+    assert (told["schema"], told["answer"], told["samples"]) == (2, v.answer, v.samples)
     assert (told["evidence"], told["interval"]) == (list(v.evidence), list(v.interval))
     again = from_data(told)
     for field in ("answer", "samples", "certified", "evidence", "interval", "estimate", "threshold", "delta", "method"):

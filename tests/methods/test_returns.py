@@ -173,7 +173,7 @@ def test_both_sides_are_answered_and_what_is_said_fits_together(threshold, answe
     assert v.interval[0] <= v.estimate <= v.interval[1]
     assert v.estimate == pytest.approx(v.counts.returns.mean())
     told = json.loads(v.to_json(), parse_constant=pytest.fail)
-    assert (told["schema"], told["answer"], told["episodes"], told["samples"]) == (1, answer, v.samples, v.samples)
+    assert (told["schema"], told["answer"], told["episodes"], told["samples"]) == (2, answer, v.samples, v.samples)
     assert sum(told["returns"]["episodes"]) == v.counts.episodes
     again = from_data(told)
     assert (again.answer, again.counts.episodes, str(again)) == (answer, v.counts.episodes, str(v))
@@ -520,8 +520,7 @@ def test_an_agent_that_does_not_repeat_itself_cannot_be_resumed():
 
 def damaged(**changes):
     kept = pt.decide(COIN, **QUESTION, max_samples=20)
-    object.__setattr__(kept, "snapshot", {**kept.snapshot, **changes})
-    return kept
+    return replace(kept, forecast=replace(kept.forecast, snapshot={**kept.snapshot, **changes}))
 
 
 @each(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
+from dataclasses import replace
 from typing import ClassVar
 
 import gymnasium as gym
@@ -201,7 +202,7 @@ def test_what_does_not_repeat_itself_cannot_be_resumed(tmp_path):
     other = pt.decide(lasting(n=4), threshold=3.0, max_samples=1)
     assert_refused(lambda: pt.decide(lasting(n=8), threshold=3.0, resume=other), "a vector of 4 environments, not of 8")
     damaged = dict(other.snapshot) | {"block": np.array([4, 1, -5, 0])}
-    object.__setattr__(other, "snapshot", damaged)
+    other = replace(other, forecast=replace(other.forecast, snapshot=damaged))
     assert_refused(lambda: pt.decide(lasting(n=4), threshold=3.0, resume=other), "inconsistent")
 
 

@@ -15,6 +15,7 @@ from builders import each
 from policytest.methods.episode_log_betting import EpisodeLogBetting
 from policytest.payoffs.weighted_returns import RecordedEpisodes, flaws_of
 from policytest.plots.trace import Point
+from policytest.results.alongside import Alongside
 from policytest.results.load import parse
 
 DELTA, RUNS, ALARM = 0.1, 120, 1e-6
@@ -244,7 +245,8 @@ def test_an_estimate_that_later_episodes_moved_stays_in_its_interval():
     assert verdict.to_json() == parse(verdict.to_json(), "verdict.json").to_json()
     old = json.dumps(json.loads(verdict.to_json()) | {"estimate": float(G.mean())})  # of an earlier version
     shown_together(parse(old, "verdict.json"))
-    assert replace(verdict, one_look=(0.1, 0.2)).one_look is None  # what the interval refutes is not shown beside it
+    apart = replace(verdict, alongside=Alongside((0.1, 0.2)))
+    assert apart.one_look is None  # what the interval refutes is not shown beside it
     empty = replace(verdict, interval=(0.7, 0.6))
     assert math.isnan(empty.estimate)
     assert "the data contradict every value" in str(empty)

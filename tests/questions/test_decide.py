@@ -775,9 +775,9 @@ def kl(p: np.ndarray, q: np.ndarray) -> float:
 def test_a_verdict_as_json():
     v = decide(TWO.task, TABLE, threshold=0.0, delta=0.05)
     read = json.loads(v.to_json())
-    assert (read["required"], read["lower_bound"]) == pytest.approx((v.required, v.lower_bound))
+    assert (read["required"], read["proof"]["lower_bound"]) == pytest.approx((v.required, v.lower_bound))
     assert (read["visits"], len(read["changes"])) == (v.counts.visits.tolist(), len(v.changes))
-    assert read["method"] == "PTST, MixtureBoundary, ProjectionFree, uniform sampling"
+    assert read["provenance"]["method"] == "PTST, MixtureBoundary, ProjectionFree, uniform sampling"
     undecided = decide(TWO.task, TABLE, threshold=0.0, max_samples=10)
     assert str(undecided).startswith("Undecided: the sample limit is reached")
     assert float(json.loads(decide(TWO.task, TABLE, threshold=9.0).to_json())["evidence"][1]) == np.inf

@@ -179,7 +179,7 @@ def test_a_test_at_the_value_itself_ends(n):
     assert verdict.p_value == pytest.approx(np.exp(-min(verdict.refuted)))
     for line in ("evidence against V <= R - 0.1", "evidence against V >= R + 0.1", "of |V - R| >= 0.1"):
         assert line in str(verdict)
-    assert json.loads(verdict.to_json())["refuted"] == list(verdict.refuted)
+    assert json.loads(verdict.to_json())["proof"]["refuted"] == list(verdict.refuted)
 
 
 def test_far_from_the_threshold_the_zone_does_not_matter():

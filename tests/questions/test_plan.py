@@ -415,8 +415,8 @@ def test_an_undecided_verdict_says_how_many_more_where_that_was_asked():
         assert verdict.answer is None
         assert "Call still_needed()" in str(verdict)
         assert json.loads(verdict.to_json())["still_needed"] is None
-        kept = replace(verdict, forecast=verdict.still_needed())
-        assert kept.forecast.words in str(kept)
+        kept = replace(verdict, forecast=replace(verdict.forecast, needed=verdict.still_needed()))
+        assert kept.forecast.needed.words in str(kept)
         assert words in str(kept)
         assert json.loads(kept.to_json())["still_needed"]["samples"] == verdict.still_needed().samples
     mixture, paper = (
@@ -484,7 +484,7 @@ def test_a_forecast_is_never_below_the_lower_bound_and_never_its_own_limit(seed,
     assert min(found.samples, found.expected) >= least
     assert kind == ("number" if found.samples < math.inf else "bound" if least > limit else "cut")
     data, more = json.loads(found.to_json()), f"{limit:,}"
-    kept = replace(verdict, forecast=found)
+    kept = replace(verdict, forecast=replace(verdict.forecast, needed=found))
     for text in (found.words, str(found), found._repr_html_(), str(kept), report.render(kept)):
         if kind == "bound":
             assert more not in text

@@ -156,8 +156,8 @@ def test_a_log_and_a_checkpoint_tell_how_many_more():
     assert 0 < needed.samples < np.inf
     assert set(needed.fresh) == {"TDBetting"}
     again = pt.decide(TASK, sim.draw, VALUE - 0.2, rng=1, max_samples=20, resume=stopped)
-    assert np.array_equal(again.reward_moments.table, stopped.reward_moments.table)
-    assert again.reward_moments.table[0].sum() == 20
+    assert np.array_equal(again.forecast.reward_moments.table, stopped.forecast.reward_moments.table)
+    assert again.forecast.reward_moments.table[0].sum() == 20
 
 
 def test_what_is_refused_and_what_to_do_instead():

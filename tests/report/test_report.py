@@ -293,9 +293,7 @@ def story(verdict, **changes):
     ],
 )
 def test_the_headline(by_ball, about, answer, certified, threshold, words):
-    told = story(
-        by_ball, about=about, answer=answer, certified=certified, threshold=threshold, indifference=0.1, settings=None
-    )
+    told = story(by_ball, about=about, answer=answer, certified=certified, threshold=threshold, indifference=0.1)
     assert told.headline == words
     colour = {"above": "yes", "below": "no"}.get(answer, "open")
     assert told.tone == (colour if certified or answer is None else "uncertified")
@@ -307,7 +305,7 @@ def test_the_headline(by_ball, about, answer, certified, threshold, words):
 
 @each(("answer", "margin"), [("above", 0.0), ("above", 0.2), ("below", 0.0), ("below", 0.2), ("below", -0.2)])
 def test_the_terminal_and_the_page_say_the_same_of_two_policies(by_ball, answer, margin):
-    verdict = replace(by_ball, about="difference", answer=answer, certified=True, threshold=margin, settings=None)
+    verdict = replace(by_ball, about="difference", answer=answer, certified=True, threshold=margin)
     said = verdict_story(verdict).headline.partition(" ")[2].rstrip(".")
     assert said.startswith("Policy A is ")
     assert verdict.summary.title == f"{said} (certified)"
@@ -525,7 +523,7 @@ def test_a_saved_result_says_the_same(kind, traced, by_ball, compared, tmp_path)
     saved = report.read(file)
     assert type(saved) is type(result)
     if kind == "comparison":  # there is no lower bound
-        assert json.loads(file.read_text(encoding="utf-8"))["lower_bound"] is None
+        assert json.loads(file.read_text(encoding="utf-8"))["proof"]["lower_bound"] is None
         assert math.isnan(saved.lower_bound)
     texts = [report.render(found) for found in (result, saved)]
     first, second = map(check, texts)
@@ -596,8 +594,10 @@ def test_the_kind_of_an_interval_is_told(by_ball):
     [
         ([], "expected an object"),
         ({}, "schema is None"),
-        ({"schema": 2}, "schema is 2"),
+        ({"schema": 3}, "schema is 3, expected 1 or 2"),
         ({"schema": 1}, "no kind of result"),
+        ({"schema": 2, "answer": "above"}, "'proof' is missing"),
+        ({"schema": 2, "answer": "above", "proof": 1, "provenance": {}}, "does not describe a result"),
         ({"schema": 1, "answer": "above"}, "'threshold' is missing"),
         ({"schema": 1, "answer": "yes"}, "answer is 'yes'"),
     ],

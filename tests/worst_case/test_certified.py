@@ -282,7 +282,7 @@ def test_a_test_answers_with_a_proof():
         assert not found.verify()
         assert proved.proof_samples == proved.samples - found.samples
         other = pt.decide(instance.task, sim, threshold, method=pt.PTST(), rng=1)
-        assert not replace(proved, certificate=other.certificate).verify()
+        assert not replace(proved, proof=other.proof).verify()
         assert not replace(proved, counts=other.counts).verify()
         assert not replace(proved, delta=0.01).verify()
         assert not replace(proved, threshold=threshold + 0.01).verify()

@@ -15,7 +15,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from policytest._base.text import plain
 
@@ -72,8 +72,12 @@ _CELL = "text-align: left; padding: 0.2em 1.2em 0.2em 0; vertical-align: top"
 
 
 class Shown:
-    """A result that is shown by its ``summary``: as text, and as HTML in notebooks."""
+    """A result that is shown by its ``summary``: as text, and as HTML in notebooks.
 
+    ``schema`` is the version of its JSON document, one for each kind of result.
+    """
+
+    schema: ClassVar[int] = 1
     summary: Any
 
     def data(self) -> dict[str, Any]:
@@ -81,8 +85,8 @@ class Shown:
         return dict(self.summary.data())
 
     def to_json(self) -> str:
-        """One JSON document, with "schema": 1; infinite numbers are written as strings."""
-        return to_json({"schema": 1, **self.data()})
+        """One JSON document, whose first key is "schema"; infinite numbers are written as strings."""
+        return to_json({"schema": self.schema, **self.data()})
 
     def __str__(self) -> str:
         return str(self.summary.text())

@@ -143,7 +143,8 @@ def with_forecast(verdict: Verdict, quiet: bool) -> Verdict:
         return verdict
     with progress(sys.stderr, quiet) as shown:
         shown.notice("undecided: simulating how many more samples it takes")
-        return replace(verdict, forecast=verdict.still_needed(max_samples=forecast_limit(verdict.samples)))
+        needed = verdict.still_needed(max_samples=forecast_limit(verdict.samples))
+        return replace(verdict, forecast=replace(verdict.forecast, needed=needed))
 
 
 def forecast_limit(samples: int) -> int:

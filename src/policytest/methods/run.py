@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from policytest._base.arrays import Kernel
@@ -13,6 +13,7 @@ from policytest.data.counts import Counts
 from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.combine import HALF
 from policytest.mdp.task import Task
+from policytest.worst_case.certificate import Certificate
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +21,14 @@ class Outcome:
     """What a run can say at its end; see `policytest.results.verdict.Verdict`."""
 
     evidence: tuple[float, float]
-    witness: Kernel | None
+    witness: Kernel | None = field(repr=False)
     lower_bound: float
     proof_samples: int = 0
-    certificate: Any = None
+    certificate: Certificate | None = field(default=None, repr=False)
     dimension: float | None = None
     proved: tuple[float, float] | None = None  # the part of the evidence that is proved, where that is less
+    solves: int = 0
+    refuted: tuple[float, float] | None = None  # of "within"
 
 
 class Run:

@@ -9,7 +9,8 @@ import numpy as np
 from policytest.mdp.task import Names, Task
 from policytest.plots import style
 from policytest.plots.style import BLUE, MUTED, VERMILION
-from policytest.results.verdict import Change, Verdict, largest_changes
+from policytest.results.changes import Change
+from policytest.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +46,7 @@ def top_changes(verdict: Verdict, top: int = TOP, suppress_below: int = 0) -> tu
     """The changes worth showing, the most costly rows first."""
     found = verdict.changes if verdict.answer != "within" else ()  # there are two other sides then
     if verdict.witness is not None and top > len(found) > 0:
-        found = largest_changes(verdict.task, verdict.counts, verdict.witness, top)
+        found = verdict.largest_changes(top)
     seen = [change for change in found if _may_be_shown(change, suppress_below)]
     return tuple(seen[:top])
 

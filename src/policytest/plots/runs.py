@@ -83,7 +83,7 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
     ax = style.axes(ax, height=1.55)
     if isinstance(result, Verdict):
         (low, high), middle = result.interval, result.estimate
-        kind = f"each end {sure(result.delta)}" if result.interval_kind == ONE_SIDED else f"{sure(result.delta)}"
+        kind = f"{'each end ' if result.provenance.interval_kind == ONE_SIDED else ''}{sure(result.delta)}"
         label = "interval" if result.is_known else f"interval ({kind})"
     else:
         low, high = result.lower, result.upper

@@ -24,6 +24,7 @@ from policytest.questions.cells import diagnosed
 from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import recorded
+from policytest.results.alongside import Alongside
 from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import MOST_ENTRIES as MOST_PROVABLE
 from policytest.worst_case.certified import MOST_STATES
@@ -66,18 +67,18 @@ def assess(
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
     known = known_answer(task, threshold, delta)
     if known is not None:
-        return beside_data(known, data)
+        return beside_data(known, task, data)
     data = diagnosed(task, data)
     method = checked_method(_of_size(task, method_for(task, data)) if method is None else method)
     table, method, data = in_outcomes(task, method, data)
-    asked_of = None if table is task else task
     run = method.replay(table, threshold, recorded(table, data))
     if isinstance(data, Counts):
         run.weigh(data, level, design)
         verdict = verdict_of(run, delta, "the data do not settle it", {}, data)
-        return _beside(replace(verdict, asked_of=asked_of), data)
-    verdict = replace(judged(run, data, delta, level), asked_of=asked_of)
-    return _beside(verdict, verdict.counts if verdict.counts.total == len(data) else data.counts(table, len(data)))
+    else:
+        verdict = judged(run, data, delta, level)
+    provenance = replace(verdict.provenance, asked_of=None if table is task else task)
+    return _beside(replace(verdict, provenance=provenance), table, data)
 
 
 def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLogBetting:
@@ -110,12 +111,12 @@ def _assess_episodes(log: LoggedEpisodes, data: object, threshold: Any, delta: f
     verdict = verdict_of(run, delta, "the data do not settle it", {}, counts, run.used(), level)
     warn_of_weights(counts.flaws)
     found = one_look_at_episodes(log, delta)
-    return replace(verdict, one_look=(found.lower, found.upper))
+    return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
 
 
-def beside_data(known: Verdict, data: Counts | Transitions) -> Verdict:
+def beside_data(known: Verdict, task: Task, data: Counts | Transitions) -> Verdict:
     """An answer that needs no data, about data whose rewards may not be those of the task."""
-    nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(known.task, 0)
+    nothing = Transitions(NOTHING, NOTHING, NOTHING, other_rewards=data.other_rewards).counts(task, 0)
     return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
 
 
@@ -128,12 +129,12 @@ def judged(run: Run, data: Transitions, delta: float, required: float) -> Verdic
     return verdict_of(run, delta, "the data do not settle it", {}, counts, used, required)
 
 
-def _beside(verdict: Verdict, counts: Counts) -> Verdict:
+def _beside(verdict: Verdict, task: Task, data: Counts | Transitions) -> Verdict:
     """With the usual interval for one look at all of the data; not in tasks so large that it would take long."""
-    if verdict.task.layout.n_entries > MOST_ENTRIES or not verdict.task.is_discounted_table:
+    if task.layout.n_entries > MOST_ENTRIES or not task.is_discounted_table:
         return verdict
-    found = one_look(verdict.task, counts, verdict.delta)
-    return replace(verdict, one_look=(found.lower, found.upper))
+    found = one_look(task, data if isinstance(data, Counts) else data.counts(task, len(data)), verdict.delta)
+    return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
 
 
 def method_for(task: Task, data: Counts | Transitions) -> Method:

@@ -55,13 +55,14 @@ from policytest.questions.driver import (
     known_verdict,
     not_on_a_log,
     sampling_limit,
+    seed_of,
     tell_of_one_answer,
     time_limit,
 )
 from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.questions.plan.still_needed import further_comparison
 from policytest.questions.recorded import check_indices
-from policytest.results.needed import Needed
+from policytest.results.forecast import Forecaster
 from policytest.results.verdict import Check, Verdict
 
 FORECAST_SETS = 4  # of coins, in logs that are simulated
@@ -138,7 +139,7 @@ def compare(
     known = known_difference(task_a, task_b)
     if known.settles(margin, zone):
         found = known_verdict(known, task_a, margin, delta, zone, "difference")
-        return beside_data(found, sim) if isinstance(sim, Transitions) else found
+        return beside_data(found, task_a, sim) if isinstance(sim, Transitions) else found
     if not zone and not isinstance(sim, Transitions):
         tell_of_one_answer(known, margin, "difference", 2)
     if zone:
@@ -151,7 +152,8 @@ def compare(
         check_indices(task_a, sim)
         sim = diagnosed(joint_task([task_a, task_b]), sim)
         verdict = judged(_on_a_log(task_a, task_b, margin, sim, replicate_seeds(rng), zone), sim, delta, level)
-        verdict = replace(verdict, forecaster=_forecaster(task_a, task_b, margin, sim, zone))
+        forecast = replace(verdict.forecast, forecaster=_forecaster(task_a, task_b, margin, sim, zone))
+        verdict = replace(verdict, forecast=forecast)
     else:
         if isinstance(method, PTST):
             run: TDRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
@@ -160,7 +162,7 @@ def compare(
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
         verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress)
         verdict = diagnosed_run(joint_task([task_a, task_b]), sim, verdict)
-    return replace(verdict, about="difference")
+    return replace(verdict, about="difference", provenance=replace(verdict.provenance, seed=seed_of(rng, resume)))
 
 
 def _in_pairs(
@@ -187,7 +189,8 @@ def _in_pairs(
     run = paired_run(a, b, margin, rng, zone, zone > 0)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
     until = until._replace(required=until.required + math.log(2.0)) if zone else until
-    return replace(carry_out(run, mark, delta, until, checkpoint, resume, progress), about="difference")
+    verdict = carry_out(run, mark, delta, until, checkpoint, resume, progress)
+    return replace(verdict, about="difference", provenance=replace(verdict.provenance, seed=seed_of(rng, resume)))
 
 
 def _coupled(
@@ -202,13 +205,16 @@ def _coupled(
     return TDRun(CoupledBetting(), payoff, zone, zone > 0)
 
 
-def _forecaster(task_a: Task, task_b: Task, margin: float, data: Transitions, zone: float) -> Callable[..., Needed]:
+def _forecaster(task_a: Task, task_b: Task, margin: float, data: Transitions, zone: float) -> Forecaster:
     """What tells how many more rows a comparison needs: it is made again, on simulated logs."""
-
-    def start(seed: int) -> StacksRun:
-        return _on_a_log(task_a, task_b, margin, data.first(0), replicate_seeds(seed, FORECAST_SETS), zone)
-
+    start = partial(_on_an_empty_log, task_a, task_b, margin, data.first(0), zone)
     return partial(further_comparison, tasks=(task_a, task_b), start=start)
+
+
+def _on_an_empty_log(
+    task_a: Task, task_b: Task, margin: float, nothing: Transitions, zone: float, seed: int
+) -> StacksRun:
+    return _on_a_log(task_a, task_b, margin, nothing, replicate_seeds(seed, FORECAST_SETS), zone)
 
 
 def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, seeds: IntArray, zone: float) -> StacksRun:

@@ -31,6 +31,7 @@ from policytest.questions.driver import (
     drive,
     known_answer,
     sampling_limit,
+    seed_of,
     time_limit,
     with_zone,
 )
@@ -103,7 +104,8 @@ def decide(
     pause = getattr(method, "pause", None)
     verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress, pause)
     verdict = diagnosed_run(asked_of, drawn_from, verdict)
-    return verdict if task is asked_of else replace(verdict, asked_of=asked_of)
+    table = None if task is asked_of else asked_of
+    return replace(verdict, provenance=replace(verdict.provenance, seed=seed_of(rng, resume), asked_of=table))
 
 
 def checks(

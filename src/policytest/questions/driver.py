@@ -29,6 +29,7 @@ from policytest._base.text import number
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.randomness import Seed
 from policytest.data.returns import Returns
 from policytest.kl.boundaries import check_delta
 from policytest.kl.sampler import UNLIMITED
@@ -36,11 +37,13 @@ from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.names import REPLACED
 from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.run import Method, Pause, Run, is_certified, steps
+from policytest.methods.run import Method, Outcome, Pause, Run, is_certified, steps
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.known_range import KnownRange, is_open_question, known_value
 from policytest.questions.plan.still_needed import further
 from policytest.questions.unnamed_ends import UnnamedEnds
+from policytest.results.forecast import Forecast
+from policytest.results.provenance import Provenance
 from policytest.results.verdict import Check, Verdict
 
 Resume = Verdict | str | os.PathLike[str]
@@ -275,19 +278,20 @@ def known_verdict(
         answer=answer,
         samples=0,
         certified=answer is not None,
-        evidence=(np.inf if answer == "above" else 0.0, np.inf if answer == "below" else 0.0),
         estimate=known.low if known.low == known.high else math.nan,
         interval=(known.low, known.high),
-        witness=None,
-        lower_bound=0.0,
-        solves=0,
         counts=nothing_seen(task),
+        proof=Outcome(
+            (np.inf if answer == "above" else 0.0, np.inf if answer == "below" else 0.0),
+            witness=None,
+            lower_bound=0.0,
+            refuted=(math.inf, math.inf) if answer == "within" else None,
+        ),
+        provenance=Provenance(f"the range of {of} {whatever}"),
+        forecast=Forecast(forecaster=further),
         reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
-        method=f"the range of {of} {whatever}",
         about=about,
         indifference=zone,
-        refuted=(math.inf, math.inf) if answer == "within" else None,
-        forecaster=further,
     )
 
 
@@ -309,7 +313,7 @@ def verdict_of(
 ) -> Verdict:
     """What a run says at its end."""
     required = -math.log(delta) if required is None else required
-    found = run.outcome(required)
+    refuted = run.ends_refuted() if run.answer == "within" else None
     return Verdict(
         task=run.task,
         threshold=run.threshold,
@@ -317,27 +321,20 @@ def verdict_of(
         answer=run.answer,
         samples=run.paid if samples is None else samples,
         certified=is_certified(run, required) and not (counts is not None and counts.flaws),
-        evidence=found.evidence,
         estimate=run.estimate,
         interval=run.verdict_interval(required),
-        witness=found.witness,
-        lower_bound=found.lower_bound,
-        solves=run.solves,
         counts=run.counts() if counts is None else counts,
+        proof=replace(run.outcome(required), solves=run.solves, refuted=refuted),
+        provenance=Provenance(run.method.describe(), run.method, getattr(run.method, "seed", None)),
+        forecast=Forecast(None, further, snapshot, getattr(run, "reward_moments", None)),
         reason="" if run.answer else _reason(run, reason),
-        method=run.method.describe(),
-        proof_samples=found.proof_samples,
-        certificate=found.certificate,
-        snapshot=snapshot,
-        forecaster=further,
-        needed=required,
-        settings=run.method,
-        dimension=found.dimension,
-        proved=found.proved,
         indifference=getattr(run, "indifference", 0.0),
-        refuted=run.ends_refuted() if run.answer == "within" else None,
-        reward_moments=getattr(run, "reward_moments", None),
     )
+
+
+def seed_of(rng: Seed, resume: Resume | None = None) -> int | None:
+    """The seed that a run is repeated with; None if a Generator was passed, or if the run was resumed."""
+    return int(rng) if isinstance(rng, int | np.integer) and resume is None else None
 
 
 def _reason(run: Run, reason: str) -> str:

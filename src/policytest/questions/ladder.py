@@ -29,7 +29,7 @@ def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEp
     ``episodes`` are of the task's policy, or weighted so that they are: those that must be of another one are refused.
     A verdict whose model is refuted is not certified: what it is proved from does not hold.
     """
-    task = verdict.asked_of or verdict.task
+    task = verdict.provenance.asked_of or verdict.task
     _check_same_value(task, episodes)
     _check_own(task, data, episodes)
     half = verdict.delta / 2.0
@@ -53,7 +53,8 @@ def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEp
             AssumptionWarning,
             stacklevel=stacklevel,
         )
-    return replace(verdict, ladder=ladder, certified=verdict.certified and not ladder.refuted)
+    alongside = replace(verdict.alongside, ladder=ladder)
+    return replace(verdict, alongside=alongside, certified=verdict.certified and not ladder.refuted)
 
 
 def _check_own(task: Task, data: Counts | Transitions, episodes: LoggedEpisodes) -> None:

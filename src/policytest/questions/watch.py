@@ -25,6 +25,7 @@ from policytest.questions.assess import assess, method_for
 from policytest.questions.cells import diagnosed
 from policytest.questions.driver import checked_method, checked_question, known_answer
 from policytest.questions.recorded import recorded
+from policytest.results.alongside import Alongside
 from policytest.results.verdict import Verdict
 
 
@@ -128,7 +129,7 @@ class Watch:
     def _assessed(self, first: int) -> Verdict:
         data = diagnosed(self.task, self.transitions())  # all rows speak of the cells, also those after the answer
         verdict = assess(self.task, data.first(first), self.threshold, self.delta, self.method)
-        return replace(verdict, one_look=None)  # which holds for one look that was fixed beforehand
+        return replace(verdict, alongside=Alongside())  # one look holds for one look that was fixed beforehand
 
     def transitions(self) -> Transitions:
         """All that were added."""

@@ -129,7 +129,7 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         rows=rows,
         notes=(after,) if verdict.proof_samples else (),
         guarantee=sentences.guarantee(verdict),
-        assumptions=sentences.assumptions_of(verdict.asked_of or verdict.task),
+        assumptions=sentences.assumptions_of(verdict.provenance.asked_of or verdict.task),
         recipe=_recipe("verdict", call),
     )
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, probability
-from policytest.data.counts import Counts
-from policytest.data.returns import Returns
 from policytest.mdp.task import Names, about_task
 from policytest.results import sentences
+from policytest.results.saved import Seen
 
 
 def inside(estimate: float, ends: tuple[float, float] | None) -> float:
@@ -83,7 +82,7 @@ class Estimate(Shown):
     delta: float
     reached: bool
     method: str
-    counts: Counts | Returns = field(repr=False)
+    counts: Seen = field(repr=False)
     task: Any = field(default=Names(None, None), repr=False)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +16,22 @@ from policytest.data.counts import flaws
 from policytest.data.episodes import POLICIES
 from policytest.data.returns import Histogram
 from policytest.mdp.task import Names
+from policytest.methods.run import Outcome
+from policytest.results.alongside import Alongside
+from policytest.results.changes import Change
 from policytest.results.estimate import Estimate
+from policytest.results.forecast import Forecast
 from policytest.results.ladder import AssumptionLadder
 from policytest.results.plan import Plan
+from policytest.results.provenance import Provenance
+from policytest.results.saved import SavedForecast, Visits
 from policytest.results.selection import Selection
 from policytest.results.sentences import REFUTED, TWO_SIDED
-from policytest.results.verdict import Change, Verdict
+from policytest.results.verdict import Verdict
 from policytest.worst_case import Status
 from policytest.worst_case.lower_bound import Allocation
 
-SCHEMA = 1
+SCHEMAS = (1, 2)
 OPEN_UNIT = float(np.nextafter(0, 1)), float(np.nextafter(1, 0))  # the ends of (0, 1) in double precision
 OPTIONAL = {"lower_bound": np.nan, "solves": 0, "method": ""}
 """What a document may lack although every result has it."""
@@ -33,24 +39,6 @@ NO_NUMBER = ("lower_bound", "estimate", "bound", "saving")
 """What null stands for in these: there is no number."""
 LARGEST = 1e300
 """Numbers that are drawn stay below, so that their differences do not overflow."""
-
-
-class Visits(NamedTuple):
-    """What a saved result keeps of its counts: [S,A] how often each pair was drawn, and what is wrong with the data."""
-
-    visits: Any
-    selected: bool = False
-    other_rewards: bool = False
-    episodes: int | None = None
-    histogram: Histogram | None = None
-    flaws: tuple[str, ...] = ()
-    refutes_model: bool = False
-
-
-class Words(NamedTuple):
-    """What a saved result keeps of `Needed`."""
-
-    words: str
 
 
 def read(path: str | os.PathLike[str]) -> Any:
@@ -82,8 +70,8 @@ def from_data(data: object) -> Any:
     """The result that these data describe: a Verdict, an Estimate, a Plan or a Selection."""
     if not isinstance(data, Mapping):
         raise InputError(f"the document is a {type(data).__name__}, expected an object with the key schema")
-    if data.get("schema") != SCHEMA:
-        raise InputError(f"schema is {data.get('schema')!r}, expected {SCHEMA}; is this a result of policytest?")
+    if (schema := data.get("schema")) not in SCHEMAS:
+        raise InputError(f"schema is {schema!r}, expected {' or '.join(map(str, SCHEMAS))}; is it a policytest result?")
     for key, make in (("answer", _verdict), ("epsilon", _estimate), ("saving", _plan), ("settled", _selection)):
         if key in data:
             try:
@@ -105,35 +93,53 @@ def _plain(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
             default = OPTIONAL.get(field.name, field.default)
             given = data[field.name] if default is MISSING else data.get(field.name, default)
             found[field.name] = _number(given) if field.name in NO_NUMBER else make(given)
-    return {**found, "delta": _between(data, "delta", *OPEN_UNIT, "strictly between 0 and 1")}
+    if "delta" in found:
+        found["delta"] = _between(data, "delta", *OPEN_UNIT, "strictly between 0 and 1")
+    return found
 
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
-    answer, more, names = data["answer"], data.get("still_needed"), _names(data)
+    if data["schema"] == 2:  # in schema 1 the keys of these two groups are beside the others
+        data = {**data["proof"], **data["provenance"], **data}
+    answer, names = data["answer"], _names(data)
     if answer not in ("above", "below", "within", None):
         raise InputError(f'answer is {answer!r}; it is "above", "below", "within" or null')
-    whole = {
-        **_plain(Verdict, data),
-        "task": names,
-        "answer": answer,
-        "evidence": _pair(data, "evidence"),
-        "interval": _interval(data),
-        "interval_kind": str(data.get("interval_kind", TWO_SIDED)),
-        "witness": None,
-        "counts": _visits(data),
-        "needed": float(data["required"]) if "required" in data else None,
-        "dimension": None if data.get("dimension") is None else float(data["dimension"]),
-        "proved": None if data.get("proved") is None else _pair(data, "proved"),
-        "indifference": _between(data, "indifference", 0, LARGEST, "a distance, from 0 on", 0.0),
-        "one_look": None if data.get("one_look") is None else _pair(data, "one_look"),
-        "ladder": None if data.get("ladder") is None else AssumptionLadder.of_data(data["ladder"]),
-        "refuted": None if data.get("refuted") is None else _pair(data, "refuted"),
-        "forecast": Words(str(more["words"])) if isinstance(more, Mapping) and "words" in more else None,
-    }
-    verdict = Verdict(**whole)
-    changes = tuple(_change(change, verdict.counts.visits, names) for change in data.get("changes", ()))
-    verdict.__dict__["changes"] = changes  # where a cached property keeps what it found
-    return verdict
+    counts = _visits(data)
+    changes = tuple(_change(change, counts.visits, names) for change in data.get("changes", ()))
+    one_look, ladder, seed = (data.get(key) for key in ("one_look", "ladder", "seed"))
+    return Verdict(
+        **{
+            **_plain(Verdict, data),
+            "task": names,
+            "answer": answer,
+            "interval": _interval(data),
+            "counts": counts._replace(changes=changes),
+            "indifference": _between(data, "indifference", 0, LARGEST, "a distance, from 0 on", 0.0),
+            "proof": Outcome(
+                **_plain(Outcome, data),
+                evidence=_pair(data, "evidence"),
+                witness=None,
+                dimension=None if data.get("dimension") is None else float(data["dimension"]),
+                proved=None if data.get("proved") is None else _pair(data, "proved"),
+                refuted=None if data.get("refuted") is None else _pair(data, "refuted"),
+            ),
+            "provenance": Provenance(
+                str(data.get("method", "")),
+                seed=None if seed is None else int(seed),
+                interval_kind=str(data.get("interval_kind", TWO_SIDED)),
+                versions={str(name): str(version) for name, version in data.get("versions", {}).items()},
+            ),
+            "forecast": _forecast(data.get("still_needed")),
+            "alongside": Alongside(
+                None if one_look is None else _pair(data, "one_look"),
+                None if ladder is None else AssumptionLadder.of_data(ladder),
+            ),
+        }
+    )
+
+
+def _forecast(more: Mapping[str, Any] | None) -> Forecast:
+    return Forecast() if more is None else Forecast(SavedForecast(str(more["words"]), more))
 
 
 def _change(data: Mapping[str, Any], visits: Any, names: Names) -> Change:
@@ -213,7 +219,7 @@ def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Nam
     return Names(found[0], found[1], tuple(map(str, assumptions)), which)
 
 
-def _visits(data: Mapping[str, Any]) -> Any:
+def _visits(data: Mapping[str, Any]) -> Visits:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
     selected, other = (_truth(data, name) if name in data else False for name in ("selected", "other_rewards"))
     episodes = int(data["episodes"]) if "episodes" in data else None

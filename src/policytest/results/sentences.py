@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from policytest.results.selection import Selection
     from policytest.results.verdict import Verdict
 
+Subject = Task | Episodes | LoggedEpisodes | Names
+"""What a result is about; of a saved one, names and assumptions alone."""
+
 ONE_SIDED = "one-sided ends, 1 - delta each"
 TWO_SIDED = "two-sided, 1 - delta"
 CERTAIN = "certain, whatever the unknown rows are"
@@ -107,15 +110,13 @@ def headline(result: Verdict | Estimate | Selection, said: str) -> str:
     return f"{NO_RELIABLE_ANSWER}: {why_uncertified(result)} ({badge(False)}: {uncapital(said)})"
 
 
-def assumptions_of(
-    task: Task | Episodes | LoggedEpisodes | Names, known: Sequence[str] | None = None
-) -> tuple[str, ...]:
+def assumptions_of(task: Subject, known: Sequence[str] | None = None) -> tuple[str, ...]:
     """All that a guarantee rests on."""
     draws = () if EPISODES_ARE_INDEPENDENT in task.assumptions else (DRAWS,)
     return (*(markov(task) if known is None else known), *draws, *own_assumptions(task))
 
 
-def markov(task: Task | Episodes | LoggedEpisodes | Names) -> tuple[str, ...]:
+def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
     if isinstance(task, Episodes | LoggedEpisodes):
         return (RETURNS.format(", {} to {}".format(*map(number, task.bounds))),)
@@ -133,7 +134,7 @@ def markov(task: Task | Episodes | LoggedEpisodes | Names) -> tuple[str, ...]:
     return law, given + bound
 
 
-def own_assumptions(task: Task | Episodes | LoggedEpisodes | Names) -> tuple[str, ...]:
+def own_assumptions(task: Subject) -> tuple[str, ...]:
     """The assumptions of a task as sentences."""
     return tuple(f"{capital(words)}." for words in task.assumptions)
 
@@ -232,7 +233,7 @@ def about_interval(v: Verdict) -> str:
     """What the interval of the verdict is."""
     if v.is_known:
         return "as declared" if is_about_episodes(v.task) else "whatever the unknown rows are"
-    words = one_sided(v.delta) if v.interval_kind == ONE_SIDED else two_sided(v.delta)
+    words = one_sided(v.delta) if v.provenance.interval_kind == ONE_SIDED else two_sided(v.delta)
     searched = v.answer and v.dimension is not None and not v.certified
     return f"{words}, if the search found its ends" if searched else words
 
@@ -298,18 +299,20 @@ def warnings(v: Verdict) -> list[str]:
 
 def forecast(v: Verdict) -> str:
     """How many more samples settle it, or how to ask; "" where neither is known."""
-    if v.forecast is not None:
-        return v.forecast.words
+    if v.forecast.needed is not None:
+        return v.forecast.needed.words
     ask = "Call still_needed() on this verdict for a forecast of how many more samples settle it."
     return ask if v.may_be_forecast else ""
 
 
 def asked(v: Verdict) -> list[str]:
     """What was tested, in words: the bar, the policy, the discount, the start and the rewards."""
-    return described(v.asked_of or v.task, "Is {} above " + f"{number(v.threshold)}?") if v.about == "value" else []
+    if v.about != "value":
+        return []
+    return described(v.provenance.asked_of or v.task, "Is {} above " + f"{number(v.threshold)}?")
 
 
-def is_about_episodes(task: Task | Episodes | LoggedEpisodes | Names) -> bool:
+def is_about_episodes(task: Subject) -> bool:
     """Whether a result rests on episodes alone, without a table."""
     return EPISODES_ARE_INDEPENDENT in task.assumptions
 
@@ -326,14 +329,14 @@ def after(samples: str, counts: object) -> str:
     return samples if found is None else f"{plural(found, 'episode')} ({samples})"
 
 
-def quantity(task: Task | Episodes | LoggedEpisodes | Names) -> str:
+def quantity(task: Subject) -> str:
     """What a value is."""
     if is_about_episodes(task):
         return MEAN_RETURN
     return "probability of reaching the goal" if isinstance(task, Task) and task.goal else "value"
 
 
-def described(task: Task | Episodes | LoggedEpisodes | Names, question: str) -> list[str]:
+def described(task: Subject, question: str) -> list[str]:
     """A question about the value of a policy, with {} in its place; what it is, the policy, and the start."""
     if isinstance(task, Episodes | LoggedEpisodes):
         return _about_episodes(task, question)

@@ -5,33 +5,35 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from policytest._base.arrays import BoolArray, Kernel, is_sparse
+from policytest._base.arrays import BoolArray, Kernel
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.table import Row, Shown, Table
-from policytest._base.text import nats, number, plural, probability
+from policytest._base.text import nats, number, probability
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
-from policytest.data.reward_moments import RewardMoments
 from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
+from policytest.methods.run import Outcome
 from policytest.methods.td_betting import CoupledBetting, TDBetting
 from policytest.results import sentences
+from policytest.results.alongside import Alongside
+from policytest.results.changes import MOST_CHANGES, Change, largest_changes
 from policytest.results.estimate import inside, is_empty
+from policytest.results.forecast import Forecast
 from policytest.results.ladder import AssumptionLadder
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
-from policytest.worst_case.ball import kl_rows
-
-SMALLEST_CHANGE = 5e-4  # of a probability that is worth a line
+from policytest.results.provenance import Provenance
+from policytest.results.saved import Visits
+from policytest.worst_case.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,6 @@ class Check:
         return self._interval()
 
 
-@dataclass(frozen=True)
-class Change:
-    """One transition that would have to be different for the answer to be wrong."""
-
-    state: int
-    action: int
-    successor: int
-    observed: float
-    needed: float
-    visits: int
-    words: str
-
-
 @dataclass(frozen=True, eq=False)
 class Verdict(Shown):
     """The answer of a test, and what it rests on.
@@ -83,89 +72,53 @@ class Verdict(Shown):
     ----------
     task
         The `Task`, or the `Episodes`; of a saved verdict, the names of its states and actions.
-    answer
-        "above", "below", "within", or None where there is no verdict yet.
+    answer, reason
+        "above", "below", "within", or None if there is no answer yet, and why not.
     samples
         Every transition drawn; of an environment that is stepped, also those on the way to the pairs asked for.
     certified
         Whether the answer rests on a proof; if not, on a local optimum of the solver.
-    evidence, required
-        (against V <= R, against V >= R) in nats, and log(1/delta), which one of them must reach.
-    estimate, interval, interval_kind
+    estimate, interval
         The value of the empirical kernel, and an interval for the true value. Each of its ends holds with probability
         at least 1-delta, at all times at once; that of a result saved by an earlier version holds two-sided. An
         estimate outside the interval, which also rests on earlier moments, is moved to its nearer end; nan if the
         interval is empty.
-    witness
-        The kernel that would have to be true for the answer to be wrong: the nearest on the other side. None if there
-        is none.
-    lower_bound
-        T* kl(delta, 1-delta) at the estimate: no test that draws the pairs in these shares needs fewer on average, if
-        the estimate is right. One with other shares may.
-    solves
-        How many worst-case problems were solved.
-    proof_samples
-        How many of the samples were paid for the proof: those drawn after the answer had been found.
-    certificate
-        The proof itself, where there is one: ``verify()`` checks it without the solver.
     counts
         What was observed: `Counts`, or the `Returns` of episodes.
-    snapshot
-        All that `decide(..., resume=verdict)` needs to go on; empty where there is nothing to go on from.
-    method, settings
-        The method in words, and itself; None where no method was needed.
-    dimension
-        Where evidence is a distance less the price of unknown rows, that price; else None.
-    proved
-        The part of that evidence that is proved: what the p-value of an undecided test rests on; else None.
-    indifference, refuted
-        The half-width of the indifference zone; and for "within", the evidence against V <= R - indifference and
-        against V >= R + indifference, both of which must reach ``required``.
-    one_look
-        Of recorded data, the usual interval for one look at them: approximate and not certified, for comparison. None
-        also where it has no point in common with ``interval``.
-    forecast, forecaster
-        What `still_needed` found, where somebody asked for it and kept it, and the function that finds it.
-    reward_moments
-        Where rewards are observed, their sums by transition, for that function.
-    asked_of
-        The task with listed rewards, where ``task`` is its outcome table.
-    ladder
-        What the same log gives with fewer assumptions, where that was asked for.
+    proof
+        The evidence and what it rests on. Its parts are also ``verdict.evidence``, ``witness``, ``certificate``,
+        ``lower_bound``, ``solves``, ``proof_samples``, ``dimension``, ``proved`` and ``refuted``.
+    provenance
+        The method (``verdict.method`` and ``settings``), the seed, and the versions of the libraries.
+    forecast
+        What it takes to go on: the run as it stands (``verdict.snapshot``), and what `still_needed` found, if it was
+        asked for and kept.
+    alongside
+        What else the same data say: ``verdict.one_look`` and ``verdict.ladder``.
+    about
+        "value" of the policy, or "difference" of the values of policies A and B.
+    indifference
+        The half-width of the indifference zone; 0 without one.
     """
 
-    task: Any = field(repr=False)
+    schema = 2
+
+    task: Any = field(repr=False)  # a `Subject`: readers know which, so that they need not narrow it
     threshold: float
     delta: float
     answer: str | None
     samples: int
     certified: bool
-    evidence: tuple[float, float]
     estimate: float
     interval: tuple[float, float]
-    witness: Kernel | None = field(repr=False)
-    lower_bound: float
-    solves: int
-    counts: Any = field(repr=False)
+    counts: Any = field(repr=False)  # `Seen`
+    proof: Outcome
+    provenance: Provenance
+    forecast: Forecast = field(default=Forecast(), repr=False)
+    alongside: Alongside = field(default=Alongside(), repr=False)
     reason: str = ""
-    method: str = ""
-    proof_samples: int = 0
-    certificate: Any = field(default=None, repr=False)
-    snapshot: dict[str, Any] = field(default_factory=dict, repr=False)
-    needed: float | None = None
-    about: str = "value"  # of the policy; or "difference", of the values of policies A and B
-    settings: Any = field(default=None, repr=False)
-    dimension: float | None = None
-    proved: tuple[float, float] | None = None
+    about: str = "value"
     indifference: float = 0.0
-    refuted: tuple[float, float] | None = None
-    forecast: Needed | None = field(default=None, repr=False)
-    forecaster: Callable[..., Needed] | None = field(default=None, repr=False)
-    interval_kind: str = sentences.ONE_SIDED
-    one_look: tuple[float, float] | None = None
-    reward_moments: RewardMoments | None = field(default=None, repr=False)
-    asked_of: Task | None = field(default=None, repr=False)
-    ladder: AssumptionLadder | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """The estimate lies in the interval, and in that of one look; an empty interval certifies nothing."""
@@ -173,12 +126,92 @@ class Verdict(Shown):
         object.__setattr__(self, "estimate", estimate)
         object.__setattr__(self, "certified", self.certified and not is_empty(self.interval))
         if not math.isnan(estimate) and inside(estimate, self.one_look) != estimate:
-            object.__setattr__(self, "one_look", None)
+            object.__setattr__(self, "alongside", replace(self.alongside, one_look=None))
 
     @property
     def required(self) -> float:
         """log(1/delta); with an indifference zone log(2/delta), since half of delta is for "within"."""
-        return -math.log(self.delta) if self.needed is None else self.needed
+        return -math.log(self.delta) + (math.log(2.0) if self.indifference else 0.0)
+
+    @property
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R) in nats; one of them must reach ``required``."""
+        return self.proof.evidence
+
+    @property
+    def witness(self) -> Kernel | None:
+        """The kernel that would have to be true for the answer to be wrong: the nearest on the other side, if any."""
+        return self.proof.witness
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The proof itself, if there is one: `verify` checks it without the solver."""
+        return self.proof.certificate
+
+    @property
+    def lower_bound(self) -> float:
+        """T* kl(delta, 1-delta) at the estimate.
+
+        No test that draws the pairs in these shares needs fewer samples on average, if the estimate is right; a test
+        with other shares may.
+        """
+        return self.proof.lower_bound
+
+    @property
+    def solves(self) -> int:
+        """How many worst-case problems were solved."""
+        return self.proof.solves
+
+    @property
+    def proof_samples(self) -> int:
+        """How many of the samples were drawn for the proof, after the answer had been found."""
+        return self.proof.proof_samples
+
+    @property
+    def dimension(self) -> float | None:
+        """The price of unknown rows, if the evidence is a distance less that price; else None."""
+        return self.proof.dimension
+
+    @property
+    def proved(self) -> tuple[float, float] | None:
+        """The part of that evidence that is proved, on which the p-value of an undecided test rests; else None."""
+        return self.proof.proved
+
+    @property
+    def refuted(self) -> tuple[float, float] | None:
+        """For "within": the evidence against V <= R - indifference and against V >= R + indifference; else None.
+
+        Both must reach ``required``.
+        """
+        return self.proof.refuted
+
+    @property
+    def method(self) -> str:
+        """The method in words."""
+        return self.provenance.method
+
+    @property
+    def settings(self) -> object:
+        """The method itself; None if no method was needed, and in a saved verdict."""
+        return self.provenance.settings
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        """All that `decide(..., resume=verdict)` needs to go on; empty if there is nothing to go on from."""
+        return self.forecast.snapshot
+
+    @property
+    def one_look(self) -> tuple[float, float] | None:
+        """Of recorded data, the usual interval for one look at them: approximate and not certified, for comparison.
+
+        Also None if it has no point in common with ``interval``.
+        """
+        return self.alongside.one_look
+
+    @property
+    def ladder(self) -> AssumptionLadder | None:
+        """What the same log gives with fewer assumptions, if that was asked for."""
+        return self.alongside.ladder
 
     @property
     def p_value(self) -> float:
@@ -206,18 +239,18 @@ class Verdict(Shown):
         >>> verdict.answer, 50 < verdict.still_needed().samples < 1000
         (None, True)
         """
-        if self.forecaster is None:
+        if self.forecast.forecaster is None:
             raise InputError(
                 "this verdict was read from a file or made by hand, without its run", "ask the one decide() returned"
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AssumptionWarning)  # told when this verdict was made
-            return self.forecaster(self, chance, rng, max_samples)
+            return self.forecast.forecaster(self, chance, rng, max_samples)
 
     @property
     def may_be_forecast(self) -> bool:
         """Whether `still_needed` has something to say: undecided, and a method or a log to foresee."""
-        if self.answer is not None or self.forecaster is None:
+        if self.answer is not None or self.forecast.forecaster is None:
             return False
         if isinstance(self.task, Episodes):
             return bool(self.samples and self.snapshot)
@@ -230,7 +263,7 @@ class Verdict(Shown):
 
         ``boundary`` is that of `PTST`, `MixtureBoundary()` by default. False where there is no certificate.
         """
-        if self.certificate is None:
+        if self.certificate is None or not (isinstance(self.task, Task) and isinstance(self.counts, Counts)):
             return False
         level = level_of(boundary or MixtureBoundary(), self.counts, self.delta, self.task)
         side = 1.0 if self.answer == "above" else -1.0
@@ -244,7 +277,13 @@ class Verdict(Shown):
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The transitions of the witness that differ most from the estimate, the most costly rows first."""
-        return largest_changes(self.task, self.counts, self.witness) if self.witness is not None else ()
+        return self.counts.changes if isinstance(self.counts, Visits) else self.largest_changes(MOST_CHANGES)
+
+    def largest_changes(self, most: int) -> tuple[Change, ...]:
+        """At most so many of these; none without the task, the counts and a witness."""
+        if self.witness is None or not (isinstance(self.task, Task) and isinstance(self.counts, Counts)):
+            return ()
+        return largest_changes(self.task, self.counts, self.witness, most)
 
     @property
     def flaws(self) -> tuple[str, ...]:
@@ -270,8 +309,9 @@ class Verdict(Shown):
     @cached_property
     def unseen(self) -> int:
         """The number of pairs that the policy takes, whose rows are not known, and of which there is no sample."""
-        known = isinstance(self.task, Task) and np.shape(self.counts.visits) == self.task.policy.shape
-        return int(_unseen(self.task, self.counts).sum()) if known else 0  # a saved verdict has names only
+        if not isinstance(self.task, Task) or np.shape(self.counts.visits) != self.task.policy.shape:
+            return 0  # a saved verdict has names only
+        return int(_unseen(self.task, self.counts).sum())
 
     @cached_property
     def summary(self) -> Table:
@@ -336,32 +376,34 @@ class Verdict(Shown):
 
     def data(self) -> dict[str, Any]:
         """What a program reads."""
-        extra = {
-            "interval_kind": sentences.CERTAIN if self.is_known else self.interval_kind,
-            "required": self.required,
+        rows = self.summary.data()
+        proof = {
+            "solves": rows.pop("solves"),
+            "proof_samples": self.proof_samples,
             "lower_bound": self.lower_bound,
+            "dimension": self.dimension,
+            "proved": self.proved,
+            "refuted": rows.pop("refuted", None),
+        }
+        extra = {
+            "interval_kind": sentences.CERTAIN if self.is_known else self.provenance.interval_kind,
+            "required": self.required,
             "reason": self.reason,
-            "method": self.method,
             "about": self.about,
-            "selected": self.counts.selected,
-            "other_rewards": self.counts.other_rewards,
+            "indifference": self.indifference,
             "flaws": list(self.flaws),
             "refutes_model": self.refutes_model,
-            "indifference": self.indifference,
-            "refuted": self.refuted,
-            "dimension": self.dimension,
-            "proved": None if self.proved is None else list(self.proved),
-            "still_needed": None if self.forecast is None else self.forecast.data(),
-            "proof_samples": self.proof_samples,
+            "selected": self.counts.selected,
+            "other_rewards": self.counts.other_rewards,
+            "proof": proof,
+            "provenance": self.provenance.data(),
+            "still_needed": None if self.forecast.needed is None else self.forecast.needed.data(),
             **({} if self.ladder is None else {"ladder": self.ladder.data()}),
             "visits": self.counts.visits,
             **sentences.histogram_data(self.counts),
-            "changes": [
-                {"state": c.state, "action": c.action, "next": c.successor, "observed": c.observed, "needed": c.needed}
-                for c in self.changes
-            ],
+            "changes": [change.data() for change in self.changes],
         }
-        return {**self.summary.data(), **extra, **about_task(self.task)}
+        return {**rows, **extra, **about_task(self.task)}
 
 
 def unseen_pairs(task: Task, counts: Counts) -> list[tuple[int, int]]:
@@ -371,41 +413,3 @@ def unseen_pairs(task: Task, counts: Counts) -> list[tuple[int, int]]:
 
 def _unseen(task: Task, counts: Counts) -> BoolArray:
     return np.asarray(task.layout.unknown_pairs & (np.asarray(counts.visits).reshape(task.policy.shape) == 0))
-
-
-def largest_changes(task: Task, counts: Counts, witness: Kernel, most: int = 5) -> tuple[Change, ...]:
-    """The largest change of each of the rows that cost most, n_sa KL(p_hat_sa, w_sa)."""
-    S, A = task.n_states, task.n_actions
-    visits = counts.visits.ravel()
-    matters = (visits > 0) & (task.policy.ravel() > 0)
-    if not matters.any():
-        return ()
-    observed = _shares(counts)
-    cost = np.where(matters, visits * kl_rows(observed, witness), 0.0)
-    found = []
-    for pair in np.argsort(-cost, kind="stable")[:most]:
-        if cost[pair] <= 0:
-            break
-        before, after = (_row(kernel, int(pair), S) for kernel in (observed, witness))
-        x = int(np.argmax(np.abs(after - before)))
-        if abs(after[x] - before[x]) < SMALLEST_CHANGE:
-            continue
-        s, a = divmod(int(pair), A)
-        words = (
-            f"{task.place(int(pair), x)}: probability {after[x]:.3f} instead of {before[x]:.3f} "
-            f"({plural(visits[pair], 'sample')}, {cost[pair]:.2f} nats)"
-        )
-        found.append(Change(s, a, x, float(before[x]), float(after[x]), int(visits[pair]), words))
-    return tuple(found)
-
-
-def _shares(counts: Counts) -> Kernel:
-    """N/n, with empty rows where there are no visits."""
-    visits = np.maximum(counts.visits, 1)
-    if counts.sparse:
-        return sparse.csr_array(sparse.diags_array(1.0 / visits.ravel()) @ counts.N)
-    return counts.N / visits[..., None]
-
-
-def _row(kernel: Kernel, pair: int, S: int) -> Any:
-    return kernel[[pair]].toarray().ravel() if is_sparse(kernel) else kernel.reshape(-1, S)[pair]

@@ -41,6 +41,8 @@ FEW = 5
 class Assessment(Shown):
     """A verdict, the log it rests on, and what the log says about the assumptions."""
 
+    schema = 2  # that of the verdict
+
     verdict: Verdict
     log: Log
     diagnosis: Diagnosis | None
@@ -99,9 +101,9 @@ class Assessment(Shown):
                 del content["visits"]  # all of them: one number alone follows from the sum
             samples = None if 0 < content["samples"] < below else content["samples"]
             content |= {"samples": samples, "changes": [], "still_needed": None}
-        content["log"] = {"schema": 1, **self.log.data()}
+        content["log"] = {"schema": self.log.schema, **self.log.data()}
         if self.diagnosis is not None:
-            content["diagnosis"] = {"schema": 1, **self.diagnosis.data()}
+            content["diagnosis"] = {"schema": self.diagnosis.schema, **self.diagnosis.data()}
         return content
 
     def provenance(self) -> dict[str, Any]:

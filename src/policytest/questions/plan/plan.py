@@ -290,7 +290,7 @@ def still_needed(
     if not given or verdict.answer is not None or not any_unknown(verdict.task):
         return needed
     question = Question(verdict.task, verdict.threshold, verdict.delta, rng)
-    pilot = Pilot(question, verdict.counts, verdict.reward_moments)
+    pilot = Pilot(question, verdict.counts, verdict.forecast.reward_moments)
     found = _simulated(question, pilot, given, runs, count_from("max_samples", max_samples, 1))
     best = min(found.samples, key=lambda name: found.samples[name][0])
     mean = found.samples[best][0]

@@ -88,7 +88,7 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
     if not verdict.counts.total and not verdict.snapshot:
         words = "The data have no transition of this task, so nothing can be forecast from them."
         return _nothing_forecast(verdict, math.inf, chance, words)
-    if task.observes_rewards and verdict.reward_moments is None:
+    if task.observes_rewards and verdict.forecast.reward_moments is None:
         raise InputError("this verdict does not have the rewards that were observed; ask the one decide() returned")
     if isinstance(verdict.settings, PTST) or not (_is_log(verdict) or verdict.snapshot):
         return _by_distance(verdict, chance)
@@ -228,7 +228,7 @@ LogTest = LogRun | StacksRun
 def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
     is_log = _is_log(verdict)
     most, follow = (LOGS, partial(_another_log, verdict.task, _replayed(verdict))) if is_log else (RUNS, _resumed)
-    posterior = Posterior(verdict.task, verdict.threshold, verdict.counts, rng, most, verdict.reward_moments)
+    posterior = Posterior(verdict.task, verdict.threshold, verdict.counts, rng, most, verdict.forecast.reward_moments)
     beyond = float((posterior.gaps * posterior.middle <= 0.0).mean())
     return _simulated(verdict, chance, rng, limit, posterior, beyond, follow)
 
@@ -246,7 +246,7 @@ def further_comparison(
     if verdict.answer is not None or not verdict.counts.total:
         return _nothing_to_do(verdict, chance)
     counts: Counts = verdict.counts
-    posterior = Posterior(joint_task(tasks), 0.0, counts, rng, LOGS, verdict.reward_moments)
+    posterior = Posterior(joint_task(tasks), 0.0, counts, rng, LOGS, verdict.forecast.reward_moments)
     truths = [posterior.truth(index) for index in range(len(posterior.seeds))]
     gaps = np.array([truth.value(tasks[0]) - truth.value(tasks[1]) for truth in truths]) - verdict.threshold
     beyond = float((gaps * (verdict.estimate - verdict.threshold) <= 0.0).mean())

@@ -1,0 +1,42 @@
+"""What a result that was read from a file keeps of its data and of its forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from policytest._base.arrays import IntArray
+from policytest.data.counts import Counts
+from policytest.data.returns import Histogram, Returns
+from policytest.results.changes import Change
+
+
+class Visits(NamedTuple):
+    """What a saved result keeps of its counts: [S,A] how often each pair was drawn, and what is wrong with the data.
+
+    Of a verdict also the changes that its witness, which is not saved, had led to.
+    """
+
+    visits: IntArray
+    selected: bool = False
+    other_rewards: bool = False
+    episodes: int | None = None
+    histogram: Histogram | None = None
+    flaws: tuple[str, ...] = ()
+    refutes_model: bool = False
+    changes: tuple[Change, ...] = ()
+
+
+Seen = Counts | Returns | Visits
+"""What was observed: transitions of a table, episodes, or what a file says of either."""
+
+
+class SavedForecast(NamedTuple):
+    """What a saved result keeps of `Needed`: its sentence, and its document."""
+
+    words: str
+    document: Mapping[str, Any]
+
+    def data(self) -> dict[str, Any]:
+        """The document."""
+        return dict(self.document)
