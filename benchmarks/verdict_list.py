@@ -1236,7 +1236,7 @@ def planning() -> Entries:
     for name, side in product(("paper2", "short", "random4"), SIDES):
         yield f"TDBetting/{name}/{side}", later(planned, name, {"bets": made("TDBetting")}, side=side)
     yield "PTST/paper2", later(planned, "paper2", {"KL": local(batch=5)()})
-    yield "Combined/paper2", lambda: planned("paper2", {"both": made("Combined")})
+    yield "Combined/paper2", later(lambda: planned("paper2", {"both": made("Combined")}))
     yield "default/paper2", later(planned, "paper2", None)
     yield "counts/short", later(planned, "short", {"bets": made("TDBetting")}, later(counts_of, "short", 200, 1))
     for name in ("paper2", "short", "end"):

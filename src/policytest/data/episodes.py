@@ -30,11 +30,14 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
+from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.vector_walks import VectorWalk, vector_of
 from policytest.data.walks import FunctionWalk, Walk, walk_of
+from policytest.eprocess.interval import Score
 
-EPISODES_ARE_INDEPENDENT = "episodes are independent of each other, each with the same mean return"
+MEAN_RETURN, INDEPENDENT = "mean return", "episodes are independent of each other, each with the same "
+EPISODES_ARE_INDEPENDENT = INDEPENDENT + MEAN_RETURN
 ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
 NEGLIGIBLE = 1e-6  # of the range of returns: what the rest of a discounted episode is worth when it is cut
 POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
@@ -70,6 +73,9 @@ class Episodes:
         as the agent's value network, or `RidgeCritic(features)`. Episodes may then end early; answers stay exact.
     batched
         Of a vector of environments: the agent (and the critic) is called with all observations at once.
+    score
+        What is asked about returns in the place of their mean, such as their median; see
+        `policytest.eprocess.interval.Score`.
 
     >>> import policytest as pt
     >>> coin = pt.Episodes(lambda rng: rng.random() < 0.7, return_range=(0, 1))
@@ -86,6 +92,7 @@ class Episodes:
     critic: Any = None
     batched: bool = False
     deterministic: bool = True
+    score: Score | None = None
     walk: Walk | VectorWalk | FunctionWalk = field(init=False, repr=False)
     states: None = field(default=None, init=False, repr=False)
     actions: None = field(default=None, init=False, repr=False)
@@ -103,6 +110,10 @@ class Episodes:
             raise InputError("critic: a function that runs episodes shows no observations; pass an environment")
         if self.critic is not None and isinstance(walk, VectorWalk):
             raise InputError("critic: episodes of a vector of environments do not end early; pass one environment")
+        if self.critic is not None and self.score is not None:
+            raise InputError("critic: it keeps the mean return, and a score asks about another number; leave one out")
+        if not (self.score is None or all(hasattr(self.score, name) for name in ("name", "room", "of", "estimate"))):
+            raise InputError(f"score is {self.score!r}; pass an object with name, room, of(won) and estimate(returns)")
         for name in ("reward_range", "return_range"):
             object.__setattr__(self, name, checked_range(name, getattr(self, name)))
         known = {"discount": discount, "horizon": horizon, "walk": walk}
@@ -117,14 +128,19 @@ class Episodes:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What a guarantee rests on."""
-        return (EPISODES_ARE_INDEPENDENT,)
+        return (EPISODES_ARE_INDEPENDENT if self.score is None else INDEPENDENT + self.score.name,)
 
     @property
     def identity(self) -> list[Any]:
         """What tells these episodes from others, apart from what the environment and the agent do."""
         ranges = [self.reward_range or (), self.return_range or ()]
         which = [self.discount, self.critic is not None, self.agent_policy]
+        which += [] if self.score is None else [self.score]
         return ["episodes", self.name, self.horizon or 0, *ranges, *which]
+
+    def value_of(self, returns: FloatArray) -> float:
+        """The mean of these returns, or what the score is about."""
+        return float(np.mean(returns)) if self.score is None else self.score.estimate(np.asarray(returns))
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled.capital import settle_path
-from policytest.eprocess.interval import Settled, ends
+from policytest.eprocess.interval import Score, Settled, ends
 from policytest.eprocess.strategies import ENDS, NONE, FractionGrid, IntervalGrid, Strategy
 
 SIDES = (1.0, -1.0)  # "above" and "below"
@@ -73,8 +73,10 @@ class EProcess:
     place, which `keep` then remembers.
     """
 
-    def __init__(self, shares: FloatArray, wide_shares: FloatArray, rounding: float = 0.0) -> None:
-        self.shares, self.wide_shares, self.rounding = shares, wide_shares, rounding
+    def __init__(
+        self, shares: FloatArray, wide_shares: FloatArray, rounding: float = 0.0, score: Score | None = None
+    ) -> None:
+        self.shares, self.wide_shares, self.rounding, self.score = shares, wide_shares, rounding, score
         self.capital = np.append(shares, 0.0)
         self.segments: list[BetSegment] = []
         self.certain = False  # one outcome has refuted the end of the range
@@ -93,7 +95,7 @@ class EProcess:
             beyond = self._first_beyond(bet, won)
             self.certain = self.certain or beyond < len(won)
             return math.inf if beyond < len(won) else -math.inf, beyond
-        _, largest, crossed = settle_path(self.capital, bet.fractions, won, bet.room, level, False)
+        _, largest, crossed = settle_path(self.capital, bet.fractions, self.scored(won), bet.room, level, False)
         self.keep(bet, won)
         return float(largest), int(crossed)
 
@@ -101,7 +103,11 @@ class EProcess:
         """How many of these outcomes there are up to the first that reaches the level; nothing is settled."""
         if not 0 < bet.room < math.inf:
             return min(self._first_beyond(bet, won) + 1, len(won))
-        return int(settle_path(self.capital.copy(), bet.fractions, won, bet.room, level, True)[0])
+        return int(settle_path(self.capital.copy(), bet.fractions, self.scored(won), bet.room, level, True)[0])
+
+    def scored(self, won: FloatArray) -> FloatArray:
+        """What bets are settled with: Z - R, or its score."""
+        return won if self.score is None else self.score.of(won)
 
     def _first_beyond(self, bet: Bet, won: FloatArray) -> int:
         """The first outcome beyond the end of the range, up to rounding; their number where none is."""
@@ -147,6 +153,7 @@ class EProcess:
             np.array([one.fractions if as_staked else one.wide for one in bets]),
             self.shares if as_staked else self.wide_shares,
             along,
+            self.score,
         )
 
     # ------------------------------------------------------------ keeping
@@ -169,7 +176,7 @@ class EProcess:
         settled = (lengths > 0).all() and all(0 < bet.room < math.inf for bet in bets)
         if not settled or lengths.sum() != len(won) or not np.isfinite(won).all():
             raise ValueError("the outcomes are not those of the bets")
-        again = EProcess(self.shares, self.wide_shares)
+        again = EProcess(self.shares, self.wide_shares, score=self.score)
         for bet, part in zip(bets, np.split(won, np.cumsum(lengths)[:-1]) if len(lengths) else [], strict=True):
             again.settle(bet, part)
         kept = np.array(state["capital"], dtype=np.float64)
@@ -205,9 +212,15 @@ def _agree(first: FloatArray, second: FloatArray) -> bool:
 class TwoSided:
     """The e-processes of both sides of one question: against "V <= R", and against "V >= R"."""
 
-    def __init__(self, strategy: Strategy, wide: FractionGrid | IntervalGrid = ENDS, rounding: float = 0.0) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        wide: FractionGrid | IntervalGrid = ENDS,
+        rounding: float = 0.0,
+        score: Score | None = None,
+    ) -> None:
         shares = np.exp(strategy.log_weights), np.exp(wide.log_weights)
-        self.above, self.below = (EProcess(*shares, rounding) for _ in SIDES)
+        self.above, self.below = (EProcess(*shares, rounding, score) for _ in SIDES)
 
     def __getitem__(self, sign: float) -> EProcess:
         return self.above if sign > 0 else self.below

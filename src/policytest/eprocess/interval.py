@@ -24,6 +24,28 @@ class Refuter(Protocol):
         """The largest outcome: beyond it no threshold is refuted."""
 
 
+class Score(Protocol):
+    """Another question than the mean's about the same outcomes: is their median above R, or a quantile?
+
+    A function s of Z - R (of a side "below", of R - Z) that never falls in its argument, with s >= -room, and with a
+    mean of at most 0 if the answer would be wrong. Bets are settled with it in the place of Z - R itself.
+    """
+
+    @property
+    def name(self) -> str:
+        """What is compared with the threshold, in words: "median return"."""
+
+    @property
+    def room(self) -> float:
+        """What a full bet can lose."""
+
+    def of(self, won: FloatArray) -> FloatArray:
+        """[n] s of each Z - R."""
+
+    def estimate(self, outcomes: FloatArray) -> float:
+        """What is compared with the threshold, estimated."""
+
+
 class Settled:
     """The outcomes of one side, which serve every threshold at once.
 
@@ -38,6 +60,8 @@ class Settled:
         Of each segment: the number of outcomes, and their fractions.
     shares
         [F] of the first capital.
+    score
+        What is settled in the place of Z - R.
     """
 
     def __init__(
@@ -48,14 +72,17 @@ class Settled:
         fractions: FloatArray,
         shares: FloatArray,
         along: bool = False,
+        score: Score | None = None,
     ) -> None:
-        self.won, self.along = won, along
+        self.won, self.along, self.score = won, along, score
         self._about = won, room, lengths, np.ascontiguousarray(fractions.reshape(-1, len(shares)))
         self._first = np.append(shares, 0.0)
 
     def log_capital(self, R: float) -> float:
         """The evidence against "V <= threshold + R"."""
         won, room, lengths, fractions = self._about
+        if self.score is not None:  # its room is the same for every threshold
+            won, R = self.score.of(won - R), 0.0
         return float(settle_against(self._first.copy(), fractions, won, room, lengths, R, self.along))
 
     def largest(self) -> float:

@@ -8,6 +8,7 @@ pause cuts it in two, and the second part comes first when the run goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -79,6 +80,9 @@ class Drawn:
     @extra.setter
     def extra(self, steps: int) -> None:
         self._before = int(getattr(self.sim, "extra_steps", 0)) - steps
+
+    def stop_when(self, stopped: Callable[[], bool]) -> None:
+        """No-op: a draw is never given up."""
 
     def successors(self, pair: IntArray, most: int) -> IntArray:
         """What follows these pairs; one by one where the simulator travels, as far as the samples go."""
@@ -201,6 +205,9 @@ class Recorded:
 
     def __init__(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
         self.k, self.x, self.r = k, x, np.zeros(0) if r is None else r
+
+    def stop_when(self, stopped: Callable[[], bool]) -> None:
+        """No-op: there are no episodes."""
 
     @classmethod
     def of(cls, task: Task, data: Transitions) -> Recorded:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs.outcomes import EpisodeSupply
 from policytest.payoffs.pairs import PairedEpisodes
 
 
@@ -15,6 +16,12 @@ class PairedBetting:
     """The method of a comparison of `Episodes`, for its verdict; and which policy of each agent is run."""
 
     policies: tuple[str, str] = ("", "")
+
+    def on(
+        self, task: Episodes, margin: float, supply: EpisodeSupply, indifference: float, both_sides: bool
+    ) -> ReturnsRun:
+        """The test at work on any supply of pairs."""
+        return ReturnsRun(self, task, margin, supply, indifference, both_sides)
 
     def describe(self) -> str:
         """The method in a few words."""
@@ -27,4 +34,4 @@ def paired_run(
 ) -> ReturnsRun:
     """The test at work."""
     method = PairedBetting((a.agent_policy, b.agent_policy))
-    return ReturnsRun(method, a, margin, PairedEpisodes(a, b, rng), indifference, both_sides)
+    return method.on(a, margin, PairedEpisodes(a, b, rng), indifference, both_sides)

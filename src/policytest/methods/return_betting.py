@@ -32,7 +32,13 @@ class ReturnBetting:
         """The test at work."""
         if not isinstance(task, Episodes):
             raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
-        return ReturnsRun(self, task, threshold, supply_of(task, rng), indifference, both_sides)
+        return self.on(task, threshold, supply_of(task, rng), indifference, both_sides)
+
+    def on(
+        self, task: Episodes, threshold: float, supply: EpisodeSupply, indifference: float, both_sides: bool
+    ) -> ReturnsRun:
+        """The test at work on any supply of episodes."""
+        return ReturnsRun(self, task, threshold, supply, indifference, both_sides)
 
     def replay(self, task: Any, threshold: float, source: Any) -> ReturnsRun:
         """Recorded transitions of a table have no episodes."""

@@ -40,7 +40,7 @@ class ReturnsRun(Run):
     ) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, source
         self.indifference, self.both_sides = indifference, both_sides or indifference > 0
-        self.bets = TwoSided(ON_RETURNS, rounding=ROUNDING * (1.0 + abs(threshold)))
+        self.bets = TwoSided(ON_RETURNS, rounding=ROUNDING * (1.0 + abs(threshold)), score=task.score)
         self.moments = tuple(Moments(PRIOR) for _ in SIDES)  # of what full bets win, in units of the room
         self.plans: list[Bet] = []
         self.refit_at = 0
@@ -96,7 +96,7 @@ class ReturnsRun(Run):
             settled = x[at[: np.searchsorted(at, used)]]
             process.settle(plan, settled)
             if plan.room > 0:
-                seen.add(settled / plan.room)
+                seen.add(process.scored(settled) / plan.room)
         self.returns += taken.returns[:used].tolist()
         self.steps += taken.steps[:used].tolist()
         self.samples += int(taken.steps[:used].sum())
@@ -111,7 +111,8 @@ class ReturnsRun(Run):
         for sign, bound, seen in zip(SIDES, (self.source.low, self.source.high), self.moments, strict=True):
             v = seen.variance()
             fractions, wide = ON_RETURNS.fractions(v, seen.mean(), seen.count), ENDS.fractions(v, seen.count)
-            self.plans.append(Bet(sign * (self.threshold - bound), fractions, wide))
+            room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
+            self.plans.append(Bet(room, fractions, wide))
         self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
 
     # ------------------------------------------------------------ what it can say
@@ -146,8 +147,8 @@ class ReturnsRun(Run):
 
     @property
     def estimate(self) -> float:
-        """The mean return."""
-        return float(np.mean(self.returns)) if self.returns else math.nan
+        """The mean return, or what the score is about."""
+        return self.task.value_of(self.returns) if self.returns else math.nan
 
     def counts(self) -> Returns:
         """What was observed."""

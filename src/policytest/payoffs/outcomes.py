@@ -41,10 +41,14 @@ class EpisodeSupply:
     """Where episodes come from: environments with an agent. ``stop()``: whether to give up the episodes at hand."""
 
     drawing: bool = False
-    stop: Callable[[], bool] = never
+    stop: Callable[[], bool] = staticmethod(never)
 
     low: float  # no outcome above is less
     high: float  # no outcome below is more
+
+    def stop_when(self, stopped: Callable[[], bool]) -> None:
+        """Give up the episodes at hand where this is true."""
+        self.stop = stopped
 
     @property
     def extra(self) -> int:

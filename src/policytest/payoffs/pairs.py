@@ -38,7 +38,7 @@ class PairedEpisodes(DrawnEpisodes):
         """The difference of the returns of a pair, and the steps of both."""
         first, steps = super().episode(seed)
         low, high = self.unseen
-        self.other.most, self.other.stop = self.most - steps, self.stop
+        self.other.allow(self.most - steps, self.stop)
         try:
             second, more = self.other.episode(seed)
         except GivenUp as given_up:
@@ -72,6 +72,8 @@ def whole_episodes(name: str, given: object) -> Episodes:
         raise InputError(f"{name} is a {type(given).__name__}; Episodes are compared with Episodes: pass two of them")
     if not isinstance(given.walk, Walk | FunctionWalk):
         raise InputError(f"{name} has a vector of environments, and pairs are run one by one; pass one environment")
+    if given.score is not None:
+        raise InputError(f"{name} has a score, and pairs compare mean returns; leave it out")
     return given if given.critic is None else replace(given, critic=None)
 
 

@@ -65,6 +65,10 @@ class DrawnEpisodes(EpisodeSupply):
         above, below = (total + rest if rest else total for rest in self.unseen)
         return Outcomes(above, below, total, steps)
 
+    def allow(self, most: float, stop: Callable[[], bool]) -> None:
+        """What ends the episode at hand: this many steps, or this function."""
+        self.most, self.stop = most, stop
+
     def _next(self, most: float) -> tuple[float, int] | None:
         """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
         before, self.most, self.given_up = self.rng.bit_generator.state, most, 0

@@ -78,7 +78,7 @@ def carry_out(
     if resume is not None:
         _resume(run, mark, resume)
     saver = _Saver(run, mark, checkpoint, resume)
-    ends = UnnamedEnds(run.task, getattr(run, "tally", None))
+    ends = UnnamedEnds(run.task, run.tally)
 
     def look(check: Check) -> None:
         ends.look()
@@ -103,7 +103,7 @@ def until_interrupted(
     """Take steps, looking at each, then ``finish``; "", or what ended them before there was an answer.
 
     The first Ctrl-C ends the run between draws, a second one also interrupts the draw at hand, a third one anything.
-    A source that has ``stop`` gives up the episode at hand where that is true: at a Ctrl-C, and when time is up.
+    A supply of episodes gives up the one at hand at a Ctrl-C, and when time is up.
     """
     reason, end = "", time.monotonic() + seconds
     with _interruptions(source) as pressed:
@@ -111,8 +111,7 @@ def until_interrupted(
         def stopped() -> bool:
             return bool(pressed.times) or time.monotonic() >= end
 
-        if hasattr(source, "stop"):
-            source.stop = stopped
+        source.stop_when(stopped)
         try:
             for step in steps:
                 if look is not None:
@@ -196,8 +195,7 @@ def drive(run: Run, required: float, limit: int, pause: Pause | None = None) -> 
 def check_of(run: Run, required: float) -> Check:
     """One look at a run; what is costly is computed when it is asked for."""
     found = run.paid, run.evidence(), required, run.solves, run.answer
-    seen = getattr(run, "episodes", None)
-    return Check(*found, lambda: run.estimate, lambda: run.interval(required), seen)
+    return Check(*found, lambda: run.estimate, lambda: run.interval(required), run.episodes)
 
 
 def checked_zone(indifference: object) -> float:
@@ -326,9 +324,9 @@ def verdict_of(
         counts=run.counts() if counts is None else counts,
         proof=replace(run.outcome(required), solves=run.solves, refuted=refuted),
         provenance=Provenance(run.method.describe(), run.method, getattr(run.method, "seed", None)),
-        forecast=Forecast(None, further, snapshot, getattr(run, "reward_moments", None)),
+        forecast=Forecast(None, further, snapshot, run.reward_moments),
         reason="" if run.answer else _reason(run, reason),
-        indifference=getattr(run, "indifference", 0.0),
+        indifference=run.indifference,
     )
 
 
@@ -382,7 +380,7 @@ def _of_the_same_types(kept: dict[str, Any], expected: dict[str, Any]) -> None:
 def _about(run: Run, mark: str) -> dict[str, Any]:
     """What a run is recognised by."""
     about: dict[str, Any] = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
-    about["zone"] = bool(getattr(run, "indifference", 0.0))
+    about["zone"] = bool(run.indifference)
     return {name: np.array(value) for name, value in about.items()}
 
 

@@ -308,7 +308,7 @@ class Narrowing:
     def told(self, progress: Callable[[int, float, float], None] | None) -> Callable[[bool], None]:
         """What is called after each step: the progress, after those with a look."""
 
-        ends = UnnamedEnds(self.run.task, getattr(self.run, "tally", None))
+        ends = UnnamedEnds(self.run.task, self.run.tally)
 
         def tell(due: bool) -> None:
             ends.look()

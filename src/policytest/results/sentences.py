@@ -10,7 +10,7 @@ from policytest._base.arrays import FloatArray
 from policytest._base.table import Row
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import CELLS, UNTESTED
-from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, POLICIES, Episodes
+from policytest.data.episodes import INDEPENDENT, MEAN_RETURN, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names, Task, given
 
@@ -36,7 +36,6 @@ MARKOV = (
     "Rewards, policy, initial distribution and discount are the ones given; so is the support, where one was declared.",
 )
 DRAWS = "Draws are independent given their state and action, and no sample was chosen by looking ahead."
-MEAN_RETURN = "mean return"
 RETURNS = "Returns lie in the declared range{}; every one was checked."
 PROCEDURE = "It is a statement about the procedure, over repetitions"
 REFUTED = "the data refute the Markov model"
@@ -112,7 +111,7 @@ def headline(result: Verdict | Estimate | Selection, said: str) -> str:
 
 def assumptions_of(task: Subject, known: Sequence[str] | None = None) -> tuple[str, ...]:
     """All that a guarantee rests on."""
-    draws = () if EPISODES_ARE_INDEPENDENT in task.assumptions else (DRAWS,)
+    draws = () if is_about_episodes(task) else (DRAWS,)
     return (*(markov(task) if known is None else known), *draws, *own_assumptions(task))
 
 
@@ -120,7 +119,7 @@ def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
     if isinstance(task, Episodes | LoggedEpisodes):
         return (RETURNS.format(", {} to {}".format(*map(number, task.bounds))),)
-    if not isinstance(task, Task) and EPISODES_ARE_INDEPENDENT in task.assumptions:
+    if not isinstance(task, Task) and is_about_episodes(task):
         return (RETURNS.format(""),)
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
@@ -314,13 +313,19 @@ def asked(v: Verdict) -> list[str]:
 
 def is_about_episodes(task: Subject) -> bool:
     """Whether a result rests on episodes alone, without a table."""
-    return EPISODES_ARE_INDEPENDENT in task.assumptions
+    return any(assumption.startswith(INDEPENDENT) for assumption in task.assumptions)
+
+
+def of_episodes(task: Subject) -> str:
+    """What is asked about the returns of episodes: their mean, or what their score is about."""
+    found = (assumption for assumption in task.assumptions if assumption.startswith(INDEPENDENT))
+    return next(found, MEAN_RETURN).removeprefix(INDEPENDENT)
 
 
 def measured(result: Verdict | Estimate) -> str:
     """What a result is about: a "value", a "difference", or the mean return of episodes."""
     about = getattr(result, "about", "value")
-    return MEAN_RETURN if about == "value" and is_about_episodes(result.task) else about
+    return of_episodes(result.task) if about == "value" and is_about_episodes(result.task) else about
 
 
 def after(samples: str, counts: object) -> str:
@@ -332,7 +337,7 @@ def after(samples: str, counts: object) -> str:
 def quantity(task: Subject) -> str:
     """What a value is."""
     if is_about_episodes(task):
-        return MEAN_RETURN
+        return of_episodes(task)
     return "probability of reaching the goal" if isinstance(task, Task) and task.goal else "value"
 
 
@@ -358,7 +363,8 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     """The mean return of an episode."""
     until = "" if task.horizon is None else f", over after {plural(task.horizon, 'step')} at the latest"
     counting = f"; a reward one step later counts {number(task.discount)} times as much" if task.discount < 1 else ""
-    asked = question.format(f"the mean return of this {'policy' if isinstance(task, LoggedEpisodes) else 'agent'}")
+    what = of_episodes(task) if isinstance(task, Episodes) else MEAN_RETURN
+    asked = question.format(f"the {what} of this {'policy' if isinstance(task, LoggedEpisodes) else 'agent'}")
     which = getattr(task, "agent_policy", "")
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
     return [

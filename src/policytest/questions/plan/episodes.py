@@ -135,14 +135,14 @@ def plan_episodes(
     pilot, method = seen(), ReturnBetting()
 
     def start(again: bool) -> ReturnsRun:
-        return ReturnsRun(method, task, threshold, Resampled(pilot, task.bounds, rng, again))
+        return method.on(task, threshold, Resampled(pilot, task.bounds, rng, again), 0.0, False)
 
-    level, steps, value = -math.log(delta), pilot.total / pilot.episodes, float(pilot.returns.mean())
+    level, steps, value = -math.log(delta), pilot.total / pilot.episodes, task.value_of(pilot.returns)
     plain, drawn_again = (simulated(start, level, runs, limit, again) for again in (False, True))
     mean, (low, high) = plain.mean(steps), drawn_again.range()
     counted = f"{plural(pilot.episodes, 'episode')} with {plural(pilot.total, 'transition')}"
     notes = [f"The pilot has {counted}, not part of the test."]
-    if beyond(pilot, value, threshold, rng) > OTHER_SIDE:
+    if beyond(task, pilot, value, threshold, rng) > OTHER_SIDE:
         high = np.full(2, math.inf)
         notes.append(f"Beware: {UNSURE}.")
     elif np.isinf(high).any():
@@ -153,10 +153,11 @@ def plan_episodes(
     return _plan(task, threshold, delta, value, found, plain.is_cut, *notes)
 
 
-def beyond(seen: Returns, middle: float, threshold: float, rng: np.random.Generator) -> float:
-    """The share of the means of `MEANS` bootstrap pilots on the other side of the threshold than ``middle``."""
-    means = np.array([seen.returns[rng.integers(seen.episodes, size=seen.episodes)].mean() for _ in range(MEANS)])
-    return float(((middle - threshold) * (means - threshold) <= 0).mean())
+def beyond(task: Episodes, seen: Returns, middle: float, threshold: float, rng: np.random.Generator) -> float:
+    """The share of `MEANS` bootstrap pilots whose value is on the other side of the threshold than ``middle``."""
+    drawn = (seen.returns[rng.integers(seen.episodes, size=seen.episodes)] for _ in range(MEANS))
+    values = np.array([task.value_of(returns) for returns in drawn])
+    return float(((middle - threshold) * (values - threshold) <= 0).mean())
 
 
 def _plan(
@@ -207,7 +208,7 @@ def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limi
         words += f"of {plural(int(enough[1]), 'transition')}."
     else:
         words = f"{not_known(kind[1], rests_on)}."
-    if beyond(seen, verdict.estimate, verdict.threshold, rng) > OTHER_SIDE:
+    if beyond(verdict.task, seen, verdict.estimate, verdict.threshold, rng) > OTHER_SIDE:
         words = f"{words[:-1]}; the data do not say on which side the value is."
     return _needed(verdict, chance, float(enough[1]), words, spread, float(np.median(lengths.found[:, 1])), rests_on)
 
@@ -239,10 +240,12 @@ def _needed(
 
 
 def _restored(verdict: Any, seen: Returns, rng: np.random.Generator, again: bool) -> ReturnsRun:
-    """The run of a verdict as it stood, with a future like its past. Its plans have what a full bet stakes."""
-    (above, *_), (below, *_) = verdict.snapshot["plans"]
-    bounds = verdict.threshold - float(above), verdict.threshold + float(below)
-    source, zone = Resampled(seen, bounds, rng, again), verdict.indifference
-    run = ReturnsRun(verdict.settings, verdict.task, verdict.threshold, source, zone, zone > 0)
+    """The run of a verdict as it stood, with a future like its past. Plans of pairs have what a full bet stakes."""
+    bounds, zone = verdict.task.bounds, verdict.indifference
+    if verdict.about == "difference":
+        (above, *_), (below, *_) = verdict.snapshot["plans"]
+        bounds = verdict.threshold - float(above), verdict.threshold + float(below)
+    source = Resampled(seen, bounds, rng, again)
+    run: ReturnsRun = verdict.settings.on(verdict.task, verdict.threshold, source, zone, zone > 0)
     run.restore(verdict.snapshot)
     return run
