@@ -1007,8 +1007,8 @@ def best() -> Entries:
         data = pt.Transitions(s, a, pt.TabularSimulator(kernel).draw(s, a, rng))
         return pt.identify(rewards, initial, 0.5, data, policies=policies)
 
-    yield "log/some", later(log, 0, some)
-    yield "log/logged", later(log, 0, [some[0], "logged"])
+    yield "log/some", later(log, 1, some)
+    yield "log/logged", later(log, 1, [some[0], "logged"])
 
     def beyond(name: str) -> Any:
         one = problem(name)
