@@ -247,7 +247,7 @@ COMPLETE = {"evaluation.md": 1, "environments.md": 3, "reports.md": 2, "comparin
 @pytest.mark.parametrize("name", [*RUNNABLE, *COMPLETE])
 def test_python_on_the_pages_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("policytest.questions.plan.plan._runs", lambda task, runs: 4)  # quickly
+    monkeypatch.setattr("policytest.questions.plan.plan.RUNS", 4)  # quickly
     names = {} if name in COMPLETE else prepared()
     for code in blocks(TEXTS[name], "python")[: {**RUNNABLE, **COMPLETE}[name]]:
         exec(compile(code, name, "exec"), names)  # the project's own text

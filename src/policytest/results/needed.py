@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from policytest._base.arrays import IntArray
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
@@ -133,6 +135,14 @@ class Needed(Shown):
             "spread": {unit: list(found) for unit, found in self.spread.items()},
             "words": self.words,
         }
+
+
+def forecast(verdict: Any, chance: float, samples: float, words: str, **rest: Any) -> Needed:
+    """What a verdict still needs; ``rest``: further fields of `Needed`, and other values of those it has here."""
+    known = {"task": verdict.task, "method": verdict.method, "uniform": None, "expected": samples}
+    evidence = {"evidence": max(verdict.evidence), "required": verdict.required}
+    evidence |= {"pairs": np.zeros_like(verdict.counts.visits)}
+    return Needed(**{**known, **evidence, "samples": samples, "chance": chance, "words": words, **rest})
 
 
 def not_known(what: str, simulated: Simulated) -> str:

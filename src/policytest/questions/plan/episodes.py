@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Episodes
@@ -27,7 +27,7 @@ from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs.known_range import KnownRange
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
-from policytest.results.needed import Needed, Simulated, not_known
+from policytest.results.needed import Needed, Simulated, forecast, not_known
 from policytest.results.plan import Plan
 
 PILOT, LEAST = 50, 2  # episodes of a pilot
@@ -189,20 +189,20 @@ def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limi
     """How many more episodes settle an undecided test, if they are like those so far."""
     seen: Returns = verdict.counts
     kind = ("pair", "pairs") if verdict.about == "difference" else ("episode", "episodes")
+    method = f"{verdict.method}, resumed"
     if verdict.answer is not None or not verdict.snapshot or not seen.episodes:
         words = "No more episodes are needed." if verdict.answer else "Nothing can be foreseen: no episode was run yet."
-        return _needed(verdict, chance, 0.0 if verdict.answer else math.inf, words, None)
+        return forecast(verdict, chance, 0.0 if verdict.answer else math.inf, words, method=method)
 
     def start(again: bool) -> ReturnsRun:
         return _restored(verdict, seen, rng, again)
 
     lengths = simulated(start, verdict.required, RUNS, limit, True)
     enough = np.sort(lengths.found, axis=0)[math.ceil(chance * len(lengths.found)) - 1]
-    low, high = lengths.range()
-    mean = lengths.found.mean(axis=0)
     units = (f"{kind[0]}s of episodes" if kind[0] == "pair" else "episodes"), "transitions"
     rests_on = Simulated(len(lengths.found), int(np.isfinite(lengths.found[:, 0]).sum()), lengths.most, kind[1])
-    spread = {unit: (float(mean[i]), float(low[i]), float(high[i])) for i, unit in enumerate(units)}
+    table = np.vstack([lengths.found.mean(axis=0), lengths.range()])
+    spread = {unit: tuple(map(float, column)) for unit, column in zip(units, table.T, strict=True)}
     if np.isfinite(enough[0]):
         words = f"About {plural(int(enough[0]), f'more {kind[0]}', f'more {kind[1]}')} should settle it, "
         words += f"of {plural(int(enough[1]), 'transition')}."
@@ -210,33 +210,13 @@ def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limi
         words = f"{not_known(kind[1], rests_on)}."
     if beyond(verdict.task, seen, verdict.estimate, verdict.threshold, rng) > OTHER_SIDE:
         words = f"{words[:-1]}; the data do not say on which side the value is."
-    return _needed(verdict, chance, float(enough[1]), words, spread, float(np.median(lengths.found[:, 1])), rests_on)
-
-
-def _needed(
-    verdict: Any,
-    chance: float,
-    samples: float,
-    words: str,
-    spread: dict[str, tuple[float, float, float]] | None,
-    middle: float | None = None,
-    rests_on: Simulated | None = None,
-) -> Needed:
-    nothing: IntArray = np.zeros((0, 0), dtype=np.int64)
-    return Needed(
-        task=verdict.task,
-        method=f"{verdict.method}, resumed",
-        samples=samples,
-        uniform=None,
-        expected=samples if middle is None else middle,
-        chance=chance,
-        pairs=nothing,
-        evidence=max(verdict.evidence),
-        required=verdict.required,
-        words=words,
-        spread=spread or {},
-        simulated=rests_on,
-    )
+    more = {
+        "method": method,
+        "spread": spread,
+        "expected": float(np.median(lengths.found[:, 1])),
+        "simulated": rests_on,
+    }
+    return forecast(verdict, chance, float(enough[1]), words, **more)
 
 
 def _restored(verdict: Any, seen: Returns, rng: np.random.Generator, again: bool) -> ReturnsRun:

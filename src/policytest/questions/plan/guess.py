@@ -1,15 +1,10 @@
 r"""What a guess of the kernel says of a method's samples: one kernel, several, or the counts of a pilot.
 
 At one kernel the method is run against it; of PTST with fixed shares the expected evidence serves as well
-(`plan.expected`). A pilot leaves many kernels possible (`plan.posterior`): few of them are simulated,
-evenly spread over the size of the gap |V_q - R|, and a power law
-
-    E[tau] = c |V_q - R|^b,        b between -1 and -2 for betting, and about -2.2 for KL rules,
-
-is fitted to them, with what it leaves unexplained. Applied to all kernels drawn it gives the distribution of E[tau].
-Stated are its median, the share of it within a factor 1.5 of that, and the range that holds nine tenths. What is left
-of error is the pilot's: log E[tau] is off by b times as much as the pilot is about the logarithm of the gap, and at the
-true kernel the prediction is off by a few percent.
+(`plan.expected`). A pilot leaves many kernels possible (`plan.posterior`): few of them are simulated, evenly spread
+over the size of the gap |V_q - R|. For all others log E[tau] is read off a straight line in the logarithm of the gap,
+with noise as large as what the line leaves unexplained. Stated are the median of E[tau], the share of it within a factor
+1.5 of that, and the range that holds nine tenths.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ from policytest.results.plan import FACTOR
 EACH = 4  # runs against each of the kernels that are simulated
 LEVEL = 0.90  # of the stated ranges
 LEAST_RUNS = 20  # of which a twentieth is one
-QUANTILES = (0.04, 0.5, 0.96)  # of E[tau] around a pilot: a little more than nine tenths, for what the law is off
+QUANTILES = (0.04, 0.5, 0.96)  # of E[tau] around a pilot: a little more than nine tenths, for what the line is off
 SIMULATED_ENTRIES = 400  # up to this many allowed transitions PTST is simulated at a single guess
 FORMULA_ERROR = 0.1  # relative, of the expected evidence in place of a simulation; from three states on it was 3%
 
@@ -131,33 +126,35 @@ class Pilot(Guesses):
             self.notes += ("Successors that the pilot never saw are left out of the guess.",)
 
     def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
-        """From the fitted law over all draws; cut where the runs were cut at gaps as wide as the predicted one."""
-        expected = has_formula(method)
-        size, logs, within = [], [], []
-        made: list[float] = []
-        is_cut, chosen = False, _spread(np.abs(self.gaps), max(runs // EACH, 4))
+        """From some kernels, simulated, to all; cut if the runs were cut at gaps as wide as the predicted one."""
+        expected, sizes = has_formula(method), np.abs(self.gaps)
+        found: list[Measured] = []
+        is_cut, chosen = False, _spread(sizes, max(runs // EACH, 4))
         for index in chosen:  # the widest gap first: beyond one cut, all are
-            truth = self.posterior.truth(int(index))
-            mean, error, is_cut, single = mean_samples(question, truth, method, EACH, limit, expected)
+            one = mean_samples(question, self.posterior.truth(int(index)), method, EACH, limit, expected)
+            is_cut = one.is_cut
             if is_cut:
                 break
-            if mean == 0.0:  # the threshold is out of reach
+            if one.mean == 0.0:  # the threshold is out of reach
                 return Prediction(0.0, 0.0, 0.0, sure=1.0)
-            size.append(abs(self.gaps[index]))
-            logs.append(math.log(mean))
-            within.append((error / mean) ** 2)
-            made += single
-            if question.left <= 0 and len(size) > 3:
+            found.append(one)
+            if question.left <= 0 and len(found) > 3:
                 break
-        if not size:
+        if not found:
             return Prediction(float(limit), float(limit), math.inf, is_cut=True)
-        law = Law.fit(np.array(size), np.array(logs), 0.0 if expected else float(np.mean(within)))
-        found = law.predict(np.abs(self.gaps), question.rng)
-        if is_cut and found.mean > limit:
-            return Prediction(float(limit), min(found.low, float(limit)), math.inf, is_cut=True)
-        high = math.inf if is_cut and found.high > limit else found.high
+        x, every = (np.log(np.maximum(sizes[at], 1e-300)) for at in (chosen[: len(found)], slice(None)))
+        means, errors = np.array([one.mean for one in found]), np.array([one.error for one in found])
+        noise = 0.0 if expected else float(np.mean((errors / means) ** 2))
+        logs = on_a_line(x, np.log(means), every, noise, question.rng)
+        ends = np.quantile(logs, QUANTILES)
+        low, mean, high = (float(end) for end in np.exp(np.minimum(ends, 700.0)))
+        if is_cut and mean > limit:
+            return Prediction(float(limit), min(low, float(limit)), math.inf, is_cut=True)
+        sure = float((np.abs(logs - ends[1]) <= math.log(FACTOR)).mean())
+        made = [run for one in found for run in one.runs]
         left = [math.inf] * (EACH * len(chosen) - len(made))  # nearer to the threshold than those that were made
-        return Prediction(found.mean, found.low, high, False, found.sure, nine_runs_in_ten(made and made + left))
+        high = math.inf if is_cut and high > limit else high
+        return Prediction(mean, low, high, False, sure, nine_runs_in_ten(made and made + left))
 
 
 def nine_runs_in_ten(runs: list[float]) -> tuple[float, float] | None:
@@ -173,33 +170,11 @@ def nine_runs_in_ten(runs: list[float]) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
-@dataclass(frozen=True)
-class Law:
-    """log E[tau] = level + slope log(gap), with a standard deviation ``spread`` of what that leaves unexplained."""
-
-    level: float
-    slope: float
-    spread: float
-
-    @classmethod
-    def fit(cls, gap: FloatArray, logs: FloatArray, noise: float) -> Law:
-        """Least squares. ``noise`` is the variance of a logarithm that is due to few runs: it biases by -noise/2."""
-        x = np.log(np.maximum(gap, 1e-300))
-        centred = x - x.mean()
-        moment = float(centred @ centred)
-        slope = float(centred @ logs) / moment if len(x) > 3 and moment > 0 else 0.0
-        left = logs - logs.mean() - slope * centred
-        freedom = max(len(x) - (2 if slope else 1), 1)
-        variance = float(left @ left) / freedom
-        spread = math.sqrt(max(variance - noise, 0.0) + variance / len(x))
-        return cls(float(logs.mean()) - slope * float(x.mean()) + noise / 2, slope, spread)
-
-    def predict(self, gaps: FloatArray, rng: np.random.Generator) -> Prediction:
-        """The median of E[tau] over these gaps, its range, and the share of them near the median."""
-        logs = self.level + self.slope * np.log(np.maximum(gaps, 1e-300)) + self.spread * rng.standard_normal(len(gaps))
-        low, middle, high = (float(end) for end in np.minimum(np.quantile(logs, QUANTILES), 700.0))
-        sure = float((np.abs(logs - middle) <= math.log(FACTOR)).mean())
-        return Prediction(math.exp(middle), math.exp(low), math.exp(high), sure=sure)
+def on_a_line(x: FloatArray, y: FloatArray, at: FloatArray, noise: float, rng: np.random.Generator) -> FloatArray:
+    """What a straight line through (x, y) says at other places, with what it leaves of y beyond this variance."""
+    line = np.polyfit(x, y, 1 if len(x) > 3 and np.ptp(x) > 0 else 0)
+    spread = math.sqrt(max(float((y - np.polyval(line, x)).var()) - noise, 0.0))
+    return np.asarray(np.polyval(line, at) + spread * rng.standard_normal(len(at)))
 
 
 def _spread(sizes: FloatArray, count: int) -> IntArray:

@@ -112,33 +112,31 @@ def plan(
     """
     if threshold is None:
         raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
+    bar, delta, rng = arrays.real_number("threshold", threshold), check_delta(delta), generator(rng)
+    limit = count_from("max_samples", max_samples, 1)
     if isinstance(task, Episodes):
         for name, given in {"methods": methods, "rewards": rewards}.items():
             if given is not None:
                 raise InputError(f"{name} is for tables, and task is Episodes; leave it out")
-        bar, rng, count = arrays.real_number("threshold", threshold), generator(rng), count_from("pilot", pilot, LEAST)
-        asked, limit = (
-            count_from("runs", EPISODE_RUNS if runs is None else runs, 20),
-            count_from("max_samples", max_samples, 1),
-        )
+        count, tests = count_from("pilot", pilot, LEAST), count_from("runs", EPISODE_RUNS if runs is None else runs, 20)
         if progress is not None:
             progress("a pilot")
-        return plan_episodes(task, lambda: piloted(task, guess, count, rng), bar, check_delta(delta), asked, rng, limit)
+        return plan_episodes(task, lambda: piloted(task, guess, count, rng), bar, delta, tests, rng, limit)
     arrays.instance("task", task, Task)
     if guess is None:
         raise InputError("guess is missing; pass a kernel, several, or the Counts or Transitions of a pilot")
-    question = Question(task, arrays.real_number("threshold", threshold), check_delta(delta), generator(rng))
-    runs, limit = _runs(task, runs), count_from("max_samples", max_samples, 1)
-    return _simulated(question, guesses_from(question, guess, rewards), methods, runs, limit, progress)
+    question, is_large = Question(task, bar, delta, rng), task.layout.n_entries > MANY_ENTRIES
+    runs = count_from("runs", (FEW_RUNS if is_large else RUNS) if runs is None else runs, 2)
+    return _planned(question, guesses_from(question, guess, rewards), methods, runs, limit, progress)
 
 
-def _simulated(
+def _planned(
     question: Question, guesses: Guesses, methods: object, runs: int, limit: int, progress: Any = None
 ) -> Plan:
     """The plan: each method is simulated."""
-    task = question.task
-    may_allocate = any_unknown(task) and task.is_discounted_table
-    best = best_allocation(task, guesses.kernel, question.threshold) if may_allocate else None
+    task, R, kernel = question.task, question.threshold, guesses.kernel
+    is_unknown, notes = any_unknown(task), list(guesses.notes)
+    best = best_allocation(task, kernel, R) if is_unknown and task.is_discounted_table else None
     named = _named(task, methods, best)
     found: dict[str, Prediction] = {}
     for name, method in named.items():
@@ -146,28 +144,18 @@ def _simulated(
             progress(name)
         question.left = WORK * limit
         found[name] = guesses.predict(question, method, runs, limit)
-    return _assemble(question, guesses, best, found, named)
-
-
-def _assemble(
-    question: Question,
-    guesses: Guesses,
-    best: Allocation | None,
-    found: dict[str, Prediction],
-    named: dict[str, Any],
-) -> Plan:
-    task, R = question.task, question.threshold
-    known = 0.0 if guesses.middle else math.inf  # where no row is unknown
-    time = _bracket(task, guesses.kernel, best, R) if best is not None else (known, known)
-    if not task.is_discounted_table and any_unknown(task):
+    known, saving = 0.0 if guesses.middle else math.inf, 1.0
+    if best is not None:
+        time = _bracket(task, kernel, best, R)
+        uniform = characteristic_time(task, kernel, None, R, fast_solver(task)).time
+        saving = uniform / best.time if 0.0 < best.time < math.inf and uniform < math.inf else 1.0
+    elif is_unknown:
         time = known, math.inf
-    uniform = characteristic_time(task, guesses.kernel, None, R, fast_solver(task)).time if best is not None else known
-    bound = time[0] * information(-math.log(question.delta)) if time[0] < math.inf else math.inf
-    notes = list(guesses.notes)
-    if best is None and not any_unknown(task):
-        notes.append("Every row that the policy takes is known: there is nothing to sample.")
-    elif best is None:
         notes.append("No lower bound and no best allocation is known beyond the discounted table.")
+    else:
+        time = known, known
+        notes.append("Every row that the policy takes is known: there is nothing to sample.")
+    bound = time[0] * information(-math.log(question.delta)) if time[0] < math.inf else math.inf
     at_threshold = time[0] == math.inf
     if at_threshold:
         notes.append(f"Beware: {ON_IT}.")
@@ -182,7 +170,7 @@ def _assemble(
         time=time,
         bound=bound,
         allocation=best,
-        saving=_ratio(uniform, best.time) if best is not None else 1.0,
+        saving=saving,
         samples={name: _range(one, bound, unsure) for name, one in found.items()},
         runs={name: one.runs for name, one in found.items() if one.runs is not None},
         sure={name: one.sure for name, one in found.items() if not math.isnan(one.sure)},
@@ -212,10 +200,6 @@ def _bracket(task: Task, kernel: Kernel, best: Allocation, threshold: float) -> 
     return lower, max(lower, proved.bracket[1])
 
 
-def _ratio(time: float, best: float) -> float:
-    return time / best if 0.0 < best < math.inf and time < math.inf else 1.0
-
-
 def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, Any]:
     """The methods by name: the default ones, those of a mapping, or a list under their own descriptions."""
     if methods is None:
@@ -242,12 +226,6 @@ def _by_description(methods: object) -> dict[str, Any]:
         words = method.describe() if is_method else str(index)
         named[words if words not in named else f"{words} ({index})"] = method
     return named
-
-
-def _runs(task: Task, runs: int | None) -> int:
-    return (
-        count_from("runs", runs, 2) if runs is not None else RUNS if task.layout.n_entries <= MANY_ENTRIES else FEW_RUNS
-    )
 
 
 def still_needed(
@@ -291,7 +269,7 @@ def still_needed(
         return needed
     question = Question(verdict.task, verdict.threshold, verdict.delta, rng)
     pilot = Pilot(question, verdict.counts, verdict.forecast.reward_moments)
-    found = _simulated(question, pilot, given, runs, count_from("max_samples", max_samples, 1))
+    found = _planned(question, pilot, given, runs, count_from("max_samples", max_samples, 1))
     best = min(found.samples, key=lambda name: found.samples[name][0])
     mean = found.samples[best][0]
     better = f" A new run of {best} takes about {few(mean)}." if mean < needed.samples else ""

@@ -53,7 +53,7 @@ from policytest.payoffs.coupling import joint_task
 from policytest.questions.plan.episodes import further_episodes
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
-from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, Simulated, not_known
+from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, Simulated, forecast, not_known
 from policytest.worst_case.lower_bound import uniform_allocation
 
 RUNS, LOGS = 40, 20  # that go on, or are simulated, each against another kernel
@@ -96,11 +96,7 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
 
 
 def _nothing_forecast(verdict: Any, more: float, chance: float, words: str) -> Needed:
-    task = verdict.task
-    nothing = np.zeros((task.n_states, task.n_actions), dtype=np.int64)
-    return Needed(
-        task, verdict.method, more, more, more, chance, nothing, max(verdict.evidence), verdict.required, words
-    )
+    return forecast(verdict, chance, more, words, uniform=more)
 
 
 def _is_log(verdict: Any) -> bool:
@@ -147,18 +143,9 @@ def _by_distance(verdict: Any, chance: float) -> Needed:
     else:
         fewer = ", drawn where they help most instead of in the shares so far:" if total < _at_least(verdict) else ","
         words = f"About {plural(int(total), 'more sample')} should settle it{by}{fewer} {_places(task, counted)}."
-    return Needed(
-        task=task,
-        method=rule.describe() if rule is settings else f"{rule.describe()}, on the same data",
-        samples=total,
-        uniform=ahead.uniform(),
-        expected=expected,
-        chance=chance,
-        pairs=counted,
-        evidence=ahead.evidence,
-        required=verdict.required,
-        words=words,
-    )
+    method = rule.describe() if rule is settings else f"{rule.describe()}, on the same data"
+    more = {"uniform": ahead.uniform(), "expected": expected, "pairs": counted, "evidence": ahead.evidence}
+    return forecast(verdict, chance, total, words, method=method, **more)
 
 
 def _total(pairs: IntArray | None) -> float:
@@ -293,20 +280,9 @@ def _simulated(
     if not math.isfinite(total):
         side = f"the {'value' if verdict.about == 'value' else 'difference'} is"
         words += f"; the data do not say on which side {side}." if beyond > OTHER_SIDE else "."
-    return Needed(
-        task=task,
-        method=f"{verdict.method}, {'simulated' if is_log else 'resumed'}",
-        samples=total,
-        uniform=None,
-        expected=middle,
-        chance=chance,
-        pairs=pairs,
-        evidence=max(verdict.evidence),
-        required=verdict.required,
-        words=words,
-        simulated=simulated,
-        least=least,
-    )
+    method = f"{verdict.method}, {'simulated' if is_log else 'resumed'}"
+    more = {"task": task, "method": method, "expected": middle, "pairs": pairs, "simulated": simulated, "least": least}
+    return forecast(verdict, chance, total, words, **more)
 
 
 def _at_least(verdict: Any) -> int:
