@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
+import ast
 import re
 import sys
 
 import numpy as np
+import pytest
 
 import policytest as pt
 from paths import ROOT
-from policytest.methods.run import steps
 from test_layers import LAYERS, PACKAGE
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-MOST_FILES = 20
-HELPERS = ("_base/arrays.py", "_base/errors.py", "_base/rows.py", "mdp/task.py", "sources/__init__.py")
+MOST_FILES = (38, 50)
+"""That `decide` and `assess` may touch, without the helpers."""
 
 
 def block(heading):
@@ -51,14 +51,14 @@ def test_the_layers_are_those_of_the_layer_test():
     assert said == [tuple(names) for names in LAYERS]
 
 
-def walk(heading):
-    """The files that a walk names."""
+def named(heading):
+    """The files that a section names."""
     text = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(r"`([\w/]+\.py)`", text)
+    return set(re.findall(r"`([\w/]+\.py)`", text))
 
 
 def run_through(call):
-    """The files of the package whose functions run, but for the helpers that all use."""
+    """The files of the package whose functions run; compiled kernels have no frames and are not seen."""
     seen = set()
 
     def note(frame, event, _):
@@ -71,44 +71,75 @@ def run_through(call):
         call()
     finally:
         sys.setprofile(None)
-    return seen - set(HELPERS)
+    return seen - named("Two walks")
 
 
-def test_the_walk_of_an_observation():
-    two = pt.instances.paper(2)
-    run, required = pt.TDBetting().start(two.task, pt.TabularSimulator(two.kernel), 0.0, 0), -math.log(0.05)
-    run.begin(required)
-    seen = run_through(lambda: list(steps(run, required, 10**6)))
-    assert run.answer == "above"
-    assert "_base/compiled/rollouts.py" in seen
-    assert seen <= set(walk("One observation"))
-    assert len(set(walk("One observation"))) <= MOST_FILES
+def differences(page, touched):
+    """What to change on the page."""
+    return [*(f"name {one}" for one in sorted(touched - page)), *(f"drop {one}" for one in sorted(page - touched))]
 
 
-def test_the_walk_of_a_row(tmp_path):
-    two, rng = pt.instances.paper(2), np.random.default_rng(0)
-    s, a = rng.integers(2, size=200), rng.integers(2, size=200)
-    x = pt.TabularSimulator(two.kernel).draw(s, a, rng)
-    lines = [f"{i},{s[i]},{a[i]},{x[i]}" for i in range(200)]
-    (tmp_path / "log.csv").write_text("\n".join(["order,s,a,s_next", *lines]), encoding="utf-8")
-    found: list[pt.Transitions] = []
+def test_a_walk_with_a_file_too_many_or_too_few_is_noticed():
+    assert differences({"a.py", "b.py"}, {"b.py", "c.py"}) == ["name c.py", "drop a.py"]
+    seen = run_through(lambda: pt.value(pt.instances.paper(2).task, pt.instances.paper(2).kernel))
+    assert {"mdp/values.py", "mdp/instances.py"} < seen
 
-    def read():
-        found.append(pt.sources.logs(tmp_path / "log.csv", two.task).transitions())
 
-    read()  # what is imported on first use is imported now
-    seen = run_through(read)
-    assert len(found[1]) == 200
-    assert seen - {"mdp/layout.py"} <= set(walk("One row of a log"))
-    assert len(set(walk("One row of a log"))) <= MOST_FILES
+def readme():
+    """The names of the example in the README before it decides, and the statement that does."""
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    body = ast.parse(next(code for code in examples if "pt.decide(task, sim" in code)).body
+    at = next(i for i, part in enumerate(body) if "pt.decide(" in ast.unparse(part))
+    names: dict = {}
+    exec(compile(ast.Module(body[:at], []), "README.md", "exec"), names)
+    return names, compile(ast.Module([body[at]], []), "README.md", "exec")
+
+
+def decided():
+    """The files that the README's `decide` touches."""
+    names, statement = readme()
+    seen = run_through(lambda: exec(statement, names))
+    assert names["verdict"].answer == "above"
+    return seen
+
+
+def assessed(place):
+    """The files that `assess` of a CSV file touches."""
+    names, _ = readme()
+    rng = np.random.default_rng(0)
+    s, a = rng.integers(3, size=300), rng.integers(2, size=300)
+    x = names["sim"].draw(s, a, rng)
+    place.write_text("\n".join(["order,s,a,s_next", *(f"{i},{s[i]},{a[i]},{x[i]}" for i in range(300))]))
+    found = []
+    seen = run_through(lambda: found.append(pt.assess(names["task"], place, threshold=1.0)))
+    assert found[0].samples > 0
+    return seen
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory):
+    """(files of an observation, files of a row of a log); each walk is run once before, for what it imports."""
+    place = tmp_path_factory.mktemp("walks") / "log.csv"
+    decided(), assessed(place)
+    return decided(), assessed(place)
+
+
+def test_the_walk_of_an_observation_names_the_files_that_decide_touches(walks):
+    assert not differences(named("One observation"), walks[0])
+    assert len(walks[0]) <= MOST_FILES[0]
+
+
+def test_the_walk_of_a_row_names_the_files_that_assess_touches_beyond_those(walks):
+    assert not differences(named("One row of a log"), walks[1] - walks[0])
+    assert len(walks[1]) <= MOST_FILES[1]
 
 
 def test_the_files_that_walks_and_changes_name_exist():
-    named = set(
+    files = set(
         re.findall(
             r"`(?:src/policytest/)?((?:_base|mdp|data|worst_case|methods|results|questions|sources|plots|study|paper|report|cli)/[\w/]+\.py)`",
             PAGE,
         )
     )
-    assert len(named) > 25
-    assert not [name for name in named if not (PACKAGE / name).is_file()]
+    assert len(files) > 25
+    assert not [name for name in files if not (PACKAGE / name).is_file()]

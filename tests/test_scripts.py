@@ -377,7 +377,7 @@ def test_linear_solvers(small):
 def test_planning(small):
     shown, rows = small("planning")
     assert "by the standard error of the gap" in shown
-    assert len(rows) == 3 * 4
+    assert len(rows) == 3 * 3
     assert all(0.3 < row["mean"] / row["true"] < 3 for row in rows)
     assert all(0.7 < row["at_truth"] / row["true"] < 1.4 for row in rows if row["method"].startswith("PTST"))
 

@@ -17,11 +17,7 @@ def recorded(task: Task, data: Counts | Transitions) -> Recorded:
     return Recorded.of(task, data)
 
 
-def check_indices(task: Task, data: Transitions) -> None:
+def check_indices(task: Task, data: Transitions, name: str = "data") -> None:
     """Refuse states and actions that the task does not have."""
-    for name, column, count in (
-        ("s", data.s, task.n_states),
-        ("a", data.a, task.n_actions),
-        ("x", data.x, task.n_states),
-    ):
-        arrays.index_list(f"data.{name}", column, count)
+    for letter, count in (("s", task.n_states), ("a", task.n_actions), ("x", task.n_states)):
+        arrays.index_list(f"{name}.{letter}", getattr(data, letter), count)

@@ -3,8 +3,8 @@ r"""What a guess of the kernel says of a method's samples: one kernel, several, 
 At one kernel the method is run against it; of PTST with fixed shares the expected evidence serves as well
 (`plan.expected`). A pilot leaves many kernels possible (`plan.posterior`): few of them are simulated, evenly spread
 over the size of the gap |V_q - R|. For all others log E[tau] is read off a straight line in the logarithm of the gap,
-with noise as large as what the line leaves unexplained. Stated are the median of E[tau], the share of it within a factor
-1.5 of that, and the range that holds nine tenths.
+with noise as large as what the line leaves unexplained. Stated are the median of E[tau], the share of it within a
+factor 1.5 of that, and the range that holds nine tenths.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from policytest.questions.decide import stopping_times
 from policytest.questions.plan.expected import any_unknown, expected_samples
 from policytest.questions.plan.posterior import Posterior
 from policytest.questions.plan.truth import WITH_REWARDS, RewardLaw, Truth, law_of_values, law_with_means, mixed
+from policytest.questions.recorded import check_indices
 from policytest.results.plan import FACTOR
 
 EACH = 4  # runs against each of the kernels that are simulated
@@ -212,8 +213,7 @@ def _pilot(question: Question, guess: Counts | Transitions) -> Pilot:
     """Counts, or recorded transitions, which also tell rewards that are observed."""
     task, seen = question.task, None
     if isinstance(guess, Transitions):
-        for name, count in (("s", task.n_states), ("a", task.n_actions), ("x", task.n_states)):
-            arrays.index_list(f"guess.{name}", getattr(guess, name), count)
+        check_indices(task, guess, "guess")
         seen = RewardMoments.of(task, guess) if task.observes_rewards else None
         guess = guess.counts(task, len(guess))
     arrays.check_shape("guess", (guess.n_states, guess.n_actions), (task.n_states, task.n_actions))
