@@ -525,7 +525,7 @@ def halved(texts):
 
 def at_tiny_delta(texts):
     few, many = (amount(samples_of(texts, name, "1e-15")["2x2"]) for name in ("PTST, mixture", "TDBetting (default)"))
-    return (f"{100 * (1 - few / many):.0f}",)
+    return f"{few:,.0f}", f"{many:,.0f}"
 
 
 def on_five_states(texts):
@@ -568,7 +568,7 @@ QUOTES = {
     "a certified `PTST()` needs {}% to {}% more samples": ("which-method.md", proofs),
     "Half the gap `|V - R|` takes {} to {} times the samples by betting and {} times by the KL rules: a power of "
     "-{} to -{}, and of -{}, in": ("which-method.md", halved),
-    "2-state instance at `1e-15` it needs {}% fewer transitions than `TDBetting()`": ("betting.md", at_tiny_delta),
+    "on the 2-state instance at `1e-15` it needs {} transitions, and `TDBetting()` {}.": ("betting.md", at_tiny_delta),
     "about {} transitions on the paper's 5-state instance, where the paper's rule takes {} with": (
         "index.md",
         on_five_states,
