@@ -9,28 +9,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 
 import policytest as pt
 from builders import each
-from policytest.eprocess.capital import Bet, EProcess
 from policytest.eprocess.strategies import (
-    ENDS,
-    ON_LOGS,
-    ON_RETURNS,
-    ON_STACKS,
-    ONE_POLICY,
-    OWN_DRAWS,
     RESERVE,
     RESERVED,
     RESERVED_UNDISCOUNTED,
-    TRUNCATED,
-    TWO_POLICIES,
 )
 from policytest.kl.sampler import Recorded
 from policytest.methods.episode_log_betting import RecordedRun
 from policytest.methods.log_betting import LogRun
-from policytest.methods.paired_betting import paired_run
 from policytest.questions.compare import _coupled as coupled_run
 
 K = len(RESERVE)
@@ -93,21 +82,6 @@ def run_to_the_end(run, floor):
     assert run.bets.count > 100
 
 
-@each("strategy", [ONE_POLICY, TWO_POLICIES, ON_RETURNS, ON_STACKS, ON_LOGS, OWN_DRAWS, TRUNCATED])
-def test_every_strategy_ends_in_the_reserve_whatever_was_fitted(strategy):
-    log_weights = strategy._replace(reserved=0.2).log_weights
-    assert np.exp(log_weights).sum() == pytest.approx(1.0)
-    assert np.exp(log_weights).sum() <= 1.0 + 1e-12
-    assert log_weights[-K:] == pytest.approx(np.log(0.2 / K))
-    for v in (None, 1e-300, 1e-9, 0.1, 1e9):
-        fractions = strategy.fractions(v, 0.3, 10.0)
-        assert len(fractions) == len(log_weights)
-        assert (fractions[-K:] == RESERVE).all()
-        assert ((fractions >= 0) & (fractions < 1)).all()
-    assert RESERVE[-1] == 0.0
-    assert np.exp(ENDS.log_weights).sum() <= 1.0 + 1e-12
-
-
 @each("discount", [1.0, 0.9])
 @each("rare", [1, 2])
 @each("threshold", [1e-3, 0.02, 0.4])
@@ -164,24 +138,6 @@ def test_whole_episodes_with_the_worst_returns(threshold, rare):
             assert_above_the_bound(run, FLOOR)
 
 
-def test_pairs_with_the_worst_differences():
-    count = [0, 0]
-
-    def player(agent):
-        def play(rng):
-            count[agent] += 1
-            return [float(schedule(count[agent]) == bool(agent))]
-
-        return pt.Episodes(play, return_range=(0, 1))
-
-    run = paired_run(player(0), player(1), 0.02, 0)
-    run.begin(LEVEL)
-    while run.episodes < QUIET + LOUD:
-        run.step(LEVEL, 1)
-        if run.episodes % 40 == 0:
-            assert_above_the_bound(run, FLOOR)
-
-
 @each("rare", [0.0, 1.0])
 def test_recorded_episodes_with_the_worst_rewards(rare):
     n = QUIET + LOUD
@@ -221,16 +177,3 @@ def test_a_log_of_the_worst_kind():
             capital = np.log(follower.at.capital[:, :-1].sum(axis=1)) + follower.at.capital[:, -1]
             assert follower.n_settled
             assert (capital >= FLOOR - 1e-9).all()
-
-
-@each("m", [1e-4, 0.02, 0.5, 0.98])
-def test_truncated_returns_of_the_worst_kind(m):
-    """The fractions of Monte Carlo, at the end of every prefix."""
-    X = np.array([float(schedule(t)) for t in range(QUIET + LOUD)])
-    shares, fractions = np.exp(TRUNCATED.log_weights), TRUNCATED.fractions(None, 0.0, 0.0)
-    for outcomes in (X, 1.0 - X):
-        best = np.log1p(np.outer(RESERVE, outcomes / m - 1.0)).cumsum(axis=1).max(axis=0)
-        process = EProcess(shares, shares)
-        for t, x in enumerate(outcomes):
-            process.settle(Bet(m, fractions, fractions), np.array([x - m]))
-            assert process.evidence() >= FLOOR + best[t] - 1e-9
