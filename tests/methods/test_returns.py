@@ -81,19 +81,6 @@ def test_the_capital_has_mean_one_at_the_threshold_over_all_outcomes_of_three_ep
             assert means[losing] < 1.0 < means[1 - losing]
 
 
-def test_the_intervals_capital_has_mean_one_at_every_threshold():
-    """The bets of an interval are settled against any threshold m: at m = V their mean is 1, too."""
-    means = np.zeros(2)
-    for outcomes in itertools.product((0.9, 0.2), repeat=3):
-        chance = math.prod(0.4 if one == 0.9 else 0.6 for one in outcomes)
-        run = after(outcomes, 0.6)
-        shift = MEAN - 0.6
-        above, below = (side.settled(as_staked=False) for side in run.bets)
-        means += chance * np.exp([above.log_capital(shift), below.log_capital(-shift)])
-    assert (means <= 1.0 + 1e-12).all()
-    assert (means > 0.9).all()
-
-
 class Restarted(DrawnEpisodes):
     """What must not be done: every third episode that goes badly is stopped, and another one is run instead."""
 
@@ -123,14 +110,6 @@ def test_the_interval_of_evaluate_misses_at_most_as_often_as_promised():
         assert found.reached
         missed += not found.lower <= MEAN <= found.upper
     assert binom.sf(missed - 1, 60, 0.2) > 1e-6, missed
-
-
-def test_bets_never_lose_more_than_they_have():
-    """The worst outcome, again and again: the capital stays positive, on both sides."""
-    for worst, side in ((0.0, 0), (1.0, 1)):
-        evidence = after([worst] * 200, 0.5).evidence()
-        assert np.isfinite(evidence).all()
-        assert evidence[side] < 0 < evidence[1 - side]
 
 
 def test_an_outcome_that_is_not_bet_on_a_side_leaves_its_capital_alone():

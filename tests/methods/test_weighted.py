@@ -253,14 +253,6 @@ def test_an_estimate_that_later_episodes_moved_stays_in_its_interval():
     assert Point(1, estimate=0.9, interval=(0.2, 0.5)).estimate == 0.5
 
 
-def test_the_refuter_of_one_side_sees_only_its_rollouts():
-    log = pt.LoggedEpisodes(None, [0.2, 0.9, 0.4], return_range=(0, 1))
-    run = EpisodeLogBetting().replay(log, 0.5)
-    run.step(3.0, 3)
-    for side in run.bets:
-        assert side.settled(as_staked=True).log_capital(0.0) == pytest.approx(side.evidence())
-
-
 def test_weights_that_average_more_than_one_are_told():
     """Propensities too small by a fifth. Right ones, and large weights that were not seen, are not called wrong."""
     rng = np.random.default_rng(9)
