@@ -1,13 +1,11 @@
-"""Pairs of episodes: the seeds, the range of the difference, what pairing saves, and delta at the margin itself."""
+"""Pairs of episodes: seeds, the range of the difference, what pairing saves; differences are bet on as returns are."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import policytest as pt
-from policytest.methods.paired_betting import paired_run
 from policytest.payoffs.pairs import PairedEpisodes
 
 
@@ -83,34 +81,18 @@ def test_an_interrupted_pair_is_run_again_from_its_seed():
     assert [pairs.take(1_000).returns[0] for _ in range(2)] == wanted[1:]
 
 
-DELTA, RUNS, PAIRS, ALARM = 0.1, 100, 120, 1e-6
-
-
-def wrong_at_the_margin(a, b, margin, wrong, shrunk=1.0):
-    """How often the answer is the wrong one, at V_A - V_B = margin; a shrunk range breaks the rule."""
-    count = 0
-    for seed in range(RUNS):
-        run = paired_run(a, b, margin, seed)
-        source = run.source
-        source.low, source.high = (margin + shrunk * (end - margin) for end in (source.low, source.high))
-        while run.answer is None and run.episodes < PAIRS:
-            run.step(-np.log(DELTA), 1)
-        count += run.answer == wrong
-    return binom.sf(count - 1, RUNS, DELTA)
-
-
-def rare(chance):
-    """A large return, seldom."""
-    return pt.Episodes(lambda rng: float(rng.random() < chance), return_range=(0, 1))
-
-
-def test_delta_is_kept_at_the_margin_itself_and_a_range_that_is_too_small_is_caught():
-    """Asymmetric in sign: differences are 0 or 1, seldom 1, and their mean is the margin."""
-    a, b = rare(0.05), rare(0.02)
-    for wrong in ("above", "below"):
-        assert wrong_at_the_margin(a, b, 0.03, wrong) > ALARM
-    with np.errstate(invalid="ignore", divide="ignore"):
-        assert wrong_at_the_margin(a, b, 0.03, "below", shrunk=0.04) < ALARM
+def test_a_comparison_is_a_test_on_the_differences():
+    """With the margin as threshold, and the range of the difference: what the tests of returns promise, it promises."""
+    a, b = (pt.Episodes(lambda rng, p=p: float(rng.random() < p), return_range=(0, 1)) for p in (0.35, 0.2))
+    for margin, answer in ((-0.1, "above"), (0.15, None), (0.5, "below")):
+        paired = pt.compare(a, b, margin=margin, rng=0, max_samples=400)
+        pairs = paired.counts.episodes
+        assert (paired.answer, paired.samples) == (answer, 2 * pairs)
+        differences = iter(paired.counts.returns)
+        told = pt.Episodes(lambda rng, differences=differences: float(next(differences)), return_range=(-1, 1))
+        alone = pt.decide(told, threshold=margin, max_samples=pairs)
+        assert (alone.answer, alone.evidence) == (answer, paired.evidence)
+        assert alone.interval == paired.interval
 
 
 def test_a_critic_has_no_part_in_pairs_and_a_vector_of_environments_is_refused():
