@@ -293,3 +293,13 @@ def test_moments_of_no_outcomes_are_refused(kept):
     seen = Moments()
     with pytest.raises(ValueError):  # noqa: PT011
         seen.restore(np.array(kept))
+
+
+def test_moments_of_outcomes_of_any_size_stay_finite():
+    """A kept state must be taken back, also where squares overflow."""
+    seen, again = Moments(), Moments()
+    for _ in range(2):
+        seen.add(np.array([1e300, -1e299]))
+        again.restore(seen.state())
+        assert (again.state() == seen.state()).all()
+    assert again.sum == pytest.approx(1.8e300)

@@ -21,6 +21,7 @@ NATS = 4.0  # about the evidence at the ends of an interval
 UNDERFLOW = 8.0  # standard errors beyond which the tail of a normal law is left out, or expanded
 TIED = 1e-9  # numbers that are equal up to this are equal up to rounding
 MOST_SUMS = 4000  # simulated rollouts to which fractions are fitted
+LARGEST_SQUARES = float(np.finfo(np.float64).max)  # rewards may be as large as 1e300, and a kept state is finite
 NONE: FloatArray = np.zeros(0)
 
 
@@ -217,7 +218,9 @@ class Moments:
         """More outcomes, one after the other: how they are taken changes no result."""
         self.count += len(x)
         self.sum = float(np.add.accumulate(np.append(self.sum, x))[-1])
-        self.squares = float(np.add.accumulate(np.append(self.squares, x * x))[-1])
+        with np.errstate(over="ignore"):
+            squares = float(np.add.accumulate(np.append(self.squares, x * x))[-1])
+        self.squares = min(squares, LARGEST_SQUARES)
 
     def fade(self, factor: float) -> None:
         """Let all of them count less."""
