@@ -7,12 +7,15 @@ from scipy import stats
 
 import policytest as pt
 from policytest._base.compiled import rollouts as kernels
+from policytest.eprocess.capital import TwoSided
 from policytest.eprocess.strategies import RESERVE
+from policytest.methods.td_betting import CoupledBetting
+from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import Coupling, shared_pool
 from policytest.payoffs.two_policies import TwoPolicies
 
 GAMMAS = (0.0, 0.5, 0.9, 0.99)
-FITTED = np.array([0.2, 0.4, 0.8])  # more bets beside the steady ones, as many as the ladder has
+FITTED = np.array([0.2, 0.4, 0.8])  # more bets beside the steady ones, as many as the grid has
 
 
 def too_often(count, runs, delta):
@@ -109,7 +112,7 @@ def make_run(tasks, kernel, threshold=0.0, method=None, rng=0, **sides):
     """Betting on one policy or two, at work."""
     sim = pt.TabularSimulator(kernel)
     if len(tasks) > 1:
-        return TwoPolicies(*tasks, threshold, shared_pool(tasks, sim, rng), **sides)
+        return TDRun(CoupledBetting(), TwoPolicies(*tasks, threshold, shared_pool(tasks, sim, rng)), **sides)
     return (method or pt.TDBetting()).start(tasks[0], sim, threshold, rng, **sides)
 
 
@@ -132,37 +135,47 @@ def arbitrary_part(policy, rng, sign):
 
 def arbitrary_plan(run, rng, sign):
     """A bet with arbitrary parts, and their residuals."""
-    made = [arbitrary_part(p, rng, side) for p, side in zip(run.policies, (sign, -sign), strict=False)]
-    return with_fractions(run, run.joined([part for part, _ in made], sign)), [D for _, D in made]
+    made = [arbitrary_part(p, rng, side) for p, side in zip(run.payoff.policies, (sign, -sign), strict=False)]
+    return with_fractions(run, run.payoff.joined([part for part, _ in made], sign)), [D for _, D in made]
 
 
 def with_fractions(run, plan):
-    fitted = len(run.ladder.log_weights) - len(run.ladder.steady)
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, FITTED[:fitted], RESERVE]))
+    grid = run.payoff.strategy
+    fitted = len(grid.shares) - len(grid.steady)
+    return plan._replace(fractions=np.concatenate([grid.steady, FITTED[:fitted], RESERVE]))
 
 
 def without_values(run, sign):
     """The bet with V0 = 0 and no advantages."""
-    return with_fractions(run, run._plan([np.zeros(run.task.n_states)] * len(run.policies), None, sign, 0.0))
+    values = [np.zeros(run.task.n_states)] * len(run.payoff.policies)
+    bases = [policy.base(V, None, 0.0) for policy, V in zip(run.payoff.policies, values, strict=True)]
+    return with_fractions(run, run.payoff.planned(values, bases, sign))
 
 
 def rollouts(run, plan, u):
     """The sums of the rollouts that the compiled code makes of these random numbers, and the capital at their end."""
-    size, weights = len(u), run.bets.log_weights
+    size, payoff = len(u), run.payoff
     seen = kernels.Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
-    stakes = kernels.Stakes(plan.fractions, weights, np.zeros(len(weights)), plan.L, plan.sign, plan.lead)
+    stakes = kernels.Stakes(plan.fractions, TwoSided(payoff.strategy).above.capital, plan.L, plan.sign, plan.lead)
     limits = kernels.Limits(np.inf, 2**62, np.inf)
     common = stakes, run.source.draws(), kernels.RolloutState(), u, limits, seen
-    done = kernels.bet(run.dynamics, (plan.a, plan.b), plan.B, *common)
+    done = kernels.bet(payoff.dynamics, (plan.a, plan.b), plan.B, *common)
     assert done.used == size
     assert done.samples <= done.steps <= done.used
     return seen.sums[: done.rollouts], stakes.capital
 
 
+def log_factors(run, capital):
+    """[F] the logarithm of what the capital on each fraction has been multiplied by; -inf where that is negligible."""
+    with np.errstate(divide="ignore"):
+        return np.log(capital[:-1]) + capital[-1] - run.payoff.strategy.log_weights
+
+
 def largest_capital(run, plan, sums, room):
     """The logarithm of the largest capital along these rollouts, factors cut off at 0."""
     factors = np.maximum(1.0 + np.outer((plan.lead + sums) / room, plan.fractions), 1e-9)
-    return np.logaddexp.reduce(np.cumsum(np.log(factors), axis=0) + run.bets.log_weights, axis=1).max()
+    log_weights = run.payoff.strategy.log_weights
+    return np.logaddexp.reduce(np.cumsum(np.log(factors), axis=0) + log_weights, axis=1).max()
 
 
 # ---------------------------------------------------------------- rollouts by their definition
@@ -176,14 +189,16 @@ def chance(weight, budget, least):
 
 def coupling_of(run):
     """How the policies go together; one policy never parts from itself."""
-    policy = run.policies[0].task.policy
-    return getattr(run, "coupling", None) or Coupling(policy, np.zeros_like(policy), np.zeros_like(policy))
+    if isinstance(run.payoff, TwoPolicies):
+        return run.payoff.coupling
+    policy = run.payoff.policies[0].task.policy
+    return Coupling(policy, np.zeros_like(policy), np.zeros_like(policy))
 
 
 def errors(run, kernel, plan):
     """[2,S] sign (V^A - V0_A) and -sign (V^B - V0_B): what is still to come, for each policy; 0 where there is none."""
     S, found = run.task.n_states, np.zeros((2, run.task.n_states))
-    for index, (policy, part) in enumerate(zip(run.policies, plan.parts, strict=True)):
+    for index, (policy, part) in enumerate(zip(run.payoff.policies, plan.parts, strict=True)):
         found[index] = (plan.sign, -plan.sign)[index] * (pt.state_values(policy.task, kernel) - part.V[:S])
     return found
 
@@ -206,7 +221,7 @@ class Enumeration:
     def __init__(self, run, kernel, plan, D, in_turn=False):
         self.run, self.kernel, self.plan = run, kernel, plan
         self.D_a, self.D_b = D if len(D) > 1 else (D[0], np.zeros_like(D[0]))
-        self.gamma, self.in_turn = run.policies[0].task.discount, in_turn
+        self.gamma, self.in_turn = run.payoff.policies[0].task.discount, in_turn
         self.E_a, self.E_b = errors(run, kernel, plan)
         self.total, self.paths, self.nodes = 0.0, [], 0
         one = len(plan.parts) == 1
@@ -266,7 +281,7 @@ class Enumeration:
 
     def apart(self, p, earned, weight, at, laws, onward):
         """Each takes an action of its own, A from at[0] by laws[0], B from at[1] by laws[1]."""
-        real = self.run.dynamics.real[list(at)]
+        real = self.run.payoff.dynamics.real[list(at)]
         for a, x in np.argwhere(laws[0][:, None] * self.kernel[real[0]] > 0):
             for b, y in np.argwhere(laws[1][:, None] * self.kernel[real[1]] > 0):
                 self.nodes += 1
@@ -283,14 +298,14 @@ class Enumeration:
         self.apart(p, earned, weight, (s, s), (first, second), self.both if self.in_turn else alone)
 
     def mean(self):
-        initial = self.run.policies[0].task.initial
+        initial = self.run.payoff.policies[0].task.initial
         for s in np.flatnonzero(initial > 0):
             self.join(initial[s], int(s), 0.0, 1.0)
         return self.rest()
 
     def rest(self):
         """From the paths at hand on."""
-        policies, coupling = [policy.task.policy for policy in self.run.policies], coupling_of(self.run)
+        policies, coupling = [policy.task.policy for policy in self.run.payoff.policies], coupling_of(self.run)
         while self.paths:
             p, phase, x, earned, w_a, y, w_b = self.paths.pop()
             if p < self.least:
@@ -321,7 +336,7 @@ class Enumeration:
 
 def replayed(run, kernel, plan, D, u):
     """The definition in plain words, with the same random numbers: one row for each start, step and coin of B."""
-    tasks = [policy.task for policy in run.policies]
+    tasks = [policy.task for policy in run.payoff.policies]
     coupling, L, gamma, A = coupling_of(run), plan.L, tasks[0].discount, run.task.n_actions
     support, sums, u = allowed_in(tasks[0]), [], iter(u)
 

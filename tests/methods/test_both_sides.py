@@ -9,7 +9,7 @@ import pytest
 
 import policytest as pt
 from betting_builders import instance, too_often
-from policytest.payoffs.in_time import RolloutsInTime
+from policytest.payoffs.fit import Fit
 
 
 def walk() -> tuple[pt.Task, np.ndarray]:
@@ -35,12 +35,13 @@ def test_sums_stay_in_both_ranges_and_have_the_right_means(seed: int) -> None:
         pytest.skip("nothing is unknown")
     while run.samples < 4000:
         run.step(math.inf, 4000 - run.samples)
-    gains = {1.0: [], -1.0: []}
-    for stretch in run.bets.stretches:
-        assert stretch.sums.min() >= -stretch.L * (1.0 + 1e-9)
-        gains[stretch.sign].append(stretch.sums + stretch.sign * (stretch.start + run.threshold - V))
-    assert sum(map(len, gains[1.0])) == sum(map(len, gains[-1.0])) == run.rollouts
-    for found in map(np.concatenate, gains.values()):  # the mean of S is at most sign (V - rho.V0)
+    gains = []
+    for sign, side in zip((1.0, -1.0), run.bets, strict=True):
+        for segment in side.segments:
+            assert segment.won.min() >= -segment.bet.room * (1.0 + 1e-9)
+        assert side.count == run.rollouts
+        gains.append(np.concatenate([segment.won for segment in side.segments]) + sign * (run.threshold - V))
+    for found in gains:  # the mean of S is at most sign (V - rho.V0)
         assert found.mean() <= 4.5 * found.std() / math.sqrt(len(found)) + 1e-3 * np.abs(found).max()
         assert found.mean() >= -4.5 * found.std() / math.sqrt(len(found)) - 2e-2 * np.abs(found).max()
 
@@ -50,10 +51,9 @@ def test_each_rollout_is_bet_on_twice_and_an_interval_needs_fewer() -> None:
     run = started(task, kernel)
     while run.samples < 1000:
         run.step(math.inf, 1000 - run.samples)
-    assert run.bets.rollouts == 2 * run.rollouts
-    for first, second in zip(run.bets.stretches[::2], run.bets.stretches[1::2], strict=True):
-        assert first.sign == -second.sign
-        assert first.sums == pytest.approx(-second.sums)  # no weight becomes small here
+    assert run.bets.count == 2 * run.rollouts
+    for first, second in zip(run.bets.above.segments, run.bets.below.segments, strict=True):
+        assert first.won == pytest.approx(-second.won)  # no weight becomes small here
     twice = pt.evaluate(task, pt.TabularSimulator(kernel), 0.05).samples
     lower, upper = 1.96 * math.sqrt(0.64 * 0.36), 0.05  # a fixed number of rollouts of 1.8 steps, one look
     assert twice < 4 * 1.8 * (lower / upper) ** 2
@@ -93,7 +93,7 @@ def test_while_the_side_is_in_doubt_both_are_bet_on_and_either_may_win(monkeypat
     sim, taken = pt.TabularSimulator(kernel), []
     for wrong in (True, False):
         if wrong:
-            monkeypatch.setattr(RolloutsInTime, "_side", lambda run, values: -1.0)
+            monkeypatch.setattr(Fit, "_side", lambda fit, values, progress: -1.0)
         for most in (10_000, 7):
             found = []
             for seed in range(20):
@@ -102,7 +102,7 @@ def test_while_the_side_is_in_doubt_both_are_bet_on_and_either_may_win(monkeypat
                     run.step(math.log(20.0), most)
                 assert (run.answer, run.plan.sign) == ("above", -1.0 if wrong else 1.0)
                 assert run.evidence()[0] >= math.log(20.0)
-                assert run.bets.rollouts > 1.8 * run.rollouts or not wrong
+                assert run.bets.count > 1.8 * run.rollouts or not wrong
                 found.append(run.samples)
             taken.append(found)
         monkeypatch.undo()
@@ -111,11 +111,12 @@ def test_while_the_side_is_in_doubt_both_are_bet_on_and_either_may_win(monkeypat
     assert np.mean(taken[0]) < 1.5 * np.mean(taken[2])
 
 
-def test_a_tampered_bet_of_the_other_side_is_refused(tmp_path) -> None:
+def test_a_tampered_bet_of_the_other_side_is_refused() -> None:
     task, kernel = walk()
     run = started(task, kernel)
     run.step(math.inf, 100)
     state = run.state()
-    state["plan_mirrored"] = np.full_like(state["plan_mirrored"], 1.5)
-    with pytest.raises(pt.InputError, match="not fractions"):
+    started(task, kernel).restore(dict(state))
+    state["plan.mirrored"] = np.full_like(state["plan.mirrored"], 1.5)
+    with pytest.raises(pt.InputError, match="inconsistent"):
         started(task, kernel).restore(state)

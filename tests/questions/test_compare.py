@@ -26,6 +26,8 @@ from betting_builders import (
 )
 from builders import each
 from policytest.methods import stacks
+from policytest.methods.td_betting import CoupledBetting
+from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import maximal_coupling, shared_pool
 from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.two_policies import TwoPolicies
@@ -208,15 +210,19 @@ def test_rows_that_list_only_what_was_seen():
     tasks = [pt.Task(rewards, 0.5 * p + 0.25, np.full(S, 1 / S), 0.8) for p in (good, bad)]
     pool = shared_pool(tasks, pt.TabularSimulator(kernel), 0)
     assert pool.tally.is_open
-    run = TwoPolicies(*tasks, 0.0, pool)
+    payoff = TwoPolicies(*tasks, 0.0, pool)
+    run = TDRun(CoupledBetting(), payoff)
     for _ in range(400):
         if run.answer is None:
             run.step(3.0, 100_000)
     assert run.answer == "above"
     closed = TwoPolicies(*tasks, 0.0, shared_pool(tasks, pt.TabularSimulator(kernel), 0, 10**9))
     for sign in (1.0, -1.0):
-        V = rng.normal(size=(2, S))
-        plans = [r._plan((V[0], V[1]), None, sign, 0.0) for r in (run, closed)]
+        values = rng.normal(size=(2, S))
+        plans = [
+            found.planned(values, [one.base(V, None, 0.0) for one, V in zip(found.policies, values, strict=True)], sign)
+            for found in (payoff, closed)
+        ]
         assert pytest.approx(plans[1].B) == plans[0].B
         assert pytest.approx(plans[1].L) == plans[0].L
 
@@ -409,7 +415,7 @@ def test_the_mean_of_a_deviation_exactly(seed, gamma):
         for s in range(S):
             a = 1 - int(candidate.actions[s])
             run = candidate.test((s, a))
-            plan = run._fit()
+            plan = run._fitted()
             mean = deviation_mean(run, kernel, plan, s, a)
             V = pt.state_values(run.task, kernel)
             on_pairs = run.task.rewards[s, a] if run.task.rewards.ndim == 2 else kernel[s, a] @ run.task.rewards[s, a]
@@ -449,7 +455,7 @@ def test_no_deviation_falls_below_its_range(seed):
                 run.step(np.inf, 50)
             V = pt.state_values(run.task, q)
             gap = V[s] - run.task.rewards[s, a] - 0.9 * q[s, a] @ V
-            plan = with_fractions(run, run._fit())
+            plan = with_fractions(run, run._fitted())
             sums, _ = rollouts(run, plan, rng.random((100_000, 3)))
             assert sums.min() >= -plan.L - 1e-12 * (1 + plan.L)
             error = sums.mean() + plan.lead - gap
@@ -589,7 +595,7 @@ def test_a_log_says_which_policy_is_better():
 
 def test_policies_that_are_as_good_are_seldom_told_apart_on_a_log(monkeypatch):
     """At an exact tie an answer is wrong: 60 logs at delta = 0.2 a side; the control claims two nats that it lacks."""
-    monkeypatch.setattr(compare_module, "sets_of_coins", lambda seed: stacks.sets_of_coins(seed, 2))
+    monkeypatch.setattr(compare_module, "replicate_seeds", lambda seed: stacks.replicate_seeds(seed, 2))
     mixed = with_policy(TWO.task, np.full((2, 2), 0.5))
     gap = pt.value(TWO.task, TWO.kernel) - pt.value(mixed, TWO.kernel)
     answers = [pt.compare(TWO.task, mixed, logged(seed, 600), 0.2, margin=gap).answer for seed in range(60)]
@@ -676,7 +682,7 @@ def what_went_well(good, rng):
 @pytest.fixture
 def one_set(monkeypatch):
     """One set of coins for each side, which then decides alone."""
-    monkeypatch.setattr(compare_module, "sets_of_coins", lambda seed: stacks.sets_of_coins(seed, 1))
+    monkeypatch.setattr(compare_module, "replicate_seeds", lambda seed: stacks.replicate_seeds(seed, 1))
     monkeypatch.setattr(stacks, "HALF", 0.0)
 
 

@@ -11,8 +11,9 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import TWO, drawn_counts, each, first, known_task, uniform_log
-from policytest.eprocess.interval import Settled
-from policytest.methods.td_betting import bets
+from policytest.eprocess.combine import HALF
+from policytest.eprocess.interval import Settled, ends
+from policytest.eprocess.strategies import NEAR
 from policytest.results.estimate import Interval
 
 SIM = pt.TabularSimulator(TWO.kernel)
@@ -267,17 +268,23 @@ def test_a_log_gives_the_interval_of_value_interval():
         pt.evaluate(TWO.task, data, 0.3, max_samples=10)
 
 
-@pytest.mark.parametrize(("fitted_only", "narrow"), [(False, True), (True, False)])
-def test_intervals_of_many_rollouts_are_not_much_wider_than_the_usual_ones(fitted_only, narrow, monkeypatch):
+def settled_with_fitted_fractions(side):
+    """The same outcomes, with shares on the fractions of intervals that are fitted, and on no others."""
+    segments, shares = side.segments, np.where(np.arange(len(side.wide_shares)) < len(NEAR), side.wide_shares, 0.0)
+    bets, lengths = [segment.bet for segment in segments], [len(segment) for segment in segments]
+    won, rooms = np.concatenate([segment.won for segment in segments]), np.array([bet.room for bet in bets])
+    return Settled(won, rooms, np.array(lengths), np.array([bet.wide for bet in bets]), shares)
+
+
+def test_intervals_of_many_rollouts_are_not_much_wider_than_the_usual_ones():
     """Bets that follow the width of the interval alone lose a little with every rollout; steady ones do not."""
-    if fitted_only:
-        monkeypatch.setattr(bets, "LOG_WIDE", np.where(np.arange(len(bets.LOG_WIDE)) < 3, bets.LOG_WIDE, -np.inf))
     kernel, n = np.array([[[0.0, 0.6, 0.4]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]]), 200_000
     task = pt.Task.reaching([1], [2], policy=np.ones((3, 1)), initial=np.eye(3)[0])
     run = pt.TDBetting().start(task, pt.TabularSimulator(kernel), 0.5, 0, both_sides=True)
     while run.samples < n:
         run.step(np.inf, n - run.samples)
-    lower, upper = run.interval(np.log(20.0))
-    assert lower < 0.6 < upper
-    usual = 2 * 1.96 * np.sqrt(0.24 / (n / 2))  # each side has half of the rollouts
-    assert (upper - lower < 2.5 * usual) == narrow, (upper - lower) / usual
+    level, usual = np.log(20.0), 2 * 1.96 * np.sqrt(0.24 / (n / 2))  # each side has half of the rollouts
+    fitted = ends(*map(settled_with_fitted_fractions, run.bets), (0.0, 1.0), 0.5, level + HALF)
+    for (lower, upper), narrow in ((run.interval(level), True), (fitted, False)):
+        assert lower < 0.6 < upper
+        assert (upper - lower < 2.5 * usual) == narrow, (upper - lower) / usual

@@ -12,10 +12,10 @@ import pytest
 
 import policytest as pt
 from betting_builders import optimal, too_often
+from policytest.methods import td_run
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch, _least_kl
 from policytest.questions.identify.policies import optimal_actions, task_of_all_pairs
-from policytest.study.runner import run as betting_run
 from policytest.worst_case.functional_solver import DifferenceSolver
 from test_ptst_difference import WithoutDimension, pressing
 
@@ -293,7 +293,7 @@ def test_the_clock_does_not_matter_to_a_slow_simulator(monkeypatch):
     table = pt.TabularSimulator(kernel)
     runs = []
     for patience in (-1.0, 1e9):
-        monkeypatch.setattr(betting_run, "PATIENCE", patience)
+        monkeypatch.setattr(td_run, "PATIENCE", patience)
         runs.append(pt.identify(rewards, initial, 0.5, table.draw, rng=5, max_samples=20_000))
     assert runs[0].samples == runs[1].samples
     assert (runs[0].counts.N == runs[1].counts.N).all()
