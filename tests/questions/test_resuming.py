@@ -10,8 +10,9 @@ from itertools import count
 import pytest
 
 import policytest as pt
-from builders import Called, assert_same_verdict
+from builders import Called, assert_refused, assert_same_verdict
 from policytest.cli import main
+from policytest.methods import checkpoint
 from policytest.questions import driver
 
 FOUR = pt.instances.random(1, 4, 2)
@@ -31,6 +32,20 @@ def test_a_comparison_in_small_slices(kind, indifference):
     for limit in range(slice_, expected.samples + slice_, slice_):
         kept = pt.compare(task, other, sim, max_samples=limit, resume=kept, **question)
     assert_same_verdict(kept, expected)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_a_remedy(tmp_path, monkeypatch):
+    """Its arrays have other names; its digest is right."""
+    two, file = pt.instances.paper(2), tmp_path / "run.npz"
+    question = two.task, pt.TabularSimulator(two.kernel), 0.0
+    with monkeypatch.context() as earlier:
+        earlier.setattr(checkpoint, "FORMAT", "policytest-run-1")
+        pt.decide(*question, max_samples=20, checkpoint=file)
+    words = (
+        "a checkpoint of another version of policytest (policytest-run-1); finish that run with the version that wrote"
+    )
+    assert_refused(lambda: pt.decide(*question, resume=file), words)
+    assert checkpoint.FORMAT == "policytest-run-2"
 
 
 def test_a_checkpoint_that_cannot_be_written_is_blamed_on_the_line_that_asked_for_it(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from policytest._base.files import read_arrays, write_arrays
 from policytest.data.episodes import Episodes
 from policytest.mdp.task import Task
 
-FORMAT = "policytest-run-1"
+FORMAT = "policytest-run-2"
 
 
 def write(path: str | os.PathLike[str], snapshot: dict[str, Any]) -> None:
@@ -38,8 +38,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(f"resume: {path} cannot be read ({error.strerror or error}); choose another file") from None
     except Exception:  # whatever a damaged archive makes its reader do
         raise InputError(f"resume: {path} is damaged or not a checkpoint; start again without it") from None
-    if not isinstance(content.get("format"), np.ndarray) or str(content.pop("format")) != FORMAT:
-        raise InputError(f"resume: {path} is not a checkpoint of this version of policytest; start again without it")
+    kind = str(content.pop("format", ""))
+    if kind != FORMAT and kind.startswith(FORMAT.rstrip("0123456789")):
+        remedy = "finish that run with the version that wrote it, or start again without it"
+        raise InputError(f"resume: {path} is a checkpoint of another version of policytest ({kind}); {remedy}")
+    if kind != FORMAT:
+        raise InputError(f"resume: {path} is not a checkpoint of policytest; start again without it")
     stated = str(content.pop("digest", ""))
     if stated != _digest(content):
         raise InputError(f"resume: {path} is damaged (its digest does not match); start again without it")
