@@ -13,7 +13,6 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from policytest._base.errors import InputError
 
@@ -71,9 +70,9 @@ def _check_place(file: Path) -> None:
         raise InputError(f"{file}: no permission to write it; choose another file")
 
 
-def _marks(file: Any) -> set[Any]:
+def _marks(file: str | Path | int) -> set[str | tuple[int, int]]:
     """What tells a file from others: where it lies behind all links, and its number on its disk; none of a device."""
-    marks: set[Any] = set()
+    marks: set[str | tuple[int, int]] = set()
     with contextlib.suppress(OSError, ValueError):
         marks |= set() if isinstance(file, int) else {os.path.realpath(file)}
         found = os.stat(file)

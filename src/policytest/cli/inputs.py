@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from policytest._base.errors import InputError
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from policytest.cli.options import Episodes as EpisodeOptions
     from policytest.cli.options import Method as MethodOptions
     from policytest.data.episodes import Episodes
+    from policytest.data.simulators import SimulatorLike
+    from policytest.data.transitions import Transitions
+    from policytest.mdp.instances import Instance
     from policytest.mdp.task import Task
     from policytest.sources.logged.log import Log
     from policytest.sources.tasks.files import Model
 
-BUILT_IN: dict[str, Callable[[Any], Any]] = {
+BUILT_IN: dict[str, Callable[[ModuleType], Instance]] = {
     "paper-2": lambda instances: instances.paper(2),
     "paper-3": lambda instances: instances.paper(3),
     "paper-5": lambda instances: instances.paper(5),
@@ -163,7 +167,7 @@ def is_policy(name: str) -> bool:
         return False
 
 
-def find_simulator(place: str | None, model: Model, name: str) -> Any:
+def find_simulator(place: str | None, model: Model, name: str) -> SimulatorLike:
     """What ``--simulator`` names, or the model's own kernel."""
     from policytest.data.simulators import TabularSimulator
     from policytest.sources.imported import imported
@@ -177,23 +181,23 @@ def find_simulator(place: str | None, model: Model, name: str) -> Any:
     return TabularSimulator(model.kernel)
 
 
-def _usable(place: str, found: Any) -> Any:
+def _usable(place: str, found: object) -> SimulatorLike:
     """A simulator: an object with `draw`, a function like `draw`, or a class of such objects, which is called."""
     from policytest.data.simulators import takes_three
     from policytest.sources.imported import instance_of
 
     kind = "an object" if not isinstance(found, type) else "a class"
-    found = instance_of("--simulator", place, found)
-    draw = getattr(found, "draw", found)
+    made: SimulatorLike = instance_of("--simulator", place, found)
+    draw = getattr(made, "draw", made)
     expected = "expected an object with a method draw(states, actions, rng), or such a function"
     if not callable(draw):
-        raise InputError(f"--simulator: {place} is {kind} of type {type(found).__name__} without draw; {expected}")
+        raise InputError(f"--simulator: {place} is {kind} of type {type(made).__name__} without draw; {expected}")
     if not takes_three(draw):
         raise InputError(
             f"--simulator: {place} is {kind} whose call signature is {inspect.signature(draw)}; {expected} "
             "(a function that makes simulators is not called: name what it makes)"
         )
-    return found
+    return made
 
 
 def find_method(name: str | None, settings: MethodOptions | None = None, kernel: Kernel | None = None) -> Any:
@@ -248,7 +252,7 @@ def checked_for(model: Model, *others: Task) -> Model:
     return replace(model, task=replace(task, policy=mixed / mixed.sum(axis=1, keepdims=True)))
 
 
-def find_source(data: Data, model: Model, name: str, tell: Callable[[str], None]) -> Any:
+def find_source(data: Data, model: Model, name: str, tell: Callable[[str], None]) -> SimulatorLike | Transitions:
     """What is sampled from; or the rows of a log in their order."""
     if data.log is None:
         if data.column or data.skip or data.by_episode:

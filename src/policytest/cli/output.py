@@ -84,7 +84,7 @@ def course(html: Path | None) -> Trace | None:
     return Trace()
 
 
-def provenance() -> dict[str, Any]:
+def provenance() -> dict[str, str | list[str]]:
     """What the report says about where the result comes from: the command line, and the files that it names."""
     given = arguments.get()
     if not given:
@@ -94,8 +94,8 @@ def provenance() -> dict[str, Any]:
     kept = _without_output(given)
     named = [part.rpartition("=")[2] for part in kept[1:] if part not in BUILT_IN]
     files = [file for file in named if file and is_file(file)]
-    found: dict[str, Any] = {"command": shlex.join(["policytest", *kept])}
-    return {**found, "files": [fingerprint(file) for file in files]} if files else found
+    found: dict[str, str | list[str]] = {"command": shlex.join(["policytest", *kept])}
+    return found | {"files": [fingerprint(file) for file in files]} if files else found
 
 
 def fingerprint(file: str) -> str:

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from policytest._base.text import nats, number, plain, plural
 from policytest.cli.exit_codes import complain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.progress import Progress
 
     from policytest.results.selection import SelectionCheck
     from policytest.results.verdict import Check
@@ -48,12 +49,12 @@ def compiling_told(quiet: bool) -> Iterator[None]:
     class Told(Listener):
         told = False
 
-        def on_start(self, event: Any) -> None:
+        def on_start(self, event: object) -> None:
             if not self.told:
                 self.told = True
                 complain(COMPILING)
 
-        def on_end(self, event: Any) -> None:
+        def on_end(self, event: object) -> None:
             pass
 
     with install_listener("numba:compile", Told()):
@@ -139,7 +140,7 @@ class Bar(Lines):
         self._first: tuple[float, int] | None = None
         self._due = 0.0
         self._interval = LatestInterval(clock)
-        self._runs: Any = None
+        self._runs: Progress | None = None
         self.write(self._live.start)
 
     def line(self, words: str) -> None:
@@ -176,7 +177,7 @@ class Bar(Lines):
             self._runs.add_task("runs")
         if problem:
             self.line(plain(problem))
-        self._runs.update(0, total=total, completed=done)
+        self._runs.update(self._runs.task_ids[0], total=total, completed=done)
         self._update(self._runs.get_renderable())
 
     def close(self) -> None:
@@ -186,7 +187,7 @@ class Bar(Lines):
     def _update(self, shown: RenderableType) -> None:
         self.write(lambda: self._live.update(shown, refresh=True))
 
-    def _line(self, check: Check | SelectionCheck, now: float) -> Any:
+    def _line(self, check: Check | SelectionCheck, now: float) -> RenderableType:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 

@@ -106,7 +106,7 @@ class Assessment(Shown):
             content["diagnosis"] = {"schema": self.diagnosis.schema, **self.diagnosis.data()}
         return content
 
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, str | list[str]]:
         """The rows, and where they came from."""
         rows = {row.label: f"{row.shown} {row.remark}".strip() for row in self.log.summary.rows}
         data = [f"{file.name}, {plural(file.size, 'byte')}, {file.fingerprint}" for file in self.log.files]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -81,9 +81,9 @@ def compare(
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
         of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method}
-        first: Any = find_episodes(model, episodes, question, of_tables)
+        first: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
         if first is not None:
-            rival: Any = _other_agent(model, other, episodes, question)
+            rival: Task | Episodes | str = _other_agent(model, other, episodes, question)
             chosen, source = None, None
         else:
             problem = find_model(model, question)
@@ -128,8 +128,11 @@ def _other_model(other: str, question: o.Question) -> Task:
         raise InputError(str(error).replace("pass policy=... (--policy on the command line), or ", "")) from None
 
 
-def _other_agent(model: str, other: str, episodes: o.Episodes, question: o.Question) -> Episodes | None:
+def _other_agent(model: str, other: str, episodes: o.Episodes, question: o.Question) -> Episodes:
     """The episodes of the other agent in the same environment; or those at another address."""
-    if other.startswith(("gym:", "python:")):
-        return find_episodes(other, episodes, question, {})
-    return find_episodes(model, replace(episodes, agent=other), question, {})
+    elsewhere = other.startswith(("gym:", "python:"))
+    found = find_episodes(
+        other if elsewhere else model, episodes if elsewhere else replace(episodes, agent=other), question, {}
+    )
+    assert found is not None  # since episodes are assumed
+    return found

@@ -16,6 +16,9 @@ from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, sho
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
+    from policytest.data.episodes import Episodes
+    from policytest.data.simulators import SimulatorLike
+    from policytest.mdp.task import Task
     from policytest.results.verdict import Verdict
     from policytest.sources.tasks.files import Model
 
@@ -50,7 +53,7 @@ def decide(
     with quiet_stdout(output.json):
         trace = course(output.html)
         of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method not in (None, "returns")}
-        task: Any = find_episodes(model, episodes, question, of_tables)
+        task: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
         problem, sim, chosen = None, None, find_method("returns")
         if task is None:
             problem = find_model(model, question)
@@ -88,7 +91,7 @@ def _beside(model: Model, as_json: bool) -> None:
         say(line)
 
 
-def run_decide(task: Any, simulator: Any, quiet: bool = False, **settings: Any) -> Verdict:
+def run_decide(task: Task | Episodes, simulator: SimulatorLike | None, quiet: bool = False, **settings: Any) -> Verdict:
     """The test, with its progress on stderr."""
     with progress(sys.stderr, quiet) as shown:
         from policytest.questions.decide import decide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,10 @@ from policytest.cli.inputs import (
 )
 from policytest.cli.output import course, is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
+
+if TYPE_CHECKING:
+    from policytest.data.episodes import Episodes
+    from policytest.mdp.task import Task
 
 
 def evaluate(
@@ -59,7 +63,7 @@ def evaluate(
 
         trace = course(output.html)
         of_tables = {**as_typed(data), f"--method {method}": method not in (None, "returns")}
-        task: Any = find_episodes(model, episodes, question, of_tables)
+        task: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
         what, sim = "policy" if task is None else "agent", None
         rule = find_method(method)
         with progress(sys.stderr, output.quiet) as shown:

@@ -19,6 +19,10 @@ from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
+    from policytest.data.counts import Counts
+    from policytest.data.episodes import Episodes
+    from policytest.data.transitions import Transitions
+    from policytest.mdp.task import Task
     from policytest.sources.tasks.files import Model
 
 
@@ -66,7 +70,7 @@ def plan(
         from policytest.questions.plan.plan import plan as make_plan
 
         of_tables = {"--pilot": pilot, "--guess": guess, **as_typed(data)}
-        task: Any = find_episodes(model, episodes, question, of_tables)
+        task: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
         if task is None and pilot_episodes is not None:
             raise InputError("--pilot-episodes is for episodes; add --assume episodes")
         with progress(sys.stderr, output.quiet) as shown:
@@ -133,7 +137,7 @@ def _guessed(name: str, question: o.Question) -> Model:
     return find_model(name, question.of_another(name, "uniform"))
 
 
-def _pilot(problem: Model, files: list[Path], data: o.Data, tell: Callable[[str], None]) -> Any:
+def _pilot(problem: Model, files: list[Path], data: o.Data, tell: Callable[[str], None]) -> Counts | Transitions:
     """The counts of all pilots together; of logs, with their rewards where these are observed."""
     from policytest.data.counts import Counts
 
