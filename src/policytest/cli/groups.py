@@ -27,6 +27,7 @@ class Grouped(TyperCommand):
             heading = "Arguments" if one.param_type_name == "argument" else "Options"
             if (record := one.get_help_record(ctx)) is not None:
                 sections.setdefault(getattr(one, "rich_help_panel", None) or heading, []).append(record)
+        sections["Options"] = sections.pop("Options")  # where --help is
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -89,8 +90,11 @@ def flat(command: Callable[..., int], **flags: object) -> Callable[..., int]:
 def _options(group: type, only: Only | None = None) -> Iterator[inspect.Parameter]:
     """The fields of a group as arguments, each with the name of the group as its heading."""
     hints = typing.get_type_hints(group)
+    names = set(hints if only is None else only.names)
+    if names - hints.keys():
+        raise ValueError(f"{group.__name__} has no {', '.join(sorted(names - hints.keys()))}")
     for one in fields(group):
-        if only is None or one.name in only.names:
+        if one.name in names:
             kind = hints[one.name]
             flag = (dashed(one.name),) if kind is bool else ()  # without --no-...
             told = typer.Option(*flag, **one.metadata, rich_help_panel=group.__name__)

@@ -154,18 +154,11 @@ def assess(
     question: o.Question,
     method: Annotated[
         o.LogMethod | None,
-        typer.Option(
-            help="How to test; by default betting where the log has an order column, else ptst.",
-            rich_help_panel=o.METHOD,
-        ),
+        o.under(o.METHOD, "How to test; by default betting where the log has an order column, else ptst."),
     ] = None,
     rows: Annotated[o.Data, o.Only("column", "skip", "by_episode")],
     diagnose: Annotated[
-        bool,
-        typer.Option(
-            help="Also test whether the data are Markov and stationary; answers about bins need it.",
-            rich_help_panel=o.DATA,
-        ),
+        bool, o.under(o.DATA, "Also test whether the data are Markov and stationary; answers about bins need it.")
     ] = True,
     kept: Counts,
     episodes: Episodes,
@@ -210,7 +203,7 @@ def assess(
             from policytest.questions.ladder import with_ladder
 
             recorded = read_episodes(data, "either", rows.column, problem, question, episodes)
-            verdict = with_ladder(verdict, log.transitions() if log.in_order() else log.counts, recorded)
+            verdict = with_ladder(verdict, log.observed(), recorded)
         below = kept.suppress_below
         found = Assessment(verdict, log.shown(below), None if diagnosis is None else diagnosis.shown(below))
         if kept.save is not None:
@@ -258,10 +251,9 @@ def _judged(log: Log, task: Task, method: str | None, kept: bool, bar: float, de
     if kept and method in ORDERED:
         raise InputError(f"--method {method} needs the order of the rows, which --save does not keep; leave it out")
     free = method is None and not kept
-    in_order = log.in_order() if free else method in ORDERED
-    observed = log.transitions() if in_order else log.counts
+    observed = log.observed() if free else log.transitions() if method in ORDERED else log.counts
     verdict = assess_data(task, observed, bar, delta, None if method is None else find_method(method))
-    if free and not in_order:
+    if free and not log.in_order():
         used = "ptst" if "KL boxes" not in verdict.method else "boxes"
         complain(
             f"no order column, so the order-free method {used} was used; with one, betting mostly needs far fewer rows"

@@ -42,20 +42,13 @@ def compare(
         ),
     ],
     *,
-    margin: Annotated[float, typer.Option(help="By how much the first must be better.", rich_help_panel=o.QUESTION)] = (
-        0.0
-    ),
+    margin: Annotated[float, o.under(o.QUESTION, "By how much the first must be better.")] = 0.0,
     delta: o.Delta = 0.05,
     indifference: Annotated[
-        float,
-        typer.Option(
-            help='Allow the answer "within": A - B is less than this away from the margin.', rich_help_panel=o.QUESTION
-        ),
+        float, o.under(o.QUESTION, 'Allow the answer "within": A - B is less than this away from the margin.')
     ] = 0.0,
     question: o.Question,
-    method: Annotated[
-        o.PairsMethod | None, typer.Option(help="How to compare; by default betting.", rich_help_panel=o.METHOD)
-    ] = None,
+    method: Annotated[o.PairsMethod | None, o.under(o.METHOD, "How to compare; by default betting.")] = None,
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,

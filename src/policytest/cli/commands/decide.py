@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of_model
@@ -28,13 +26,9 @@ def decide(
     *,
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
-    indifference: Annotated[
-        float, typer.Option(help='Allow the answer "within": |V - R| is below this.', rich_help_panel=o.QUESTION)
-    ] = 0.0,
+    indifference: Annotated[float, o.under(o.QUESTION, 'Allow the answer "within": |V - R| is below this.')] = 0.0,
     question: o.Question,
-    method: Annotated[
-        o.OnePolicyMethod | None, typer.Option(help="How to test; by default betting.", rich_help_panel=o.METHOD)
-    ] = None,
+    method: Annotated[o.OnePolicyMethod | None, o.under(o.METHOD, "How to test; by default betting.")] = None,
     settings: o.Method,
     data: Annotated[o.Data, o.Only("simulator")],
     sampling: o.Sampling,

@@ -6,8 +6,6 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from policytest._base.text import number
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
@@ -33,15 +31,10 @@ if TYPE_CHECKING:
 def evaluate(
     model: o.ModelName,
     *,
-    epsilon: Annotated[
-        float,
-        typer.Option(help="The wanted precision: half the width of the interval.", rich_help_panel=o.QUESTION),
-    ],
+    epsilon: Annotated[float, o.under(o.QUESTION, "The wanted precision: half the width of the interval.")],
     delta: o.Delta = 0.05,
     question: o.Question,
-    method: Annotated[
-        o.ValueMethod | None, typer.Option(help="How to measure; by default betting.", rich_help_panel=o.METHOD)
-    ] = None,
+    method: Annotated[o.ValueMethod | None, o.under(o.METHOD, "How to measure; by default betting.")] = None,
     data: o.Data,
     sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds")],
     episodes: o.Episodes,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
@@ -20,18 +18,16 @@ def identify(
     *,
     candidates: Annotated[
         list[str] | None,
-        typer.Option(
+        o.under(
+            o.QUESTION,
+            "Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
             "--candidate",
             metavar="FILE",
-            help="Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
-            rich_help_panel=o.QUESTION,
         ),
     ] = None,
     delta: o.Delta = 0.05,
     question: o.Question,
-    method: Annotated[
-        o.SearchMethod | None, typer.Option(help="How to search; by default betting.", rich_help_panel=o.METHOD)
-    ] = None,
+    method: Annotated[o.SearchMethod | None, o.under(o.METHOD, "How to search; by default betting.")] = None,
     settings: o.Method,
     data: o.Data,
     sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds")],

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
@@ -34,26 +32,21 @@ def plan(
     question: o.Question,
     pilot: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Plan from pilot data, a file of Counts.save or a log; may be repeated.",
-            rich_help_panel=o.DATA,
-        ),
+        o.under(o.DATA, "Plan from pilot data, a file of Counts.save or a log; may be repeated.", metavar="FILE"),
     ] = None,
     guess: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Also plan for the kernel of this model; may be repeated. Where rewards are observed, its rewards are "
+        o.under(
+            o.DATA,
+            "Also plan for the kernel of this model; may be repeated. Where rewards are observed, its rewards are "
             "their means.",
-            rich_help_panel=o.DATA,
+            metavar="MODEL",
         ),
     ] = None,
     data: Annotated[o.Data, o.Only("column")],
     episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range")],
     pilot_episodes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="With --assume episodes: how many to plan with.", rich_help_panel=o.EPISODES),
+        int | None, o.under(o.EPISODES, "With --assume episodes: how many to plan with.", metavar="N")
     ] = None,
     seed: o.Seed = 0,
     output: o.Shown,

@@ -32,18 +32,11 @@ def watch(
     threshold: o.Threshold = None,
     delta: o.Delta = 0.05,
     question: o.Question,
-    method: Annotated[
-        o.LogMethod | None, typer.Option(help="How to test; by default betting.", rich_help_panel=o.METHOD)
-    ] = None,
+    method: Annotated[o.LogMethod | None, o.under(o.METHOD, "How to test; by default betting.")] = None,
     data: Annotated[o.Data, o.Only("column", "skip")],
-    follow: Annotated[
-        bool, typer.Option(help="Wait for new lines at the end of the file.", rich_help_panel=o.DATA)
-    ] = True,
+    follow: Annotated[bool, o.under(o.DATA, "Wait for new lines at the end of the file.")] = True,
     idle: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Stop undecided after this many seconds without a new line.", rich_help_panel=o.SAMPLING
-        ),
+        float | None, o.under(o.SAMPLING, "Stop undecided after this many seconds without a new line.", min=0)
     ] = None,
     sampling: Annotated[o.Sampling, o.Only("max_samples")],
     output: o.Output,
