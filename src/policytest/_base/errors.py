@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from policytest._base.text import plain, short
+from policytest._base.text import short
 
 WHILE_DRAWING = "raised while drawing from the simulator"  # a note on what a simulator raises
 PRECISION = 2e-8  # the largest relative error of a value that is returned
@@ -83,16 +82,6 @@ def installation(extra: str) -> str:
     wanted = [line.partition(";") for line in metadata.requires("policytest") or ()]
     named = sorted(text.strip() for text, _, marker in wanted if re.search(rf"extra == ['\"]{extra}['\"]", marker))
     return shlex.join(["pip", "install", *named])
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """The known word that is written most like this one, as a question; "" where none is.
-
-    >>> did_you_mean("s_nxt", ["s", "a", "s_next"])
-    "did you mean 's_next'?"
-    """
-    close = difflib.get_close_matches(str(word), list(known), n=1)
-    return f"did you mean {plain(close[0])!r}?" if close else ""
 
 
 def first_line(error: BaseException) -> str:

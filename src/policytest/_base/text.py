@@ -77,14 +77,14 @@ def plural(n: int, noun: str, many: str | None = None) -> str:
     return f"{int(n):,} {noun if n == 1 else many or noun + 's'}"
 
 
-def did_you_mean(given: object, known: Iterable[str], otherwise: str) -> str:
-    """The known name nearest to this one, as a question; ``otherwise`` where none is near.
+def did_you_mean(given: object, known: Iterable[str], otherwise: str = "") -> str:
+    """The known name nearest to this one, as a question; ``otherwise`` if none is near.
 
     >>> did_you_mean("unifrom", ["uniform", "optimal"], "pass one of uniform, optimal")
     "did you mean 'uniform'?"
     """
     close = difflib.get_close_matches(str(given), list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else otherwise
+    return f"did you mean {plain(close[0])!r}?" if close else otherwise
 
 
 def _unusual(x: float) -> str:

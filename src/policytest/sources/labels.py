@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base.arrays import IntArray
-from policytest._base.errors import InputError, did_you_mean
+from policytest._base.errors import InputError
+from policytest._base.text import did_you_mean
 from policytest.mdp.task import Task
 
 UNKNOWN, MISSING = -1, -2

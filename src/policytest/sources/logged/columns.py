@@ -12,8 +12,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 
-from policytest._base.errors import InputError, did_you_mean
-from policytest._base.text import plain
+from policytest._base.errors import InputError
+from policytest._base.text import did_you_mean, plain
 
 LABELS = ("s", "a", "s_next")
 OPTIONAL = ("count", "order", "episode", "reward")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from policytest._base.errors import InputError, did_you_mean, unreadable
-from policytest._base.text import plain
+from policytest._base.errors import InputError, unreadable
+from policytest._base.text import did_you_mean, plain
 
 KINDS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json"}
 _BLOCK, _BLOCKS = 2**16, 64  # of a file that its fingerprint covers: all of it up to 4 MiB

@@ -30,7 +30,8 @@ from scipy import sparse
 
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
-from policytest._base.errors import InputError, did_you_mean
+from policytest._base.errors import InputError
+from policytest._base.text import did_you_mean
 from policytest.sources.labels import Places
 from policytest.sources.tasks.model_checkers import conditions
 

@@ -41,7 +41,8 @@ from scipy import sparse
 
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, Kernel
-from policytest._base.errors import InputError, did_you_mean
+from policytest._base.errors import InputError
+from policytest._base.text import did_you_mean
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import DENSE_REWARD_LIMIT, Task, truth_table
 from policytest.sources.environments.bins import Bins, from_cuts

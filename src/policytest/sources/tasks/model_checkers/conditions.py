@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.errors import InputError, did_you_mean
+from policytest._base.errors import InputError
+from policytest._base.text import did_you_mean
 
 _TOKEN = re.compile(r'\s*(?:(<=|>=|!=|==|[=<>&|!()])|(-?\d+(?:\.\d+)?)|"([^"]*)"|([A-Za-z_][\w.]*))', re.ASCII)
 _MARKS = re.compile(r'[=<>!&|"]')

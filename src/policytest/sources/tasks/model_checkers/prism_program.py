@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from policytest._base import arrays
-from policytest._base.errors import InputError, did_you_mean, first_line, needs
+from policytest._base.errors import InputError, first_line, needs
 from policytest._base.files import read_text
-from policytest._base.text import plural
+from policytest._base.text import did_you_mean, plural
 from policytest.sources.labels import item
 from policytest.sources.tasks.model_checkers import drn
 from policytest.sources.tasks.model_checkers.listing import Listing, number
