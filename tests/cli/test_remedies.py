@@ -20,6 +20,7 @@ import pytest
 import policytest as pt
 from policytest.cli import exit_codes, main
 from policytest.cli.commands import assess as assess_command
+from policytest.cli.commands import watch as watch_command
 from policytest.sources import diagnose_log, load_model, logged_episodes, logs
 
 pd = pytest.importorskip("pandas")
@@ -332,6 +333,8 @@ def test_what_a_message_names_works_when_it_is_typed(tmp_path, monkeypatch, caps
     as_options = exit_codes.as_options
     for module in (exit_codes, assess_command):
         monkeypatch.setattr(module, "as_options", lambda message: as_options(said.append(message) or message))
+    for command in (assess_command, watch_command):  # a forecast names no remedy, and takes longer than all the rest
+        monkeypatch.setattr(command, "with_forecast", lambda verdict, _: verdict)
     for name, case in CASES.items():
         said += [f"-- {name} --", walk(case, capsys)]
     walk_in_python(said)
