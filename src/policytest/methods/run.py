@@ -176,6 +176,9 @@ class RunOnALog(Run):
         """Nothing: a log is read again from its start."""
         return {}
 
+    def _restore(self, state: dict[str, Any]) -> None:
+        raise InputError("cannot resume on a log, which is read from its start; leave out resume")
+
 
 def is_certified(run: Run, required: float) -> bool:
     """Whether a run's answer is proved: the proved evidence against the other side reaches what is required.
