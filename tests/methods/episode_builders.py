@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 import policytest as pt
+from policytest.eprocess.strategies import RESERVE
 
 HORIZONS = [
     {"H": H, "gamma": gamma, "observed": observed, "on_successor": on, "A": 1 if H == 4 else 2}
@@ -43,9 +44,9 @@ def question(seed, H=None, gamma=1.0, observed=False, on_successor=False, totals
 
 def arbitrary_plan(run, rng, sign):
     """A bet with an arbitrary part."""
-    plan = run.joined([arbitrary_part(run.bet, rng, sign)], sign)
-    fitted = len(run.ladder.log_weights) - len(run.ladder.steady)
-    return plan._replace(fractions=np.concatenate([run.ladder.steady, [0.2, 0.8][:fitted]]))
+    plan, strategy = run.payoff.joined([arbitrary_part(run.payoff.bet, rng, sign)], sign), run.payoff.strategy
+    fitted = len(strategy.log_weights) - len(strategy.steady) - len(RESERVE)
+    return plan._replace(fractions=np.concatenate([strategy.steady, [0.2, 0.8][:fitted], RESERVE]))
 
 
 def arbitrary_part(policy, rng, sign):
@@ -110,6 +111,17 @@ def started(task, kernel, R, seed=0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pt.AssumptionWarning)  # of sides that cannot be proved
         return pt.TDBetting().start(task, simulator(task, kernel), R, seed)
+
+
+def sums_of(run, plan, least):
+    """At least so many sums of rollouts with this plan, which is never fitted again; with steady fractions."""
+    bets = run.bets[plan.sign]
+    run.plan = plan._replace(fractions=np.full(len(bets.shares), 0.5), wide=np.zeros(len(bets.wide_shares)))
+    run.fit.due = np.inf
+    while run.rollouts < least:
+        run.step(np.inf, 10_000)
+    (segment,) = bets.segments
+    return segment.won - plan.lead
 
 
 def simulator(task, kernel):

@@ -10,7 +10,9 @@ import pytest
 import policytest as pt
 from builders import assert_refused, each
 from methods.betting_builders import too_often
-from policytest.payoffs.two_policies_in_time import TwoPoliciesInTime, two_policies_in_time
+from methods.episode_builders import sums_of
+from policytest.methods.td_run import TDRun
+from policytest.payoffs.two_policies_in_time import two_policies_in_time
 
 DELTA = 0.1
 
@@ -81,13 +83,12 @@ def test_a_rollout_has_the_law_of_the_difference_of_two_totals(seed, sign):
     """By enumeration: its mean is that of the values, no sum is below -L, and compiled sums come as often."""
     tasks, rewards, kernel = staircase(seed)
     policies, rho = np.array([task.policy for task in tasks]), tasks[0].initial
-    run = two_policies_in_time(*tasks, 0.1, pt.TabularSimulator(kernel), seed, 0.0, False)
-    assert isinstance(run, TwoPoliciesInTime)
+    run = TDRun(None, two_policies_in_time(*tasks, 0.1, pt.TabularSimulator(kernel), seed))
     rng = np.random.default_rng(seed)
     V = np.append(rng.normal(size=(2, 4)), np.zeros((2, 1)), axis=1)
-    bets = (run.bet, sign), (run.other, -sign)
+    bets = (run.payoff.bet, sign), (run.payoff.other, -sign)
     parts = [bet.bet(v, bet.base(v, None, 0.0), side) for (bet, side), v in zip(bets, V, strict=True)]
-    plan = run.joined(parts, sign)._replace(fractions=np.full(len(run.bets.log_weights), 0.5))
+    plan = run.payoff.joined(parts, sign)
     U, law = V[0] - V[1], defaultdict(float)
     for s in np.flatnonzero(rho):
         for D, p in difference_law(int(s), policies, rewards, kernel).items():
@@ -97,11 +98,7 @@ def test_a_rollout_has_the_law_of_the_difference_of_two_totals(seed, sign):
     assert chances.sum() == pytest.approx(1.0)
     assert chances @ sums == pytest.approx(sign * (values[0] - values[1] - rho @ U), abs=1e-5)
     assert sums.min() >= -plan.L - 1e-6
-    run.plan, run.refit_at, run.block = plan, np.inf, 4096
-    while run.rollouts < 4000:
-        run.step(np.inf, 10_000)
-        run.refit_at = np.inf
-    found = run.bets.stretches[-1].sums
+    found = sums_of(run, plan, 4000)
     assert set(np.round(found, 6)) <= set(law)
     for S, p in law.items():
         error = 5 * np.sqrt(p * (1 - p) / len(found)) + 5 / len(found)
@@ -118,10 +115,10 @@ def test_the_worst_total_of_the_difference_is_attained():
         for row in ([1.0, 0.0], [0.0, 1.0])
     ]
     for sign, pair in ((1.0, tasks), (-1.0, tasks[::-1])):
-        run = two_policies_in_time(*pair, 0.0, pt.TabularSimulator(kernel), 0, 0.0, False)
-        bets = (run.bet, sign), (run.other, -sign)
+        payoff = two_policies_in_time(*pair, 0.0, pt.TabularSimulator(kernel), 0)
+        bets = (payoff.bet, sign), (payoff.other, -sign)
         parts = [bet.bet(np.zeros(2), bet.base(np.zeros(2), None, 0.0), side) for bet, side in bets]
-        assert abs(run.joined(parts, sign).L - 4.0) <= 1e-6
+        assert abs(payoff.joined(parts, sign).L - 4.0) <= 1e-6
 
 
 # ---------------------------------------------------------------- answers

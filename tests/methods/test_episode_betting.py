@@ -21,8 +21,10 @@ from methods.episode_builders import (
     question,
     simulator,
     started,
+    sums_of,
 )
 from policytest._base.compiled import rollouts as kernels
+from policytest.methods.td_run import TDRun
 from policytest.payoffs.two_policies_in_time import two_policies_in_time
 
 DELTA = 0.1
@@ -79,7 +81,8 @@ def test_without_a_discount_worst_paths_are_below_every_value_of_kernels_that_ne
     task = pt.Task.reaching([2], policy=policy, initial=[0.5, 0.5, 0.0], support=None)
     run = started(task, np.full((3, 2, 3), 1 / 3), 0.3)
     V = np.append(scale * rng.normal(size=2) + 0.5, 0.0)
-    B = run.bet.bet(V, run.bet.base(V, None, 0.0), sign).B
+    bet = run.payoff.bet
+    B = bet.bet(V, bet.base(V, None, 0.0), sign).B
     for kernel in deterministic_kernels(task):
         assert (B[:2] <= sign * (pt.state_values(task, kernel) - V)[:2] + 1e-12).all()
 
@@ -103,9 +106,9 @@ def test_the_mean_and_the_range_of_a_rollout_without_a_discount_exactly(seed, si
     """Cut after four steps: at worst the mean is below, with the true value of the rest it is exact."""
     task, mean, kernel, rewards = question(seed, **settings)
     run = started(task, kernel, 0.3)
-    if sign not in run.sides:
+    if sign not in run.payoff.sides:
         assert settings["totals"] is None
-        assert run.sides == (1.0,)
+        assert run.payoff.sides == (1.0,)
         return
     plan = arbitrary_plan(run, np.random.default_rng(seed), sign)
     found, true = Definition(run, plan), pt.state_values(mean, kernel)
@@ -143,7 +146,7 @@ def test_worst_paths_are_below_every_path_with_a_horizon_and_not_lower_than_they
 def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
     task, _, kernel, _ = question(seed, **settings)
     run, rng = started(task, kernel, 0.3), np.random.default_rng(seed)
-    sign = 1.0 if len(run.sides) == 1 else rng.choice([1.0, -1.0])
+    sign = 1.0 if len(run.payoff.sides) == 1 else rng.choice([1.0, -1.0])
     plan, n = arbitrary_plan(run, rng, sign), 4000
     plan = plan._replace(L=plan.L + 0.05)  # at the very end of the range rounding decides
     u, stack = rng.random((n, 3)), {}
@@ -155,12 +158,10 @@ def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
         start = np.arange(len(pairs) + 1) * n
         draws = draws._replace(start=start, successor=x.astype(np.int32), reward=r, at=start[:-1].copy())
     seen = kernels.Transcript(*(np.empty(n, dtype=kind) for kind in (np.int64, np.int64, float, float)))
-    stakes = kernels.Stakes(
-        plan.fractions, run.bets.log_weights, np.zeros(len(run.bets.log_weights)), plan.L, sign, plan.lead
-    )
+    stakes = kernels.Stakes(plan.fractions, run.bets[sign].capital, plan.L, sign, plan.lead)
     longest = 6.0 if task.is_total else 0.0
     start = kernels.RolloutState(), u, kernels.Limits(np.inf, 2**62, np.inf), seen
-    done = kernels.bet(run.dynamics._replace(longest=longest), (plan.a, plan.b), plan.B, stakes, draws, *start)
+    done = kernels.bet(run.payoff.dynamics._replace(longest=longest), (plan.a, plan.b), plan.B, stakes, draws, *start)
     expected = replayed(Definition(run, plan), kernel, stack, u, longest)
     assert done.rollouts >= 100
     assert np.allclose(seen.sums[: done.rollouts], expected[: done.rollouts], atol=1e-9)
@@ -222,20 +223,11 @@ COUPLED = [
 def test_the_mean_and_the_range_of_coupled_rollouts(seed, sign, settings):
     """With arbitrary values and advantages; the mean within five standard errors, a wrong one is not."""
     tasks, means, kernel, _ = two_policies(seed, **settings)
-    run, rng = (
-        two_policies_in_time(*tasks, 0.1, simulator(tasks[0], kernel), 0, 0.0, False),
-        np.random.default_rng(seed),
-    )
-    parts = [arbitrary_part(policy, rng, side) for policy, side in ((run.bet, sign), (run.other, -sign))]
-    plan = run.joined(parts, sign)._replace(fractions=np.full(len(run.bets.log_weights), 0.5))
-    sums = []
-    while sum(map(len, sums)) < 20_000:
-        run.plan, run.refit_at = plan, np.inf
-        before = len(run.bets.stretches[-1].sums) if run.bets.stretches else 0
-        run.step(np.inf, 10_000)
-        sums = [run.bets.stretches[-1].sums]
-        assert len(sums[0]) >= before
-    S = sums[0]
+    rng = np.random.default_rng(seed)
+    run = TDRun(None, two_policies_in_time(*tasks, 0.1, simulator(tasks[0], kernel), 0))
+    bets = (run.payoff.bet, sign), (run.payoff.other, -sign)
+    plan = run.payoff.joined([arbitrary_part(bet, rng, side) for bet, side in bets], sign)
+    S = sums_of(run, plan, 20_000)
     assert S.min() >= -plan.L - 1e-9
     start = tasks[0].initial @ (plan.a.V - plan.b.V)[:3]
     expected = sign * (pt.value(means[0], kernel) - pt.value(means[1], kernel) - start)

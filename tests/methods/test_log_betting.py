@@ -12,9 +12,11 @@ import pytest
 import policytest as pt
 from betting_builders import some_kernel, some_support, too_often
 from policytest._base.compiled import rollouts as kernels
+from policytest.eprocess.strategies import OWN_DRAWS
 from policytest.kl.sampler import Recorded
+from policytest.methods import log_betting
 from policytest.methods.stacks import StacksRun
-from policytest.methods.td_betting import logged
+from policytest.payoffs import log_rollouts
 from policytest.questions.watch import Watch
 
 # ---------------------------------------------------------------- questions, logs, and runs on them
@@ -92,31 +94,33 @@ def started(task, threshold, s, a, x, level=math.inf, **settings):
     return run
 
 
-def followers(run):
-    return [follower for part in run.followers for follower in part]
+def all_pools(run):
+    return [pool for side in run.pools for pool in side]
 
 
-def are_open(follower):
+def are_open(pool):
     """[C,M] which places hold an unfinished rollout."""
-    at, found = follower.at, np.zeros(follower.at.order.shape, dtype=bool)
+    at, found = pool.at, np.zeros(pool.at.order.shape, dtype=bool)
     np.put_along_axis(found, at.order, np.arange(found.shape[1]) < at.n_open[:, None], axis=1)
     return found
 
 
-def factors(follower, p, total):
+def factors(pool, p, total):
     """[...,F] the logarithms of the factors of rollouts that were launched with plans p and end with these sums."""
-    plans = follower.stacked
+    plans = pool.stacked
     return np.log1p(plans.fractions[p] * ((plans.lead[p] + total) / (plans.L[p] - plans.lead[p]))[..., None])
 
 
-def reported(run, follower, kernel):
-    return follower.at.capital
+def reported(run, pool, kernel):
+    """[C,F] the logarithms of the capital that 1 has become with each fraction."""
+    capital = pool.at.capital
+    return np.log(capital[:, :-1]) + capital[:, -1:] - OWN_DRAWS.log_weights
 
 
-def with_true_means(run, follower, kernel):
+def with_true_means(run, pool, kernel):
     """[C,F] the logarithms of the capital if unfinished rollouts were worth what they are expected to end with."""
-    at, plans, rows, task = follower.at, follower.stacked, run.tally.rows, run.policies[0].task
-    gamma, S, sign = task.discount, task.n_states, follower.sign
+    at, plans, rows, task = pool.at, pool.stacked, run.tally.rows, run.payoff.policies[0].task
+    gamma, S, sign = task.discount, task.n_states, pool.sign
     rewards = task.rewards if task.rewards_on_successor else np.repeat(task.rewards[..., None], S, axis=2)
     r = np.einsum("sa,sax,sax->s", task.policy, kernel, rewards)
     V = np.linalg.solve(np.eye(S) - gamma * np.einsum("sa,sax->sx", task.policy, kernel), r)
@@ -124,10 +128,10 @@ def with_true_means(run, follower, kernel):
     gain = (q * rewards.reshape(-1, S)[rows.pair]).sum(axis=1) if task.rewards_on_successor else 0.0
     D = sign * (plans.base + gain + gamma * plans.V @ q.T - plans.V[:, rows.state])  # [plans,K] its mean
     after = sign * gamma * (V - plans.V) @ q.T
-    p, k, still = at.plan, at.row, are_open(follower)
+    p, k, still = at.plan, at.row, are_open(pool)
     mean = at.earned + at.weight * (at.left * D[p, k] + after[p, k])
-    more = [factors(follower, p, np.where(still, total, 0.0)) for total in (mean, at.worst)]
-    return at.capital + (more[0] - more[1]).sum(axis=1)
+    more = [factors(pool, p, np.where(still, total, 0.0)) for total in (mean, at.worst)]
+    return reported(run, pool, kernel) + (more[0] - more[1]).sum(axis=1)
 
 
 # ---------------------------------------------------------------- every log
@@ -163,18 +167,18 @@ def every_log(kernel, rule):
 @pytest.fixture
 def early(monkeypatch):
     """Bets from the third row on, with a new plan at most rows."""
-    monkeypatch.setattr(logged, "FIRST_FIT", 2)
-    monkeypatch.setattr(logged, "REFIT", 1.3)
-    monkeypatch.setattr(logged, "sets_of_coins", lambda seed, sets: np.arange(2))  # no more than needed beside it
+    monkeypatch.setattr(log_betting, "FIRST_FIT", 2)
+    monkeypatch.setattr(log_betting, "REFIT", 1.3)
+    monkeypatch.setattr(log_betting, "replicate_seeds", lambda seed, sets: np.arange(2))  # no more stacks than needed
 
 
 def expected_capital(lead, rule, measure, coins=60):
-    """[2, manners, C, F] the mean over all logs of the capital of each set of coins, where R - V is ``lead``."""
+    """[2, strategies, C, F] the mean over all logs of the capital of each set of coins, where R - V is ``lead``."""
     (task, kernel), total = shop(), 0.0
     for a, x, probability in every_log(kernel, rule):
         run = started(task, pt.value(task, kernel) + lead, np.zeros(LENGTH), a, x, coins=coins)
-        assert run.followers[0][0].fits >= 3
-        total += probability * np.array([[np.exp(measure(run, f, kernel)) for f in part] for part in run.followers])
+        assert run.pools[0][0].fits >= 3
+        total += probability * np.array([[np.exp(measure(run, pool, kernel)) for pool in side] for side in run.pools])
     return total
 
 
@@ -224,33 +228,33 @@ def adversarial_logs(task, kernel, rng, length):
         yield s, a, np.where(np.arange(length) < 0.7 * length, x, bad)
 
 
-def is_consistent(run, follower):
+def is_consistent(run, pool):
     """Sums are above -L, the capital is that of the rollouts, who waits has nothing to go on with."""
-    at, plans, still = follower.at, follower.stacked, are_open(follower)
+    at, plans, still = pool.at, pool.stacked, are_open(pool)
     c, j = np.nonzero(still)
     p, k = at.plan[c, j], at.row[c, j]
     assert (np.sort(at.order, axis=1) == np.arange(at.order.shape[1])).all()
-    assert (follower.where.only[k] < 0).all()
+    assert (pool.where.only[k] < 0).all()
     assert (at.stored[c, j, k] == 0).all()
     assert ((at.stored >= 0) & (at.stored <= at.draws.shape[3])).all()
     assert (at.worst[c, j] >= -plans.L[p] * (1.0 + 1e-9)).all()
-    capital = np.zeros(at.capital.shape)
-    np.add.at(capital, c, factors(follower, p, at.worst[c, j]))
-    for of_coins, parts in zip(capital, follower.settled, strict=True):
+    capital = np.zeros((len(at.capital), len(OWN_DRAWS.log_weights)))
+    np.add.at(capital, c, factors(pool, p, at.worst[c, j]))
+    for of_coins, parts in zip(capital, pool.ended, strict=True):
         for plan, total in parts:
             assert (total >= -plans.L[plan] * (1.0 + 1e-9)).all()
-            of_coins += factors(follower, plan, total).sum(axis=0)
-    np.testing.assert_allclose(at.capital, capital, rtol=1e-9, atol=1e-9)
+            of_coins += factors(pool, plan, total).sum(axis=0)
+    np.testing.assert_allclose(reported(run, pool, None), capital, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_log_leads_below_the_range(seed, monkeypatch):
-    monkeypatch.setattr(logged, "REFIT", 1.5)
+    monkeypatch.setattr(log_betting, "REFIT", 1.5)
     task, kernel, rng = ending(seed)
     for log in adversarial_logs(task, kernel, rng, 300):
         run = started(task, pt.value(task, kernel), *log, coins=4)
-        for follower in followers(run):
-            is_consistent(run, follower)
+        for pool in all_pools(run):
+            is_consistent(run, pool)
 
 
 # ---------------------------------------------------------------- the definition
@@ -273,9 +277,9 @@ class Coins:
 class OneRollout:
     """A rollout with the draws that it was given, written out; None for a sum means that it has not ended."""
 
-    def __init__(self, task, follower, p, coin):
-        plans, where = follower.stacked, follower.where
-        self.task, self.where, self.sign, self.p, self.coin = task, where, follower.sign, p, coin
+    def __init__(self, task, pool, p, coin):
+        plans, where = pool.stacked, pool.where
+        self.task, self.where, self.sign, self.p, self.coin = task, where, pool.sign, p, coin
         self.V, self.base, self.B, self.L = plans.V[p], plans.base[p], plans.B[p], plans.L[p]
         self.splits, self.least, self.largest = plans.splits[p], plans.least[p], plans.largest[p]
         self.draws, self.S, self.parts, self.total, self.k = defaultdict(deque), 0.0, [], None, None
@@ -334,22 +338,22 @@ class OneRollout:
         return self.S + self.w * (self.B[self.s] - missing)
 
 
-def by_definition(run, task, follower, c, seed, rows):
+def by_definition(run, task, pool, c, seed, rows):
     """The sums of all rollouts of one set of coins: those that have ended, and the unfinished ones at their worst."""
-    plans, coin, M, ended, still = follower.stacked, Coins(seed), follower.manner.open, [], []
-    now, fit_at = -1, logged.FIRST_FIT
+    plans, coin, M, ended, still = pool.stacked, Coins(seed), pool.strategy.open, [], []
+    now, fit_at = -1, log_betting.FIRST_FIT
     for t, (k, x) in enumerate(zip(*rows, strict=True)):
         if t == fit_at:
-            now, fit_at = now + 1, math.ceil(logged.REFIT * fit_at)
+            now, fit_at = now + 1, math.ceil(log_betting.REFIT * fit_at)
         if now < 0 or k < 0:
             continue
         owner = next((one for one in still if one.k == k and not one.draws[k]), None)
         if owner is None and still:
             fewest = min(still, key=lambda one: len(one.draws[k]))
-            if len(fewest.draws[k]) < min(follower.manner.stock * plans.needed[now, k], logged.STORAGE):
+            if len(fewest.draws[k]) < min(pool.strategy.stock * plans.needed[now, k], log_rollouts.STORAGE):
                 owner = fewest
         if owner is None and len(still) < M and plans.needed[now, k] > 0:
-            owner = OneRollout(task, follower, now, coin)
+            owner = OneRollout(task, pool, now, coin)
             still.append(owner)
         if owner is not None:
             owner.draws[k].append(x)
@@ -361,24 +365,24 @@ def by_definition(run, task, follower, c, seed, rows):
 
 @pytest.mark.parametrize(("seed", "storage"), [(0, 64), (1, 2), (2, 64), (3, 1), (5, 3)])
 def test_compiled_rollouts_are_those_of_the_definition(seed, storage, monkeypatch):
-    monkeypatch.setattr(logged, "REFIT", 1.5)
-    monkeypatch.setattr(logged, "STORAGE", storage)
+    monkeypatch.setattr(log_betting, "REFIT", 1.5)
+    monkeypatch.setattr(log_rollouts, "STORAGE", storage)
     task, kernel, rng = ending(seed)
     threshold = pt.value(task, kernel)
     s, a, x = some_log(task, kernel, rng, 400)
     run = started(task, threshold, s, a, x, coins=2, seed=seed)
     seeds = np.random.SeedSequence(seed).generate_state(16, np.uint64)
-    rows, centred = (task.layout.row_of_pair[s * task.n_actions + a], x), run.policies[0].task
+    rows, centred = (task.layout.row_of_pair[s * task.n_actions + a], x), run.payoff.policies[0].task
     monkeypatch.setattr(type(task), "ends", [task.n_states - 1])  # of the centred task, which has none of its own
     settled = 0
-    for i, follower in enumerate(followers(run)):
+    for i, pool in enumerate(all_pools(run)):
         for c in range(2):
-            ended, still = by_definition(run, centred, follower, c, seeds[2 * i + c], rows)
+            ended, still = by_definition(run, centred, pool, c, seeds[2 * i + c], rows)
             settled += len(ended)
-            kept = [np.concatenate(part) for part in zip(*follower.settled[c], strict=True)]
+            kept = [np.concatenate(part) for part in zip(*pool.ended[c], strict=True)]
             np.testing.assert_allclose(np.transpose(ended), kept, rtol=1e-9, atol=1e-9)
-            j = follower.at.order[c, : follower.at.n_open[c]]
-            found = follower.at.plan[c, j], follower.at.worst[c, j]
+            j = pool.at.order[c, : pool.at.n_open[c]]
+            found = pool.at.plan[c, j], pool.at.worst[c, j]
             np.testing.assert_allclose(np.array(still).reshape(-1, 2).T, found, rtol=1e-9, atol=1e-9)
     assert settled > 100
 
@@ -410,7 +414,7 @@ def answers(logs, make_run):
 @pytest.fixture
 def seldom(monkeypatch):
     """Fewer fits: the tests are faster."""
-    monkeypatch.setattr(logged, "REFIT", 1.5)
+    monkeypatch.setattr(log_betting, "REFIT", 1.5)
 
 
 @pytest.mark.parametrize(("hidden", "runs"), [(0.0, 100), (0.6, 20)], ids=["all rows", "some bad ones are left out"])
@@ -432,18 +436,19 @@ def queue():
 
 def without_worst_cases(monkeypatch):
     """Unfinished rollouts count with what they have earned so far."""
-    fit = logged.Follower.fit
+    fit = log_rollouts.LogRolloutPool.fit
 
     def broken(self, run, plan, *about):
         fit(self, run, plan._replace(B=np.full(len(plan.B), -1e-9 * plan.L)), *about)
 
-    monkeypatch.setattr(logged.Follower, "fit", broken)
+    monkeypatch.setattr(log_rollouts.LogRolloutPool, "fit", broken)
 
 
 @pytest.mark.parametrize("is_broken", [False, True], ids=["at worst", "at what was earned"])
 def test_logs_that_leave_rollouts_unfinished(seldom, is_broken, monkeypatch):
     """The rows never show what comes after the first step: many rollouts wait there, and none is settled."""
-    monkeypatch.setattr(logged, "MANNERS", (logged.Manner(100, 0.5, 1.5, 2.0, 1.0),))
+    waiting = log_rollouts.ReplayStrategy(100, 0.5, 1.5, 2.0, 1.0)
+    monkeypatch.setattr(log_betting, "REPLAY_STRATEGIES", (waiting,))
     if is_broken:
         without_worst_cases(monkeypatch)
     (task, kernel), rng, runs = queue(), np.random.default_rng(1), 20
@@ -474,13 +479,13 @@ def test_a_log_of_customers_is_answered_and_certified():
 def test_it_is_the_default_of_tasks_that_end_and_have_few_unknown_rows():
     task, kernel = shop()
     log = pt.Transitions(*some_log(task, kernel, np.random.default_rng(0), 300))
-    assert logged.suits(task)
+    assert log_rollouts.suits(task)
     free, chosen = (pt.assess(task, log, 0.0, method=method) for method in (None, pt.LogBetting()))
     assert (free.answer, free.evidence, free.interval) == (chosen.answer, chosen.evidence, chosen.interval)
     assert free.method == pt.LogBetting().describe()
     assert isinstance(Watch(task, 0.0).method, pt.LogBetting)
     assert pt.value_interval(task, log) == pt.value_interval(task, log, method=pt.LogBetting())
-    assert not logged.suits(pt.instances.paper(2).task)
+    assert not log_rollouts.suits(pt.instances.paper(2).task)
 
 
 def same(first, second):
@@ -506,13 +511,13 @@ def test_however_a_log_arrives_the_verdict_is_the_same(offset, monkeypatch):
         for part in np.split(np.arange(1500), pieces):
             watch.add(s[part], a[part], x[part])
         same(watch.verdict(), on_time)
-    monkeypatch.setattr(logged, "MOST_AT_ONCE", 11)
+    monkeypatch.setattr(log_betting, "MOST_AT_ONCE", 11)
     same(pt.assess(task, pt.Transitions(s, a, x), R), verdict)
 
 
 def test_of_two_sides_that_are_proved_the_earlier_one_is_the_answer(monkeypatch):
     """No kernel makes such a log; but it must not matter in how many parts it arrives."""
-    monkeypatch.setattr(logged, "REFIT", 200.0)
+    monkeypatch.setattr(log_betting, "REFIT", 200.0)
     task, kernel = shop()
     s, a = np.zeros(4000, dtype=np.int64), np.arange(4000) % 2
     x = np.where(np.arange(4000) < 600, 2, 1)
@@ -574,12 +579,12 @@ def test_transitions_outside_the_support_are_refused_before_they_are_followed():
 
 
 def test_tasks_with_very_many_known_rows_are_not_for_rollouts_that_own_their_draws():
-    S = logged.MOST_ROWS + 1
+    S = log_rollouts.MOST_ROWS + 1
     support = np.eye(S, k=1, dtype=bool)[:, None, :]
     support[0, 0, -1] = support[-1, 0, -1] = True
     task = pt.Task(np.r_[np.ones(S - 1), 0.0][:, None], np.ones((S, 1)), np.eye(S)[0], 0.99, support, terminal=[S - 1])
     assert task.layout.unknown_pairs.sum() == 1
-    assert not logged.suits(task)
+    assert not log_rollouts.suits(task)
     assert isinstance(pt.LogBetting(coins=1).replay(task, 20.0, Recorded(*np.zeros((2, 0), dtype=int))), StacksRun)
 
 
@@ -587,7 +592,7 @@ def test_rollouts_end_in_the_terminal_states_of_the_task_at_any_threshold():
     task, kernel = shop()
     for threshold in (0.0, 0.5):
         run = started(task, threshold, *some_log(task, kernel, np.random.default_rng(0), 100), coins=1)
-        assert all(np.flatnonzero(follower.where.ends).tolist() == [2] for follower in followers(run))
+        assert all(np.flatnonzero(pool.where.ends).tolist() == [2] for pool in all_pools(run))
 
 
 def test_rows_that_are_rarely_visited_are_bet_on_where_there_are_no_others():
@@ -603,7 +608,7 @@ def test_rows_that_are_rarely_visited_are_bet_on_where_there_are_no_others():
 
 def test_too_few_rows_say_nothing():
     task, kernel = shop()
-    for length in (0, 5, logged.FIRST_FIT, logged.FIRST_FIT + 1):
+    for length in (0, 5, log_betting.FIRST_FIT, log_betting.FIRST_FIT + 1):
         log = pt.Transitions(*some_log(task, kernel, np.random.default_rng(0), length))
         verdict = pt.assess(task, log, 0.5)
         assert verdict.answer is None
@@ -612,14 +617,14 @@ def test_too_few_rows_say_nothing():
 
 
 def test_in_a_long_log_some_sets_go_on(monkeypatch):
-    monkeypatch.setattr(logged, "LONG_LOGS", (300, 900))
+    monkeypatch.setattr(log_betting, "LONG_LOGS", (300, 900))
     task, kernel = shop()
     log, value = some_log(task, kernel, np.random.default_rng(1), 1500), pt.value(task, kernel)
     run = started(task, value, *log, coins=4)
-    for follower in followers(run):
-        settled = [sum(len(plan) for plan, _ in kept) for kept in follower.settled]
+    for pool in all_pools(run):
+        settled = [sum(len(plan) for plan, _ in kept) for kept in pool.ended]
         assert settled[0] > 1.5 * max(settled[1:])
-        is_consistent(run, follower)
+        is_consistent(run, pool)
     again = started(task, value, *(column[:200] for column in log), coins=4)
     for first, last in ((200, 330), (330, 1500)):
         s, a, x = (np.asarray(column[first:last], dtype=np.int64) for column in log)

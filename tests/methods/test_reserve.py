@@ -12,11 +12,7 @@ import numpy as np
 
 import policytest as pt
 from builders import each
-from policytest.eprocess.strategies import (
-    RESERVE,
-    RESERVED,
-    RESERVED_UNDISCOUNTED,
-)
+from policytest.eprocess.strategies import RESERVE, RESERVED, RESERVED_UNDISCOUNTED
 from policytest.kl.sampler import Recorded
 from policytest.methods.episode_log_betting import RecordedRun
 from policytest.methods.log_betting import LogRun
@@ -172,8 +168,7 @@ def test_a_log_of_the_worst_kind():
     assert isinstance(run, LogRun)
     run.begin(LEVEL)
     run.step(LEVEL, n)
-    for followers in run.followers:
-        for follower in followers:
-            capital = np.log(follower.at.capital[:, :-1].sum(axis=1)) + follower.at.capital[:, -1]
-            assert follower.n_settled
-            assert (capital >= FLOOR - 1e-9).all()
+    for pool in (*run.pools[0], *run.pools[1]):
+        capital = np.log(pool.at.capital[:, :-1].sum(axis=1)) + pool.at.capital[:, -1]
+        assert pool.n_settled
+        assert (capital >= FLOOR - 1e-9).all()

@@ -15,7 +15,7 @@ from policytest._base.compiled import rollouts as kernels
 from policytest._base.errors import InputError
 from policytest.data.simulators import TabularSimulator
 from policytest.kl.sampler import Recorded
-from policytest.methods.td_betting import splitting
+from policytest.payoffs import splitting
 
 DELTA = 0.1
 BOTH = np.array([1.0, -1.0])  # what a residual is for each side
@@ -91,8 +91,8 @@ def ends(branched, kernel, rewards, true=None, most=None):
 
 def other_side(run, plan):
     """The bet of the other side on the same V0 and advantages."""
-    part = run.bet.bet(plan.a.V, plan.a.base, -plan.sign)
-    return Definition(run, run.joined([part], -plan.sign))
+    part = run.payoff.bet.bet(plan.a.V, plan.a.base, -plan.sign)
+    return Definition(run, run.payoff.joined([part], -plan.sign))
 
 
 CASES = [
@@ -147,11 +147,11 @@ def rolled(run, plan, targets, u, longest, draws=None, other=None):
     seen = kernels.Transcript(*(np.empty(len(u), dtype=kind) for kind in (np.int64, np.int64, float, float, float)))
     mirrored = kernels.ONE_SIDE
     if other is not None:
-        kept = plan.fractions, run.bets.log_weights, np.zeros(len(plan.fractions))
-        mirrored = kernels.OtherSide(other.plan.B, *kept, other.plan.L, other.plan.sign, 0.0)
-    stakes = kernels.Stakes(plan.fractions, run.bets.log_weights, np.zeros(len(plan.fractions)), plan.L, plan.sign, 0.0)
+        capital = run.bets[-plan.sign].capital.copy()
+        mirrored = kernels.OtherSide(other.plan.B, plan.fractions, capital, other.plan.L, other.plan.sign, 0.0)
+    stakes = kernels.Stakes(plan.fractions, run.bets[plan.sign].capital.copy(), plan.L, plan.sign, 0.0)
     at, branches, sums = kernels.RolloutState(), splitting.open_branches(), []
-    dynamics, limits = run.dynamics._replace(longest=longest), kernels.Limits(np.inf, 2**62, np.inf)
+    dynamics, limits = run.payoff.dynamics._replace(longest=longest), kernels.Limits(np.inf, 2**62, np.inf)
     for part in (u[: len(u) // 3], u[len(u) // 3 :]):
         about = dynamics, plan.a._replace(B=plan.B), targets, stakes, draws or run.source.draws()
         done = kernels.branch(*about, at, branches, part, limits, seen, other=mirrored)
@@ -288,17 +288,17 @@ def test_a_run_with_open_branches_goes_on_where_it_was_stopped(always):
 @each(
     "change",
     [
-        lambda state: state["branches"].__setitem__((0, 1), -1.0),
-        lambda state: state["branches"].__setitem__((0, 1), 49.0),
-        lambda state: state["branches"].__setitem__((0, 0), 99.0),
-        lambda state: state["branches"].__setitem__((0, 0), 0.5),
-        lambda state: state.update(branches=state["branches"][:1]),
-        lambda state: state.update(branches=np.zeros((9999, 2))),
-        lambda state: state.update(plan_targets=np.zeros(0)),
-        lambda state: state.update(plan_targets=-state["plan_targets"]),
-        lambda state: state.update(plan_targets=state["plan_targets"][1:]),
-        lambda state: state.update(pace=np.array([3.0, 0.0, 1.0])),  # not one to choose from
-        lambda state: state.update(pace=state["pace"] + [0.0, 0.0, 0.5]),  # not the range of the plan
+        lambda state: state["payoff.branches"].__setitem__((0, 1), -1.0),
+        lambda state: state["payoff.branches"].__setitem__((0, 1), 49.0),
+        lambda state: state["payoff.branches"].__setitem__((0, 0), 99.0),
+        lambda state: state["payoff.branches"].__setitem__((0, 0), 0.5),
+        lambda state: state.update({"payoff.branches": state["payoff.branches"][:1]}),
+        lambda state: state.update({"payoff.branches": np.zeros((9999, 2))}),
+        lambda state: state.update({"plan.targets": np.zeros(0)}),
+        lambda state: state.update({"plan.targets": -state["plan.targets"]}),
+        lambda state: state.update({"plan.targets": state["plan.targets"][1:]}),
+        lambda state: state.update(pace=np.array([3.0, 0.0])),  # not one to choose from
+        lambda state: state["plan.numbers"].__setitem__(3, state["plan.numbers"][3] + 0.5),  # not the range of the plan
     ],
 )
 def test_tampered_branches_are_refused(always, change):
@@ -312,10 +312,12 @@ def test_tampered_branches_are_refused(always, change):
 
 def test_the_evidence_of_open_branches_counts_all_of_them_at_worst(always):
     run, *_ = branching()
-    place, weight = run.branches[: int(run.at.state)].T
-    worst = run.at.earned + weight @ run.plan.B[place.astype(int)]
-    assert worst >= -run.plan.L
-    assert run.evidence() == run.bets.evidence(run.plan, worst)
+    plan = run.plan
+    place, weight = run.payoff.branches[: int(run.at.state)].T
+    worst = run.at.earned + weight @ plan.B[place.astype(int)]
+    assert worst >= -plan.L
+    below = run.bets[plan.sign].evidence(plan.bet, plan.lead + worst), run.bets[-plan.sign].evidence()
+    assert run.evidence() == (below if plan.sign > 0 else below[::-1])
 
 
 def test_only_where_any_pair_can_be_drawn(always):
@@ -332,5 +334,4 @@ def test_only_where_any_pair_can_be_drawn(always):
         pt.TDBetting().replay(task, 0.3, Recorded.of(task, log)),
     ):
         run.samples = run.pool.samples = 10_000
-        run.refit_at = 0.0
-        assert not len(run._fit().targets)
+        assert not len(run._fitted().targets)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import policytest as pt
 from betting_builders import too_often
+from policytest.eprocess.combine import HALF
 from policytest.kl.sampler import Recorded
 from policytest.methods import stacks
 from policytest.questions.watch import Watch
@@ -89,8 +91,9 @@ def test_half_of_the_sets_by_weight():
         for _ in range(20):
             values = np.round(rng.normal(size=sets), 1)
             reached = [value for value in values if side.weights[values >= value].sum() >= 0.5 - 1e-9]
-            assert side.of_half(values) == max(reached)
-            assert side.end(np.column_stack([values, values])) == max(reached)
+            assert side.vote(values) == max(reached)
+            side.runs = [SimpleNamespace(one_sided=lambda level, end=value: (end, end)) for value in values]
+            assert side.end(LEVEL, of_answer=False) == max(reached)
 
 
 def test_the_answer_falls_where_half_of_the_sets_have_reached_twice_the_level():
@@ -173,14 +176,14 @@ def test_the_first_rows_of_a_large_task_only_teach():
         taken = one.source.at - one.source.start[:-1]
         assert one.tally.n.sum() == (k[:taught] >= 0).sum() + taken.sum()
         assert min(one.source.order[one.source.start[:-1][taken > 0]], default=taught) >= taught
-    need = np.where(teacher.tally.unknown, teacher.visits_in_a_rollout(), 0.0)
+    need = np.where(teacher.tally.unknown, teacher.payoff.visits_in_a_rollout(), 0.0)
     assert (need > stacks.RARELY).sum() > 10
     assert run.answer == "above"
     assert run.used() > taught
     unlearnt = started(task, 0.2, rows[:, :20], coins=1)
     assert not unlearnt.learnt
     assert "missing" in unlearnt.why_undecided()
-    assert unlearnt.evidence() == (-stacks.HALF, -stacks.HALF)
+    assert unlearnt.evidence() == (-HALF, -HALF)
 
 
 @pytest.mark.parametrize(("make", "length", "bar"), [(clinic, 900, -0.25), (corridor, 3000, -0.4)])

@@ -15,8 +15,8 @@ import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
 from episode_envs import Lasting, vector
 from policytest.data.vector_walks import MODES
-from policytest.methods.return_betting import vectored
 from policytest.methods.return_run import ReturnsRun
+from policytest.payoffs import vector_returns
 from policytest.payoffs.vector_returns import VectoredEpisodes
 
 
@@ -116,7 +116,7 @@ def test_the_order_of_beginnings_keeps_delta_and_the_order_of_ends_does_not():
 @each("mode", MODES)
 def test_a_run_goes_on_as_if_it_had_not_paused(mode, monkeypatch):
     """Also in the middle of a block, after several blocks, and at every pause again."""
-    monkeypatch.setattr(vectored, "FIRST_BLOCK", 2)
+    monkeypatch.setattr(vector_returns, "FIRST_BLOCK", 2)
     about, question = lasting(mode), {"threshold": Lasting.mean + 0.4, "delta": 1e-3, "rng": 3}
     whole = pt.decide(about, **question)
     assert whole.answer == "below"

@@ -42,7 +42,7 @@ def test_the_worst_sums_hold_for_every_transition_and_advantages_are_centred(on_
         task, kernel = instance(seed, on_successor=on_successor)
         for off in (0.02, -0.02):
             run = pt.TDBetting().start(task, pt.TabularSimulator(kernel), pt.value(task, kernel) + off, seed)
-            policy, used = run.policies[0], False
+            policy, used = run.payoff.policies[0], False
             assert isinstance(policy, VisitedBet)
             for _ in range(30):
                 run.step(np.inf, 200)
@@ -135,7 +135,7 @@ def test_kept_advantages_that_the_worst_sums_do_not_allow_are_refused():
     fresh.restore(kept)
     assert fresh.plan.L == run.plan.L
     assert (fresh.plan.B == run.plan.B).all()
-    for name in ("plan_base", "plan_V", "reference_N"):
+    for name in ("plan.a.base", "plan.a.V", "payoff.reference_N"):
         with pytest.raises(pt.InputError, match="checkpoint is inconsistent"):
             pt.TDBetting().start(task, sim, bar, 0).restore({**kept, name: kept[name] - run.plan.sign * 5.0})
 
