@@ -20,6 +20,8 @@ LAYERS = (
     ("_base",),
     ("eprocess", "mdp"),
     ("data", "worst_case"),
+    ("kl",),
+    ("payoffs",),
     ("methods",),
     ("results",),
     ("questions",),

@@ -16,13 +16,6 @@ import policytest
 PACKAGE = Path(policytest.__file__).parent
 ENGINE = ("eprocess/", "_base/compiled/small.py", "_base/compiled/capital.py")
 KERNELS = "worst_case/"  # searches among kernels have step sizes, which are no bets
-NOT_YET = {
-    "_base/compiled/rollouts.py",
-    "methods/betting/bets.py",
-    "methods/betting/coupled_episodes.py",
-    "methods/betting/plan.py",
-    "methods/betting/splitting.py",
-}
 CAPITAL = {"capital", "capitals", "log_capital"}
 PRODUCTS = {"outer", "multiply", "dot", "einsum", "tensordot"}
 SOLVERS = {"brentq", "brenth", "bisect", "ridder", "toms748", "newton", "root_scalar", "chandrupatla", "find_root"}
@@ -157,13 +150,7 @@ ELSEWHERE = {name: source for name, source in SOURCES.items() if not name.starts
 
 @pytest.mark.parametrize("rule", RULES)
 def test_bets_are_made_in_one_place(rule):
-    assert not [line for name, source in ELSEWHERE.items() if name not in NOT_YET for line in found(rule, name, source)]
-
-
-def test_what_is_not_moved_yet_still_has_to_be():
-    assert ELSEWHERE.keys() >= NOT_YET
-    done = [name for name in NOT_YET if not any(found(rule, name, ELSEWHERE[name]) for rule in RULES)]
-    assert not done, "take these off the list"
+    assert not [line for name, source in ELSEWHERE.items() for line in found(rule, name, source)]
 
 
 def test_the_rules_find_the_engine_itself():

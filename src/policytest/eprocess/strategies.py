@@ -193,6 +193,11 @@ def expected_growth(v: float, lead: float, count: float) -> float:
     return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
 
 
+def growth_at(fraction: float, x: FloatArray) -> float:
+    """The mean of log(1 + f x) over these outcomes, in units of the room."""
+    return float(np.log1p(fraction * np.maximum(x, -1.0)).mean())
+
+
 def growth_on(x: FloatArray, chance: FloatArray | None = None, count: int = 12) -> float:
     """The mean of log(1 + f x) over these outcomes, in units of the room, at the best of some fractions f."""
     growth = np.log1p(np.outer(halving(count), np.maximum(x, -1.0)))

@@ -48,7 +48,7 @@ from policytest._base.compiled.rollouts import (
     branch,
 )
 from policytest.data.simulators import cumulative_rows
-from policytest.eprocess.strategies import LARGEST_FRACTION, NONE, expected_gap, interval_gap, most_promising
+from policytest.eprocess.strategies import LARGEST_FRACTION, NONE, expected_gap, growth_at, interval_gap, most_promising
 from policytest.payoffs.plan import NO_POLICY, BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
 
@@ -92,7 +92,7 @@ class Paced(NamedTuple):
         room = self.plan.L if both_sides else self.plan.room
         gap, sums = gap / room, self.sums * (self.plan.room / room)
         (f,) = best_fractions(sums, np.array([gap]), LARGEST_FRACTION)
-        return float(np.log1p(f * np.maximum(gap + sums, -1.0)).mean()) / self.cost
+        return growth_at(float(f), gap + sums) / self.cost
 
 
 class Outlook:
