@@ -100,7 +100,7 @@ class Needed(Shown):
         if self.uniform is not None:
             rows.insert(3, Row("drawn uniformly", number(self.uniform), odds, "uniform", self.uniform))
         for unit, (mean, *ends) in self.spread.items():
-            rows.append(Row(f"more {unit}", *self._shown(mean, nine_in_ten("runs", *ends), few)))
+            rows.append(Row(f"more {unit}", *self._shown(mean, f"mean; {nine_in_ten('runs', *ends)}", few)))
         for name, found in self.fresh.items():
             shown, remark = samples_in_words(found, name in self.at_least)
             rows.append(Row(f"or a new run: {name}", shown, remark))
@@ -166,26 +166,15 @@ def samples_in_words(found: tuple[float, float, float], is_cut: bool) -> tuple[s
     return f"{few(mean)} samples", f"mean, between {few(low)} and {few(high)}"
 
 
-def runs_in_words(low: float, high: float) -> str:
-    """A remark on single runs.
-
-    >>> runs_in_words(12, 3456), runs_in_words(7, math.inf)
-    ('nine runs in ten take 12 to 3,460', 'nineteen runs in twenty take 7 or more')
-    """
-    if math.isfinite(high):
-        return f"nine runs in ten take {few(low)} to {few(high)}"
-    return f"nineteen runs in twenty take {few(low)} or more"
-
-
 def nine_in_ten(what: str, low: float, high: float) -> str:
-    """A remark on a mean.
+    """A remark on single ones.
 
     >>> nine_in_ten("tests", 12, 3456), nine_in_ten("runs", 7, math.inf)
-    ('mean; nine tests in ten take 12 to 3,460', 'mean; nineteen runs in twenty take 7 or more')
+    ('nine tests in ten take 12 to 3,460', 'nineteen runs in twenty take 7 or more')
     """
     if math.isfinite(high):
-        return f"mean; nine {what} in ten take {few(low)} to {few(high)}"
-    return f"mean; nineteen {what} in twenty take {few(low)} or more"
+        return f"nine {what} in ten take {few(low)} to {few(high)}"
+    return f"nineteen {what} in twenty take {few(low)} or more"
 
 
 def digits(x: float) -> float:

@@ -11,7 +11,7 @@ from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import about_task
 from policytest.results import sentences
-from policytest.results.needed import digits, few, nine_in_ten, runs_in_words, samples_in_words
+from policytest.results.needed import digits, few, nine_in_ten, samples_in_words
 from policytest.worst_case.lower_bound import Allocation
 
 Range = tuple[float, float, float]
@@ -142,14 +142,14 @@ class Plan(Shown):
             units = {"episodes": self.episodes[name], "samples": self.samples[name]}
             words = "at least " if name in self.at_least else ""
             return [
-                Row(f"{name}, {unit}", words + few(mean), nine_in_ten("tests", *ends))
+                Row(f"{name}, {unit}", words + few(mean), f"mean; {nine_in_ten('tests', *ends)}")
                 for unit, (mean, *ends) in units.items()
             ]
         shown, remark = samples_in_words(self.samples[name], name in self.at_least)
         if name in self.sure and math.isfinite(self.samples[name][2]):
             remark += f"; within a factor {FACTOR:g} with probability {probability(round(self.sure[name], 2))}"
         if name in self.runs:
-            remark += f"; {runs_in_words(*self.runs[name])}"
+            remark += f"; {nine_in_ten('runs', *self.runs[name])}"
         return [Row(name, shown, remark)]
 
     def data(self) -> dict[str, Any]:

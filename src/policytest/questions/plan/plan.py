@@ -251,6 +251,7 @@ def still_needed(
     chance
         How sure the number of samples should be.
 
+    >>> import numpy as np
     >>> import policytest as pt
     >>> two = pt.instances.paper(2)
     >>> counts = pt.Counts.from_array(np.rint(40 * two.kernel))
