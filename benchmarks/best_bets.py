@@ -1,6 +1,6 @@
 """How few transitions bets on rollouts could take, if the kernel and so the gap were known: what is left to gain.
 
-A rollout of `policytest.methods.betting.run` has a sum S, a state s and a weight w. With y = S + L, what a full bet has
+A rollout of `policytest.payoffs.td_rollouts` has a sum S, a state s and a weight w. With y = S + L, what a full bet has
 left, only u = w/y matters: a step makes y (1 + u D) of y and gamma u/(1 + u D) of u, and u may be anything from 0, the
 end, to 1/-B(s). A coin mixes two values of u with the same mean. So the largest growth of the capital, less a price k
 for each draw, solves

@@ -114,7 +114,7 @@ class RecordedRun(RunOnALog):
         return self.bets.not_refuted(self.task.bounds, self.threshold, level, as_staked=False)
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
-        """By the bets of the answer, each end at 1 - delta; see `BettingRun.verdict_interval`."""
+        """By the bets of the answer, each end at 1 - delta; see `policytest.methods.td_run.TDRun.interval_of`."""
         found = self.bets.not_refuted(self.task.bounds, self.threshold, required, as_staked=True)
         return clip_to_answer(found, self.threshold, self.answer)
 

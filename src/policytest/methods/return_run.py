@@ -131,7 +131,7 @@ class ReturnsRun(Run):
         return self.bets.not_refuted(self._span, self.threshold, level, as_staked=False)
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
-        """By the bets of the answer, each end at 1 - delta; see `BettingRun.verdict_interval`."""
+        """By the bets of the answer, each end at 1 - delta; see `policytest.methods.td_run.TDRun.interval_of`."""
         as_staked = self.answer != "within"
         found = self.bets.not_refuted(self._span, self.threshold, required, as_staked)
         return clip_to_answer(found, self.threshold, self.answer, self.indifference)

@@ -1,7 +1,7 @@
 """What comparisons of policies share: the rows that some policy takes, and the coupling.
 
 Two policies that meet the same kernel can be run side by side: while they are in the same state, the same action is
-taken as often as their probabilities allow, and one draw serves both. See `policytest.methods.betting.coupled`.
+taken as often as their probabilities allow, and one draw serves both. See `policytest.payoffs.two_policies`.
 """
 
 from __future__ import annotations

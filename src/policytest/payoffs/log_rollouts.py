@@ -1,6 +1,6 @@
 r"""Betting on a log, row by row: rollouts that own their draws, averaged over coins.
 
-`policytest.methods.betting.run` makes one rollout after another from stacks of recorded draws. It waits for the pair
+`policytest.payoffs.td_rollouts` makes one rollout after another from stacks of recorded draws. It waits for the pair
 that is missing, leaves most of the others unused, and its coins decide much. Here the log is followed in its own order:
 
 - A few rollouts are open at once. A row (s,a,x) is given, before x is looked at, to one of them: to the oldest that

@@ -281,7 +281,7 @@ def plans_of_shares(
 ) -> tuple[list[BettingPlan], list[float]]:
     """The bet with each of `SHARES`, and the mean of S^2 of a rollout that the model expects, in units of room^2.
 
-    The same numbers as `PolicyBet.bet` and `BettingRun.joined` give for one share after the other, up to rounding.
+    The same numbers as `PolicyBet.bet` and `Rollouts.joined` give for one share after the other, up to rounding.
     """
     state, first_rows = policy.pool.tally.rows.state, policy.first_rows
     gamma, initial, K, S = policy.task.discount, policy.task.initial, len(policy.prob), len(V)

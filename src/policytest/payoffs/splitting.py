@@ -2,7 +2,7 @@ r"""Splitting: a rollout in several branches, whose draws go where they say most
 
 Where any pair can be drawn, a branch of weight w in state s may be split into k branches of weight w/k, each with its
 own draws. With S the sum of all weighted residuals so far and (s_j, w_j) the open branches, the two properties of
-`policytest.methods.betting.run` hold as before:
+`policytest.payoffs.td_rollouts` hold as before:
 
 - *S never falls below -L.* S + L + sum_j w_j B(s_j) >= 0 holds at the start. A step keeps it: D + gamma B(x) >= B(s).
   A split keeps it: k (w/k) B(s) = w B(s). A coin keeps it: going on with probability g has the weight w/g only where

@@ -1,6 +1,6 @@
 r"""One policy beyond the discounted table: observed rewards, a horizon, totals without a discount.
 
-The process of `policytest.methods.betting.run` needs less than a discounted table. Let rewards have any law on
+The process of `policytest.payoffs.td_rollouts` needs less than a discounted table. Let rewards have any law on
 [low, high], V0(t,s) be any function with V0 = 0 at the horizon and in terminal states, eta(t,s,a) centred under pi, and
 
     D       = sign (r - eta + gamma V0(t+1,x) - V0(t,s)),

@@ -2,7 +2,7 @@
 
 Two policies A and B, with rewards that may differ, meet the same unknown kernel: is V^A - V^B above a margin?
 
-- *Betting* along coupled rollouts (`policytest.methods.betting.coupled`), the default: exact, so answers are certified.
+- *Betting* along coupled rollouts (`policytest.payoffs.two_policies`), the default: exact, so answers are certified.
 - The *KL rule* on the difference (`policytest.methods.ptst_difference`): samples any pair, answers on a local search.
 - *Pairs of episodes* (`policytest.payoffs.pairs`), of two agents in any environment, without a table.
 

@@ -13,7 +13,7 @@ every state that can be reached from rho at all, if and only if no deviation pay
 Each deviation is tested by betting against gap(s,a) <= 0: two rollouts from s, A follows pi, B takes a first and then
 follows pi. They part at once, and then move in turn, with one weight w and one coin, g = 1 or
 w/g <= (S + L)/-(B_A(x) + B_B(y)). Should they meet, the rest does not differ, and the rollout ends. By the proof in
-`policytest.methods.betting.coupled`, on the state s copied for the start, S >= -L and has mean at most
+`policytest.payoffs.two_policies`, on the state s copied for the start, S >= -L and has mean at most
 gap - (V0(s) - Q0(s,a)): S + w (E_A(x) + E_B(y)) is a martingale, and E_A + E_B = 0 where they meet.
 
 *Nothing is paid for the number of deviations.* pi is returned only if all of them are refuted. If it is not optimal,
