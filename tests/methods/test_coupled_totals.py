@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from betting_builders import too_often
 from builders import assert_refused, each
-from methods.betting_builders import too_often
 from methods.episode_builders import sums_of
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.two_policies_in_time import two_policies_in_time

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from betting_builders import chance, too_often
 from builders import assert_refused, each
-from methods.betting_builders import chance, too_often
 from methods.episode_builders import (
     HORIZONS,
     TOTALS,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import policytest as pt
+from betting_builders import too_often
 from builders import each
-from methods.betting_builders import too_often
 from methods.episode_builders import HORIZONS, TOTALS, Definition, arbitrary_plan, question, started
 from policytest._base.compiled import rollouts as kernels
 from policytest._base.errors import InputError
