@@ -126,6 +126,7 @@ def test_infinite_ranges():
     assert largest_refuted(falls, 0.0, math.inf, -50.0) == 7.0
     nothing_seen = Counted(lambda R: 0.0)
     assert largest_refuted(nothing_seen, 0.3, math.inf, 3.0) == 0.3
+    assert largest_refuted(nothing_seen, 0.3, math.inf, -1.0) == 0.3
 
 
 # ---------------------------------------------------------------- the evidence of bets

@@ -28,6 +28,7 @@ from policytest.eprocess.strategies import (
     SMALLEST_FRACTION,
     TRUNCATED,
     Moments,
+    best_growth,
     expected_gap,
     expected_growth,
     falling,
@@ -232,6 +233,15 @@ def test_the_growth_on_outcomes_is_that_of_the_best_fraction(x):
     twice = np.repeat(x, 2)
     assert growth_on(twice, np.full(len(twice), 1.0 / len(twice))) == pytest.approx(max(growth), abs=1e-12)
     assert growth_on(x, count=3) <= growth_on(x) + 1e-12
+
+
+def test_the_growth_of_a_gap_is_that_of_the_best_fraction():
+    sums = np.random.default_rng(0).choice([-0.5, 0.1], p=[1 / 6, 5 / 6], size=600)
+    sums, fine = sums - sums.mean(), np.linspace(0.0, LARGEST_FRACTION, 2_000)
+    for gap in (0.01, 0.2, 0.9):
+        growth = np.log1p(fine[:, None] * (gap + sums)).mean(axis=1).max()
+        assert best_growth(sums, gap) == pytest.approx(growth, abs=1e-6)
+    assert best_growth(sums, -0.2) == pytest.approx(0.0, abs=1e-3), "nothing is staked"
 
 
 def test_of_equal_growths_the_first_is_taken():

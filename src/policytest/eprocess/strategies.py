@@ -193,15 +193,16 @@ def expected_growth(v: float, lead: float, count: float) -> float:
     return float(fraction * gap - 0.5 * fraction**2 * (v + gap * gap))
 
 
-def growth_at(fraction: float, x: FloatArray) -> float:
-    """The mean of log(1 + f x) over these outcomes, in units of the room."""
-    return float(np.log1p(fraction * np.maximum(x, -1.0)).mean())
-
-
 def growth_on(x: FloatArray, chance: FloatArray | None = None, count: int = 12) -> float:
     """The mean of log(1 + f x) over these outcomes, in units of the room, at the best of some fractions f."""
     growth = np.log1p(np.outer(halving(count), np.maximum(x, -1.0)))
     return float((growth.mean(axis=1) if chance is None else growth @ chance).max())
+
+
+def best_growth(sums: FloatArray, gap: float) -> float:
+    """The mean of log(1 + f (gap + x)) over simulated outcomes x with mean 0, at the best f."""
+    (f,) = best_fractions(sums, np.array([gap]), LARGEST_FRACTION)
+    return float(np.log1p(f * np.maximum(gap + sums, -1.0)).mean())
 
 
 def most_promising(growth: list[float]) -> int:

@@ -33,7 +33,6 @@ from typing import NamedTuple
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled.capital import best_fractions
 from policytest._base.compiled.rollouts import (
     LARGEST_WEIGHT,
     ONE_SIDE,
@@ -48,7 +47,7 @@ from policytest._base.compiled.rollouts import (
     branch,
 )
 from policytest.data.simulators import cumulative_rows
-from policytest.eprocess.strategies import LARGEST_FRACTION, NONE, expected_gap, growth_at, interval_gap, most_promising
+from policytest.eprocess.strategies import NONE, best_growth, expected_gap, interval_gap, most_promising
 from policytest.payoffs.plan import NO_POLICY, BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
 
@@ -90,9 +89,7 @@ class Paced(NamedTuple):
         Intervals have their thresholds at the gap from V0, where the room is about L.
         """
         room = self.plan.L if both_sides else self.plan.room
-        gap, sums = gap / room, self.sums * (self.plan.room / room)
-        (f,) = best_fractions(sums, np.array([gap]), LARGEST_FRACTION)
-        return growth_at(float(f), gap + sums) / self.cost
+        return best_growth(self.sums * (self.plan.room / room), gap / room) / self.cost
 
 
 class Outlook:
