@@ -388,8 +388,11 @@ def test_inside_the_range_the_distance_is_finite_and_positive():
     [
         (lambda task, p, w: pt.value(p, task), "task is a ndarray, expected a Task"),
         (lambda task, p, w: pt.extreme_value(task, p), "ball is a ndarray, expected a KLBall"),
-        (lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, solver=pt.ProjectionFree), "with its parentheses"),
-        (lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, solver="slsqp"), "solver is 'slsqp'"),
+        (lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, solver=pt.ProjectionFree), "; got the class"),
+        (
+            lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, solver="slsqp"),
+            "solver must be an instance, .*; got 'slsqp'",
+        ),
         (lambda task, p, w: pt.nearest_kernel(task, p, w, 0.0, warm=p), "warm is a ndarray, expected a Bracket"),
         (lambda task, p, w: pt.ProjectionFree(starts=0), "starts is 0"),
         (lambda task, p, w: pt.SLSQPHeuristic(steps=-1), "steps is -1"),

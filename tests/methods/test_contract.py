@@ -255,7 +255,7 @@ def test_bad_input_is_refused(name):
     ):
         with pytest.raises(pt.InputError, match=words):
             ask(name, **changes)
-    with pytest.raises(pt.InputError, match="with its parentheses"):
+    with pytest.raises(pt.InputError, match="method must be an instance"):
         pt.decide(TWO.task, pt.TabularSimulator(TWO.kernel), 0.0, method=type(method))
     for data in ([(0, 0, 1)], TWO.kernel):
         with pytest.raises(pt.InputError, match="data is a"):

@@ -1,4 +1,4 @@
-"""Many sets of coins on one log: half of them decide, on adaptive logs too; the first rows may only teach."""
+"""Many sets of coins on one log: their weighted-median vote, on adaptive logs too; and burn-in for fitting."""
 
 from __future__ import annotations
 

@@ -24,6 +24,18 @@ class InputError(ValueError):
         super().__init__(short(f"{what}; {remedy}" if remedy else self.what))
 
 
+def not_an_instance(name: str, given: object, example: str) -> InputError:
+    """The error for a class, or something else, that was passed where an object is expected.
+
+    >>> print(not_an_instance("method", int, "TDBetting()"))
+    method must be an instance, for example TDBetting(); got the class int
+    >>> print(not_an_instance("method", "int", "TDBetting()"))
+    method must be an instance, for example TDBetting(); got 'int'
+    """
+    got = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+    return InputError(f"{name} must be an instance, for example {example}; got {got}")
+
+
 class PrecisionError(InputError, ArithmeticError):
     """A task whose values cannot be computed in double precision."""
 

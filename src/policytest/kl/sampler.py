@@ -8,7 +8,8 @@ pause cuts it in two, and the second part comes first when the run goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -65,6 +66,8 @@ class SampledMethod(Generic[RunType]):
 class Drawn:
     """Draws from a simulator, and the steps that it made on the way to them: the user pays for both."""
 
+    drawing = False  # whether the simulator is at work
+
     def __init__(self, task: Task, sim: SimulatorLike) -> None:
         self.task, self.sim, self.draw = task, sim, draw_function(sim)
         self.rng: Any = None
@@ -83,6 +86,19 @@ class Drawn:
 
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """No-op: a draw is never given up."""
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Draw: if that fails or is interrupted, nothing was drawn, as far as the run is concerned."""
+        before, self.drawing = self.rng.bit_generator.state, True
+        try:
+            yield
+        except BaseException as error:
+            self.rng.bit_generator.state = before
+            blame_simulator(error)
+            raise
+        finally:
+            self.drawing = False
 
     def successors(self, pair: IntArray, most: int) -> IntArray:
         """What follows these pairs; one by one where the simulator travels, as far as the samples go."""
@@ -107,7 +123,7 @@ class Source(Drawn):
         self.ahead_is_free = bool(getattr(sim, "replayable", False))
         self.rule: Rule | Walk = sampling_rule(allocation, task, threshold)
         self.rng = generator(rng)
-        self.batch, self.drawn, self.drawing = batch, 0, False
+        self.batch, self.drawn = batch, 0
         self.k, self.x, self.size = NOTHING, NOTHING, max(FIRST_BLOCK, batch)
         self.left, self.planned_for = 0, np.inf  # draws left in this block, and the evidence required as it was planned
         self.largest = max(LARGEST_BLOCK, 8 * len(task.layout.pairs.pair), 2 * batch)
@@ -132,19 +148,15 @@ class Source(Drawn):
 
     def _fill(self, tally: WitnessedCounts, required: float, most: int, due: int) -> None:
         """Draw a block. Where that fails or is interrupted, nothing was drawn, as far as the run is concerned."""
-        before = self.rng.bit_generator.state, self.rule.state(), (self.left, self.planned_for, self.size)
-        self.drawing = True
+        rule, plan = self.rule.state(), (self.left, self.planned_for, self.size)
         try:
-            self._draw(tally, required, most, due)
-        except BaseException as error:
-            self.rng.bit_generator.state = before[0]
-            self.rule.restore(before[1])
-            self.left, self.planned_for, self.size = before[2]
+            with self.all_or_nothing():
+                self._draw(tally, required, most, due)
+        except BaseException:
+            self.rule.restore(rule)
+            self.left, self.planned_for, self.size = plan
             self.k, self.x = NOTHING, NOTHING
-            blame_simulator(error)
             raise
-        finally:
-            self.drawing = False
 
     def _draw(self, tally: WitnessedCounts, required: float, most: int, due: int) -> None:
         if isinstance(self.rule, Walk):

@@ -197,6 +197,13 @@ class PTSTRun(Run):
         else:
             self.look(required)
 
+    def draw(self, most: int) -> None:
+        """Go on by samples of the run's own rule, at most so many, without a look at what they say."""
+        k, x = self.source.ahead(self.tally, np.inf, most)
+        used = self.tally.observe(k, x, np.inf)
+        self.source.take(used)
+        self.samples += used
+
     def end(self, required: float) -> None:
         """No more samples are allowed: look, if that was put off. Without an answer the run can go on as it was."""
         if self._owes_a_look(required):

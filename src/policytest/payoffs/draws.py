@@ -8,7 +8,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.rollouts import Draws
-from policytest._base.errors import InputError, blame_simulator
+from policytest._base.errors import InputError
 from policytest.data.randomness import Seed, generator
 from policytest.data.simulators import SimulatorLike, checked_draw, is_table, rewarded_draw
 from policytest.kl.sampler import Drawn, Recorded
@@ -23,7 +23,7 @@ class Supply(Drawn):
 
     def __init__(self, task: Task, sim: SimulatorLike, rng: Seed) -> None:
         super().__init__(task, sim)
-        self.rng, self.drawing = generator(rng), False
+        self.rng = generator(rng)
         pairs = task.n_states * task.n_actions
         table = sim.table() if is_table(sim) else None  # rows without mass are refused by `draw`, when they are met
         self.is_table = table is not None and not table.empty[task.layout.pairs.pair].any()
@@ -114,16 +114,8 @@ class Supply(Drawn):
 
     def provide(self, pair: int) -> None:
         """Draw the successor that is waited for."""
-        before = self.rng.bit_generator.state
-        self.drawing = True
-        try:
+        with self.all_or_nothing():
             x, r = self._drawn(*divmod(pair, self.task.n_actions))
-        except BaseException as error:
-            self.rng.bit_generator.state = before
-            blame_simulator(error)
-            raise
-        finally:
-            self.drawing = False
         if self.ahead > 1:
             own = slice(self.start[pair], self.start[pair + 1])
             self.successor[own], self.reward[own], self.at[pair] = x, r, self.start[pair]

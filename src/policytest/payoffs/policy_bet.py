@@ -53,6 +53,11 @@ class Pool:
             self._fitted = self.samples, q
         return self._fitted[1]
 
+    def observe(self, k: IntArray, x: IntArray) -> None:
+        """Count draws of unknown rows that no rollout asked for."""
+        self.tally.observe(k, x, np.inf)
+        self.samples += len(x)
+
     def record(self, pair: IntArray, x: IntArray) -> None:
         """Count the transitions of unknown rows; those of known rows are not draws."""
         k = self.tally.task.layout.row_of_pair[pair]

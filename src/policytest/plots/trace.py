@@ -135,7 +135,7 @@ class Trace:
     def ended(self, verdict: Verdict) -> Trace:
         """This trace with the verdict as its last point, where that is not there yet."""
         whole = Trace(self.growth, 0)
-        whole.points = [point for point in self.points if point.samples < verdict.samples]
+        whole.points.extend(point for point in self.points if point.samples < verdict.samples)
         alone = bool(whole.points) and math.isnan(whole.points[-1].required)
         evidence = (math.nan, math.nan) if alone else verdict.evidence
         whole._add(Point(verdict.samples, evidence, verdict.required, verdict.estimate, verdict.interval))

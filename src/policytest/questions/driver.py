@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.errors import AssumptionWarning, InputError, on_interruption
+from policytest._base.errors import AssumptionWarning, InputError, not_an_instance, on_interruption
 from policytest._base.text import number
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
@@ -156,7 +156,7 @@ def checked_method(method: Any, task: Task | Episodes | None = None) -> Method:
     if method is None:
         return ReturnBetting() if isinstance(task, Episodes) else TDBetting()
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
-        raise InputError(f"method is {method!r}; pass a method such as TDBetting(), with its parentheses")
+        raise not_an_instance("method", method, "TDBetting()")
     return method  # type: ignore[no-any-return]
 
 
@@ -441,6 +441,10 @@ class _Pressed:
 
     times = 0
 
+    def again(self) -> None:
+        """Once more."""
+        self.times += 1
+
 
 @contextmanager
 def _interruptions(source: Any) -> Iterator[_Pressed]:
@@ -452,7 +456,7 @@ def _interruptions(source: Any) -> Iterator[_Pressed]:
         return
 
     def handle(number: int, frame: Any) -> None:
-        pressed.times += 1
+        pressed.again()
         if pressed.times == 1:
             on_interruption.get()()
         if pressed.times > 2 or (pressed.times == 2 and source.drawing):

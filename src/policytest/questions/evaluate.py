@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
@@ -340,10 +338,6 @@ def _now(run: Any, level: float, epsilon: float) -> Interval:
 
 def _draw(run: PTSTRun, limit: int) -> None:
     """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
-    most = max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
-    while most > 0 and run.paid < limit:
-        k, x = run.source.ahead(run.tally, np.inf, min(most, limit - run.paid))
-        used = run.tally.observe(k, x, np.inf)
-        run.source.take(used)
-        run.samples += used
-        most -= used
+    end = run.samples + max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
+    while run.samples < end and run.paid < limit:
+        run.draw(min(end - run.samples, limit - run.paid))

@@ -1,4 +1,4 @@
-"""The pictures of a report: those that the result has the numbers for, each with a caption and words for the blind."""
+"""The pictures of a report: those that the result has the numbers for, each with a caption and alt text."""
 
 from __future__ import annotations
 

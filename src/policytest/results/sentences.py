@@ -496,7 +496,7 @@ def uncertified_guarantee(result: Verdict | Estimate | Selection) -> list[str]:
         return [f"None of this holds here: {'; '.join(result.flaws)}."]
     if result.certified:
         return []
-    return ["For this answer it is stated under the condition that the local search missed nothing."]
+    return ["For this answer the guarantee holds only if the local search found the global optimum."]
 
 
 # ---------------------------------------------------------------- an estimate

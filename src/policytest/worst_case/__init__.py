@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.errors import InputError
+from policytest._base.errors import not_an_instance
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.worst_case.ball import KLBall
@@ -80,7 +80,7 @@ def _laid_out(
 
 def _check_solver(solver: object, warm: object) -> None:
     if isinstance(solver, type) or (solver is not None and not hasattr(solver, "nearest")):
-        raise InputError(f"solver is {solver!r}; pass a solver object such as ProjectionFree(), with its parentheses")
+        raise not_an_instance("solver", solver, "ProjectionFree()")
     if warm is not None:
         arrays.instance("warm", warm, Bracket, ", the result of a similar problem")
 

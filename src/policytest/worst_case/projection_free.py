@@ -74,23 +74,23 @@ class ProjectionFree:
         run = self._best(problem, warm)
         inside = run.problem.into_ball(run.entries, problem.radius)
         if inside is not run.entries:  # by rounding
-            run.entries, run.value = inside, run.problem.value(inside)
+            run = replace(run, entries=inside, value=run.problem.value(inside))
         return run.bracket(*problem.trivial_ends(run.value))
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """The least loss found among kernels on the other side; the lower end is 0."""
         run = self._best(problem, warm)
         if problem.task.n_states > search.DIRECT_SMALL:  # an iterative solve depends on its start: once more, from zero
-            run.value = run.problem.value(run.entries)
+            run = replace(run, value=run.problem.value(run.entries))
         if run.infeasibility > 0:  # rounding, or an unfinished search: step over the threshold
-            self._cross(run)
+            run = self._cross(run)
         if run.infeasibility > 0:
             return Bracket(0.0, np.inf, None, run.price, run.status, certified=False, iterations=run.iterations)
         if run.loss == 0.0 and run.status is Status.CONVERGED:
             return Bracket(0.0, 0.0, run.problem.kernel(run.entries), np.inf, Status.IMMEDIATE, certified=True)
         return run.bracket(0.0, run.loss)
 
-    def _cross(self, run: Descended) -> None:
+    def _cross(self, run: Descended) -> Descended:
         """Move a kernel that just misses the threshold across it: by aiming a little further, or else by mixing."""
         problem = run.problem
         for factor in (2.0, 10.0, 1e3, 1e5):
@@ -98,13 +98,14 @@ class ProjectionFree:
             again = self._run(further, run.entries, run.lam)
             again_value = again.problem.value(again.entries)
             if problem.sign * (again_value - problem.threshold) <= 0 and np.isfinite(again.loss):
-                run.problem = replace(again.problem, threshold=problem.threshold)
-                run.entries, run.loss, run.value = again.entries, again.loss, again_value
-                return
+                at = replace(again.problem, threshold=problem.threshold)
+                return replace(run, problem=at, entries=again.entries, loss=again.loss, value=again_value)
         crossed = _beyond(problem, run.entries)
-        if crossed is not None:
-            run.entries, run.loss, run.value = crossed, problem.loss(crossed), problem.value(crossed)
-            run.status = Status.STALLED if run.status is Status.CONVERGED else run.status
+        if crossed is None:
+            return run
+        status = Status.STALLED if run.status is Status.CONVERGED else run.status
+        loss, value = problem.loss(crossed), problem.value(crossed)
+        return replace(run, entries=crossed, loss=loss, value=value, status=status)
 
     def _best(self, problem: Any, warm: Bracket | None) -> Descended:
         """The best end over all starts; a descent that does not reach the threshold is repeated from beyond it."""
@@ -117,8 +118,7 @@ class ProjectionFree:
         for index in range(1, 1 if first.is_least else self.starts):
             runs.append(self._run(problem, _other_start(problem, index), 0.0))
         best = min(runs, key=lambda run: run.objective)
-        best.iterations = sum(run.iterations for run in runs)
-        return best
+        return replace(best, iterations=sum(run.iterations for run in runs))
 
     def _run(self, problem: Any, start: FloatArray, lam: float) -> Descended:
         """Solve from one start; open rows list the successors they want, and the start is tried again."""
@@ -143,7 +143,7 @@ class ProjectionFree:
         return Descended(problem, entries, float(found) * unit, float(loss) * unit, value, STATUS[code], iterations)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Descended:
     """The end of a descent from one start."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
-from policytest._base.errors import InputError, blame_simulator
+from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.simulators import checked_draw, cumulative_rows
 from policytest.eprocess.capital import Bet, TwoSided
@@ -101,18 +101,10 @@ class MonteCarloRun(Run):
         self.exhausted = count * H > most
         if self.exhausted:
             return
-        before = source.rng.bit_generator.state
-        source.drawing = True
-        try:
+        with source.all_or_nothing():
             sizes = [1] * count if source.travels else [count]  # one that travels follows one rollout at a time
             parts = [self._roll(source, size, H) for size in sizes]
             ends, k, x = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
-        except BaseException as error:
-            source.rng.bit_generator.state = before
-            blame_simulator(error)
-            raise
-        finally:
-            source.drawing = False
         self.tally.observe(k, x, np.inf)
         self.samples += len(k)
         self._add(*ends)

@@ -36,7 +36,7 @@ import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled.rollouts import Dynamics, Residuals
-from policytest._base.errors import InputError, blame_simulator
+from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.kl.witness import FULL_ENTRIES, centring_error
@@ -226,18 +226,9 @@ class BettingSearch:
         k = np.tile(k, EXPLORED)[:limit]
         if not len(k):
             return
-        pair, before = rows.pair[k], source.rng.bit_generator.state
-        source.drawing = True
-        try:
-            x = source.successors(pair, limit)
-        except BaseException as error:
-            source.rng.bit_generator.state = before
-            blame_simulator(error)
-            raise
-        finally:
-            source.drawing = False
-        pool.tally.observe(k[: len(x)], x, np.inf)
-        pool.samples += len(x)
+        with source.all_or_nothing():
+            x = source.successors(rows.pair[k], limit)
+        pool.observe(k[: len(x)], x)
 
     def _propose(self, actions: IntArray) -> Candidate:
         """The candidate of the model at this sample."""

@@ -51,6 +51,14 @@ class Question:
     rng: np.random.Generator
     left: int = 0
 
+    def allow(self, samples: int) -> None:
+        """So many samples may be simulated from now on."""
+        self.left = samples
+
+    def spend(self, samples: int) -> None:
+        """So many were simulated."""
+        self.left -= samples
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -280,7 +288,7 @@ def _simulate(question: Question, truth: Truth, method: Any, runs: int, limit: i
         run = stopping_times(question.task, sim, question.threshold, [question.delta], method, int(seed), limit)
         found.append(int(run.samples[0]))
         single.append(math.inf if run.answers[0] is None else float(found[-1]))
-        question.left -= found[-1]
+        question.spend(found[-1])
         if len(found) > 1 and (single.count(math.inf) > 1 or question.left <= 0):
             break
     error = float(np.std(found, ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else 0.0

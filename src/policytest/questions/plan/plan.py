@@ -22,7 +22,7 @@ from typing import Any
 
 from policytest._base import arrays
 from policytest._base.arrays import Kernel
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, not_an_instance
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator
@@ -142,7 +142,7 @@ def _planned(
     for name, method in named.items():
         if progress is not None:
             progress(name)
-        question.left = WORK * limit
+        question.allow(WORK * limit)
         found[name] = guesses.predict(question, method, runs, limit)
     known, saving = 0.0 if guesses.middle else math.inf, 1.0
     if best is not None:
@@ -213,7 +213,7 @@ def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, An
     named = dict(methods) if isinstance(methods, Mapping) else _by_description(methods)
     for name, method in named.items():
         if isinstance(method, type) or not (hasattr(method, "start") and hasattr(method, "describe")):
-            raise InputError(f"methods[{name!r}] is {method!r}; pass methods such as TDBetting(), with its parentheses")
+            raise not_an_instance(f"methods[{name!r}]", method, "TDBetting()")
     return named
 
 

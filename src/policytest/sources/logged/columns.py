@@ -47,8 +47,9 @@ class EpisodeColumns(dict[str, str | None]):
     states may be cells of the ``binned`` columns; s is then not required.
     """
 
-    labels: bool = False
-    binned: tuple[str, ...] = ()
+    def __init__(self, columns: Mapping[str, str | None], labels: bool = False, binned: Sequence[str] = ()) -> None:
+        super().__init__(columns)
+        self.labels, self.binned = labels, tuple(binned)
 
     def resolved(self, there: Sequence[str], place: str) -> dict[str, str]:
         """The name of the column of each role."""
@@ -104,9 +105,7 @@ def check_mapping(columns: object) -> dict[str, str | None]:
 
 def check_episode_mapping(columns: object, labels: bool, binned: Sequence[str] = ()) -> EpisodeColumns:
     """The same, of recorded episodes."""
-    found = EpisodeColumns(_checked(columns, (*EPISODE_ROLES, "s", "a")))
-    found.labels, found.binned = labels, tuple(binned)
-    return found
+    return EpisodeColumns(_checked(columns, (*EPISODE_ROLES, "s", "a")), labels, binned)
 
 
 def _checked(columns: object, roles: Sequence[str]) -> dict[str, str | None]:

@@ -307,10 +307,9 @@ class Parser:
             raise InputError(f"the reward is {_shown(row['reward'])}; it must be a finite number")
         if self._ended(s, a, x, episode) or self._dropped({"s": s, "a": a, "s_next": x}, row):
             return
-        taken = Arrived(s, a, x, copies, self.line, reward, self._ignored(row.get(IGNORED)), moment)
-        if has_cells(self.task):
-            taken.episode = self._episodes.setdefault(episode, len(self._episodes))
-        self.waiting.add(taken, episode)
+        place = self._episodes.setdefault(episode, len(self._episodes)) if has_cells(self.task) else 0
+        ignored = self._ignored(row.get(IGNORED))
+        self.waiting.add(Arrived(s, a, x, copies, self.line, reward, ignored, moment, place), episode)
 
     def _state(self, part: str, row: dict[str, Any]) -> int:
         """The index of a state: of its label, or of the cell of its numbers where it has none."""
@@ -339,7 +338,7 @@ class Parser:
             raise InputError(
                 f"the reward of line {before.line}, which this row follows, is not a finite number; fix it"
             )
-        before.x = s
+        before.lead_to(s)
 
     def _ended(self, s: int, a: int, x: int | None, episode: str) -> bool:
         """Whether the row only says that its episode has ended: nothing follows a terminal state."""

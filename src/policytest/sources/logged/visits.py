@@ -26,6 +26,10 @@ class Arrived:
     moment: float = 0.0
     episode: int = 0
 
+    def lead_to(self, x: int) -> None:
+        """The next state is known now."""
+        self.x = x
+
 
 class Waiting:
     """Rows in, in their order; out as soon as the outcomes of all rows before them are known."""

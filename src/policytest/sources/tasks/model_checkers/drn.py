@@ -37,7 +37,7 @@ from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.mdp.task import Task
-from policytest.sources.tasks.model_checkers.listing import Listing, index, number, text_lines, valuations
+from policytest.sources.tasks.model_checkers.listing import Listing, index, number, text_lines
 
 NO_NAME = "__NOLABEL__"
 _PLAIN = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
@@ -51,9 +51,8 @@ def read(path: Path, reward_model: str | None = None, rewarded: bool = True) -> 
     """The model in a DRN file; of several reward models the named one, of none if rewards are not asked for."""
     lines = text_lines(path)
     header, start = _header(lines)
-    listing = Listing()
     rewards = _Rewards(header.get("@reward_models", []) or _one_unnamed(lines[start:]), reward_model, rewarded)
-    listing.has_rewards = rewards.wanted is not None
+    listing = Listing(has_rewards=rewards.wanted is not None)
     _body(lines, start, listing, rewards, header["@type"] == ["DTMC"])
     for name, found in (("@nr_states", listing.n_states), ("@nr_choices", len(listing.choice_name))):
         if name in header and index(name, " ".join(header[name]), "number") != found:
@@ -166,8 +165,7 @@ def _body(lines: list[str], start: int, listing: Listing, rewards: _Rewards, cha
                 raise InputError(f"{place}: expected `target : probability`, found {line[:40]!r}")
             probability = number(place, value.strip())
             listing.add_transition(choice, index(place, target.strip(), "state"), probability, at + 1)
-    listing.n_states = state + 1
-    listing.valuations = valuations(values, listing.n_states)
+    listing.number_states(state + 1, values)
 
 
 def _state(text: str, place: str, expected: int, listing: Listing, rewards: _Rewards) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,18 @@ class Listing:
     states: list[str] | None = None
     valuations: list[str] | None = None  # of each state: x=2 & !done
     has_rewards: bool = False
+
+    def number_states(self, n_states: int, values: dict[int, list[str]]) -> None:
+        """There are so many states, with these values of variables."""
+        self.n_states, self.valuations = n_states, valuations(values, n_states)
+
+    def name_states(self, names: dict[int, str], values: dict[int, list[str]]) -> None:
+        """What the states are called, and their values of variables."""
+        self.states, self.valuations = [names[s] for s in range(self.n_states)], valuations(values, self.n_states)
+
+    def declare(self, labels: Iterable[str]) -> None:
+        """Labels that exist, also those that no state has."""
+        self.groups = {label: [] for label in labels} | self.groups
 
     def add_choice(self, state: int, number: int, name: str | None = None, reward: float = 0.0) -> int:
         """A new choice; its place in the list."""

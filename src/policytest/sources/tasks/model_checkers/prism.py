@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from policytest._base.errors import InputError, naming
@@ -31,7 +32,6 @@ from policytest.sources.tasks.model_checkers.listing import (
     index,
     number,
     text_lines,
-    valuations,
 )
 
 OF_STATES, OF_TRANSITIONS = (".srew", ".rews", ".state.rew"), (".trew", ".rewt", ".trans.rew")
@@ -53,7 +53,7 @@ def read(path: Path, reward_structure: str | None = None, rewarded: bool = True)
         _companion(path, which, OF_STATES, lambda file: _state_rewards(file, listing)),
         _companion(path, which, OF_TRANSITIONS, lambda file: _transition_rewards(file, listing, choices, chain)),
     ]
-    listing.has_rewards = any(found)
+    listing = replace(listing, has_rewards=any(found))
     if reward_structure is not None and not listing.has_rewards:
         raise InputError(f"rewards is {reward_structure!r}, but there is no {path.stem}{which}.srew and no .trew")
     several = [f"{path.stem}1{ending}" for ending in (*OF_STATES, *OF_TRANSITIONS)]
@@ -114,7 +114,7 @@ def _transitions(path: Path, listing: Listing) -> tuple[dict[tuple[int, int], in
             raise InputError(f"{place}: choice {k} of state {s} has two names; it has one action")
         listing.add_transition(choices[s, k], x, number(place, value), int(place.split()[1]))
         largest = max(largest, s, x)
-    listing.n_states = declared[0] if declared else largest + 1
+    listing.number_states(declared[0] if declared else largest + 1, {})
     _check_declared(declared, listing, chain)
     check_states(listing)
     return choices, chain
@@ -158,9 +158,8 @@ def _states(path: Path, listing: Listing) -> None:
         names[int(match[1])] = match[2]
     if sorted(names) != list(range(listing.n_states)):
         raise InputError(f"it names {len(names)} states, but the model has {listing.n_states}, numbered from 0")
-    listing.states = [names[s] for s in range(listing.n_states)]
     variables = "".join(rows[0][1]).strip("()").split(",")
-    listing.valuations = valuations({s: _values(variables, name) for s, name in names.items()}, listing.n_states)
+    listing.name_states(names, {s: _values(variables, name) for s, name in names.items()})
 
 
 def _values(variables: list[str], name: str) -> list[str]:
@@ -178,7 +177,7 @@ def _labels(path: Path, listing: Listing) -> None:
     declared = dict(_DECLARED.findall(" ".join(rows[0][1]))) if rows else {}
     if not declared:
         raise InputError('the first line must declare the labels, such as 0="init" 1="goal"')
-    listing.groups |= {label: [] for label in declared.values()}
+    listing.declare(declared.values())
     for place, words in rows[1:]:
         state = index(place, words[0].removesuffix(":"), "state")
         for word in words[1:]:
@@ -192,7 +191,7 @@ def _storm_labels(lines: list[str], listing: Listing) -> None:
     if not ends:
         raise InputError("there is #DECLARATION but no #END")
     declared = {word for line in lines[: ends[0]] if not line.startswith("#") for word in line.split()}
-    listing.groups |= {label: [] for label in sorted(declared)}
+    listing.declare(sorted(declared))
     for at in range(ends[0] + 1, len(lines)):
         words = lines[at].split()
         for word in words[1:]:

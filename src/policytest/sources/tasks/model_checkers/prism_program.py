@@ -45,7 +45,7 @@ def read(
         built = Path(folder, "model.drn")
         labels = _build(storm, path, built, constants or {})
         listing = drn.read(built, reward_model, rewarded)
-    listing.groups = {label: [] for label in labels} | listing.groups  # the export omits labels that no state has
+    listing.declare(labels)  # the export omits labels that no state has
     return listing
 
 
