@@ -19,6 +19,9 @@ from typing import Any, ClassVar
 
 from policytest._base.text import plain
 
+Document = dict[str, Any]
+"""What a JSON document holds, by its keys; who reads one checks it there."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -62,7 +65,7 @@ class Table:
         notes = "".join("\n" + paragraph(note) for note in self.notes)
         return f'<table style="border-collapse: collapse">{caption}\n<tbody>\n{rows}\n</tbody></table>{notes}'
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """The raw values of the rows that have a key."""
         return {row.key: row.raw for row in self.rows if row.key is not None}
 
@@ -80,7 +83,7 @@ class Shown:
     schema: ClassVar[int] = 1
     summary: Any
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads: numbers, strings, lists and arrays by their keys."""
         return dict(self.summary.data())
 

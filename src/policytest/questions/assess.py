@@ -97,7 +97,9 @@ def warn_of_weights(flaws: tuple[str, ...]) -> None:
         warnings.warn(f"{words}: no answer is certified; check propensity and target", AssumptionWarning, stacklevel=4)
 
 
-def _assess_episodes(log: LoggedEpisodes, data: object, threshold: Any, delta: float, method: object) -> Verdict:
+def _assess_episodes(
+    log: LoggedEpisodes, data: object, threshold: float | None, delta: float, method: object
+) -> Verdict:
     """Recorded episodes in their order; the estimate and the interval rest on all of them."""
     betting = checked_log(log, data, method)
     _, bar, level = checked_question(log, threshold, delta)

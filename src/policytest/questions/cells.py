@@ -9,7 +9,7 @@ with "held" an answer is certified.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from policytest._base.errors import InputError
 from policytest.data.counts import CELLS_ARE_MARKOV, DOUBTFUL, HELD, REFUTED, UNTESTED, Counts
@@ -60,7 +60,7 @@ def _diagnosis(task: Task, data: Transitions) -> Diagnosis | None:
         return None
 
 
-def diagnosed_run(task: Task, sim: Any, found: Result) -> Result:
+def diagnosed_run(task: object, sim: object, found: Result) -> Result:
     """A result from an environment that was stepped, with what its steps say of the cells."""
     cells = cells_of_run(task, sim, found.samples)
     if cells is None or not isinstance(found.counts, Counts):
@@ -68,13 +68,15 @@ def diagnosed_run(task: Task, sim: Any, found: Result) -> Result:
     return replace(found, counts=found.counts.with_cells(cells), certified=found.certified and cells == HELD)
 
 
-def cells_of_run(task: Any, sim: Any, samples: int) -> str | None:
+def cells_of_run(task: object, sim: object, samples: int) -> str | None:
     """What the steps of an environment say of the cells; None where nothing is to be said.
 
     Draws of another simulator are those of a Markov kernel by what a simulator is. Of a run that was resumed the first
     steps are not known any more.
     """
-    walked = getattr(sim, "walked", None) if samples and isinstance(task, Task) and has_cells(task) else None
+    if not (samples and isinstance(task, Task) and has_cells(task)):
+        return None
+    walked = getattr(sim, "walked", None)
     if walked is None:
         return None
     lagged, moves = walked

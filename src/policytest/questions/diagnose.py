@@ -16,7 +16,7 @@ at it. Everything is a function of grouped counts; the work is bounded by the nu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -229,5 +229,5 @@ def _pairs_that_matter(task: Task) -> int:
     return int(task.layout.unknown_pairs.sum())
 
 
-def _name(index: int, names: Any) -> str:
+def _name(index: int, names: Sequence[Hashable] | None) -> str:
     return str(index) if names is None else f"{index} {names[index]!r}"

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from policytest.kl.sampler import UNLIMITED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.names import REPLACED
+from policytest.methods.record import Record
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Method, Outcome, Pause, Run, is_certified, steps
 from policytest.methods.td_betting import TDBetting
@@ -50,6 +52,20 @@ Resume = Verdict | str | os.PathLike[str]
 INTERRUPTED, OUT_OF_TIME, NOT_KEPT = "interrupted", "the time limit is reached", "the checkpoint "
 COMBINED = "betting on temporal differences, combined with the mixture-KL rule"
 """A method of earlier versions, in their checkpoints."""
+
+
+Step = TypeVar("Step")
+Asked = TypeVar("Asked")
+
+
+class Drawing(Protocol):
+    """Where samples come from."""
+
+    drawing: bool
+    """Whether the simulator is at work."""
+
+    def stop_when(self, stopped: Callable[[], bool]) -> None:
+        """Give up the episodes at hand where this is true."""
 
 
 class Until(NamedTuple):
@@ -93,9 +109,9 @@ def carry_out(
 
 
 def until_interrupted(
-    source: Any,
-    steps: Iterable[Any],
-    look: Callable[[Any], None] | None,
+    source: Drawing,
+    steps: Iterable[Step],
+    look: Callable[[Step], None] | None,
     is_answered: Callable[[], bool],
     finish: Callable[[], None] | None = None,
     seconds: float = math.inf,
@@ -128,7 +144,7 @@ def until_interrupted(
     return reason
 
 
-def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Any, float, float]:
+def checked_question(task: Asked, threshold: object, delta: object) -> tuple[Asked, float, float]:
     """The task or the episodes, the threshold and log(1/delta), checked."""
     if not isinstance(task, Episodes | LoggedEpisodes):
         arrays.instance("task", task, Task)
@@ -137,7 +153,7 @@ def checked_question(task: Any, threshold: Any, delta: Any) -> tuple[Any, float,
     return task, arrays.real_number("threshold", threshold), -math.log(check_delta(delta))
 
 
-def checked_source(task: Task | Episodes, sim: Any) -> Any:
+def checked_source(task: Task | Episodes, sim: object) -> Any:
     """The simulator of a task; episodes bring their own."""
     if isinstance(task, Episodes):
         if sim is not None:
@@ -304,7 +320,7 @@ def verdict_of(
     run: Run,
     delta: float,
     reason: str,
-    snapshot: dict[str, Any],
+    snapshot: Record,
     counts: Counts | Returns | None = None,
     samples: int | None = None,
     required: float | None = None,
@@ -369,7 +385,7 @@ def _resume(run: Run, mark: str, resume: Resume) -> None:
     run.restore(snapshot)
 
 
-def _of_the_same_types(kept: dict[str, Any], expected: dict[str, Any]) -> None:
+def _of_the_same_types(kept: Record, expected: Record) -> None:
     """Refuse what was kept if an array has another type, or another number of axes, than it has in every run."""
     for name in expected.keys() & kept.keys():
         mine, its = np.asarray(kept[name]), np.asarray(expected[name])
@@ -377,14 +393,14 @@ def _of_the_same_types(kept: dict[str, Any], expected: dict[str, Any]) -> None:
             raise InputError(f"cannot resume: the checkpoint is inconsistent ({name}); start a new run")
 
 
-def _about(run: Run, mark: str) -> dict[str, Any]:
+def _about(run: Run, mark: str) -> Record:
     """What a run is recognised by."""
-    about: dict[str, Any] = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
+    about: Record = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
     about["zone"] = bool(run.indifference)
     return {name: np.array(value) for name, value in about.items()}
 
 
-def _snapshot(run: Run, mark: str) -> dict[str, Any]:
+def _snapshot(run: Run, mark: str) -> Record:
     """All that is needed to go on with a run, and to recognise it."""
     return {**run.state(), **_about(run, mark)}
 
@@ -447,7 +463,7 @@ class _Pressed:
 
 
 @contextmanager
-def _interruptions(source: Any) -> Iterator[_Pressed]:
+def _interruptions(source: Drawing) -> Iterator[_Pressed]:
     """Count Ctrl-C instead of raising; the second one raises within a draw, the third one anywhere."""
     pressed = _Pressed()
     before = signal.getsignal(signal.SIGINT)
@@ -455,7 +471,7 @@ def _interruptions(source: Any) -> Iterator[_Pressed]:
         yield pressed
         return
 
-    def handle(number: int, frame: Any) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         pressed.again()
         if pressed.times == 1:
             on_interruption.get()()

@@ -38,7 +38,7 @@ from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST, PTSTRun
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.return_run import ReturnsRun
-from policytest.methods.run import steps
+from policytest.methods.run import Run, steps
 from policytest.methods.td_betting import TDBetting
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.weighted_returns import flaws_of
@@ -324,7 +324,7 @@ class Narrowing:
         return self.best
 
 
-def _now(run: Any, level: float, epsilon: float) -> Interval:
+def _now(run: Run, level: float, epsilon: float) -> Interval:
     """The interval of a run at this moment; that of a KL ball is proved only where it may end the run."""
     if not isinstance(run, PTSTRun):
         low, high = run.interval(level)

@@ -7,11 +7,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 
 CONFOUNDING = (
@@ -187,7 +186,7 @@ class Diagnosis(Shown):
         )
         return Table(title, (count, *rows), (*self.warnings, *self.hints, *self.notes, CONFOUNDING, STANDING))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         broken = None if 0 < self.broken < self.suppress_below else self.broken
         extra = {"level": self.level, "broken": broken, "warnings": list(self.warnings), "hints": list(self.hints)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import Names, about_task
 from policytest.results import sentences
@@ -128,7 +128,7 @@ class Estimate(Shown):
         )
         return Table(sentences.estimate_title(self), rows)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         extra = {
             "interval_kind": sentences.TWO_SIDED,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from policytest.data.randomness import Seed
 from policytest.data.reward_moments import RewardMoments
+from policytest.methods.record import Record
 from policytest.results.needed import Needed
 from policytest.results.saved import SavedForecast
 
@@ -39,5 +40,5 @@ class Forecast:
 
     needed: Needed | SavedForecast | None = None
     forecaster: Forecaster | None = None
-    snapshot: dict[str, Any] = field(default_factory=dict)
+    snapshot: Record = field(default_factory=dict)
     reward_moments: RewardMoments | None = None

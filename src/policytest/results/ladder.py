@@ -8,12 +8,10 @@ lower end is above its upper end is empty: then the data refute the assumptions 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, plural, probability
 
 MARKOV, PROPENSITIES, EPISODES = "markov", "propensities", "episodes"
@@ -105,7 +103,7 @@ class AssumptionLadder(Shown):
         )
         return Table(title, tuple(rows), self.notes)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         rungs = [
             {
@@ -121,7 +119,7 @@ class AssumptionLadder(Shown):
         return {"rungs": rungs, **about}
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> AssumptionLadder:
+    def of_data(cls, data: Document) -> AssumptionLadder:
         """The ladder that these data describe."""
         rungs = []
         for rung in data["rungs"]:

@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any
 
 import numpy as np
 
+from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.files import read_file
+from policytest._base.table import Document
 from policytest.data.counts import flaws
 from policytest.data.episodes import POLICIES
 from policytest.data.returns import Histogram
@@ -31,6 +32,7 @@ from policytest.results.verdict import Verdict
 from policytest.worst_case import Status
 from policytest.worst_case.lower_bound import Allocation
 
+Result = Verdict | Estimate | Plan | Selection
 SCHEMAS = (1, 2)
 OPEN_UNIT = float(np.nextafter(0, 1)), float(np.nextafter(1, 0))  # the ends of (0, 1) in double precision
 OPTIONAL = {"lower_bound": np.nan, "solves": 0, "method": ""}
@@ -41,7 +43,7 @@ LARGEST = 1e300
 """Numbers that are drawn stay below, so that their differences do not overflow."""
 
 
-def read(path: str | os.PathLike[str]) -> Any:
+def read(path: str | os.PathLike[str]) -> Result:
     """The result that a file holds, as `to_json` wrote it."""
     try:
         text = read_file(path).decode("utf-8")
@@ -52,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> Any:
     return parse(text, str(path))
 
 
-def parse(text: str, path: str) -> Any:
+def parse(text: str, path: str) -> Result:
     """The result that a JSON document describes; ``path`` is its name in errors."""
     try:
         data = json.loads(text)
@@ -66,7 +68,7 @@ def parse(text: str, path: str) -> Any:
         raise InputError(f"{path}: {error}") from None
 
 
-def from_data(data: object) -> Any:
+def from_data(data: object) -> Result:
     """The result that these data describe: a Verdict, an Estimate, a Plan or a Selection."""
     if not isinstance(data, Mapping):
         raise InputError(f"the document is a {type(data).__name__}, expected an object with the key schema")
@@ -75,7 +77,7 @@ def from_data(data: object) -> Any:
     for key, make in (("answer", _verdict), ("epsilon", _estimate), ("saving", _plan), ("settled", _selection)):
         if key in data:
             try:
-                return make(data)
+                return make(dict(data))
             except KeyError as error:
                 raise InputError(f"the key {error.args[0]!r} is missing; is the document complete?") from None
             except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -83,9 +85,9 @@ def from_data(data: object) -> Any:
     raise InputError("no kind of result has these keys; pass a verdict, an estimate, a plan or a selection")
 
 
-def _plain(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(kind: type, data: Document) -> Document:
     """The fields of a result that are numbers, strings, or true and false."""
-    found: dict[str, Any] = {}
+    found: Document = {}
     for field in fields(kind):
         if field.type == "bool":
             found[field.name] = _truth(data, field.name)
@@ -98,7 +100,7 @@ def _plain(kind: type, data: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _verdict(data: Mapping[str, Any]) -> Verdict:
+def _verdict(data: Document) -> Verdict:
     if data["schema"] == 2:  # in schema 1 the keys of these two groups are beside the others
         data = {**data["proof"], **data["provenance"], **data}
     answer, names = data["answer"], _names(data)
@@ -138,11 +140,11 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _forecast(more: Mapping[str, Any] | None) -> Forecast:
+def _forecast(more: Document | None) -> Forecast:
     return Forecast() if more is None else Forecast(SavedForecast(str(more["words"]), more))
 
 
-def _change(data: Mapping[str, Any], visits: Any, names: Names) -> Change:
+def _change(data: Document, visits: IntArray, names: Names) -> Change:
     s, a, x = (int(data[key]) for key in ("state", "action", "next"))
     for index, labels in ((s, names.states), (a, names.actions), (x, names.states)):
         if labels is not None and not 0 <= index < len(labels):
@@ -152,13 +154,13 @@ def _change(data: Mapping[str, Any], visits: Any, names: Names) -> Change:
     return Change(s, a, x, before, after, times, str(data.get("words", "")))
 
 
-def _estimate(data: Mapping[str, Any]) -> Estimate:
+def _estimate(data: Document) -> Estimate:
     lower, upper = _interval(data)
     whole = {**data, "lower": lower, "upper": upper}
     return Estimate(**_plain(Estimate, whole), counts=_visits(data), task=_names(data))
 
 
-def _plan(data: Mapping[str, Any]) -> Plan:
+def _plan(data: Document) -> Plan:
     low, high = _pair(data, "time")
     before = set(data.get("sensitivity", {}).get("values", ()))  # older files have the ends of the values guessed
     weights = np.asarray(data["allocation"], dtype=float)
@@ -181,12 +183,12 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     return Plan(**whole)
 
 
-def _ranges(given: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
+def _ranges(given: Document) -> dict[str, tuple[float, float, float]]:
     """(mean, low, high) by name."""
     return {str(name): (_number(a), _number(b), _number(c)) for name, (a, b, c) in given.items()}
 
 
-def _selection(data: Mapping[str, Any]) -> Selection:
+def _selection(data: Document) -> Selection:
     settled, questions = data["settled"]
     policy, index = _table(data, "policy"), data["index"]
     names = _names(data, policy.shape)
@@ -201,7 +203,7 @@ def _selection(data: Mapping[str, Any]) -> Selection:
     return Selection(**whole)
 
 
-def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Names:
+def _names(data: Document, shape: tuple[int, ...] | None = None) -> Names:
     """The names of states and actions, one for each row and column of its table, and what is said of the task."""
     shape = np.shape(data.get("visits", ())) if shape is None else shape
     found: list[tuple[str, ...] | None] = []
@@ -219,7 +221,7 @@ def _names(data: Mapping[str, Any], shape: tuple[int, ...] | None = None) -> Nam
     return Names(found[0], found[1], tuple(map(str, assumptions)), which)
 
 
-def _visits(data: Mapping[str, Any]) -> Visits:
+def _visits(data: Document) -> Visits:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
     selected, other = (_truth(data, name) if name in data else False for name in ("selected", "other_rewards"))
     episodes = int(data["episodes"]) if "episodes" in data else None
@@ -227,14 +229,14 @@ def _visits(data: Mapping[str, Any]) -> Visits:
     return Visits(table, selected, other, episodes, _histogram(data), _flaws(data, selected, other), refutes_model)
 
 
-def _flaws(data: Mapping[str, Any], selected: bool, other_rewards: bool) -> tuple[str, ...]:
+def _flaws(data: Document, selected: bool, other_rewards: bool) -> tuple[str, ...]:
     """What is wrong with the data, in words; that of the ladder is said by the ladder."""
     if "flaws" not in data:  # of an earlier version
         return flaws(selected, other_rewards)
     return tuple(words for words in map(str, data["flaws"]) if words != REFUTED)
 
 
-def _histogram(data: Mapping[str, Any]) -> Histogram | None:
+def _histogram(data: Document) -> Histogram | None:
     """The returns of episodes, where a document has them."""
     if data.get("returns") is None:
         return None
@@ -247,26 +249,26 @@ def _histogram(data: Mapping[str, Any]) -> Histogram | None:
     return Histogram(edges, episodes)
 
 
-def _table(data: Mapping[str, Any], key: str, axes: int = 2) -> Any:
-    table = np.asarray(data[key], dtype=float)
+def _table(data: Document, key: str, axes: int = 2) -> FloatArray:
+    table: FloatArray = np.asarray(data[key], dtype=float)
     if table.ndim != axes or not table.size or not (np.abs(table) < LARGEST).all():
         raise InputError(f"{key} has shape {table.shape}; it is a table of numbers with {axes} axes")
     return table
 
 
-def _number(value: Any) -> float:
+def _number(value: float | str | None) -> float:
     """A number; null is written where there is none."""
     return np.nan if value is None else float(value)
 
 
-def _interval(data: Mapping[str, Any]) -> tuple[float, float]:
+def _interval(data: Document) -> tuple[float, float]:
     lower, upper = _pair(data, "interval")
     if any(LARGEST <= abs(end) < np.inf for end in (lower, upper)):
         raise InputError(f"interval is {[lower, upper]}; it has a lower and an upper end")
     return lower, upper
 
 
-def _between(data: Mapping[str, Any], key: str, low: float, high: float, words: str, default: object = None) -> float:
+def _between(data: Document, key: str, low: float, high: float, words: str, default: object = None) -> float:
     """A number from ``low`` to ``high``."""
     number = float(data[key] if default is None else data.get(key, default))
     if not low <= number <= high:
@@ -274,12 +276,12 @@ def _between(data: Mapping[str, Any], key: str, low: float, high: float, words: 
     return number
 
 
-def _pair(data: Mapping[str, Any], key: str) -> tuple[float, float]:
+def _pair(data: Document, key: str) -> tuple[float, float]:
     first, second = data[key]
     return float(first), float(second)
 
 
-def _truth(data: Mapping[str, Any], key: str) -> bool:
+def _truth(data: Document, key: str) -> bool:
     """True or false, nothing that merely looks like it: a report must not call proved what is not."""
     if not isinstance(data[key], bool):
         raise InputError(f"{key} is {data[key]!r}; it is true or false")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base.arrays import IntArray
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
 
 CHANCE = 0.8  # that the samples forecast are enough
@@ -120,7 +120,7 @@ class Needed(Shown):
             return "as the estimate says", number(self.expected), "more samples"
         return "more samples, median", *self._shown(self.expected, "settles it with a probability of about 0.5")
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         return {
             **self.summary.data(),

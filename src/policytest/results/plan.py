@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import about_task
 from policytest.results import sentences
@@ -152,7 +152,7 @@ class Plan(Shown):
             remark += f"; {nine_in_ten('runs', *self.runs[name])}"
         return [Row(name, shown, remark)]
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         extra = {
             "samples": {name: list(found) for name, found in self.samples.items()},

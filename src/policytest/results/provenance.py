@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from policytest.mdp.task import Task
 from policytest.results.sentences import ONE_SIDED
@@ -45,7 +45,7 @@ class Provenance:
     """
 
     method: str = ""
-    settings: object = field(default=None, repr=False)
+    settings: Any = field(default=None, repr=False)  # a `Method`, or settings of a comparison
     seed: int | None = None
     asked_of: Task | None = field(default=None, repr=False)
     interval_kind: str = ONE_SIDED

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from policytest._base.arrays import IntArray
+from policytest._base.table import Document
 from policytest.data.counts import Counts
 from policytest.data.returns import Histogram, Returns
 from policytest.results.changes import Change
@@ -35,8 +35,8 @@ class SavedForecast(NamedTuple):
     """What a saved result keeps of `Needed`: its sentence, and its document."""
 
     words: str
-    document: Mapping[str, Any]
+    document: Document
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """The document."""
         return dict(self.document)

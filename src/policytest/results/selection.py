@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from policytest._base.arrays import FloatArray
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, plain, probability
 from policytest.data.counts import Counts
 from policytest.mdp.task import Names, about_task
@@ -96,7 +96,7 @@ class Selection(Shown):
         between = " " if self.states is None and self.actions is None else ", "
         return plain(between.join(words) + (" ..." if len(self.policy) > MOST_SHOWN else ""))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         extra = {name: getattr(self, name) for name in ("index", "answered", "reason", "values", "method")}
         extra |= {"flaws": list(self.flaws), "refutes_model": self.refutes_model}

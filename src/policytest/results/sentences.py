@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from policytest._base.arrays import FloatArray
-from policytest._base.table import Row
+from policytest._base.table import Document, Row
 from policytest._base.text import nats, number, plural, probability
 from policytest.data.counts import CELLS, UNTESTED
 from policytest.data.episodes import INDEPENDENT, MEAN_RETURN, POLICIES, Episodes
@@ -393,7 +393,7 @@ def agent_rows(task: object) -> list[Row]:
     return [Row("policy of the agent", which, POLICIES[which])] if which else []
 
 
-def histogram_data(counts: object) -> dict[str, Any]:
+def histogram_data(counts: object) -> Document:
     """The returns of episodes as JSON: a histogram."""
     found = getattr(counts, "histogram", None)
     return {} if found is None else {"returns": {"edges": found.edges.tolist(), "episodes": found.episodes.tolist()}}

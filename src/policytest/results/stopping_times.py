@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from policytest._base.arrays import FloatArray, IntArray
+import numpy as np
+import numpy.typing as npt
+
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +19,6 @@ class StoppingTimes:
 
     deltas: FloatArray
     samples: IntArray
-    answers: Any
+    answers: npt.NDArray[np.object_]
     solves: int
-    certified: Any
+    certified: BoolArray

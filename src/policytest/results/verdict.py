@@ -13,7 +13,7 @@ import numpy as np
 
 from policytest._base.arrays import BoolArray, Kernel
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import nats, number, probability
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
@@ -22,6 +22,7 @@ from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
+from policytest.methods.record import Record
 from policytest.methods.run import Outcome
 from policytest.methods.td_betting import CoupledBetting, TDBetting
 from policytest.results import sentences
@@ -191,12 +192,12 @@ class Verdict(Shown):
         return self.provenance.method
 
     @property
-    def settings(self) -> object:
+    def settings(self) -> Any:
         """The method itself; None if no method was needed, and in a saved verdict."""
         return self.provenance.settings
 
     @property
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Record:
         """All that `decide(..., resume=verdict)` needs to go on; empty if there is nothing to go on from."""
         return self.forecast.snapshot
 
@@ -374,7 +375,7 @@ class Verdict(Shown):
             notes += [sentences.about_changes(self), *(f"  {change.words}" for change in self.changes)]
         return notes
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         rows = self.summary.data()
         proof = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.compiled import search
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
@@ -18,19 +19,25 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values
 from policytest.payoffs.coupling import reached
 
+Number = TypeVar("Number", np.float64, np.int64, np.bool_)
 ARRAYS = "arrays [S,A]"
 """What policies are."""
 
 
 def task_of_all_pairs(
-    rewards: Any, initial: Any, discount: float, support: Any, available: Any = None, **names: Any
+    rewards: Kernel | Observed,
+    initial: object,
+    discount: float,
+    support: Kernel | None,
+    available: object = None,
+    **names: Any,
 ) -> Task:
     """The task of the policy that takes every available action equally often: its rows are all pairs."""
     S = len(arrays.real_array("initial", initial, (None,)))
-    if arrays.is_sparse(rewards):
-        A = rewards.shape[0] // max(S, 1)
-    elif isinstance(rewards, Observed):
+    if isinstance(rewards, Observed):
         A = _observed_actions(rewards, names["actions"])
+    elif arrays.is_sparse(rewards):
+        A = rewards.shape[0] // max(S, 1)
     else:
         array = arrays.real_array("rewards", rewards)
         if array.ndim not in (2, 3):
@@ -45,7 +52,7 @@ def task_of_all_pairs(
     return Task(rewards, policy, initial, discount, support, available=available, **names)
 
 
-def _observed_actions(rewards: Observed, actions: Any) -> int:
+def _observed_actions(rewards: Observed, actions: object) -> int:
     """The number of actions, by the tables of the range or by the names."""
     shape = np.broadcast_shapes(rewards.low.shape, rewards.high.shape)
     if not shape and actions is None:
@@ -58,14 +65,21 @@ def first_actions(task: Task) -> IntArray:
     return np.asarray((task.policy > 0).argmax(axis=1), dtype=np.int64)
 
 
-def by_pair(rows: Rows, values: Any, task: Task, otherwise: float) -> Any:
+def by_pair(rows: Rows, values: npt.NDArray[Number], task: Task, otherwise: float) -> npt.NDArray[Number]:
     """[S,A] from a vector [K] over the rows; ``otherwise`` for actions that are not available."""
-    table = np.full(task.n_states * task.n_actions, otherwise, dtype=np.asarray(values).dtype)
+    table = np.full(task.n_states * task.n_actions, otherwise, dtype=values.dtype)
     table[rows.pair] = values
     return table.reshape(task.n_states, task.n_actions)
 
 
-def tasks_of(rewards: Any, policies: Any, initial: Any, discount: float, support: Any, names: Any) -> list[Task]:
+def tasks_of(
+    rewards: Kernel | Observed,
+    policies: object,
+    initial: object,
+    discount: float,
+    support: Kernel | None,
+    names: dict[str, Any],
+) -> list[Task]:
     """A task for each policy."""
     if isinstance(policies, np.ndarray) and policies.ndim != 3:
         raise InputError(f"policies has shape {policies.shape}; pass a list of arrays [S,A]")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from policytest.payoffs.known_range import KnownRange
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.results.needed import Needed, Simulated, forecast, not_known
 from policytest.results.plan import Plan
+from policytest.results.verdict import Verdict
 
 PILOT, LEAST = 50, 2  # episodes of a pilot
 MEANS = 400  # pilots that are drawn again, for the uncertainty of the mean
@@ -185,7 +186,7 @@ def _plan(
 # ---------------------------------------------------------------- a test that goes on
 
 
-def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
+def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, limit: int) -> Needed:
     """How many more episodes settle an undecided test, if they are like those so far."""
     seen: Returns = verdict.counts
     kind = ("pair", "pairs") if verdict.about == "difference" else ("episode", "episodes")
@@ -219,7 +220,7 @@ def further_episodes(verdict: Any, chance: float, rng: np.random.Generator, limi
     return forecast(verdict, chance, float(enough[1]), words, **more)
 
 
-def _restored(verdict: Any, seen: Returns, rng: np.random.Generator, again: bool) -> ReturnsRun:
+def _restored(verdict: Verdict, seen: Returns, rng: np.random.Generator, again: bool) -> ReturnsRun:
     """The run of a verdict as it stood, with a future like its past. Plans of pairs have what a full bet stakes."""
     bounds, zone = verdict.task.bounds, verdict.indifference
     if verdict.about == "difference":

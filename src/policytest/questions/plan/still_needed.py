@@ -54,6 +54,7 @@ from policytest.questions.plan.episodes import further_episodes
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, Simulated, forecast, not_known
+from policytest.results.verdict import Verdict
 from policytest.worst_case.lower_bound import uniform_allocation
 
 RUNS, LOGS = 40, 20  # that go on, or are simulated, each against another kernel
@@ -62,14 +63,15 @@ OTHER_SIDE = 0.05  # share of kernels beyond the threshold from which on data do
 AHEAD = ("numbers", "source.k", "source.x")  # what a kept run has drawn ahead
 
 
-def check_chance(chance: Any) -> float:
+def check_chance(chance: object) -> float:
     """A probability that is worth asking for."""
-    if not 0.5 <= arrays.real_number("chance", chance) < 1.0:
+    found = arrays.real_number("chance", chance)
+    if not 0.5 <= found < 1.0:
         raise InputError(f"chance is {chance}; it must be a probability from 0.5 to below 1")
-    return float(chance)
+    return found
 
 
-def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: int = MAX_SAMPLES) -> Needed:
+def further(verdict: Verdict, chance: float = CHANCE, rng: Seed = 0, max_samples: int = MAX_SAMPLES) -> Needed:
     """How many more samples settle a test, by the method it was made with; see `policytest.results.verdict.Verdict`."""
     chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
     if isinstance(verdict.task, Episodes):
@@ -95,16 +97,16 @@ def further(verdict: Any, chance: float = CHANCE, rng: Seed = 0, max_samples: in
     return _by_simulation(verdict, chance, rng, limit)
 
 
-def _nothing_forecast(verdict: Any, more: float, chance: float, words: str) -> Needed:
+def _nothing_forecast(verdict: Verdict, more: float, chance: float, words: str) -> Needed:
     return forecast(verdict, chance, more, words, uniform=more)
 
 
-def _is_log(verdict: Any) -> bool:
+def _is_log(verdict: Verdict) -> bool:
     """Whether a log was judged in its order, and is simulated from its start."""
     return isinstance(verdict.settings, LogBetting) or not (verdict.task.is_discounted_table or verdict.snapshot)
 
 
-def _nothing_to_do(verdict: Any, chance: float) -> Needed:
+def _nothing_to_do(verdict: Verdict, chance: float) -> Needed:
     """An answer is there, or no sample can change anything."""
     task: Task = verdict.task
     more = 0 if verdict.answer is not None else math.inf
@@ -125,7 +127,7 @@ def count_from(name: str, given: object, least: int) -> int:
 # ---------------------------------------------------------------- the KL rule
 
 
-def _by_distance(verdict: Any, chance: float) -> Needed:
+def _by_distance(verdict: Verdict, chance: float) -> Needed:
     settings, task = verdict.settings, verdict.task
     rule = settings if isinstance(settings, PTST) else getattr(settings, "rule", None) or PTST()
     ahead = _Ahead(verdict, rule, chance)
@@ -155,7 +157,7 @@ def _total(pairs: IntArray | None) -> float:
 class _Ahead:
     """The KL rule from the counts of a verdict on."""
 
-    def __init__(self, verdict: Any, rule: PTST, chance: float) -> None:
+    def __init__(self, verdict: Verdict, rule: PTST, chance: float) -> None:
         task, R, counts = verdict.task, verdict.threshold, verdict.counts
         self.task, self.z = task, float(scipy.special.ndtri(chance))
         share = 1.0 - getattr(rule.solver, "gap", 0.0) if getattr(rule.solver, "proves", False) else 1.0
@@ -208,11 +210,11 @@ class Future(NamedTuple):
     drawn: FloatArray
 
 
-Follow = Callable[[Any, TabularSimulator, np.random.Generator, int], Future]
+Follow = Callable[[Verdict, TabularSimulator, np.random.Generator, int], Future]
 LogTest = LogRun | StacksRun
 
 
-def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit: int) -> Needed:
+def _by_simulation(verdict: Verdict, chance: float, rng: np.random.Generator, limit: int) -> Needed:
     is_log = _is_log(verdict)
     most, follow = (LOGS, partial(_another_log, verdict.task, _replayed(verdict))) if is_log else (RUNS, _resumed)
     posterior = Posterior(verdict.task, verdict.threshold, verdict.counts, rng, most, verdict.forecast.reward_moments)
@@ -221,7 +223,7 @@ def _by_simulation(verdict: Any, chance: float, rng: np.random.Generator, limit:
 
 
 def further_comparison(
-    verdict: Any,
+    verdict: Verdict,
     chance: float,
     rng: Seed,
     max_samples: int,
@@ -241,7 +243,7 @@ def further_comparison(
 
 
 def _simulated(
-    verdict: Any,
+    verdict: Verdict,
     chance: float,
     rng: np.random.Generator,
     limit: int,
@@ -285,13 +287,13 @@ def _simulated(
     return forecast(verdict, chance, total, words, **more)
 
 
-def _at_least(verdict: Any) -> int:
+def _at_least(verdict: Verdict) -> int:
     """How many more samples the lower bound of the verdict asks for; 0 where it has none."""
     bound = verdict.lower_bound
     return max(math.ceil(bound) - verdict.samples, 0) if 0.0 < bound < math.inf else 0
 
 
-def _replayed(verdict: Any) -> Callable[[int], LogTest]:
+def _replayed(verdict: Verdict) -> Callable[[int], LogTest]:
     """How to start the test of a verdict on a log without rows; of fewer sets of coins, with another seed."""
     settings, fewer = verdict.settings, {"coins": 1} if isinstance(verdict.settings, LogBetting) else {}
 
@@ -306,7 +308,7 @@ def _replayed(verdict: Any) -> Callable[[int], LogTest]:
 def _another_log(
     task: Task,
     start: Callable[[int], LogTest],
-    verdict: Any,
+    verdict: Verdict,
     sim: TabularSimulator,
     rng: np.random.Generator,
     limit: int,
@@ -342,7 +344,7 @@ def _drawn(
     return found
 
 
-def _resumed(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, limit: int) -> Future:
+def _resumed(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator, limit: int) -> Future:
     """The run of a verdict as it stood, but with another future."""
     run = _restored(verdict, sim, rng)
     run.begin(verdict.required)
@@ -352,7 +354,7 @@ def _resumed(verdict: Any, sim: TabularSimulator, rng: np.random.Generator, limi
     return Future(run.paid - verdict.samples, run.answer is not None, drawn)
 
 
-def _restored(verdict: Any, sim: TabularSimulator, rng: np.random.Generator) -> Any:
+def _restored(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator) -> Any:
     seed = int(rng.integers(2**62))
     zone = {"indifference": verdict.indifference, "both_sides": True} if verdict.indifference else {}
     run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
