@@ -1,6 +1,7 @@
 """What every method promises, whatever it does inside: one suite for all of them.
 
-A new method is one line in `SUBJECTS`. What only one method promises is tested in its own file.
+A new method is one line in `SUBJECTS`, a new kind of run one in `RUNS`. What only one method promises is tested in its
+own file.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -18,7 +20,18 @@ import pytest
 import policytest as pt
 from builders import REPORTED, TWO, Called, assert_same_verdict, first, uniform_log
 from policytest.data.randomness import generator
+from policytest.kl.sampler import Recorded
 from policytest.methods import checkpoint
+from policytest.methods.episode_log_betting import EpisodeLogBetting
+from policytest.methods.paired_betting import paired_run
+from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.run import Run, is_certified, steps
+from policytest.methods.td_betting import CoupledBetting
+from policytest.methods.td_run import TDRun
+from policytest.payoffs.coupling import shared_pool
+from policytest.payoffs.two_policies import TwoPolicies
+from policytest.payoffs.two_policies_in_time import two_policies_in_time
 from policytest.questions import driver
 from policytest.questions.watch import Watch
 from policytest.results.load import from_data
@@ -93,13 +106,14 @@ def test_a_run_begins_without_evidence_steps_within_its_limit_and_ends_with_its_
     subject = SUBJECTS[name]
     threshold = subject.thresholds[side]
     run = subject.method.start(TWO.task, pt.TabularSimulator(TWO.kernel), threshold, generator(SEED))
+    assert isinstance(run, Run)
     run.begin(LEVEL)
     assert (run.samples, run.paid, run.answer) == (0, 0, None)
     assert max(run.evidence()) <= 0, "nothing was seen"
     assert run.interval(LEVEL) == pytest.approx((LOW, HIGH))
     run.step(LEVEL, 1)
     assert run.samples <= 1
-    run.exhausted = False
+    run.begin(LEVEL)
     while run.answer is None and not run.exhausted:
         before = run.samples
         run.step(LEVEL, subject.limit - before)
@@ -115,6 +129,79 @@ def test_a_run_begins_without_evidence_steps_within_its_limit_and_ends_with_its_
     assert run.answer == SIDES[side]
     assert np.argmax(run.evidence()) == side or not subject.by_evidence
     assert LOW <= run.estimate <= HIGH
+
+
+OTHER = replace(TWO.task, policy=TWO.alternative_policy)
+SHORT, SHORT_OTHER = (replace(task, discount=1.0, horizon=3) for task in (TWO.task, OTHER))
+LOG = uniform_log(TWO, 12_000, 3)
+COIN, FAIR = (pt.Episodes(lambda rng, p=p: [float(rng.random() < p)], return_range=(0, 1)) for p in (0.7, 0.5))
+TOSSED = pt.LoggedEpisodes(None, (np.arange(400) % 10 < 7).astype(float), return_range=(0, 1))
+
+
+def log_of(task: pt.Task = TWO.task) -> Recorded:
+    return Recorded.of(task, LOG)
+
+
+def coupled(payoff: Any) -> TDRun:
+    return TDRun(CoupledBetting(), payoff)
+
+
+def simulator() -> pt.TabularSimulator:
+    return pt.TabularSimulator(TWO.kernel)
+
+
+Question = Callable[[float], Run]
+RUNS: dict[str, tuple[Question, tuple[float, float]]] = {
+    "rollouts with a horizon": (lambda R: pt.TDBetting().start(SHORT, simulator(), R, SEED), (-0.04, 0.15)),
+    "KL with a horizon": (lambda R: pt.PTST().start(SHORT, simulator(), R, SEED), (-0.04, 0.15)),
+    "two policies": (
+        lambda R: coupled(TwoPolicies(TWO.task, OTHER, R, shared_pool([TWO.task, OTHER], simulator(), SEED))),
+        (-0.3, 0.8),
+    ),
+    "two policies with a horizon": (
+        lambda R: coupled(two_policies_in_time(SHORT, SHORT_OTHER, R, simulator(), SEED)),
+        (-0.1, 0.2),
+    ),
+    "two policies, KL": (lambda R: KLComparison(pt.PTST(), TWO.task, OTHER, R, simulator(), SEED), (-0.3, 0.8)),
+    "recorded draws": (lambda R: pt.TDBetting().replay(TWO.task, R, log_of()), (-0.3, 0.75)),
+    "a log": (lambda R: pt.LogBetting(coins=2).replay(TWO.task, R, log_of()), (-0.3, 0.75)),
+    "stacks": (lambda R: pt.LogBetting().stacks(TWO.task, R, log_of(), 2), (-0.3, 0.75)),
+    "episodes": (lambda R: ReturnBetting().start(COIN, None, R, SEED), (0.5, 0.9)),
+    "pairs of episodes": (lambda R: paired_run(COIN, FAIR, R, SEED), (-0.2, 0.6)),
+    "recorded episodes": (lambda R: EpisodeLogBetting().replay(TOSSED, R), (0.5, 0.9)),
+}
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=SIDES)
+@pytest.mark.parametrize("name", RUNS)
+def test_every_kind_of_run_is_driven_alike(name, side):
+    """The same loop, with nothing but what `Run` declares; its answer has the evidence, the proof and the interval."""
+    start, thresholds = RUNS[name]
+    run, threshold = start(thresholds[side]), thresholds[side]
+    assert isinstance(run, Run)
+    run.begin(LEVEL)
+    assert (run.samples, run.paid, run.answer, run.threshold) == (0, 0, None, threshold)
+    assert max(run.evidence()) <= 1e-12, "nothing was seen"
+    low, high = run.interval(LEVEL)
+    for _ in steps(run, LEVEL, 100_000):
+        assert run.samples <= run.paid <= 100_000
+        assert all(proved <= found + 1e-9 for proved, found in zip(run.proof(), run.evidence(), strict=True))
+        assert low - 1e-9 <= run.interval(LEVEL)[0] <= run.interval(LEVEL)[1] <= high + 1e-9
+    run.end(LEVEL)
+    assert (run.answer, run.reward_moments, run.indifference) == (SIDES[side], None, 0.0)
+    assert run.evidence()[side] >= LEVEL > run.evidence()[1 - side]
+    assert is_certified(run, LEVEL) is ("KL" not in name), "a descent may miss the nearest kernel"
+    assert not is_certified(run, 1e9)
+    assert run.outcome(LEVEL).evidence == run.evidence()
+    first, last = run.verdict_interval(LEVEL)
+    assert first >= threshold if side == 0 else last <= threshold
+    assert low <= run.estimate <= high
+    assert 0 <= run.used() <= len(LOG)
+    assert run.method.describe()
+    run.reconsider(1e9)
+    assert run.answer is None
+    run.reconsider(LEVEL)
+    assert run.answer == SIDES[side]
 
 
 @having()
@@ -401,8 +488,8 @@ def test_a_state_is_taken_back_as_it_was_given(name):
         states = [run.state() for run in runs]
         for key in {name for name in states[0].keys() | states[1].keys() if not name.endswith(".solves")}:
             np.testing.assert_array_equal(states[0][key], states[1][key], err_msg=key)
-        for what in ("evidence", "proof"):
-            assert getattr(runs[0], what)() == getattr(runs[1], what)(), what
+        assert runs[0].evidence() == runs[1].evidence()
+        assert runs[0].proof() == runs[1].proof()
         assert (runs[0].samples, runs[0].estimate) == (runs[1].samples, runs[1].estimate)
         for run in runs:
             run.step(50.0, subject.limit - run.samples)

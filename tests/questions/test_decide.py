@@ -28,10 +28,10 @@ from builders import Called as Plain
 from formulas import allowed, dimension, dimensions, loss
 from plain import PTST, assess, checks, decide, stopping_times
 from policytest._base.compiled import evidence as compiled_evidence
+from policytest.kl import witness
 from policytest.kl.boundaries import average
 from policytest.mdp.values import extreme_state_values
 from policytest.methods import checkpoint
-from policytest.plots.changes import witness
 from problems import Case, nearest_by_slsqp
 
 TABLE = pt.TabularSimulator(TWO.kernel)
