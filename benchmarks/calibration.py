@@ -36,7 +36,9 @@ from policytest._base.compiled import evidence
 from policytest.eprocess.strategies import ONE_POLICY
 from policytest.kl.boundaries import Terms
 from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.td_betting import rollouts_of
 from policytest.methods.td_run import TDRun
+from policytest.payoffs.draws import Supply
 from policytest.questions.identify.kl_search import Deviations, KLSearch
 from policytest.questions.identify.policies import task_of_all_pairs
 from policytest.questions.recorded import recorded
@@ -77,25 +79,22 @@ def rare_rewards() -> Any:
 class OverconfidentRun(TDRun):
     """Betting with a quarter of the range."""
 
-    def step(self, level: float, most: int) -> None:
+    def step(self, required: float, most: int) -> None:
         """Settle the bets anew, with the wrong range."""
         super().step(np.inf, most)
         for process, answer in zip(self.bets, ("above", "below"), strict=True):
             gains = [np.zeros(0), *(segment.won / segment.bet.room for segment in process.segments)]
             factors = np.maximum(1.0 + 4.0 * np.outer(ONE_POLICY.steady, np.concatenate(gains)), 1e-6)
             capital = np.logaddexp.reduce(np.log(factors).cumsum(axis=1) + LARGE_FIRST[:, None], axis=0)
-            if (capital >= level).any():
+            if (capital >= required).any():
                 self.answer = answer
 
 
 class Overconfident(pt.TDBetting):
     """The control for betting: as if S never fell below -L/4 (losses beyond that leave one part in a million)."""
 
-    def _run(self, *given: Any) -> OverconfidentRun:
-        run = super()._run(*given)
-        run.__class__ = OverconfidentRun
-        assert isinstance(run, OverconfidentRun)
-        return run
+    def _run(self, task: Any, threshold: float, supply: Supply, *sides: Any) -> OverconfidentRun:
+        return OverconfidentRun(self, rollouts_of(task, threshold, supply), *sides)
 
 
 METHODS: dict[str, Any] = {

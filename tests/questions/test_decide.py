@@ -911,12 +911,21 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "name"), [(pt.TDBetting(), "block"), (pt.PTST(), "source.size"), (pt.TDBetting(), "extra")]
+    ("method", "name", "index"),
+    [
+        (pt.TDBetting(), "progress", 0),
+        (pt.TDBetting(), "progress", 1),
+        (pt.TDBetting(), "progress", 2),
+        (pt.TDBetting(), "extra", 0),
+        (pt.PTST(), "source.size", 0),
+    ],
 )
-def test_checkpoints_with_impossible_numbers_are_refused(method, name, tmp_path):
+def test_checkpoints_with_impossible_numbers_are_refused(method, name, index, tmp_path):
     given, file = instance("above"), tmp_path / "run.npz"
-    kept = run(given, TABLE, method, max_samples=20).snapshot
-    checkpoint.write(file, {**kept, name: np.array([2**62])})
+    kept = dict(run(given, TABLE, method, max_samples=20, checkpoint=file).snapshot)
+    assert run(given, TABLE, method, max_samples=21, resume=file).samples == 21
+    kept[name] = np.where(np.arange(kept[name].size) == index, 2**62, kept[name])
+    checkpoint.write(file, kept)
     with pytest.raises(pt.InputError, match="resume: "):
         run(given, TABLE, method, max_samples=21, resume=file)
 
