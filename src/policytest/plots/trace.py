@@ -158,11 +158,11 @@ class Trace:
     def look(self, run: Any, required: float) -> None:
         """Keep a point where one is due.
 
-        Betting is looked at between its rollouts, where its evidence is exact. Of the KL rule, which between its solves
-        knows only what its witness allows, the evidence is computed here, from the counts.
+        Within a rollout the evidence of betting counts the rest of it at worst. Between its solves the KL rule knows
+        only what its witness allows, so its evidence is computed here, from the counts.
         """
-        between = getattr(run, "walker", (0.0,))[0] == 0.0 and run.samples >= _first_pause(run)
-        if _can_pause(run) and (run.answer is not None or (between and self.is_due(run.samples))):
+        due = run.samples >= _first_pause(run) and self.is_due(run.samples)
+        if _can_pause(run) and (run.answer is not None or due):
             exact = _exact(run) if isinstance(run.method, PTST) and run.answer is None else None
             self._record(replace(check_of(run, required), samples=run.samples), exact)
 
