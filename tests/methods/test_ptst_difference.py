@@ -251,15 +251,16 @@ def test_resuming_something_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("capital", lambda x: x + 1.0),
-        ("sums", lambda x: x + 0.5),
-        ("plan", lambda x: x * 0.5),
-        ("plan_a_base", lambda x: x + 1.0),
-        ("plan_bets", lambda x: x * 2.0),
+        ("above.capital", lambda x: x + 1.0),
+        ("above.won", lambda x: x + 0.5),
+        ("above.bets", lambda x: np.append(x[:, :1], 0.5 * x[:, 1:], axis=1)),  # the room, and halves of the fractions
+        ("plan.numbers", lambda x: x * 0.5),
+        ("plan.a.base", lambda x: x + 1.0),
+        ("plan.fractions", lambda x: x * 2.0),
+        ("plan.wide", lambda x: x * 2.0),
         ("progress", lambda x: x + 1),
         ("walker", lambda x: np.array([1.0, 9.0, 0.0, 1.0, -1.0, 0.0])),
         ("numbers", lambda x: x[:, :2]),
-        ("fractions", lambda x: 0.5 * x),
     ],
 )
 def test_a_state_that_cannot_have_arisen_is_refused(name, change):
