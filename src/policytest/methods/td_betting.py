@@ -12,9 +12,9 @@ from policytest.kl.witness import Target, WitnessedCounts, largest_rounding
 from policytest.mdp.task import Task
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.draws import Supply
-from policytest.payoffs.in_time import RolloutsInTime, pool_in_time, warn_of_sides
+from policytest.payoffs.in_time import RolloutsInTime, pool_in_time
 from policytest.payoffs.policy_bet import MOST_LISTED, PolicyBet, Pool, is_large
-from policytest.payoffs.td_rollouts import Rollouts
+from policytest.payoffs.td_rollouts import Rollouts, warn_of_sides
 from policytest.payoffs.total_bet import TotalBet
 from policytest.payoffs.visited import VisitedBet
 

@@ -5,7 +5,6 @@ The mathematics is in `policytest.payoffs.total_bet`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics, RolloutState, Transcript
-from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.errors import InputError
 from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts, is_open
@@ -21,7 +20,7 @@ from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task, counting_task
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.plan import LARGE, BettingPlan
-from policytest.payoffs.td_rollouts import Rollouts
+from policytest.payoffs.td_rollouts import Rollouts, one_sided
 from policytest.payoffs.total_bet import TotalBet, TotalPool
 
 LONGEST = 1000.0  # steps, without a discount, after which a rollout ends at its worst; more where rollouts are longer
@@ -234,17 +233,3 @@ def pool_in_time(task: Task, supply: Supply) -> TotalPool:
     if is_open(counted):
         raise InputError(f"task: any of {task.n_states:,} states may follow each pair; declare `support`")
     return TotalPool(task, WitnessedCounts(counted, 0.0, MixtureBoundary()), supply)
-
-
-def warn_of_sides(payoff: Rollouts, indifference: float) -> None:
-    """Say which answer can be proved, where that is only one."""
-    if len(payoff.sides) == 1:
-        warnings.warn(one_sided(payoff.sides), AssumptionWarning, stacklevel=6)
-        if indifference:
-            raise InputError(f"indifference: {one_sided(payoff.sides)}")
-
-
-def one_sided(sides: tuple[float, ...]) -> str:
-    """Which answer can be proved, where totals have a bound on one side only; and what would help."""
-    answer, end = ("above", "high") if sides == (1.0,) else ("below", "low")
-    return f'only "{answer}" can be proved here, since the total of an episode may be infinitely {end}; {REMEDIES}'

@@ -42,6 +42,7 @@ once, in their order: where one is not there, the process waits.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -60,6 +61,7 @@ from policytest._base.compiled.rollouts import (
     Stakes,
     Transcript,
 )
+from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.capital import TwoSided
 from policytest.eprocess.strategies import (
@@ -71,6 +73,7 @@ from policytest.eprocess.strategies import (
     GapGrid,
 )
 from policytest.kl.sampler import Recorded
+from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, widest_range
 from policytest.payoffs import splitting
@@ -328,3 +331,17 @@ class Rollouts:
             return bool(sound) and self.worst_sum(plan, at) >= -plan.L * SLACK
         worst = self.worst_sum(plan, at), float(at.weight + weight @ other.B[place.astype(np.int64)])
         return all(sum_ >= -L * SLACK for sum_, L in zip(worst, (plan.L, other.L), strict=True))
+
+
+def warn_of_sides(payoff: Rollouts, indifference: float) -> None:
+    """Say which answer can be proved, where that is only one."""
+    if len(payoff.sides) == 1:
+        warnings.warn(one_sided(payoff.sides), AssumptionWarning, stacklevel=6)
+        if indifference:
+            raise InputError(f"indifference: {one_sided(payoff.sides)}")
+
+
+def one_sided(sides: tuple[float, ...]) -> str:
+    """Which answer can be proved, where totals have a bound on one side only; and what would help."""
+    answer, end = ("above", "high") if sides == (1.0,) else ("below", "low")
+    return f'only "{answer}" can be proved here, since the total of an episode may be infinitely {end}; {REMEDIES}'

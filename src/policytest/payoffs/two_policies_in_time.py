@@ -44,17 +44,11 @@ from policytest.eprocess.capital import TwoSided
 from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.payoffs.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
-from policytest.payoffs.in_time import (
-    Clock,
-    broken_bound,
-    finite_sides,
-    one_sided,
-    pool_in_time,
-    start_mean,
-)
+from policytest.payoffs.in_time import Clock, broken_bound, finite_sides, pool_in_time, start_mean
 from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.plan import LARGE, BettingPlan
 from policytest.payoffs.policy_bet import part_of
+from policytest.payoffs.td_rollouts import one_sided
 from policytest.payoffs.total_bet import TotalBet, TotalPool
 from policytest.payoffs.two_policies import CoupledRollouts, difference, parted
 

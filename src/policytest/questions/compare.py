@@ -36,10 +36,9 @@ from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.methods.td_betting import CoupledBetting, TDBetting
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import joint_task, shared_pool
-from policytest.payoffs.in_time import warn_of_sides
 from policytest.payoffs.known_range import KnownRange, check_alike, known_difference
 from policytest.payoffs.pairs import check_same_return, difference_bounds, whole_episodes
-from policytest.payoffs.td_rollouts import Rollouts
+from policytest.payoffs.td_rollouts import Rollouts, warn_of_sides
 from policytest.payoffs.two_policies import TwoPolicies
 from policytest.payoffs.two_policies_in_time import two_policies_in_time
 from policytest.questions.assess import beside_data, judged
