@@ -499,6 +499,7 @@ def test_an_agent_that_does_not_repeat_itself_cannot_be_resumed():
 
 def damaged(**changes):
     kept = pt.decide(COIN, **QUESTION, max_samples=20)
+    assert set(changes) <= set(kept.snapshot)
     return replace(kept, forecast=replace(kept.forecast, snapshot={**kept.snapshot, **changes}))
 
 
