@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a few short logs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers to this file")
     chosen = parser.parse_args()
-    runs, sizes, most = (2, [2_000], 2_000) if chosen.small else (20, [2_000, 10_000, 30_000], 20_000)
+    runs, sizes, most = (1, [600], 2_000) if chosen.small else (20, [2_000, 10_000, 30_000], 20_000)
     rows = [row for name in WORLDS for row in tried(name, runs, sizes, most)]
     names = ("truth", "model", "threshold", "wrong", "certified", "held")
     print(f"{'environment':24}{'rows':>8}" + "".join(f"{name:>11}" for name in names))

@@ -503,8 +503,8 @@ def main() -> None:
     for name in sorted({name for line in LINES for name in line.needs if importlib.util.find_spec(name) is None}):
         print(f"{name} is not installed: its lines are left out")
     if given.small:
-        warm = [line._replace(times=1) for line in chosen if line.kind == "warm" and line.name not in SLOW]
-        rows = table(warm, lambda line: [measured_here(line, 2)])
+        once = [line._replace(kind="long", times=1) for line in chosen if line.kind == "warm" and line.name not in SLOW]
+        rows = table(once, lambda line: [measured_here(line, 1)])
     else:
         trees = [HERE.parents[1], *([given.against.resolve()] if given.against else [])]
         for tree in trees:

@@ -135,7 +135,7 @@ def test_an_order_that_restarts_in_each_episode(start, tmp_path, capsys):
     anew = [[episode, int(order) - first.setdefault(episode, int(order)), *rest] for episode, order, *rest in rows]
     with (tmp_path / "anew.csv").open("w", newline="") as file:
         csv.writer(file).writerows([header, *anew])
-    arguments = ("assess", start / "task.toml", tmp_path / "anew.csv")
+    arguments = ("assess", start / "task.toml", tmp_path / "anew.csv", "--threshold", "2.5")
     words = "Note: the order begins with 0 in every episode"
     code, out, _ = run(capsys, *arguments, "--html", tmp_path / "page.html")
     assert code in (0, 3)
@@ -237,7 +237,7 @@ def test_small_numbers_are_hidden_in_the_verdict_too(start, tmp_path, capsys):
     """Visits of pairs, what is still needed, and how many transitions the diagnosis looked at."""
     lines = (start / "log.csv").read_text().splitlines()
     (tmp_path / "few.csv").write_text("\n".join(lines[:5]) + "\n")
-    arguments = ("assess", start / "task.toml", tmp_path / "few.csv", "--json")
+    arguments = ("assess", start / "task.toml", tmp_path / "few.csv", "--method", "betting", "--json")
     plainly = json.loads(run(capsys, *arguments)[1])
     assert (plainly["samples"], plainly["diagnosis"]["transitions"]) == (4, 4)
     assert any(0 < n < 10 for row in plainly["visits"] for n in row)

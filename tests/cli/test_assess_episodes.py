@@ -168,6 +168,7 @@ def test_episodes_of_another_policy_are_not_taken_as_its_own(capsys, tmp_path):
         assert "in 1,410 of 3,022 rows the action is one that the policy of the task never takes, such as 'pop" in err
         assert "they are of another one; weigh them (--column propensity=NAME, with --ladder or --assume prop" in err
         assert "refuted" not in err
+    asked = (*asked, "--method", "betting")
     assert run(capsys, *asked, "--no-diagnose")[0] == 0  # the Markov table alone, as the message says
     lines = (shop / "log.csv").read_text().splitlines()
     weighed = [lines[0] + ",mu", *(f"{line},0.3333333333333333" for line in lines[1:])]

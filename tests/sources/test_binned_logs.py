@@ -231,7 +231,7 @@ late = 1
 OF_STAGES = {"episode": "patient", "order": "day"}
 
 
-def stages(markov, rows=1500, seed=0):
+def stages(markov, rows=600, seed=0):
     """Levels 0.1, 0.3 and 0.9 in turn, of which the cells tell two apart; or a chain of these two cells, as often."""
     rng = np.random.default_rng(seed)
     if markov:
@@ -274,7 +274,7 @@ def test_an_answer_about_cells_is_certified_only_if_the_log_does_not_refute_them
     assert main(["assess", task, log, *options, "--no-diagnose"]) == 3
     assert "it was not tested whether the cells are Markov" in capsys.readouterr().out.splitlines()[0]
     assert main(["assess", task, log, *options, "--no-diagnose", "--accept-uncertified"]) == 0
-    for command in (["evaluate", "--epsilon", "3"], ["watch", "--no-follow", "--threshold", "2.8"]):
+    for command in (["evaluate", "--epsilon", "3"], ["watch", "--no-follow", "--threshold", "2.5"]):
         name, *more = command
         place = [log] if name == "watch" else ["--log", log]
         assert main([name, task, *place, *options, *more, "--quiet"]) == (0 if markov else 3), name
