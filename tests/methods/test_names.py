@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import policytest
 from policytest import InputError, instances
 from policytest.cli import options
-from policytest.methods import names
+from policytest.methods import checkpoint, names
 from policytest.methods.td_betting import TDBetting
+from policytest.questions.driver import COMBINED
 
 TABLES = (names.METHODS, names.BOUNDARIES, names.SAMPLING_RULES, names.SOLVERS)
 
@@ -39,6 +41,15 @@ def test_a_method_of_an_earlier_version_says_what_replaces_it():
     for ask in ("policytest.Combined", "from policytest import Combined"):
         with pytest.raises(ImportError, match=words):
             exec(ask, {"policytest": policytest})
+
+
+def test_a_checkpoint_of_such_a_method_says_so_too(tmp_path):
+    two = instances.paper(2)
+    ask = {"task": two.task, "sim": policytest.TabularSimulator(two.kernel), "threshold": 0.0, "max_samples": 20}
+    kept, file = policytest.decide(**ask).snapshot, tmp_path / "run.npz"
+    checkpoint.write(file, {**kept, "fingerprint": np.array("another"), "method": np.array(COMBINED)})
+    with pytest.raises(InputError, match=r"that run had the method Combined\(\), which is gone; write TDBetting\(\)"):
+        policytest.decide(**ask, resume=file)
 
 
 def test_the_command_line_offers_what_is_there():
