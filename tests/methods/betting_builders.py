@@ -7,6 +7,7 @@ from scipy import stats
 
 import policytest as pt
 from policytest._base.compiled import rollouts as kernels
+from policytest._base.compiled import small, two_policies
 from policytest.eprocess.capital import TwoSided
 from policytest.eprocess.strategies import RESERVE
 from policytest.methods.td_betting import CoupledBetting
@@ -155,11 +156,14 @@ def without_values(run, sign):
 def rollouts(run, plan, u):
     """The sums of the rollouts that the compiled code makes of these random numbers, and the capital at their end."""
     size, payoff = len(u), run.payoff
-    seen = kernels.Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
-    stakes = kernels.Stakes(plan.fractions, TwoSided(payoff.strategy).above.capital, plan.L, plan.sign, plan.lead)
-    limits = kernels.Limits(np.inf, 2**62, np.inf)
-    common = stakes, run.source.draws(), kernels.RolloutState(), u, limits, seen
-    done = kernels.bet(payoff.dynamics, (plan.a, plan.b), plan.B, *common)
+    seen = small.Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
+    stakes = small.Stakes(plan.fractions, TwoSided(payoff.strategy).above.capital, plan.L, plan.sign, plan.lead)
+    limits = small.Limits(np.inf, 2**62, np.inf)
+    common = stakes, run.source.draws(), small.RolloutState(), u, limits, seen
+    if len(plan.parts) > 1:
+        done = two_policies.bet(payoff.dynamics, plan.parts, plan.B, *common)
+    else:
+        done = kernels.bet(payoff.dynamics, plan.a, *common)
     assert done.used == size
     assert done.samples <= done.steps <= done.used
     return seen.sums[: done.rollouts], stakes.capital

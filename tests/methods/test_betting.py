@@ -38,6 +38,7 @@ from betting_builders import (
 )
 from builders import each
 from policytest._base.compiled import rollouts as kernels
+from policytest._base.compiled import small
 from policytest.eprocess.capital import HOPELESS
 from policytest.eprocess.interval import Settled
 from policytest.eprocess.strategies import ENDS, ONE_POLICY, Moments
@@ -268,8 +269,8 @@ def test_a_rollout_that_is_cut_short_goes_on(count):
         assert (one.capital == other.capital).all()
     assert parts.at == whole.at
     assert parts.evidence() == whole.evidence() != before
-    alone = {kernels.A_ALONE, kernels.B_ALONE, kernels.B_PARTS} if count == 2 else set()
-    assert {kernels.TOGETHER} | alone <= phases
+    alone = {small.A_ALONE, small.B_ALONE, small.B_PARTS} if count == 2 else set()
+    assert {small.TOGETHER} | alone <= phases
 
 
 # ---------------------------------------------------------------- error probabilities

@@ -24,6 +24,7 @@ from methods.episode_builders import (
     sums_of,
 )
 from policytest._base.compiled import rollouts as kernels
+from policytest._base.compiled import small
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.two_policies_in_time import two_policies_in_time
 
@@ -41,7 +42,7 @@ def ends(found, kernel, rewards, true=None, most=None):
         g = chance(w, S + plan.L, B)
         if g < 1:
             outcomes.append((p * (1 - g), S))
-        if w / g < kernels.SMALLEST_WEIGHT:
+        if w / g < small.SMALLEST_WEIGHT:
             outcomes.append((p * g, S + w / g * B))
         else:
             go(t, s, p * g, w / g, S, G)
@@ -157,11 +158,11 @@ def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
         stack = {int(p): iter(zip(x[p * n : (p + 1) * n], r[p * n : (p + 1) * n], strict=True)) for p in pairs}
         start = np.arange(len(pairs) + 1) * n
         draws = draws._replace(start=start, successor=x.astype(np.int32), reward=r, at=start[:-1].copy())
-    seen = kernels.Transcript(*(np.empty(n, dtype=kind) for kind in (np.int64, np.int64, float, float)))
-    stakes = kernels.Stakes(plan.fractions, run.bets[sign].capital, plan.L, sign, plan.lead)
+    seen = small.Transcript(*(np.empty(n, dtype=kind) for kind in (np.int64, np.int64, float, float)))
+    stakes = small.Stakes(plan.fractions, run.bets[sign].capital, plan.L, sign, plan.lead)
     longest = 6.0 if task.is_total else 0.0
-    start = kernels.RolloutState(), u, kernels.Limits(np.inf, 2**62, np.inf), seen
-    done = kernels.bet(run.payoff.dynamics._replace(longest=longest), (plan.a, plan.b), plan.B, stakes, draws, *start)
+    start = small.RolloutState(), u, small.Limits(np.inf, 2**62, np.inf), seen
+    done = kernels.bet(run.payoff.dynamics._replace(longest=longest), plan.a, stakes, draws, *start)
     expected = replayed(Definition(run, plan), kernel, stack, u, longest)
     assert done.rollouts >= 100
     assert np.allclose(seen.sums[: done.rollouts], expected[: done.rollouts], atol=1e-9)
@@ -182,7 +183,7 @@ def replayed(found, kernel, stack, u, longest):
                 if toss >= g:
                     break
                 w /= g
-                if w < kernels.SMALLEST_WEIGHT or (t > 0 and longest and left <= 0):
+                if w < small.SMALLEST_WEIGHT or (t > 0 and longest and left <= 0):
                     S += w * B
                     break
                 v = next(numbers)

@@ -11,7 +11,7 @@ import pytest
 
 import policytest as pt
 from betting_builders import some_kernel, some_support, too_often
-from policytest._base.compiled import rollouts as kernels
+from policytest._base.compiled import small
 from policytest.eprocess.strategies import OWN_DRAWS
 from policytest.kl.sampler import Recorded
 from policytest.methods import log_betting
@@ -293,12 +293,12 @@ class OneRollout:
         return int(np.searchsorted(np.cumsum(probabilities), self.coin(), side="right"))
 
     def goes_on(self, weight, x):
-        target = min(kernels.LARGEST_WEIGHT, self.where.largest_weight, (self.S + self.L) / -self.B[x])
-        chance = min(1.0, max(kernels.SMALLEST_CHANCE, weight / max(target, kernels.TINY)))
+        target = min(small.LARGEST_WEIGHT, self.where.largest_weight, (self.S + self.L) / -self.B[x])
+        chance = min(1.0, max(small.SMALLEST_CHANCE, weight / max(target, small.TINY)))
         self.w = weight / chance
         if self.coin() >= chance:
             self.total = self.S
-        elif self.w < kernels.SMALLEST_WEIGHT:
+        elif self.w < small.SMALLEST_WEIGHT:
             self.total = self.S + self.w * self.B[x]
         return self.total is None
 

@@ -12,6 +12,7 @@ from betting_builders import too_often
 from builders import each
 from methods.episode_builders import HORIZONS, TOTALS, Definition, arbitrary_plan, question, started
 from policytest._base.compiled import rollouts as kernels
+from policytest._base.compiled import small
 from policytest._base.errors import InputError
 from policytest.data.simulators import TabularSimulator
 from policytest.kl.sampler import Recorded
@@ -52,8 +53,8 @@ class Branched:
             return [(1.0, [*others, *[(t, s, w / pieces)] * pieces], S)]
         most = self.most(t, s, others, S)
         g = min(1.0, max(0.1, w / most)) if most > 0 else 1.0
-        small = w / g < kernels.SMALLEST_WEIGHT
-        going = (g, others, S + w / g * B) if small else (g, [*others, (t, s, w / g)], S)
+        tiny = w / g < small.SMALLEST_WEIGHT
+        going = (g, others, S + w / g * B) if tiny else (g, [*others, (t, s, w / g)], S)
         return [going, (1.0 - g, others, S)] if g < 1 else [going]
 
 
@@ -144,14 +145,14 @@ def test_without_a_discount_the_mean_is_exact_up_to_the_steps_at_which_branches_
 
 def rolled(run, plan, targets, u, longest, draws=None, other=None):
     """The sums of both sides that the compiled code makes of these random numbers, in two calls."""
-    seen = kernels.Transcript(*(np.empty(len(u), dtype=kind) for kind in (np.int64, np.int64, float, float, float)))
-    mirrored = kernels.ONE_SIDE
+    seen = small.Transcript(*(np.empty(len(u), dtype=kind) for kind in (np.int64, np.int64, float, float, float)))
+    mirrored = small.ONE_SIDE
     if other is not None:
         capital = run.bets[-plan.sign].capital.copy()
-        mirrored = kernels.OtherSide(other.plan.B, plan.fractions, capital, other.plan.L, other.plan.sign, 0.0)
-    stakes = kernels.Stakes(plan.fractions, run.bets[plan.sign].capital.copy(), plan.L, plan.sign, 0.0)
-    at, branches, sums = kernels.RolloutState(), splitting.open_branches(), []
-    dynamics, limits = run.payoff.dynamics._replace(longest=longest), kernels.Limits(np.inf, 2**62, np.inf)
+        mirrored = small.OtherSide(other.plan.B, plan.fractions, capital, other.plan.L, other.plan.sign, 0.0)
+    stakes = small.Stakes(plan.fractions, run.bets[plan.sign].capital.copy(), plan.L, plan.sign, 0.0)
+    at, branches, sums = small.RolloutState(), splitting.open_branches(), []
+    dynamics, limits = run.payoff.dynamics._replace(longest=longest), small.Limits(np.inf, 2**62, np.inf)
     for part in (u[: len(u) // 3], u[len(u) // 3 :]):
         about = dynamics, plan.a._replace(B=plan.B), targets, stakes, draws or run.source.draws()
         done = kernels.branch(*about, at, branches, part, limits, seen, other=mirrored)
@@ -268,7 +269,7 @@ def branching(seed=0):
     """A run that is stopped with several branches open."""
     task, kernel, _ = lake()
     run = pt.TDBetting().start(task, TabularSimulator(kernel), 0.3, seed)
-    while run.at.phase != kernels.BRANCHING or run.at.state < 3:
+    while run.at.phase != small.BRANCHING or run.at.state < 3:
         run.step(50.0, 7)
     return run, task, kernel
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled import rollouts
-from policytest._base.compiled.rollouts import Limits, RolloutState
+from policytest._base.compiled import small
+from policytest._base.compiled.small import Limits, RolloutState
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
@@ -90,7 +90,7 @@ class TDRun(Run):
     @property
     def between_rollouts(self) -> bool:
         """Whether no rollout is on its way."""
-        return self.at.phase == rollouts.BETWEEN
+        return self.at.phase == small.BETWEEN
 
     def begin(self, required: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
@@ -143,8 +143,8 @@ class TDRun(Run):
                 self._settled(plan.mirrored, seen.mirrored[: done.rollouts])
             self.payoff.settled(plan, seen.sums[: done.rollouts])
             self.rollouts += done.rollouts
-        if done.ending in (rollouts.CROSSED, rollouts.OTHER_CROSSED):
-            self.answer = "above" if (plan.sign > 0) == (done.ending == rollouts.CROSSED) else "below"
+        if done.ending in (small.CROSSED, small.OTHER_CROSSED):
+            self.answer = "above" if (plan.sign > 0) == (done.ending == small.CROSSED) else "below"
         if self.answer is None and self.indifference and self.samples >= self.look_at and self.between_rollouts:
             self.look_at = max(LOOK * self.samples, self.samples + 1.0)
             self.answer = "within" if min(self.ends_refuted()) >= required else None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled.rollouts import Draws
+from policytest._base.compiled.small import Draws
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed, generator
 from policytest.data.simulators import SimulatorLike, checked_draw, is_table, rewarded_draw

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled.rollouts import OUT_OF_BOUNDS, Advance, Dynamics, RolloutState, Transcript
+from policytest._base.compiled.small import OUT_OF_BOUNDS, Advance, Dynamics, RolloutState, Transcript
 from policytest._base.errors import InputError
 from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import Recorded

@@ -42,8 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled import rollouts
-from policytest._base.compiled.rollouts import LogDynamics, LogPlans, OpenRollouts
+from policytest._base.compiled.log_rollouts import LogDynamics, LogPlans, OpenRollouts, follow_log
 from policytest.data.randomness import Seed
 from policytest.eprocess.interval import Settled
 from policytest.eprocess.strategies import ENDS, OWN_DRAWS
@@ -167,7 +166,7 @@ class LogRolloutPool:
         """Go on by these rows with some of the sets; the logarithm of the sum of all capitals at each look."""
         parts: list[Any] = [part[:sets] for part in self.at]  # changed in place
         at = OpenRollouts(*parts)
-        found, plans, sums = rollouts.follow_log(self.where, self.stacked, self.fits - 1, at, k, x, looks)
+        found, plans, sums = follow_log(self.where, self.stacked, self.fits - 1, at, k, x, looks)
         for kept, plan, earned in zip(self.ended, plans, sums, strict=False):
             if len(plan):
                 kept.append((plan, earned))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled.rollouts import Residuals
+from policytest._base.compiled.small import Residuals
 from policytest.eprocess.capital import Bet
 
 REFIT = 1.2  # V0 is fitted again when the samples have grown by this factor

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts, search
-from policytest._base.compiled.rollouts import Residuals
-from policytest._base.compiled.small import TINY
+from policytest._base.compiled.small import TINY, Residuals
 from policytest._base.rows import Rows, first_of_state
 from policytest.data.simulators import cumulative_rows
 from policytest.kl.witness import WitnessedCounts

@@ -33,7 +33,8 @@ from typing import NamedTuple
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled.rollouts import (
+from policytest._base.compiled.rollouts import bet, branch
+from policytest._base.compiled.small import (
     LARGEST_WEIGHT,
     ONE_SIDE,
     Draws,
@@ -43,12 +44,10 @@ from policytest._base.compiled.rollouts import (
     RolloutState,
     Stakes,
     Transcript,
-    bet,
-    branch,
 )
 from policytest.data.simulators import cumulative_rows
 from policytest.eprocess.strategies import NONE, best_growth, expected_gap, interval_gap, most_promising
-from policytest.payoffs.plan import NO_POLICY, BettingPlan
+from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
 
 FIRST, ENTRIES_A_SAMPLE = 500, 100  # samples from which on paces are considered; where their choice costs no more
@@ -163,8 +162,7 @@ class Outlook:
                 rolled = self.dynamics, self.side, plan.targets, stakes, self.model, at, branches
                 done = branch(*rolled, numbers, limits, seen, other=other)
             else:
-                unsplit = self.dynamics, (self.side, NO_POLICY), plan.B, stakes, self.model, at
-                done = bet(*unsplit, numbers, limits, seen, other=other)
+                done = bet(self.dynamics, self.side, stakes, self.model, at, numbers, limits, seen, other=other)
             at, drawn, count = done.at, drawn + done.samples, count + done.rollouts
             sums.append(seen.sums[: done.rollouts].copy())
             if count >= enough:

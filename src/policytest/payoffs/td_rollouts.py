@@ -49,8 +49,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled import rollouts
-from policytest._base.compiled.rollouts import (
+from policytest._base.compiled import rollouts, small, two_policies
+from policytest._base.compiled.small import (
     ONE_SIDE,
     Advance,
     Dynamics,
@@ -141,14 +141,17 @@ class Rollouts:
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
         stakes = Stakes(plan.fractions, bets[plan.sign].capital, plan.L, plan.sign, plan.lead)
+        if len(self.policies) > 1:
+            both = (plan.a, plan.b), plan.B
+            return two_policies.bet(self.dynamics, *both, stakes, draws, at, numbers, limits, seen)
+        side = plan.a._replace(B=plan.B)
         if (mirrored := plan.mirrored) is not None:
             capital = bets[mirrored.sign].capital
             other = OtherSide(mirrored.B, mirrored.fractions, capital, mirrored.L, mirrored.sign, mirrored.lead)
         if len(plan.targets):
-            side = plan.a._replace(B=plan.B)
             branched = self.dynamics, side, plan.targets, stakes, draws, at, self.branches, numbers
             return rollouts.branch(*branched, limits, seen, other)
-        return rollouts.bet(self.dynamics, (plan.a, plan.b), plan.B, stakes, draws, at, numbers, limits, seen, other)
+        return rollouts.bet(self.dynamics, side, stakes, draws, at, numbers, limits, seen, other)
 
     def record(self, seen: Transcript, count: int) -> None:
         """Count what was drawn."""
@@ -279,7 +282,7 @@ class Rollouts:
 
     def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
         """The least sum at which the rollout on its way can end."""
-        if at.phase == rollouts.BRANCHING:
+        if at.phase == small.BRANCHING:
             place, weight = self._open(at)
             return float(at.earned + weight @ plan.B[place])
         return float(at.earned + at.weight * plan.B[int(at.state)])
@@ -293,7 +296,7 @@ class Rollouts:
 
     def state(self, at: RolloutState) -> dict[str, Any]:
         """What is needed to go on later, beyond counts, plan and bets."""
-        kept: dict[str, Any] = {"branches": self.branches[: int(at.state) if at.phase == rollouts.BRANCHING else 0]}
+        kept: dict[str, Any] = {"branches": self.branches[: int(at.state) if at.phase == small.BRANCHING else 0]}
         for policy in self.policies:
             kept.update(policy.kept())
         return {name: value.copy() for name, value in kept.items()}
@@ -307,10 +310,10 @@ class Rollouts:
 
     def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
-        if at.phase == rollouts.BRANCHING:
+        if at.phase == small.BRANCHING:
             return self._may_branch(plan, at)
         somewhere = at.state == int(at.state) and 0 <= at.state < len(plan.B)
-        if not somewhere or not 0 < at.weight <= 1.0 / rollouts.SMALLEST_CHANCE**2 or at.phase != rollouts.TOGETHER:
+        if not somewhere or not 0 < at.weight <= 1.0 / small.SMALLEST_CHANCE**2 or at.phase != small.TOGETHER:
             return False
         other = plan.mirrored
         if other is not None and self.task.total_rewards is None:
@@ -326,7 +329,7 @@ class Rollouts:
             return False
         place, weight = self.branches[:n].T
         inside = (place == np.rint(place)) & (place >= 0) & (place < len(plan.B))
-        sound = inside.all() and ((weight > 0) & (weight <= rollouts.LARGEST_WEIGHT)).all()
+        sound = inside.all() and ((weight > 0) & (weight <= small.LARGEST_WEIGHT)).all()
         if not sound or (other := plan.mirrored) is None:
             return bool(sound) and self.worst_sum(plan, at) >= -plan.L * SLACK
         worst = self.worst_sum(plan, at), float(at.weight + weight @ other.B[place.astype(np.int64)])

@@ -30,8 +30,7 @@ from scipy import sparse
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import episodes as kernels
-from policytest._base.compiled.rollouts import LARGEST_WEIGHT
-from policytest._base.compiled.small import TINY
+from policytest._base.compiled.small import LARGEST_WEIGHT, TINY
 from policytest._base.rows import Rows, first_of_state
 from policytest.data.reward_moments import RewardMoments
 from policytest.kl.sampler import Recorded

@@ -50,8 +50,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled import rollouts, search
-from policytest._base.compiled.rollouts import Dynamics, Residuals, RolloutState
+from policytest._base.compiled import rollouts, search, small
+from policytest._base.compiled.small import Dynamics, Residuals, RolloutState
 from policytest.eprocess.strategies import TWO_POLICIES, Moments
 from policytest.kl.witness import centring_error
 from policytest.mdp.task import Task
@@ -100,11 +100,11 @@ class CoupledRollouts(Rollouts):
 
     def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
         """The least sum at which the rollout on its way can end."""
-        if at.phase == rollouts.TOGETHER:
+        if at.phase == small.TOGETHER:
             return float(at.earned + at.weight * plan.B[int(at.state)])
-        if at.phase in (rollouts.B_PARTS, rollouts.B_IN_TURN):
+        if at.phase in (small.B_PARTS, small.B_IN_TURN):
             return -plan.L
-        a_goes_on = at.phase in (rollouts.A_ALONE, rollouts.A_IN_TURN)
+        a_goes_on = at.phase in (small.A_ALONE, small.A_IN_TURN)
         worst_of_a = at.weight * plan.a.B[int(at.state)] if a_goes_on else 0.0
         return float(at.earned + at.weight_b * plan.b.B[int(at.state_b)] + worst_of_a)
 
@@ -120,11 +120,11 @@ class CoupledRollouts(Rollouts):
     def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this."""
         S, weights = len(plan.B), (at.weight, at.weight_b)
-        in_phase = 0 <= at.phase == int(at.phase) <= rollouts.B_NEXT
+        in_phase = 0 <= at.phase == int(at.phase) <= small.B_NEXT
         somewhere = all(place == int(place) for place in (at.state, at.state_b)) and 0 <= at.state < S
-        least_b = -1 if at.phase == rollouts.TOGETHER else 0
+        least_b = -1 if at.phase == small.TOGETHER else 0
         somewhere = somewhere and least_b <= at.state_b < S
-        weighted = all(0 <= weight <= 1.0 / rollouts.SMALLEST_CHANCE**2 for weight in weights)
+        weighted = all(0 <= weight <= 1.0 / small.SMALLEST_CHANCE**2 for weight in weights)
         if not (in_phase and somewhere and weighted):
             return False
         left = 1.0 + plan.fractions * (plan.lead + self.worst_sum(plan, at)) / plan.room

@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled import episodes, rollouts, search
-from policytest._base.compiled.rollouts import (
+from policytest._base.compiled import episodes, rollouts, search, small
+from policytest._base.compiled.small import (
     LARGEST_WEIGHT,
+    TINY,
     Advance,
     Dynamics,
     Limits,
@@ -34,7 +35,6 @@ from policytest._base.compiled.rollouts import (
     RolloutState,
     Transcript,
 )
-from policytest._base.compiled.small import TINY
 from policytest._base.errors import InputError
 from policytest._base.rows import first_of_state
 from policytest.data.randomness import Seed
@@ -84,7 +84,7 @@ class Ends:
         if rows < LOOK:
             return False
         others += rows
-        overdue = not ended and others >= clock.patience and done.at.phase != rollouts.BETWEEN
+        overdue = not ended and others >= clock.patience and done.at.phase != small.BETWEEN
         if ended:
             clock.lengths[0] += others
         elif overdue:

@@ -35,8 +35,7 @@ from scipy import sparse
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
-from policytest._base.compiled.rollouts import Residuals
-from policytest._base.compiled.small import TINY
+from policytest._base.compiled.small import TINY, Residuals
 from policytest._base.linear import solved, system_of
 from policytest._base.rows import Rows, first_of_state
 from policytest.mdp.task import Task

@@ -9,10 +9,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
@@ -37,6 +38,11 @@ def compiled(function: Callable[..., Any]) -> Any:
     A call from Python ends the process; `entry` is for that.
     """
     return _jitted(function, INSIDE)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile it into whatever calls it: a call with tuples of arrays costs more than most steps of a rollout."""
+    return _jitted(function, {**INSIDE, "forceinline": True})
 
 
 def entry(function: Callable[..., Any]) -> Any:
@@ -315,3 +321,248 @@ def settle_again(capital: Reals, fractions: Reals, before: float, after: float) 
     for b in range(len(fractions)):
         changed = capital[b] * ((1.0 + fractions[b] * after) / (1.0 + fractions[b] * before))
         capital[b] = changed if changed > NEGLIGIBLE else 0.0
+
+
+# ---------------------------------------------------------------- rollouts
+
+# One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
+# policies stay together for as long as they agree. The proofs: `policytest.payoffs.td_rollouts`, and `.two_policies`.
+
+BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT, OUT_OF_BOUNDS, OTHER_CROSSED = 0, 1, 2, 3, 4, 5  # why a call ended
+BETWEEN, TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT, A_IN_TURN, B_IN_TURN = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
+BRANCHING = 8.0  # one policy, in several branches
+LARGEST_WEIGHT, SMALLEST_WEIGHT, SMALLEST_CHANCE = 50.0, 1e-3, 0.1
+NOT_THERE, NOT_ALLOWED = -1, -2  # instead of a successor: its stack is empty; the samples are used up
+
+
+class Residuals(NamedTuple):
+    """What one policy bets with: the parts of r - eta + gamma V0(x) - V0(s), and its worst sums."""
+
+    V: Reals  # [S] V0
+    base: Reals  # [K] r^pi(s) - eta(s,a); without the reward where that is on the successor
+    gain: Reals  # [E] that reward, or empty
+    B: Reals  # [S] the worst sum along any path of this policy; positive (TINY) where nothing follows
+
+
+class Stakes(NamedTuple):
+    """The bets of one side, and what a rollout can win and lose."""
+
+    fractions: Reals  # of the largest bet
+    capital: Reals  # [F + 1]; changed in place
+    L: float
+    sign: float
+    lead: float
+
+
+class OtherSide(NamedTuple):
+    """The bet of the other side on the same rollouts: its worst sums, empty where they serve one side; its stakes."""
+
+    B: Reals = np.zeros(0)
+    fractions: Reals = np.zeros(0)
+    capital: Reals = np.zeros(0)  # changed in place
+    L: float = 0.0
+    sign: float = 0.0
+    lead: float = 0.0
+
+
+ONE_SIDE = OtherSide()
+
+
+class Dynamics(NamedTuple):
+    """Where rollouts of one policy, or of two, go. A state of the start may be a copy of a state of the kernel."""
+
+    start: Ints  # [K+1] of the rows
+    successor: npt.NDArray[np.int32]  # [E]
+    row_of_pair: Ints
+    only: Ints  # [K] the successor of known rows, -1 for the others
+    real: Ints  # the states of the kernel, of which these are copies
+    initial: Reals  # [S] running sums of rho
+    together: Reals  # [S,A] or [S,2A] running sums: a common action, or one that only A takes
+    leaving: Reals  # [S,A] running sums: the action of B where A has taken one of its own
+    alone_a: Reals  # [S,A] running sums of pi_A
+    alone_b: Reals
+    discount: float
+    meets: bool  # both follow one policy once they have parted
+    layer: int = 0  # with a horizon: the states of a step; the place of (t, s) is t * layer + s, that of a row t K + k
+    longest: float = 0.0  # steps after which a rollout ends at its worst; 0: coins end it surely
+    total_low: float = 0.0  # bounds on the total of an episode; equal: there are none
+    total_high: float = 0.0
+
+
+class Draws(NamedTuple):
+    """Where successors come from: the rows of a table, or a stack of each pair."""
+
+    is_table: bool
+    start: Ints
+    successor: npt.NDArray[np.int32]
+    cumulative: Reals
+    at: Ints  # the next one of each stack; changed in place
+    reward: Reals = np.zeros(0)  # observed with each of a stack, or empty
+
+
+class Limits(NamedTuple):
+    """When a call ends: the level is crossed, the samples are used up, at the first end of a rollout that is due."""
+
+    level: float
+    most: int
+    due: float  # samples from which on a rollout that ends is the last one
+
+
+class Transcript(NamedTuple):
+    """What a call fills in: the transitions, and the sums of the rollouts that ended."""
+
+    pair: Ints
+    x: Ints
+    sums: Reals
+    reward: Reals = np.zeros(0)  # where rewards are observed
+    mirrored: Reals = np.zeros(0)  # the sums of the other side, where rollouts serve both
+
+
+class RolloutState(NamedTuple):
+    """A rollout on its way; it goes on from here in the next call."""
+
+    phase: float = BETWEEN
+    state: float = 0.0  # of A, or of both; BRANCHING: the number of open branches
+    earned: float = 0.0  # S
+    weight: float = 0.0  # BRANCHING: the sum of the other side, where rollouts serve both
+    steps_left: float = 0.0  # where they are limited
+    state_b: float = -1.0
+    weight_b: float = 0.0
+    total: float = 0.0  # earned in the episode, where its total has bounds
+
+
+class Advance(NamedTuple):
+    """How far a call came."""
+
+    ending: int
+    used: int  # rows of random numbers
+    steps: int  # transitions
+    samples: int  # those of them that were drawn
+    rollouts: int  # that ended
+    wanted: int  # the pair whose draw is waited for, or -1
+    at: RolloutState
+    own_steps: float = 0.0  # of the rollouts that ended before their steps were used up, where these are limited
+    cut: int = 0  # rollouts whose steps were used up
+
+
+def advance(found: tuple[Any, ...]) -> Advance:
+    """How far a call came, by names."""
+    ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
+    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
+
+
+@compiled
+def settled(stakes: Stakes, earned: float) -> float:
+    """Settle the bets of a rollout; the evidence."""
+    return settle(stakes.capital, stakes.fractions, (stakes.lead + earned) / (stakes.L - stakes.lead))
+
+
+@compiled
+def settled_other(other: OtherSide, earned: float) -> float:
+    """The same for the other side; nothing where the rollout serves one."""
+    if len(other.B) == 0:
+        return -np.inf
+    return settle(other.capital, other.fractions, (other.lead + earned) / (other.L - other.lead))
+
+
+@inlined
+def ending_at(evidence: float, other: float, samples: int, limits: Limits) -> int:
+    """Whether a call ends with the rollout that has just ended; BLOCK_ENDS: not yet.
+
+    ``other`` is the evidence of the other side, where the rollout serves both.
+    """
+    if evidence >= limits.level:
+        return CROSSED
+    if other >= limits.level:
+        return OTHER_CROSSED
+    return LAST_ROLLOUT if samples >= limits.due else BLOCK_ENDS
+
+
+@inlined
+def chance_of(weight: float, budget: float, least: float, other_budget: float = 0.0, other_least: float = 0.0) -> float:
+    """The probability of going on: with the largest weight that keeps every path above -L, on both sides if need be."""
+    target = LARGEST_WEIGHT
+    if least < 0.0:
+        target = min(target, budget / -least)
+    if other_least < 0.0:
+        target = min(target, other_budget / -other_least)
+    return min(1.0, max(SMALLEST_CHANCE, weight / max(target, TINY)))
+
+
+@inlined
+def coin(
+    weight: float, budget: float, least: float, u: float, other_budget: float = 0.0, other_least: float = 0.0
+) -> tuple[bool, float, float]:
+    """(whether it ends here, its weight, what is added to S): going on the weight grows; tiny weights end at worst."""
+    chance = chance_of(weight, budget, least, other_budget, other_least)
+    if u >= chance or least > 0.0:
+        return True, weight, 0.0
+    weight /= chance
+    if weight < SMALLEST_WEIGHT:
+        return True, weight, weight * least
+    return False, weight, 0.0
+
+
+@inlined
+def drawn(draws: Draws, pair: int, u: float) -> tuple[int, float]:
+    """What follows a pair, and the observed reward; NOT_THERE where its stack is empty."""
+    if draws.is_table:
+        return draws.successor[first_above(draws.cumulative, draws.start[pair], draws.start[pair + 1], u)], 0.0
+    at = draws.at[pair]
+    if at == draws.start[pair + 1]:
+        return NOT_THERE, 0.0
+    draws.at[pair] += 1
+    return draws.successor[at], draws.reward[at] if len(draws.reward) > 0 else 0.0
+
+
+@inlined
+def stepped(
+    dynamics: Dynamics,
+    draws: Draws,
+    limits: Limits,
+    seen: Transcript,
+    s: int,
+    a: int,
+    u: float,
+    steps: int,
+    samples: int,
+) -> tuple[int, int, float]:
+    """Take an action and note where it leads: (the row of the pair, the successor, the observed reward).
+
+    Where no successor can be drawn nothing is noted: (the pair, NOT_THERE or NOT_ALLOWED, 0).
+    """
+    p = dynamics.real[s] * dynamics.alone_a.shape[1] + a
+    k = dynamics.row_of_pair[p]
+    x, r = dynamics.only[k], 0.0
+    if x < 0:
+        if samples >= limits.most:
+            return p, NOT_ALLOWED, 0.0
+        x, r = drawn(draws, p, u)
+        if x < 0:
+            return p, NOT_THERE, 0.0
+    seen.pair[steps], seen.x[steps] = p, x
+    if len(draws.reward) > 0:
+        seen.reward[steps] = r
+    return k, x, r
+
+
+@inlined
+def stopped(pair: int, x: int) -> tuple[int, int]:
+    """Why `stepped` made no step: (how the call ends, the pair that is waited for, or -1)."""
+    return (WAITING, pair) if x == NOT_THERE else (BLOCK_ENDS, -1)
+
+
+@inlined
+def one_step_later(dynamics: Dynamics, s: int, k: int, x: int) -> tuple[int, int]:
+    """The places of row k and of its successor x where there is a horizon: in the step of place s, and in the next."""
+    if dynamics.layer == 0:
+        return k, x
+    t = s // dynamics.layer
+    return k + t * (len(dynamics.start) - 1), x + (t + 1) * dynamics.layer
+
+
+@inlined
+def residual(side: Residuals, gamma: float, s: int, k: int, y: int, r: float, e: int) -> float:
+    """r - eta + gamma V0(y) - V0(s); e is the entry of y, if rewards are on entries."""
+    found = r + (side.base[k] + gamma * side.V[y] - side.V[s])
+    return found + side.gain[e] if len(side.gain) > 0 else found

@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
-from policytest._base.compiled.rollouts import Dynamics, Residuals
+from policytest._base.compiled.small import Dynamics, Residuals
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
