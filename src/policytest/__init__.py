@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from policytest.results.stopping_times import StoppingTimes as StoppingTimes
     from policytest.results.verdict import Check as Check
     from policytest.results.verdict import Verdict as Verdict
-    from policytest.sources.logged.asked import assess as assess
-    from policytest.sources.logged.asked import value_interval as value_interval
+    from policytest.sources.logged.api import assess as assess
+    from policytest.sources.logged.api import value_interval as value_interval
     from policytest.worst_case import Bracket as Bracket
     from policytest.worst_case import Status as Status
     from policytest.worst_case import extreme_value as extreme_value
@@ -117,7 +117,7 @@ _HOME = {
     "Task": "mdp.task",
     "Transitions": "data.transitions",
     "Verdict": "results.verdict",
-    "assess": "sources.logged.asked",
+    "assess": "sources.logged.api",
     "characteristic_time": "worst_case.lower_bound",
     "checks": "questions.decide",
     "compare": "questions.compare",
@@ -134,7 +134,7 @@ _HOME = {
     "still_needed": "questions.plan.plan",
     "stopping_times": "questions.decide",
     "value": "mdp.values",
-    "value_interval": "sources.logged.asked",
+    "value_interval": "sources.logged.api",
     "value_range": "mdp.values",
 }
 

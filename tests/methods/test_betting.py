@@ -442,7 +442,7 @@ def test_the_interval_of_counts_does_not_contradict_their_verdict():
     two = pt.instances.paper(2)
     counts = pt.Counts.from_array(np.rint(150 * two.kernel).astype(np.int64))
     run = pt.TDBetting().replay(two.task, 0.0, Recorded(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
-    run.weigh(counts, 3.0, "fixed")
+    run.judge_counts(counts, 3.0, "fixed")
     assert run.answer == "above"
     assert 0.0 <= run.verdict_interval(3.0)[0] < pt.value(two.task, two.kernel)
     assert run.refuter(1.0, as_staked=True).log_capital(0.0) == pytest.approx(run.evidence()[0], abs=1e-9)

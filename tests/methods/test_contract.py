@@ -108,7 +108,7 @@ def test_a_run_begins_without_evidence_steps_within_its_limit_and_ends_with_its_
     run = subject.method.start(TWO.task, pt.TabularSimulator(TWO.kernel), threshold, generator(SEED))
     assert isinstance(run, Run)
     run.begin(LEVEL)
-    assert (run.samples, run.paid, run.answer) == (0, 0, None)
+    assert (run.samples, run.samples_used, run.answer) == (0, 0, None)
     assert max(run.evidence()) <= 0, "nothing was seen"
     assert run.interval(LEVEL) == pytest.approx((LOW, HIGH))
     run.step(LEVEL, 1)
@@ -117,7 +117,7 @@ def test_a_run_begins_without_evidence_steps_within_its_limit_and_ends_with_its_
     while run.answer is None and not run.exhausted:
         before = run.samples
         run.step(LEVEL, subject.limit - before)
-        assert before <= run.samples <= run.paid <= subject.limit
+        assert before <= run.samples <= run.samples_used <= subject.limit
         assert run.counts().total == run.samples
         evidence, (low, high) = run.evidence(), run.interval(LEVEL)
         assert np.isfinite(evidence).all()
@@ -180,11 +180,11 @@ def test_every_kind_of_run_is_driven_alike(name, side):
     run, threshold = start(thresholds[side]), thresholds[side]
     assert isinstance(run, Run)
     run.begin(LEVEL)
-    assert (run.samples, run.paid, run.answer, run.threshold) == (0, 0, None, threshold)
+    assert (run.samples, run.samples_used, run.answer, run.threshold) == (0, 0, None, threshold)
     assert max(run.evidence()) <= 1e-12, "nothing was seen"
     low, high = run.interval(LEVEL)
     for _ in steps(run, LEVEL, 100_000):
-        assert run.samples <= run.paid <= 100_000
+        assert run.samples <= run.samples_used <= 100_000
         assert all(proved <= found + 1e-9 for proved, found in zip(run.proof(), run.evidence(), strict=True))
         assert low - 1e-9 <= run.interval(LEVEL)[0] <= run.interval(LEVEL)[1] <= high + 1e-9
     run.end(LEVEL)
@@ -198,9 +198,9 @@ def test_every_kind_of_run_is_driven_alike(name, side):
     assert low <= run.estimate <= high
     assert 0 <= run.used() <= len(LOG)
     assert run.method.describe()
-    run.reconsider(1e9)
+    run.update_answer(1e9)
     assert run.answer is None
-    run.reconsider(LEVEL)
+    run.update_answer(LEVEL)
     assert run.answer == SIDES[side]
 
 

@@ -175,7 +175,7 @@ def test_the_default_is_return_betting_and_it_has_a_name():
     assert method_entry("methods", "ReturnBetting").load() is pt.ReturnBetting
     assert_refused(lambda: pt.ReturnBetting().replay(COIN, 0.5, None), "LoggedEpisodes")
     run = pt.ReturnBetting().start(COIN, None, 0.5, generator(0))
-    assert (run.samples, run.paid, run.answer) == (0, 0, None)
+    assert (run.samples, run.samples_used, run.answer) == (0, 0, None)
     assert run.evidence() == pytest.approx((0.0, 0.0), abs=1e-12)
     assert run.interval(LEVEL) == pytest.approx((0.0, 1.0))
     assert math.isnan(run.estimate)

@@ -247,4 +247,4 @@ def test_a_log_cannot_be_resumed_and_counts_have_no_order():
     with pytest.raises(pt.InputError, match="cannot resume on a log"):
         run.restore({})
     with pytest.raises(pt.InputError, match="counts have no order"):
-        run.weigh(run.counts(), LEVEL, "adaptive")
+        run.judge_counts(run.counts(), LEVEL, "adaptive")

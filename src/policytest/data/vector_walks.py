@@ -19,7 +19,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError
 from policytest.data.shared_generators import SharedGenerators
-from policytest.data.walks import LARGEST_SEED, NO_AGENT, acting, called, first_observation, five_parts
+from policytest.data.walks import LARGEST_SEED, NO_AGENT, AgentAdapter, called, first_observation, five_parts
 
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
@@ -40,7 +40,7 @@ class VectorWalk:
     """
 
     def __init__(self, env: Any, agent: Any, batched: bool, deterministic: bool = True) -> None:
-        self.env, self.act, self.batched = env, acting(agent, deterministic), batched
+        self.env, self.act, self.batched = env, AgentAdapter(agent, deterministic), batched
         self.turn = SharedGenerators(keeps=True)
         if callable(getattr(agent, "reset", None)):
             raise InputError(

@@ -54,7 +54,7 @@ class Walk:
     """A Gymnasium environment and an agent. An episode is stepped inside ``with walk.turn``: threads take turns."""
 
     def __init__(self, env: Any, agent: Any, deterministic: bool = True) -> None:
-        self.env, self.act = env, acting(agent, deterministic)
+        self.env, self.act = env, AgentAdapter(agent, deterministic)
         self.space = getattr(env, "action_space", None)
         self.begins_anew = getattr(agent, "reset", None)
         self.time_limit = _time_limit(env)
@@ -126,7 +126,7 @@ def truth(what: str, flag: Any) -> bool:
     return bool(found.item())
 
 
-class acting:  # noqa: N801 - called like a function
+class AgentAdapter:
     """An agent as a function (observation, generator, memory, starts) -> (action, memory).
 
     ``samples``: whether it uses the generator. An object with `predict` is called as Stable-Baselines3 does: with

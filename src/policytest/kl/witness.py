@@ -181,7 +181,7 @@ class WitnessedCounts:
         return self._functional
 
     @property
-    def is_of_value(self) -> bool:
+    def targets_policy_value(self) -> bool:
         """Whether the value of the task's policy is compared with 0, and not another functional."""
         return self.functional.initial is not None
 
@@ -246,7 +246,7 @@ class WitnessedCounts:
 
     def local(self, starts: int) -> Solver:
         """The solver that searches stationary points, with this many starts."""
-        return ProjectionFree(starts=starts) if self.is_of_value else DifferenceSolver(starts=starts)
+        return ProjectionFree(starts=starts) if self.targets_policy_value else DifferenceSolver(starts=starts)
 
     def nearest(
         self,

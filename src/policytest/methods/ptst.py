@@ -164,7 +164,7 @@ class PTSTRun(Run):
         self.tally: WitnessedCounts = WitnessedCounts(task, threshold, method.boundary) if tally is None else tally
         self.span = value_range(task) if span is None else span
         chosen: Any = getattr(method, "solver", None) or self.tally.local(FEW_STARTS)
-        self.solver: Solver = chosen if self.tally.is_of_value else self.tally.local(chosen.starts)
+        self.solver: Solver = chosen if self.tally.targets_policy_value else self.tally.local(chosen.starts)
         self.finding: Examination | None = None
         self.found_at = np.inf  # the samples at which an answer was first found, proved or not
         large = self.tally.rows.n_entries > LATE_ENTRIES
@@ -217,7 +217,7 @@ class PTSTRun(Run):
         return self.looked != (self.samples, required) and not self.tally.witness_evidence() < required
 
     @property
-    def paid(self) -> int:
+    def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
         return self.samples + int(self.source.extra)
 
@@ -227,7 +227,7 @@ class PTSTRun(Run):
             return "an answer was found, but no proof of it; PTST(solver=ProjectionFree()) answers without one"
         return ""
 
-    def weigh(self, counts: Counts, required: float, design: str) -> None:
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Take over counts recorded elsewhere, and judge them; the design does not matter."""
         self.tally.load(counts)
         self.samples = counts.total
@@ -243,11 +243,11 @@ class PTSTRun(Run):
     def judge(self, required: float) -> None:
         """Solve the exact problem, and answer if it decides."""
         self.finding = self._examine(required, self.solver)
-        self.reconsider(required)
+        self.update_answer(required)
         if self.answer is None:
             self._pause()
 
-    def reconsider(self, required: float) -> None:
+    def update_answer(self, required: float) -> None:
         """Answer if the last finding, made at this sample, decides with this much required."""
         self.answer = None
         if self.finding is not None and self.finding.samples == self.samples:
@@ -278,7 +278,7 @@ class PTSTRun(Run):
         distance = self._nearest(side, solver, radius)
         if distance.lower < radius <= self._found(distance):  # could another descent find a nearer one?
             others = tally.local(STARTS if self.task.n_states <= MANY_STATES else FEW_STARTS)
-            across = tally.across(side, radius, tally.local(1) if tally.is_of_value else others)
+            across = tally.across(side, radius, tally.local(1) if tally.targets_policy_value else others)
             for other in (self._nearest(side, others, np.inf), across):
                 distance = other if other.kernel is not None and other.upper < distance.upper else distance
         if distance.upper >= radius:
@@ -301,7 +301,7 @@ class PTSTRun(Run):
         threshold = 0.0 if room > rounding else 2.0 * side * rounding
         if side * (tally.value()[0] - threshold) <= 0 or (room <= rounding and free):
             return Bracket(0.0, 0.0, None, np.inf, Status.IMMEDIATE, certified=True)
-        warm = None if tally.is_of_value else tally.standing()
+        warm = None if tally.targets_policy_value else tally.standing()
         return tally.nearest(side, solver, enough, threshold=threshold, warm=warm)
 
     def _keep_witness(self, entries: FloatArray, loss: float) -> None:

@@ -34,7 +34,7 @@ class PrintedRun(PTSTRun):
         if value * (ends.upper if side > 0 else ends.lower) >= scale / t**power:
             self.answer, self.looked = "above" if side > 0 else "below", before
 
-    judge = reconsider = look
+    judge = update_answer = look
 
     def _keep_witness(self, entries: FloatArray, loss: float) -> None:
         """No witness is kept, so that every round is checked."""

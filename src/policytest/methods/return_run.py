@@ -50,7 +50,7 @@ class ReturnsRun(Run):
     # ------------------------------------------------------------ going on
 
     @property
-    def paid(self) -> int:
+    def samples_used(self) -> int:
         """The transitions of all episodes, also of those that a vector of environments has under way."""
         return self.samples + self.source.extra
 
@@ -66,20 +66,20 @@ class ReturnsRun(Run):
         while done < len(taken.returns) and self.answer is None:
             until = done + (1 if self.indifference else self.refit_at - self.episodes)
             done += self._settle(taken.part(done, until), with_rounding_margin(required))
-            self.reconsider(required)
+            self.update_answer(required)
             if self.answer is None:
                 self._fit()
         if done < len(taken.returns):
             self.source.put_back(len(taken.returns) - done)
 
-    def reconsider(self, required: float) -> None:
+    def update_answer(self, required: float) -> None:
         """Answer if the evidence reaches what is required."""
         level = with_rounding_margin(required)
-        super().reconsider(level)
+        super().update_answer(level)
         if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
             self.answer = "within"
 
-    def weigh(self, counts: Any, required: float, design: str) -> None:
+    def judge_counts(self, counts: Any, required: float, design: str) -> None:
         """Counts have no episodes."""
         raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
 

@@ -58,7 +58,7 @@ class Run:
         return None
 
     @property
-    def paid(self) -> int:
+    def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
         return self.samples
 
@@ -74,7 +74,7 @@ class Run:
 
     def begin(self, required: float) -> None:
         """Before the first step, and after a pause: what was seen may suffice."""
-        self.reconsider(required)
+        self.update_answer(required)
 
     def step(self, required: float, most: int) -> None:
         """Go on, by at most ``most`` samples; answer where the evidence reaches what is required."""
@@ -83,12 +83,12 @@ class Run:
     def end(self, required: float) -> None:
         """No more samples are allowed; by default nothing was put off."""
 
-    def reconsider(self, required: float) -> None:
+    def update_answer(self, required: float) -> None:
         """Answer if what was found at this sample decides with this much evidence required."""
         above, below = self.evidence()
         self.answer = None if max(above, below) < required else "above" if above >= below else "below"
 
-    def weigh(self, counts: Counts, required: float, design: str) -> None:
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design."""
         raise NotImplementedError
 
@@ -159,7 +159,7 @@ class RunOnALog(Run):
         """How many more rows are worth a look."""
         return 1
 
-    def reconsider(self, required: float) -> None:
+    def update_answer(self, required: float) -> None:
         """Answer if the evidence has reached the level."""
         above, below = self.evidence()
         self.answer = "above" if above >= required else "below" if below >= required else None
@@ -168,7 +168,7 @@ class RunOnALog(Run):
         """The row at which the answer was given; all, where there is none."""
         return self.answered_at if self.answer is not None else self.samples
 
-    def weigh(self, counts: Counts, required: float, design: str) -> None:
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Counts have no order."""
         raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
 
@@ -205,8 +205,8 @@ class Pause(Protocol):
 
 def steps(run: Any, required: float, limit: int, pause: Pause | None = None) -> Iterator[None]:
     """The loop: step until there is an answer, the samples are used up, or recorded data are."""
-    while run.answer is None and run.paid < limit and not run.exhausted:
-        left = limit - run.paid
+    while run.answer is None and run.samples_used < limit and not run.exhausted:
+        left = limit - run.samples_used
         run.step(required, left if pause is None else pause.most(run, left))
         if pause is not None:
             pause.look(run, required)

@@ -72,7 +72,7 @@ class TDRun(Run):
         self.method, self.payoff, self.task, self.threshold = method, payoff, payoff.task, payoff.threshold
         self.pool, self.source, self.tally = payoff.pool, payoff.source, payoff.tally
         self.indifference, self.look_at = indifference, 0.0
-        self.wanted, self.idle, self.rollouts = -1, 0, 0
+        self.missing_pair, self.idle, self.rollouts = -1, 0, 0
         self.at, self.bets, self.moments = RolloutState(), TwoSided(payoff.strategy), Moments()
         self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
         self.seen = payoff.transcript(0)
@@ -95,7 +95,7 @@ class TDRun(Run):
     def begin(self, required: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
         self.exhausted = False  # more may have been recorded
-        self.reconsider(required)
+        self.update_answer(required)
 
     def bet_on(self, sign: float, growth: float) -> None:
         """From now on bet on this side alone, and fit when the samples have grown by this factor."""
@@ -107,15 +107,15 @@ class TDRun(Run):
         A simulator that is called step by step is called as often as fits into a moment; every draw is used at once.
         Two policies give up where rollouts meet nothing that is unknown.
         """
-        until, limit, before = time.monotonic() + PATIENCE, self.paid + most, self.samples
-        wanted = self._advance(required, most)
-        while wanted >= 0 and self.answer is None:
+        until, limit, before = time.monotonic() + PATIENCE, self.samples_used + most, self.samples
+        missing = self._advance(required, most)
+        while missing >= 0 and self.answer is None:
             if self.source.waits:
-                self.exhausted, self.wanted = True, wanted
-            if self.source.waits or self.paid >= limit:
+                self.exhausted, self.missing_pair = True, missing
+            if self.source.waits or self.samples_used >= limit:
                 break
-            self.source.provide(wanted)
-            wanted = self._advance(required, max(limit - self.paid, 1))
+            self.source.provide(missing)
+            missing = self._advance(required, max(limit - self.samples_used, 1))
             if time.monotonic() > until:
                 break
         if len(self.payoff.policies) > 1 and not self.source.waits:
@@ -148,7 +148,7 @@ class TDRun(Run):
         if self.answer is None and self.indifference and self.samples >= self.look_at and self.between_rollouts:
             self.look_at = max(LOOK * self.samples, self.samples + 1.0)
             self.answer = "within" if min(self.ends_refuted()) >= required else None
-        return done.wanted
+        return done.missing_pair
 
     def _settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """Rollouts with this plan were settled in compiled code."""
@@ -160,14 +160,14 @@ class TDRun(Run):
         look_in = self.look_at - self.samples if self.indifference else np.inf
         return max(min(self.fit.due - self.pool.samples, look_in), 0.0)
 
-    def reconsider(self, required: float) -> None:
+    def update_answer(self, required: float) -> None:
         """Answer if the evidence at the end of a rollout reaches the level."""
         self.answer = None
         if self.between_rollouts:
-            super().reconsider(required)
+            super().update_answer(required)
 
     @property
-    def paid(self) -> int:
+    def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
         return self.samples + self.source.extra
 
@@ -179,12 +179,12 @@ class TDRun(Run):
         """Which pair has no more recorded draws; or that rollouts end before they meet anything unknown."""
         said = ""
         if self.exhausted and self.source.waits:
-            said = f"not enough data: no unused transition left for {self.task.place(self.wanted)}"
+            said = f"not enough data: no unused transition left for {self.task.place(self.missing_pair)}"
         elif self.exhausted:
             said = "rollouts meet nothing that is unknown"
         return "; ".join(part for part in (said, self.payoff.why_undecided()) if part)
 
-    def weigh(self, counts: Counts, required: float, design: str) -> None:
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Counts of a fixed design: the capital at their end, averaged over random orders of the draws of each pair.
 
         Each is an e-value once the unfinished rollout is counted at worst; an average of e-values is one. With an
@@ -211,7 +211,7 @@ class TDRun(Run):
             self.orders.append(run)
         self.samples = self.pool.samples = counts.total
         self.plan = self._fitted()
-        self.reconsider(required)
+        self.update_answer(required)
 
     def learn(self, rows: Recorded) -> None:
         """Transitions that are counted, and never bet on: burn-in for fitting."""

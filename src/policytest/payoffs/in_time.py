@@ -113,7 +113,7 @@ class RolloutsInTime(Rollouts):
             which, remedy = broken_bound(self.source)
             raise InputError(
                 f"total_rewards is {self.task.total_rewards}, but {which} that ended after "
-                f"{self.task.place(done.wanted)} earned {done.at.total:g}; {remedy}"
+                f"{self.task.place(done.missing_pair)} earned {done.at.total:g}; {remedy}"
             )
         return done
 

@@ -38,7 +38,7 @@ class Pool:
         self._fitted: tuple[int, FloatArray] | None = None
 
     @property
-    def paid(self) -> int:
+    def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
         return self.samples + self.source.extra
 

@@ -73,7 +73,7 @@ def assess(
     table, method, data = in_outcomes(task, method, data)
     run = method.replay(table, threshold, recorded(table, data))
     if isinstance(data, Counts):
-        run.weigh(data, level, design)
+        run.judge_counts(data, level, design)
         verdict = verdict_of(run, delta, "the data do not settle it", {}, data)
     else:
         verdict = judged(run, data, delta, level)

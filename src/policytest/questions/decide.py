@@ -161,12 +161,12 @@ def stopping_times(
     task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
     run = method.start(task, sim, bar, rng)
     for index in np.argsort(levels, kind="stable"):
-        run.reconsider(levels[index])
+        run.update_answer(levels[index])
         if run.answer is None:
             for _ in drive(run, levels[index], limit):
                 pass
-        samples[index], answers[index] = run.paid, run.answer
+        samples[index], answers[index] = run.samples_used, run.answer
         certified[index] = is_certified(run, levels[index]) and (
-            cells_of_run(asked_of, drawn_from, run.paid) in (None, HELD)
+            cells_of_run(asked_of, drawn_from, run.samples_used) in (None, HELD)
         )
     return StoppingTimes(array, samples, answers, run.solves, certified)

@@ -203,14 +203,14 @@ def drive(run: Run, required: float, limit: int, pause: Pause | None = None) -> 
     run.begin(required)
     yield check_of(run, required)
     for _ in steps(run, required, limit, pause):
-        if run.paid >= limit and run.answer is None:
+        if run.samples_used >= limit and run.answer is None:
             run.end(required)
         yield check_of(run, required)
 
 
 def check_of(run: Run, required: float) -> Check:
     """One look at a run; what is costly is computed when it is asked for."""
-    found = run.paid, run.evidence(), required, run.solves, run.answer
+    found = run.samples_used, run.evidence(), required, run.solves, run.answer
     return Check(*found, lambda: run.estimate, lambda: run.interval(required), run.episodes)
 
 
@@ -333,7 +333,7 @@ def verdict_of(
         threshold=run.threshold,
         delta=delta,
         answer=run.answer,
-        samples=run.paid if samples is None else samples,
+        samples=run.samples_used if samples is None else samples,
         certified=is_certified(run, required) and not (counts is not None and counts.flaws),
         estimate=run.estimate,
         interval=run.verdict_interval(required),

@@ -146,7 +146,7 @@ def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
     if not problem.n.any():
         return Interval(low, high, certified=True)
     radius = max(level + run.tally.dimension(), 0.0)
-    if not run.tally.is_of_value:
+    if not run.tally.targets_policy_value:
         solver = run.tally.local(SEARCHES)
     solver = solver or (run.method.solver if getattr(run.method.solver, "proves", False) else Certified())
     first = solver.extreme(problem.extreme(1.0, radius))
@@ -207,7 +207,7 @@ def evaluate(
         betting: Any = checked_method(method, task)
         run = betting.start(task, checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
         found = _narrowed(run, Interval(*task.bounds, certified=True), epsilon, until, progress)
-        return _estimate(task, found, epsilon, delta, run.paid, run.counts(), betting.describe())
+        return _estimate(task, found, epsilon, delta, run.samples_used, run.counts(), betting.describe())
     if isinstance(method, ReturnBetting):
         raise InputError("method: ReturnBetting() is for Episodes; pass TDBetting() or PTST()")
     arrays.instance("task", task, Task)
@@ -236,7 +236,7 @@ def evaluate(
         both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
         run = method.start(table, source, _middle(table), rng, **both_sides)
         found = _narrowed(run, best, epsilon, until, progress)
-        counts, paid = run.counts(), run.paid
+        counts, paid = run.counts(), run.samples_used
     return diagnosed_run(task, sim, _estimate(table, found, epsilon, delta, paid, counts, method.describe()))
 
 
@@ -292,12 +292,12 @@ class Narrowing:
     def steps(self, limit: int) -> Iterator[bool]:
         """Sample until the interval is short enough or the samples are used up; whether there was a look."""
         run, look = self.run, 0.0
-        while not self.is_short() and run.paid < limit:
+        while not self.is_short() and run.samples_used < limit:
             if isinstance(run, PTSTRun):
                 _draw(run, limit)
             else:
-                run.step(math.inf, limit - run.paid)
-            due = run.samples >= look or run.paid >= limit
+                run.step(math.inf, limit - run.samples_used)
+            due = run.samples >= look or run.samples_used >= limit
             if due:
                 look = LOOK * run.samples
                 self.best = self.best & _now(run, self.level, self.epsilon)
@@ -311,7 +311,7 @@ class Narrowing:
         def tell(due: bool) -> None:
             ends.look()
             if progress is not None and due:
-                progress(self.run.paid, self.best.lower, self.best.upper)
+                progress(self.run.samples_used, self.best.lower, self.best.upper)
 
         return tell
 
@@ -339,5 +339,5 @@ def _now(run: Run, level: float, epsilon: float) -> Interval:
 def _draw(run: PTSTRun, limit: int) -> None:
     """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
     end = run.samples + max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
-    while run.samples < end and run.paid < limit:
-        run.draw(min(end - run.samples, limit - run.paid))
+    while run.samples < end and run.samples_used < limit:
+        run.draw(min(end - run.samples, limit - run.samples_used))

@@ -104,7 +104,7 @@ class Watch:
             return sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look
         if not self._run.exhausted:
             return True
-        return bool((k == self._run.task.layout.row_of_pair[self._run.wanted]).any())
+        return bool((k == self._run.task.layout.row_of_pair[self._run.missing_pair]).any())
 
     def _go_on(self) -> None:
         run = self._run

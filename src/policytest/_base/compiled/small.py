@@ -439,7 +439,7 @@ class Advance(NamedTuple):
     steps: int  # transitions
     samples: int  # those of them that were drawn
     rollouts: int  # that ended
-    wanted: int  # the pair whose draw is waited for, or -1
+    missing_pair: int  # the pair whose draw is waited for, or -1
     at: RolloutState
     own_steps: float = 0.0  # of the rollouts that ended before their steps were used up, where these are limited
     cut: int = 0  # rollouts whose steps were used up

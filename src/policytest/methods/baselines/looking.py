@@ -75,7 +75,7 @@ class LookingRun(PTSTRun):
         side = self.tally.value()[1]
         self.answer = ("above" if side > 0 else "below") if side and self.decides(side, required) else None
 
-    judge = reconsider = look
+    judge = update_answer = look
 
     def end(self, required: float) -> None:
         """A look at the end of the samples. Without an answer the run can go on as it was."""

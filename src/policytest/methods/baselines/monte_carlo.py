@@ -86,14 +86,14 @@ class MonteCarloRun(Run):
         self.peaks = [0.0, 0.0]
 
     @property
-    def paid(self) -> int:
+    def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
         return self.samples + int(self.source.extra)
 
     def begin(self, required: float) -> None:
         """What was seen before a pause may suffice."""
         self.exhausted = False
-        self.reconsider(required)
+        self.update_answer(required)
 
     def step(self, required: float, most: int) -> None:
         """One batch of rollouts; where that could take more samples than are left, none."""
@@ -108,7 +108,7 @@ class MonteCarloRun(Run):
         self.tally.observe(k, x, np.inf)
         self.samples += len(k)
         self._add(*ends)
-        self.reconsider(required)
+        self.update_answer(required)
 
     def _add(self, lower: FloatArray, upper: FloatArray) -> None:
         """More rollouts, and what they make of the largest capital that each side has had."""
@@ -129,7 +129,7 @@ class MonteCarloRun(Run):
         low, worst = (self.low, self.lower) if sign > 0 else (-self.high, -self.upper)
         return PlugIn(self.method.kind, worst - ROUNDING * self.span, low, self.span)
 
-    def weigh(self, counts: Counts, required: float, design: str) -> None:
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Counts have no rollouts."""
         raise InputError("MonteCarlo needs rollouts, which counts do not hold; pass method=PTST()")
 

@@ -204,7 +204,7 @@ class BettingSearch:
             self.tried.clear()  # the one before was a guess; nothing was bet on it
             self.candidate = self._propose(self.candidate.actions)
         yield self._check()
-        while not self.answered and self.pool.paid < limit:
+        while not self.answered and self.pool.samples_used < limit:
             if self.pool.samples >= self.refit_at:
                 self.candidate = self._propose(self.candidate.actions)
                 if self.answered:
@@ -214,7 +214,7 @@ class BettingSearch:
                 self.stuck = True
                 return
             test = self.candidate.test(place)
-            for _ in turn(test, self.candidate.level, self.pool.paid, limit):
+            for _ in turn(test, self.candidate.level, self.pool.samples_used, limit):
                 self.candidate.settled[place] = test.answer is not None
                 yield self._check()
 
@@ -245,7 +245,7 @@ class BettingSearch:
     def _check(self) -> SelectionCheck:
         candidate = self.candidate
         done, asked = int(candidate.settled.sum()), int(candidate.asked.sum())
-        return SelectionCheck(self.pool.paid, done, asked, candidate.level, self._about)
+        return SelectionCheck(self.pool.samples_used, done, asked, candidate.level, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """The weakest evidence among deviations that are open, and about the candidate's value."""
@@ -261,7 +261,7 @@ class BettingSearch:
         return Selection(
             policy=candidate.task.policy,
             index=None,
-            samples=pool.paid,
+            samples=pool.samples_used,
             certified=self.answered,
             answered=self.answered,
             values=candidate.fit().a.V + candidate.centre,

@@ -193,8 +193,8 @@ class KLSearch(PTSTRun):
         if not self.current.alternatives:
             self.answer = FOUND
         yield self._check()
-        while self.answer is None and self.paid < limit and self.family.sampled.any():
-            self.step(self.required, limit - self.paid)
+        while self.answer is None and self.samples_used < limit and self.family.sampled.any():
+            self.step(self.required, limit - self.samples_used)
             if self.answer is None and self._best() is not self.current:
                 self.look(self.required)
             yield self._check()
@@ -297,7 +297,7 @@ class KLSearch(PTSTRun):
 
     def _check(self) -> SelectionCheck:
         questions = self.current.settled + len(self.current.alternatives)
-        return SelectionCheck(self.paid, self._settled(), questions, self.required, self._about)
+        return SelectionCheck(self.samples_used, self._settled(), questions, self.required, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """What the standing witness allows, and about the value of the candidate."""
@@ -312,7 +312,7 @@ class KLSearch(PTSTRun):
         return Selection(
             policy=current.task.policy,
             index=self.family.index,
-            samples=self.paid,
+            samples=self.samples_used,
             certified=known and self.answered,
             answered=self.answered,
             values=self.family.values(tally.rows, tally.estimate()),

@@ -103,7 +103,7 @@ class KLBTSSearch:
         return Shares(even) if isinstance(given, str) and given == "uniform" else given
 
     @property
-    def paid(self) -> int:
+    def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
         return self.samples + self.source.extra
 
@@ -112,8 +112,8 @@ class KLBTSSearch:
         self._look(first=True)
         yield self._check()
         look_at = int(self.sampled.sum())
-        while not self.answered and self.paid < limit and self.sampled.any():
-            k, x = self.source.ahead(self.tally, np.inf, limit - self.paid, max(look_at - self.samples, 1))
+        while not self.answered and self.samples_used < limit and self.sampled.any():
+            k, x = self.source.ahead(self.tally, np.inf, limit - self.samples_used, max(look_at - self.samples, 1))
             used = self.tally.observe(k, x, np.inf)
             self.source.take(used)
             self.samples += used
@@ -219,7 +219,7 @@ class KLBTSSearch:
 
     def _check(self) -> SelectionCheck:
         asked = int(self.now.asked.sum())
-        return SelectionCheck(self.paid, asked if self.answered else 0, asked, self.required, self._about)
+        return SelectionCheck(self.samples_used, asked if self.answered else 0, asked, self.required, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         value = float(self.task.initial @ self.now.V) + self.centre
@@ -233,7 +233,7 @@ class KLBTSSearch:
         return Selection(
             policy=np.eye(self.task.n_actions)[self.now.actions],
             index=None,
-            samples=self.paid,
+            samples=self.samples_used,
             certified=self.proved,
             answered=self.answered,
             values=self.now.V + self.centre,

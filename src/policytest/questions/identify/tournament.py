@@ -33,7 +33,7 @@ METHOD = "betting on temporal differences"
 
 def turn(run: TDRun, level: float, samples: int, limit: int) -> Iterator[None]:
     """Some samples for one comparison: a number that depends on ``samples``, those of all, and on nothing else."""
-    until = run.paid + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
+    until = run.samples_used + min(max(TURN, int(TURN_SHARE * samples)), limit - samples)
     yield from steps(run, level, until)
 
 
@@ -83,7 +83,7 @@ class Tournament:
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Compare until one is left."""
         yield self._check()
-        while not self.answered and self.pool.paid < limit:
+        while not self.answered and self.pool.samples_used < limit:
             if self.pool.samples >= self.refit_at:
                 self._estimate()
             leader = self.leader
@@ -94,7 +94,7 @@ class Tournament:
                 return
             pair = min(open_pairs, key=lambda pair: self._run(pair).samples)
             run = self._run(pair)
-            for _ in turn(run, self.level, self.pool.paid, limit):
+            for _ in turn(run, self.level, self.pool.samples_used, limit):
                 if run.answer is not None:
                     self.left.remove(pair[1] if run.answer == "above" else pair[0])
                 yield self._check()
@@ -106,7 +106,7 @@ class Tournament:
 
     def _check(self) -> SelectionCheck:
         done, asked = len(self.tasks) - len(self.left), len(self.tasks) - 1
-        return SelectionCheck(self.pool.paid, done, asked, self.level, self._about)
+        return SelectionCheck(self.pool.samples_used, done, asked, self.level, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """The weakest evidence among comparisons that are open, and about the leader's value."""
@@ -121,7 +121,7 @@ class Tournament:
         return Selection(
             policy=self.tasks[best].policy,
             index=best,
-            samples=pool.paid,
+            samples=pool.samples_used,
             certified=self.answered,
             answered=self.answered,
             values=self.values,

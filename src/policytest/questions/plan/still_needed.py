@@ -351,7 +351,7 @@ def _resumed(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator, 
     for _ in steps(run, verdict.required, verdict.samples + limit):
         pass
     drawn = run.counts().visits - verdict.counts.visits
-    return Future(run.paid - verdict.samples, run.answer is not None, drawn)
+    return Future(run.samples_used - verdict.samples, run.answer is not None, drawn)
 
 
 def _restored(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator) -> Any:
