@@ -780,7 +780,7 @@ def test_a_report_from_a_closed_standard_input(here, capsys, monkeypatch):
 def test_decide_for_real(capsys, threshold, code):
     assert main(["decide", "paper-2", "--threshold", threshold, "--json"]) == code
     verdict = json.loads(capsys.readouterr().out)
-    assert verdict["schema"] == 1
+    assert verdict["schema"] == 2
     assert verdict["answer"] == ("above", "below")[code]
 
 

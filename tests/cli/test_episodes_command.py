@@ -257,6 +257,8 @@ def test_a_checkpoint_is_resumed_and_ctrl_c_ends_undecided(capsys, here):
     resumed = json.loads(capsys.readouterr().out)
     assert decide(*run, "--json") == 1
     whole = json.loads(capsys.readouterr().out)
+    assert resumed.pop("provenance")["seed"] is None, "a run that was resumed is not repeated by a seed"
+    assert whole.pop("provenance")["seed"] == 0
     assert resumed == whole
     assert whole["episodes"] > 15
 

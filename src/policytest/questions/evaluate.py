@@ -79,7 +79,7 @@ def value_interval(
     bound. `LoggedEpisodes` stand in the place of the task and of the data. With ``looks="one"``: the usual interval for
     one look at a finished log (`one_look`), approximate and not certified.
 
-    >>> import policytest as pt
+    >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)
     >>> found = pt.value_interval(two.task, pt.Counts.from_array(np.rint(1e4 * two.kernel)))
     >>> pt.value(two.task, two.kernel) in found, found.certified
