@@ -3,6 +3,7 @@
     python benchmarks/fewer_samples.py            # the four tables (an hour)
     python benchmarks/fewer_samples.py --part answers --part wrong    # some of them: answers, widths, wrong, missed
     python benchmarks/fewer_samples.py --only FrozenLake              # the instances whose names contain this
+    python benchmarks/fewer_samples.py --held-out # other instances of the same families, which nothing is tuned on
     python benchmarks/fewer_samples.py --small    # a quick run of every part, used by the tests
     python benchmarks/fewer_samples.py --json F   # also write the numbers to a file
 
@@ -90,27 +91,28 @@ class Walked:
         self.draw = table.draw
 
 
-def corner_grid(n: int = 6, discount: float = 0.95) -> pt.instances.Instance:
-    """n x n cells from corner to corner: 1 at the far one, where it ends, and 0 elsewhere.
+def corner_grid(rows: int = 6, columns: int = 6, discount: float = 0.95) -> pt.instances.Instance:
+    """Cells from corner to corner: 1 at the far one, where it ends, and 0 elsewhere.
 
     A move goes where the action says with probability 0.8, and to either side of that with 0.1; a wall keeps the walker
     in place. The policy goes right or down, with equal probability where both bring it nearer.
     """
     moves = [(-1, 0), (0, 1), (1, 0), (0, -1)]  # up, right, down, left, as (row, column)
-    kernel, policy = np.zeros((n * n, 4, n * n)), np.zeros((n * n, 4))
-    for s in range(n * n):
-        row, column = divmod(s, n)
-        policy[s, [1, 2]] = (column < n - 1, row < n - 1) if s < n * n - 1 else (True, True)
+    S = rows * columns
+    kernel, policy = np.zeros((S, 4, S)), np.zeros((S, 4))
+    for s in range(S):
+        row, column = divmod(s, columns)
+        policy[s, [1, 2]] = (column < columns - 1, row < rows - 1) if s < S - 1 else (True, True)
         for a in range(4):
             for turn, mass in ((0, 0.8), (1, 0.1), (-1, 0.1)):
                 down, right = moves[(a + turn) % 4]
-                x = min(max(row + down, 0), n - 1) * n + min(max(column + right, 0), n - 1)
+                x = min(max(row + down, 0), rows - 1) * columns + min(max(column + right, 0), columns - 1)
                 kernel[s, a, x] += mass
     kernel[-1], kernel[-1, :, -1] = 0.0, 1.0
     rewards = np.zeros_like(kernel)
     rewards[:-1, :, -1] = 1.0
     policy /= policy.sum(axis=1, keepdims=True)
-    task = pt.Task(rewards, policy, np.eye(n * n)[0], discount, support=kernel > 0, terminal=[n * n - 1])
+    task = pt.Task(rewards, policy, np.eye(S)[0], discount, support=kernel > 0, terminal=[S - 1])
     return pt.instances.Instance(task, kernel)
 
 
@@ -186,6 +188,20 @@ def questions() -> list[Question]:
         Question("FrozenLake, 0.9999", far, (reached - 0.05, reached + 0.05)),
         Question("FrozenLake, 0.9999, by steps", far, (reached - 0.05, reached + 0.05), by_steps=True),
         Question("FrozenLake, 0.999", near, (0.7,), epsilon=0.02),
+    ]
+
+
+def held_out() -> list[Question]:
+    """Lines of the same families with other seeds and shapes: a check of what was tuned on the others. Tune none here.
+
+    Thresholds follow the rules of `questions`, for both sides of each.
+    """
+    grid, garnet = corner_grid(4, 9), pt.instances.random(11, 45, 2, successors=4, discount=0.95)
+    dense, corner = pt.instances.random(12, 6, 2, discount=0.9), float(pt.value(grid.task, grid.kernel))
+    return [
+        Question("grid 4x9, one reward", grid, (0.8 * corner, 1.15 * corner)),
+        Question("Garnet 45x2", garnet, around(garnet, -0.8, 0.8)),
+        Question("dense 6x2", dense, around(dense, -0.8, 0.8)),
     ]
 
 
@@ -356,15 +372,19 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small sizes, for the tests")
     parser.add_argument("--part", action="append", choices=["answers", "widths", "wrong", "missed"], help="only this")
     parser.add_argument("--only", metavar="TEXT", default="", help="instances whose names contain this")
+    parser.add_argument("--held-out", action="store_true", help="other instances, which nothing is tuned on")
+    parser.add_argument("--runs", type=int, help="of each line of the first table, and a fifth of it of peers")
     parser.add_argument("--json", metavar="FILE", help="also write the numbers to FILE")
     options = parser.parse_args()
     print(f"{date.today():%d %B %Y}, {platform.machine()}, Python {platform.python_version()}", flush=True)
-    asked = [question for question in questions() if options.only in question.name]
-    if options.small:
+    known = held_out() if options.held_out else questions()
+    asked = [question for question in known if options.only in question.name]
+    if options.small and not options.held_out:
         asked = [question for question in asked if question.name in ("paper 5x5", "rare event with wear", "shop")]
     tables = [question for question in asked if not question.by_steps]
+    runs = options.runs or (4 if options.small else 300)
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "answers": lambda: answers(asked, *((4, 2) if options.small else (300, 60))),
+        "answers": lambda: answers(asked, runs, max(runs // 5, 2)),
         "widths": lambda: widths(asked, *((2, 5.0) if options.small else (100, 1.0))),
         "wrong": lambda: wrong(tables, *((10, 4, 500) if options.small else (1000, 100, 5_000))),
         "missed": lambda: missed(tables, *((10, 1000) if options.small else (300, 20_000))),

@@ -298,6 +298,16 @@ def test_rare_events_do_not_ruin_the_bets(small):
         assert least[0 if "whole_paths" in row else 1] - 0.01 < row["lowest"] < 0.0
 
 
+def test_held_out_instances_are_of_the_same_families(monkeypatch):
+    """Of each family another one, with thresholds on both sides; those that are tuned on are unchanged."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    script = runpy.run_path(str(ROOT / "benchmarks" / "fewer_samples.py"))
+    for question in script["held_out"]():
+        assert min(question.thresholds) < question.value < max(question.thresholds)
+    assert script["corner_grid"]().task.n_states == 36
+    assert [question.name.split()[0] for question in script["held_out"]()] == ["grid", "Garnet", "dense"]
+
+
 def test_the_best_bets_on_one_toss_are_kellys(monkeypatch):
     """One draw decides: the growth of the best bet is the divergence of the two coins, whichever side is right."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
