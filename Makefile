@@ -66,6 +66,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/sample_efficiency.py
 	$(BIN)/python benchmarks/fewer_samples.py
 	$(BIN)/python benchmarks/rare_events.py
+	$(BIN)/python benchmarks/whole_paths.py
 	$(BIN)/python benchmarks/intervals.py
 	$(BIN)/python benchmarks/comparison.py
 	$(BIN)/python benchmarks/identification.py

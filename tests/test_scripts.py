@@ -308,6 +308,41 @@ def test_held_out_instances_are_of_the_same_families(monkeypatch):
     assert [question.name.split()[0] for question in script["held_out"]()] == ["grid", "Garnet", "dense"]
 
 
+def test_whole_paths(small):
+    shown, numbers = small("whole_paths")
+    assert "geometric mean" in shown
+    rows = numbers["table"]
+    assert [row["side"] for row in rows] == ["above", "below"] * 4
+    for row in rows:
+        assert row["default"]["stuck"] == row["default"]["wrong"] == 0
+        assert (row["threshold"] < row["value"]) == (row["side"] == "above")
+        assert 0.5 < row["paths"][0] / (row["wanted"] * row["length"]) < 4  # the rule for thresholds
+        assert row["paths drawn"][0] <= row["paths"][0]
+
+
+def test_the_tasks_beside_whole_paths(monkeypatch):
+    """There are enough of them; Storm's values of its models are ours; plain paths have the values of their tasks."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    script = runpy.run_path(str(ROOT / "benchmarks" / "whole_paths.py"))
+    folder = ROOT / "benchmarks" / "models"
+    asked, values = (json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("questions", "values"))
+    made = script["tasks"]()
+    assert len(made) >= 30
+    assert len(asked) == 20
+    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 1_000_000
+    for name, question in asked.items():
+        instance = made[question["words"]]()
+        assert pt.value(instance.task, instance.kernel) == pytest.approx(values[name], abs=1e-9)
+    for words in ("two dice", "inventory, 15 days", "two states pay, discounted", "cost of a project, bounded"):
+        paths = script["Paths"](made[words]())
+        returns, steps, drawn = paths.walker(np.random.default_rng(3), 4000)
+        error = returns.std() / math.sqrt(len(returns))
+        assert abs(returns.mean() - paths.value) < 4 * error
+        assert abs(steps.mean() - paths.length) < 4 * steps.std() / math.sqrt(len(steps)) + 1e-9
+        assert (drawn <= steps).all()
+        assert paths.ends[0] - 1e-9 <= returns.min() <= returns.max() <= paths.ends[1] + 1e-9
+
+
 def test_the_best_bets_on_one_toss_are_kellys(monkeypatch):
     """One draw decides: the growth of the best bet is the divergence of the two coins, whichever side is right."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
