@@ -12,7 +12,6 @@ that of "below"; looking at every sample, stopping early and resuming are all al
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,8 +43,8 @@ from policytest.payoffs.two_policies_in_time import two_policies_in_time
 from policytest.questions.assess import beside_data, judged
 from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import (
+    Orders,
     Resume,
-    Until,
     carry_out,
     checked_method,
     checked_question,
@@ -54,17 +53,14 @@ from policytest.questions.driver import (
     known_verdict,
     not_on_a_log,
     sampling_limit,
-    seed_of,
-    tell_of_one_answer,
     time_limit,
+    with_seed,
 )
 from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.questions.plan.still_needed import further_comparison
 from policytest.questions.recorded import check_indices
 from policytest.results.forecast import Forecaster
 from policytest.results.verdict import Check, Verdict
-
-FORECAST_SETS = 4  # of coins, in logs that are simulated
 
 
 def compare(
@@ -120,12 +116,14 @@ def compare(
     >>> compare(two.task, other, pt.TabularSimulator(two.kernel)).answer
     'above'
     """
-    _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta)
+    zone = checked_zone(indifference)
+    _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta, zone)
+    limits = sampling_limit(max_samples), time_limit(max_seconds)
+    orders = Orders(level, *limits, rng, checkpoint, resume, progress)
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
         checked_source(task_a, sim)
         checked_method(method, task_a)
-        until = Until(level, sampling_limit(max_samples), time_limit(max_seconds))
-        return _in_pairs(task_a, task_b, margin, delta, until, rng, indifference, checkpoint, resume, progress)
+        return _in_pairs(task_a, task_b, margin, delta, zone, orders)
     sim = checked_source(task_a, sim)
     task_b = _policy_b(task_a, task_b, sim)
     check_alike(task_a, task_b)
@@ -133,16 +131,11 @@ def compare(
         task_a.check_discounted_table("the KL rule")
     rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
-    check_method(method, zone := checked_zone(indifference))
-    limit, seconds = sampling_limit(max_samples), time_limit(max_seconds)
-    known = known_difference(task_a, task_b)
-    if known.settles(margin, zone):
-        found = known_verdict(known, task_a, margin, delta, zone, "difference")
+    check_method(method, zone)
+    known, tell = known_difference(task_a, task_b), 0 if isinstance(sim, Transitions) else 2
+    found = known_verdict(known, task_a, margin, delta, zone, "difference", tell)
+    if found is not None:
         return beside_data(found, task_a, sim) if isinstance(sim, Transitions) else found
-    if not zone and not isinstance(sim, Transitions):
-        tell_of_one_answer(known, margin, "difference", 2)
-    if zone:
-        level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
     if isinstance(sim, Transitions):
         ptst = method if isinstance(method, PTST) else None
         not_on_a_log(
@@ -150,46 +143,32 @@ def compare(
         )
         check_indices(task_a, sim)
         sim = diagnosed(joint_task([task_a, task_b]), sim)
-        verdict = judged(_on_a_log(task_a, task_b, margin, sim, replicate_seeds(rng), zone), sim, delta, level)
-        forecast = replace(verdict.forecast, forecaster=_forecaster(task_a, task_b, margin, sim, zone))
-        verdict = replace(verdict, forecast=forecast)
+        run_on_log = _on_a_log(task_a, task_b, margin, sim, zone, replicate_seeds(rng))
+        verdict = judged(run_on_log, sim, delta, level)
+        start = partial(_on_a_log, task_a, task_b, margin, sim.first(0), zone)
+        forecaster: Forecaster = partial(further_comparison, tasks=(task_a, task_b), start=start)
+        verdict = with_seed(replace(verdict, forecast=replace(verdict.forecast, forecaster=forecaster)), rng, resume)
     else:
         if isinstance(method, PTST):
             run: TDRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
         else:
             run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
-        verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress)
-        verdict = diagnosed_run(joint_task([task_a, task_b]), sim, verdict)
-    return replace(verdict, about="difference", provenance=replace(verdict.provenance, seed=seed_of(rng, resume)))
+        verdict = diagnosed_run(joint_task([task_a, task_b]), sim, carry_out(run, mark, delta, orders))
+    return replace(verdict, about="difference")
 
 
-def _in_pairs(
-    a: object,
-    b: object,
-    margin: float,
-    delta: float,
-    until: Until,
-    rng: Seed,
-    indifference: float,
-    checkpoint: str | os.PathLike[str] | None,
-    resume: Resume | None,
-    progress: Callable[[Check], None] | None,
-) -> Verdict:
+def _in_pairs(a: object, b: object, margin: float, delta: float, zone: float, orders: Orders) -> Verdict:
     """The comparison of two agents, in pairs of episodes."""
-    zone = checked_zone(indifference)
     a, b = whole_episodes("task_a", a), whole_episodes("task_b", b)
     check_same_return(a, b)
     known = KnownRange(*difference_bounds(a, b), 0.0)
-    if known.settles(margin, zone):
-        return known_verdict(known, a, margin, delta, zone, "difference")
-    if not zone:
-        tell_of_one_answer(known, margin, "difference", 3)
-    run = paired_run(a, b, margin, rng, zone, zone > 0)
+    found = known_verdict(known, a, margin, delta, zone, "difference", 3)
+    if found is not None:
+        return found
+    run = paired_run(a, b, margin, orders.rng, zone, zone > 0)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
-    until = until._replace(required=until.required + math.log(2.0)) if zone else until
-    verdict = carry_out(run, mark, delta, until, checkpoint, resume, progress)
-    return replace(verdict, about="difference", provenance=replace(verdict.provenance, seed=seed_of(rng, resume)))
+    return replace(carry_out(run, mark, delta, orders), about="difference")
 
 
 def _coupled(
@@ -204,19 +183,7 @@ def _coupled(
     return TDRun(CoupledBetting(), payoff, zone, zone > 0)
 
 
-def _forecaster(task_a: Task, task_b: Task, margin: float, data: Transitions, zone: float) -> Forecaster:
-    """What tells how many more rows a comparison needs: it is made again, on simulated logs."""
-    start = partial(_on_an_empty_log, task_a, task_b, margin, data.first(0), zone)
-    return partial(further_comparison, tasks=(task_a, task_b), start=start)
-
-
-def _on_an_empty_log(
-    task_a: Task, task_b: Task, margin: float, nothing: Transitions, zone: float, seed: int
-) -> StacksRun:
-    return _on_a_log(task_a, task_b, margin, nothing, replicate_seeds(seed, FORECAST_SETS), zone)
-
-
-def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, seeds: IntArray, zone: float) -> StacksRun:
+def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, zone: float, seeds: IntArray) -> StacksRun:
     """The comparison on recorded transitions, by many sets of coins."""
     nothing = data.first(0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,8 +20,8 @@ from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.run import Method, is_certified
 from policytest.questions.cells import cells_of_run, diagnosed_run
 from policytest.questions.driver import (
+    Orders,
     Resume,
-    Until,
     carry_out,
     checked_method,
     checked_question,
@@ -31,7 +30,6 @@ from policytest.questions.driver import (
     drive,
     known_answer,
     sampling_limit,
-    seed_of,
     time_limit,
     with_zone,
 )
@@ -89,23 +87,21 @@ def decide(
     >>> pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05).answer
     'above'
     """
-    task, threshold, level = checked_question(task, threshold, delta)
-    limit, seconds = sampling_limit(max_samples), time_limit(max_seconds)
-    known = known_answer(task, threshold, delta, indifference := checked_zone(indifference), 2)
+    zone = checked_zone(indifference)
+    task, threshold, level = checked_question(task, threshold, delta, zone)
+    limits = sampling_limit(max_samples), time_limit(max_seconds)
+    known = known_answer(task, threshold, delta, zone, 2)
     if known is not None:
         return known
     asked_of: Any = task
     drawn_from = sim
     task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
-    run = with_zone(method, indifference)(task, sim, threshold, rng)
-    if indifference:
-        level += math.log(2.0)  # delta/2 for "above" or "below", and as much for "within"
+    run = with_zone(method, zone)(task, sim, threshold, rng)
     mark = checkpoints.fingerprint(task, threshold, run.method)
-    pause = getattr(method, "pause", None)
-    verdict = carry_out(run, mark, delta, Until(level, limit, seconds), checkpoint, resume, progress, pause)
-    verdict = diagnosed_run(asked_of, drawn_from, verdict)
+    orders = Orders(level, *limits, rng, checkpoint, resume, progress)
+    verdict = diagnosed_run(asked_of, drawn_from, carry_out(run, mark, delta, orders, getattr(method, "pause", None)))
     table = None if task is asked_of else asked_of
-    return replace(verdict, provenance=replace(verdict.provenance, seed=seed_of(rng, resume), asked_of=table))
+    return replace(verdict, provenance=replace(verdict.provenance, asked_of=table))
 
 
 def checks(

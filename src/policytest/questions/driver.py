@@ -68,44 +68,41 @@ class Drawing(Protocol):
         """Give up the episodes at hand where this is true."""
 
 
-class Until(NamedTuple):
-    """When a run ends: its evidence suffices, its samples are used up, or its seconds."""
+class Orders(NamedTuple):
+    """How a run is carried out: the evidence it needs, its limits, its seed, where it is kept, and who is told."""
 
     required: float
     samples: int
-    seconds: float = math.inf
+    seconds: float
+    rng: Seed
+    checkpoint: str | os.PathLike[str] | None
+    resume: Resume | None
+    progress: Callable[[Check], None] | None
 
 
-def carry_out(
-    run: Run,
-    mark: str,
-    delta: float,
-    until: Until,
-    checkpoint: str | os.PathLike[str] | None = None,
-    resume: Resume | None = None,
-    progress: Callable[[Check], None] | None = None,
-    pause: Pause | None = None,
-) -> Verdict:
+def carry_out(run: Run, mark: str, delta: float, orders: Orders, pause: Pause | None = None) -> Verdict:
     """Go on with a run until its evidence suffices, a limit is reached, or Ctrl-C; see `decide`.
 
     ``mark`` is the fingerprint by which a kept run is recognised.
     """
-    required, limit, seconds = until
-    if resume is not None:
-        _resume(run, mark, resume)
-    saver = _Saver(run, mark, checkpoint, resume)
-    ends = UnnamedEnds(run.task, run.tally)
+    required, progress = orders.required, orders.progress
+    if orders.resume is not None:
+        _resume(run, mark, orders.resume)
+    saver = _Saver(run, mark, orders.checkpoint, orders.resume)
 
     def look(check: Check) -> None:
-        ends.look()
         if progress is not None:
             progress(check)
         saver.now_and_then()
 
-    checks = saver.while_kept(drive(run, required, limit, pause))
-    reason = until_interrupted(run.source, checks, look, lambda: run.answer is not None, saver.at_the_end, seconds)
+    checks = saver.while_kept(drive(run, required, orders.samples, pause))
+    ends = UnnamedEnds(run.task, run.tally)
+    reason = until_interrupted(
+        run.source, checks, look, lambda: run.answer is not None, ends, orders.seconds, saver.at_the_end
+    )
     reason = saver.problem or reason or "the sample limit is reached"
-    return verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
+    verdict = verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
+    return with_seed(verdict, orders.rng, orders.resume)
 
 
 def until_interrupted(
@@ -113,8 +110,9 @@ def until_interrupted(
     steps: Iterable[Step],
     look: Callable[[Step], None] | None,
     is_answered: Callable[[], bool],
+    ends: UnnamedEnds,
+    seconds: float,
     finish: Callable[[], None] | None = None,
-    seconds: float = math.inf,
 ) -> str:
     """Take steps, looking at each, then ``finish``; "", or what ended them before there was an answer.
 
@@ -130,6 +128,7 @@ def until_interrupted(
         source.stop_when(stopped)
         try:
             for step in steps:
+                ends.look()
                 if look is not None:
                     look(step)
                 if stopped() and not is_answered():
@@ -144,13 +143,17 @@ def until_interrupted(
     return reason
 
 
-def checked_question(task: Asked, threshold: object, delta: object) -> tuple[Asked, float, float]:
-    """The task or the episodes, the threshold and log(1/delta), checked."""
+def checked_question(task: Asked, threshold: object, delta: object, zone: float = 0.0) -> tuple[Asked, float, float]:
+    """The task or the episodes, the threshold and the evidence that an answer needs, checked.
+
+    That is log(1/delta); with a zone, delta/2 is for "above" or "below", and as much for "within".
+    """
     if not isinstance(task, Episodes | LoggedEpisodes):
         arrays.instance("task", task, Task)
     if threshold is None:
         raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
-    return task, arrays.real_number("threshold", threshold), -math.log(check_delta(delta))
+    bar, level = arrays.real_number("threshold", threshold), -math.log(check_delta(delta))
+    return task, bar, level + math.log(2.0) if zone else level
 
 
 def checked_source(task: Task | Episodes, sim: object) -> Any:
@@ -252,25 +255,7 @@ def known_answer(
         return None
     else:
         known = known_value(task)
-    if known.settles(threshold, indifference):
-        return known_verdict(known, task, threshold, delta, indifference)
-    if tell and not indifference:
-        tell_of_one_answer(known, threshold, "value", tell + 1)
-    return None
-
-
-def tell_of_one_answer(known: KnownRange, bar: float, about: str, level: int) -> None:
-    """Warn that one answer cannot come, and the other only if not every episode is as bad, or good, as can be."""
-    only = known.only_answer(bar)
-    if only is not None:
-        most, name = "most" if only == "below" else "least", "threshold" if about == "value" else "margin"
-        warnings.warn(
-            f'{name} is {number(bar)}, the {most} that the {about} can be: only "{only}" can be answered, and if the '
-            f"{about} is {number(bar)}, the test does not end; pass a {name} inside the range, or allow an "
-            "indifference zone",
-            AssumptionWarning,
-            stacklevel=level + 1,
-        )
+    return known_verdict(known, task, threshold, delta, indifference, tell=tell and tell + 1)
 
 
 def known_verdict(
@@ -280,9 +265,24 @@ def known_verdict(
     delta: float,
     zone: float = 0.0,
     about: str = "value",
-) -> Verdict:
-    """The verdict without samples, about a value or a difference."""
+    tell: int = 0,
+) -> Verdict | None:
+    """The verdict without samples, about a value or a difference, where its range settles it.
+
+    Where it does not, ``tell``, the stack level, warns that one answer cannot come, and the other only if not every
+    episode is as bad, or good, as can be.
+    """
     answer, name = known.answer(bar, zone), "threshold" if about == "value" else "margin"
+    if not known.settles(bar, zone):
+        if tell and not zone and (only := known.only_answer(bar)) is not None:
+            warnings.warn(
+                f"{name} is {number(bar)}, the {'most' if only == 'below' else 'least'} that the {about} can be: only "
+                f'"{only}" can be answered, and if the {about} is {number(bar)}, the test does not end; pass a {name} '
+                "inside the range, or allow an indifference zone",
+                AssumptionWarning,
+                stacklevel=tell + 1,
+            )
+        return None
     of = "values" if about == "value" else "the difference of policy A and policy B"
     whatever = "over all kernels" if isinstance(task, Task) else "as declared"
     return Verdict(
@@ -346,9 +346,10 @@ def verdict_of(
     )
 
 
-def seed_of(rng: Seed, resume: Resume | None = None) -> int | None:
-    """The seed that a run is repeated with; None if a Generator was passed, or if the run was resumed."""
-    return int(rng) if isinstance(rng, int | np.integer) and resume is None else None
+def with_seed(verdict: Verdict, rng: Seed, resume: Resume | None = None) -> Verdict:
+    """A verdict with the seed that it is repeated with: none if a Generator was passed, or if the run was resumed."""
+    seed = int(rng) if isinstance(rng, int | np.integer) and resume is None else None
+    return replace(verdict, provenance=replace(verdict.provenance, seed=seed))
 
 
 def _reason(run: Run, reason: str) -> str:

@@ -45,7 +45,6 @@ from policytest.payoffs.weighted_returns import flaws_of
 from policytest.questions.assess import checked_log, method_for, warn_of_weights
 from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import (
-    Until,
     checked_method,
     checked_source,
     not_on_a_log,
@@ -202,11 +201,11 @@ def evaluate(
         raise InputError("epsilon is missing; pass epsilon=, half the width of the interval that is wanted")
     arrays.positive(epsilon=(epsilon := arrays.real_number("epsilon", epsilon)))
     level = -math.log(check_delta(delta))
-    until = Until(level, sampling_limit(max_samples), time_limit(max_seconds))
+    limits = sampling_limit(max_samples), time_limit(max_seconds)
     if isinstance(task, Episodes):
         betting: Any = checked_method(method, task)
         run = betting.start(task, checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
-        found = _narrowed(run, Interval(*task.bounds, certified=True), epsilon, until, progress)
+        found = Narrowing(run, Interval(*task.bounds, certified=True), level, epsilon).until(*limits, progress)
         return _estimate(task, found, epsilon, delta, run.samples_used, run.counts(), betting.describe())
     if isinstance(method, ReturnBetting):
         raise InputError("method: ReturnBetting() is for Episodes; pass TDBetting() or PTST()")
@@ -235,23 +234,9 @@ def evaluate(
     if best.width > 2 * epsilon and any_unknown(table):  # else no sample is needed, or none can help
         both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
         run = method.start(table, source, _middle(table), rng, **both_sides)
-        found = _narrowed(run, best, epsilon, until, progress)
+        found = Narrowing(run, best, level, epsilon).until(*limits, progress)
         counts, paid = run.counts(), run.samples_used
     return diagnosed_run(task, sim, _estimate(table, found, epsilon, delta, paid, counts, method.describe()))
-
-
-def _narrowed(
-    run: Any,
-    best: Interval,
-    epsilon: float,
-    until: Until,
-    progress: Callable[[int, float, float], None] | None,
-) -> Interval:
-    """The interval of a run that samples until it is short enough, a limit is reached, or Ctrl-C."""
-    narrowing = Narrowing(run, best, until.required, epsilon)
-    steps, told = narrowing.steps(until.samples), narrowing.told(progress)
-    until_interrupted(run.source, steps, told, narrowing.is_short, seconds=until.seconds)
-    return narrowing.at_the_end()
 
 
 def _estimate(
@@ -303,22 +288,20 @@ class Narrowing:
                 self.best = self.best & _now(run, self.level, self.epsilon)
             yield due
 
-    def told(self, progress: Callable[[int, float, float], None] | None) -> Callable[[bool], None]:
-        """What is called after each step: the progress, after those with a look."""
+    def until(self, limit: int, seconds: float, progress: Callable[[int, float, float], None] | None) -> Interval:
+        """The interval once it is short enough, a limit is reached, or Ctrl-C; the progress is told of each look.
 
-        ends = UnnamedEnds(self.run.task, self.run.tally)
+        Where it is not short enough there is a last look, for which a KL ball is solved with proofs.
+        """
+        run, level = self.run, self.level
 
         def tell(due: bool) -> None:
-            ends.look()
             if progress is not None and due:
-                progress(self.run.samples_used, self.best.lower, self.best.upper)
+                progress(run.samples_used, self.best.lower, self.best.upper)
 
-        return tell
-
-    def at_the_end(self) -> Interval:
-        """The interval, with a last look where it is not short enough; a KL ball is then solved with proofs."""
+        ends = UnnamedEnds(run.task, run.tally)
+        until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
         if not self.is_short():
-            run, level = self.run, self.level
             last = ball_interval(run, level) if isinstance(run, PTSTRun) else _now(run, level, self.epsilon)
             self.best = self.best & last
         return self.best

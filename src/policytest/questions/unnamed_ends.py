@@ -40,7 +40,7 @@ class UnnamedEnds:
         found = np.flatnonzero(self._never_left() & (visits >= SOME))
         if len(found) and visits[found].max() >= MANY:
             self.due = np.inf
-            warnings.warn(_in_words(self.task, found), AssumptionWarning, stacklevel=6)
+            warnings.warn(_in_words(self.task, found), AssumptionWarning, stacklevel=5)
 
     def _never_left(self) -> BoolArray:
         """[S] no transition led away, and no known row does; ends that are named do not count."""

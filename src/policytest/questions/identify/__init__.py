@@ -160,11 +160,5 @@ def _carried_out(
 ) -> Selection:
     """The search, until it answers, a limit is reached, or Ctrl-C."""
     ends = UnnamedEnds(task, getattr(getattr(search, "pool", None), "tally", None))
-
-    def look(check: SelectionCheck) -> None:
-        ends.look()
-        if progress is not None:
-            progress(check)
-
-    found = until_interrupted(search.source, search.go(limit), look, lambda: search.answered, seconds=seconds)
-    return search.result(found)
+    checks = search.go(limit)
+    return search.result(until_interrupted(search.source, checks, progress, lambda: search.answered, ends, seconds))

@@ -48,7 +48,7 @@ from policytest.methods.log_betting import LogBetting, LogRun
 from policytest.methods.ptst import PTST
 from policytest.methods.record import record
 from policytest.methods.run import RunOnALog, steps
-from policytest.methods.stacks import StacksRun
+from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.plan.episodes import further_episodes
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
@@ -58,6 +58,7 @@ from policytest.results.verdict import Verdict
 from policytest.worst_case.lower_bound import uniform_allocation
 
 RUNS, LOGS = 40, 20  # that go on, or are simulated, each against another kernel
+SETS = 4  # of coins, in a comparison on a log that is simulated
 WORK = 10  # samples of all such runs, relative to the most of one
 OTHER_SIDE = 0.05  # share of kernels beyond the threshold from which on data do not say the side
 AHEAD = ("numbers", "source.k", "source.x")  # what a kept run has drawn ahead
@@ -228,9 +229,9 @@ def further_comparison(
     rng: Seed,
     max_samples: int,
     tasks: tuple[Task, Task],
-    start: Callable[[int], StacksRun],
+    start: Callable[[IntArray], StacksRun],
 ) -> Needed:
-    """The same of two policies on a log: ``start`` starts the test of some seed on a log without rows."""
+    """The same of two policies on a log: ``start`` starts the test with these sets of coins on a log without rows."""
     chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
     if verdict.answer is not None or not verdict.counts.total:
         return _nothing_to_do(verdict, chance)
@@ -239,7 +240,12 @@ def further_comparison(
     truths = [posterior.truth(index) for index in range(len(posterior.seeds))]
     gaps = np.array([truth.value(tasks[0]) - truth.value(tasks[1]) for truth in truths]) - verdict.threshold
     beyond = float((gaps * (verdict.estimate - verdict.threshold) <= 0.0).mean())
-    return _simulated(verdict, chance, rng, limit, posterior, beyond, partial(_another_log, posterior.task, start))
+
+    def with_coins(seed: int) -> StacksRun:
+        return start(replicate_seeds(seed, SETS))
+
+    follow = partial(_another_log, posterior.task, with_coins)
+    return _simulated(verdict, chance, rng, limit, posterior, beyond, follow)
 
 
 def _simulated(
