@@ -52,7 +52,7 @@ import peers
 import policytest as pt
 from best_bets import transitions_if_known
 from calibration import ALARM
-from policytest.cli.starter import TASK as SHOP
+from policytest.cli.starter import write_starter
 
 DELTA, ERROR_DELTA, MISS_DELTA = 0.05, 0.1, 0.2
 UNEARNED = 2.0  # nats that the control claims
@@ -131,13 +131,20 @@ def wear(discount: float = 0.95) -> pt.instances.Instance:
     return pt.instances.Instance(task, kernel)
 
 
-def read(text: str, kernel: Any = None) -> pt.instances.Instance:
-    """A task in the words of a task file, with its kernel or this one."""
+def read(text: str, kernel: Any) -> pt.instances.Instance:
+    """A task in the words of a task file, with this kernel."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task.toml"
         path.write_text(text, encoding="utf-8")
         model = pt.sources.load_model(path)
-    return pt.instances.Instance(model.task, model.kernel if kernel is None else kernel)
+    return pt.instances.Instance(model.task, kernel)
+
+
+def shop() -> pt.instances.Instance:
+    """The shop of ``policytest init``."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = pt.sources.load_model(write_starter(Path(folder) / "shop")[0])
+    return pt.instances.Instance(model.task, model.kernel)
 
 
 def retention() -> pt.instances.Instance:
@@ -175,7 +182,7 @@ def questions() -> list[Question]:
         Question("rare event with wear", worn, (1.3 * failing, 0.7 * failing)),
         Question("grid world 5x5", world, around(world, -1.0)),
         *(Question(f"paper {n}x{n}", pt.instances.paper(n), (0.0,)) for n in (2, 3, 5)),
-        Question("shop", read(SHOP), (4.0,), epsilon=0.1),
+        Question("shop", shop(), (4.0,), epsilon=0.1),
         Question("customer retention", retention(), (90.0,)),
     ]
     if importlib.util.find_spec("gymnasium") is None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,14 @@ def start(tmp_path_factory):
 def run(capsys, *arguments):
     code = main([str(argument) for argument in arguments])
     return code, *capsys.readouterr()
+
+
+def test_both_tasks_ask_the_same_question(start):
+    """What they share is written twice, so that each is a file that can be read by itself."""
+    task, paid = (tomllib.loads((start / name).read_text()) for name in ("task.toml", "paid.toml"))
+    assert {key: paid[key] for key in paid if key != "reward_range"} == {
+        key: task[key] for key in task if key not in ("rewards", "kernel")
+    }
 
 
 def test_init_overwrites_nothing(start, capsys):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -16,51 +17,8 @@ from policytest._base.files import write_file
 from policytest.data.simulators import TabularSimulator
 from policytest.sources.tasks.files import Model, load_model
 
-ABOUT = """\
-# Visitors of a shop are new, browsing or keen; who leaves is gone for good. At each visit we show what is popular, or
-# a personal choice, or a discount. Rewards are what a visit earns. The bar is what the deployed policy earns.
-"""
-QUESTION = """\
-states = ["new", "browsing", "keen", "gone"]
-actions = ["popular", "personal", "discount"]
-discount = 0.9
-threshold = 3.0
-terminal = ["gone"] # nothing follows, and nothing is earned: no row of the log begins there
-initial = { new = 0.8, browsing = 0.2 }
-
-[policy] # the new policy, which is to be tested
-new = { popular = 0.5, personal = 0.5 }
-browsing = { personal = 0.8, discount = 0.2 }
-keen = "personal"
-"""
-RANGE = "reward_range = [-1.0, 3.0] # what a visit pays is in the log, in the column paid, and lies between these\n"
-PAID = ABOUT + RANGE + QUESTION
-MODEL = """
-[rewards] # their means; what is left out earns 0
-new = { popular = 0.2, personal = 0.1, discount = -0.2 }
-browsing = { popular = 0.6, personal = 0.8, discount = 0.1 }
-keen = { popular = 1.5, personal = 2.0, discount = 1.0 }
-
-[kernel] # the truth that a simulator draws from (`decide`); no test knows it. With logs alone, leave it out.
-new.popular = { browsing = 0.5, keen = 0.1, gone = 0.4 }
-new.personal = { browsing = 0.5, keen = 0.2, gone = 0.3 }
-new.discount = { browsing = 0.6, keen = 0.2, gone = 0.2 }
-browsing.popular = { browsing = 0.6, keen = 0.2, gone = 0.2 }
-browsing.personal = { browsing = 0.5, keen = 0.35, gone = 0.15 }
-browsing.discount = { browsing = 0.4, keen = 0.5, gone = 0.1 }
-keen.popular = { browsing = 0.4, keen = 0.4, gone = 0.2 }
-keen.personal = { browsing = 0.3, keen = 0.6, gone = 0.1 }
-keen.discount = { browsing = 0.2, keen = 0.7, gone = 0.1 }
-"""
-
-TASK = ABOUT + QUESTION + MODEL
-POLICY = """\
-state,action,probability
-new,personal,1
-browsing,personal,1
-keen,personal,1
-"""
-
+FILES = ("task.toml", "paid.toml", "policy.csv")
+"""As in ``starter_files``; ``paid.toml`` asks the question of ``task.toml``, with rewards that are observed."""
 NEXT = """\
 # do the logs settle it already, by what was paid?
 policytest assess {folder}/paid.toml {folder}/log.csv --column reward=paid
@@ -81,19 +39,17 @@ def write_starter(folder: Path, seed: int = 0) -> list[Path]:
     """Write ``task.toml``, ``paid.toml``, ``policy.csv`` and ``log.csv``; refused where one is there already."""
     if arrays.whole_number("seed", seed) < 0:
         raise InputError(f"seed is {seed}; it is a whole number from 0 on")
-    names = ("task.toml", "paid.toml", "policy.csv", "log.csv")
-    there = [name for name in names if os.path.lexists(folder / name)]
+    there = [name for name in (*FILES, "log.csv") if os.path.lexists(folder / name)]
     if there:
         raise InputError(f"{folder / there[0]} exists, and nothing is overwritten; choose another folder, or remove it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be created ({error.strerror or error}); choose another folder") from None
-    write_file(folder / "task.toml", TASK.encode())
-    write_file(folder / "paid.toml", PAID.encode())
-    write_file(folder / "policy.csv", POLICY.encode())
+    for name in FILES:
+        write_file(folder / name, resources.files("policytest.cli").joinpath("starter_files", name).read_bytes())
     write_file(folder / "log.csv", _log(load_model(folder / "task.toml"), seed).encode())
-    return [folder / name for name in names]
+    return [folder / name for name in (*FILES, "log.csv")]
 
 
 def _log(model: Model, seed: int) -> str:
