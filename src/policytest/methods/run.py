@@ -213,6 +213,13 @@ def steps(run: Any, required: float, limit: int, pause: Pause | None = None) -> 
         yield
 
 
+def go_on(run: Run, required: float, limit: int) -> None:
+    """Take up a run after a pause: look at what was seen, then step to the end."""
+    run.begin(required)
+    for _ in steps(run, required, limit):
+        pass
+
+
 class Method(Protocol):
     """Settings of a test."""
 

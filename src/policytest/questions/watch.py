@@ -20,7 +20,7 @@ from policytest.data.transitions import Transitions
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
 from policytest.methods.listed_rewards import on_outcomes, outcomes_for
-from policytest.methods.run import Method, RunOnALog, steps
+from policytest.methods.run import Method, RunOnALog, go_on
 from policytest.questions.assess import assess, method_for
 from policytest.questions.cells import diagnosed
 from policytest.questions.driver import checked_method, checked_question, known_answer
@@ -114,17 +114,10 @@ class Watch:
         else:
             run.source.extend(k, x)
         self._pending = []
-        run.begin(self.level)
-        for _ in steps(run, self.level, self.size):
-            pass
+        go_on(run, self.level, self.size)
         if run.answer is not None:
-            self._speak(run.used())
-
-    def _speak(self, first: int) -> None:
-        """The verdict on so many of them, counted from the first."""
-        verdict = self._assessed(first)
-        if verdict.answer is not None:
-            self.found = verdict
+            verdict = self._assessed(run.used())
+            self.found = verdict if verdict.answer is not None else None
 
     def _assessed(self, first: int) -> Verdict:
         data = diagnosed(self.task, self.transitions())  # all rows speak of the cells, also those after the answer

@@ -37,7 +37,6 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.text import number, plural
-from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed, generator, stored
@@ -47,13 +46,13 @@ from policytest.mdp.task import Task
 from policytest.methods.log_betting import LogBetting, LogRun
 from policytest.methods.ptst import PTST
 from policytest.methods.record import record
-from policytest.methods.run import RunOnALog, steps
+from policytest.methods.run import RunOnALog, go_on
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.plan.episodes import further_episodes
 from policytest.questions.plan.expected import Prospect, any_unknown, best_allocation, explored
 from policytest.questions.plan.posterior import Posterior
-from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, Simulated, forecast, not_known
+from policytest.results.needed import Needed, Simulated, forecast, not_known
 from policytest.results.verdict import Verdict
 from policytest.worst_case.lower_bound import uniform_allocation
 
@@ -72,11 +71,25 @@ def check_chance(chance: object) -> float:
     return found
 
 
-def further(verdict: Verdict, chance: float = CHANCE, rng: Seed = 0, max_samples: int = MAX_SAMPLES) -> Needed:
+class Asked(NamedTuple):
+    """A forecast that is asked for: of which test, how sure it should be, its randomness, and where runs are cut."""
+
+    verdict: Verdict
+    chance: float
+    rng: np.random.Generator
+    limit: int
+
+    @classmethod
+    def checked(cls, verdict: Verdict, chance: float, rng: Seed, max_samples: int) -> Asked:
+        """From what the user passed."""
+        return cls(verdict, check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1))
+
+
+def further(verdict: Verdict, chance: float, rng: Seed, max_samples: int) -> Needed:
     """How many more samples settle a test, by the method it was made with; see `policytest.results.verdict.Verdict`."""
-    chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
+    asked = Asked.checked(verdict, chance, rng, max_samples)
     if isinstance(verdict.task, Episodes):
-        return further_episodes(verdict, chance, rng, limit)
+        return further_episodes(verdict, asked.chance, asked.rng, asked.limit)
     if isinstance(verdict.task, LoggedEpisodes):
         raise InputError(
             "verdict is about recorded episodes, which have no forecast; add episodes and assess the log again"
@@ -87,19 +100,15 @@ def further(verdict: Verdict, chance: float = CHANCE, rng: Seed = 0, max_samples
         )
     task: Task = verdict.task
     if verdict.answer is not None or verdict.settings is None or not any_unknown(task):
-        return _nothing_to_do(verdict, chance)
+        return _nothing_to_do(asked)
     if not verdict.counts.total and not verdict.snapshot:
         words = "The data have no transition of this task, so nothing can be forecast from them."
-        return _nothing_forecast(verdict, math.inf, chance, words)
+        return forecast(verdict, asked.chance, math.inf, words, uniform=math.inf)
     if task.observes_rewards and verdict.forecast.reward_moments is None:
         raise InputError("this verdict does not have the rewards that were observed; ask the one decide() returned")
     if isinstance(verdict.settings, PTST) or not (_is_log(verdict) or verdict.snapshot):
-        return _by_distance(verdict, chance)
-    return _by_simulation(verdict, chance, rng, limit)
-
-
-def _nothing_forecast(verdict: Verdict, more: float, chance: float, words: str) -> Needed:
-    return forecast(verdict, chance, more, words, uniform=more)
+        return _by_distance(asked)
+    return _by_simulation(asked)
 
 
 def _is_log(verdict: Verdict) -> bool:
@@ -107,14 +116,14 @@ def _is_log(verdict: Verdict) -> bool:
     return isinstance(verdict.settings, LogBetting) or not (verdict.task.is_discounted_table or verdict.snapshot)
 
 
-def _nothing_to_do(verdict: Verdict, chance: float) -> Needed:
+def _nothing_to_do(asked: Asked) -> Needed:
     """An answer is there, or no sample can change anything."""
-    task: Task = verdict.task
-    more = 0 if verdict.answer is not None else math.inf
-    words = "No more samples are needed." if verdict.answer else "No samples can settle it: no row is unknown."
-    if verdict.answer is None and any_unknown(task):
+    verdict, more, words = asked.verdict, math.inf, "No samples can settle it: no row is unknown."
+    if verdict.answer is not None:
+        more, words = 0, "No more samples are needed."
+    elif any_unknown(verdict.task):
         words = f"No samples can settle it: {verdict.reason}."
-    return _nothing_forecast(verdict, more, chance, words)
+    return forecast(verdict, asked.chance, more, words, uniform=more)
 
 
 def count_from(name: str, given: object, least: int) -> int:
@@ -128,13 +137,11 @@ def count_from(name: str, given: object, least: int) -> int:
 # ---------------------------------------------------------------- the KL rule
 
 
-def _by_distance(verdict: Verdict, chance: float) -> Needed:
-    settings, task = verdict.settings, verdict.task
-    rule = settings if isinstance(settings, PTST) else getattr(settings, "rule", None) or PTST()
-    ahead = _Ahead(verdict, rule, chance)
-    pairs = ahead.pairs(ahead.z)
-    total, expected = _total(pairs), _total(ahead.pairs(0.0))
-    counted = np.zeros_like(verdict.counts.visits) if pairs is None else pairs
+def _by_distance(asked: Asked) -> Needed:
+    verdict, settings = asked.verdict, asked.verdict.settings
+    rule = settings if isinstance(settings, PTST) else PTST()
+    ahead = _Ahead(verdict, rule, asked.chance)
+    (total, pairs), (expected, _) = ahead.pairs(ahead.z), ahead.pairs(0.0)
     by = "" if rule is settings else " by PTST()"
     if not math.isfinite(total):
         words = "The data do not say yet on which side of the threshold the value is"
@@ -145,14 +152,10 @@ def _by_distance(verdict: Verdict, chance: float) -> Needed:
         words = "No more samples should be needed: the evidence suffices, and only its proof is missing."
     else:
         fewer = ", drawn where they help most instead of in the shares so far:" if total < _at_least(verdict) else ","
-        words = f"About {plural(int(total), 'more sample')} should settle it{by}{fewer} {_places(task, counted)}."
+        words = f"About {plural(int(total), 'more sample')} should settle it{by}{fewer} {_places(verdict.task, pairs)}."
     method = rule.describe() if rule is settings else f"{rule.describe()}, on the same data"
-    more = {"uniform": ahead.uniform(), "expected": expected, "pairs": counted, "evidence": ahead.evidence}
-    return forecast(verdict, chance, total, words, method=method, **more)
-
-
-def _total(pairs: IntArray | None) -> float:
-    return math.inf if pairs is None else int(pairs.sum())
+    more = {"uniform": ahead.uniform(), "expected": expected, "pairs": pairs, "evidence": ahead.evidence}
+    return forecast(verdict, asked.chance, total, words, method=method, **more)
 
 
 class _Ahead:
@@ -169,10 +172,13 @@ class _Ahead:
         self.evidence = self.now - self.prospect.dimension(np.zeros_like(self.visits))
         self.omega = explored(best_allocation(task, kernel, R).weights, uniform_allocation(task))
 
-    def pairs(self, z: float) -> IntArray | None:
-        """[S,A] how many more from each pair, tracking the best shares; None where no number is enough."""
+    def pairs(self, z: float) -> tuple[float, IntArray]:
+        """How many more, and [S,A] from which pairs, tracking the best shares; infinite where no number is enough."""
         total = self._time(self._behind, z)
-        return np.asarray(np.ceil(self._behind(total)), dtype=np.int64) if math.isfinite(total) else None
+        if not math.isfinite(total):
+            return math.inf, np.zeros(self.visits.shape, dtype=np.int64)
+        found = np.ceil(self._behind(total)).astype(np.int64)
+        return int(found.sum()), found
 
     def uniform(self) -> float:
         """How many more, drawn uniformly."""
@@ -211,16 +217,19 @@ class Future(NamedTuple):
     drawn: FloatArray
 
 
-Follow = Callable[[Verdict, TabularSimulator, np.random.Generator, int], Future]
 LogTest = LogRun | StacksRun
+Start = Callable[[int], LogTest]
+"""Starts the test of some seed on a log without rows."""
 
 
-def _by_simulation(verdict: Verdict, chance: float, rng: np.random.Generator, limit: int) -> Needed:
-    is_log = _is_log(verdict)
-    most, follow = (LOGS, partial(_another_log, verdict.task, _replayed(verdict))) if is_log else (RUNS, _resumed)
-    posterior = Posterior(verdict.task, verdict.threshold, verdict.counts, rng, most, verdict.forecast.reward_moments)
+def _by_simulation(asked: Asked) -> Needed:
+    verdict = asked.verdict
+    start = partial(_replayed, verdict) if _is_log(verdict) else None
+    most = RUNS if start is None else LOGS
+    moments = verdict.forecast.reward_moments
+    posterior = Posterior(verdict.task, verdict.threshold, verdict.counts, asked.rng, most, moments)
     beyond = float((posterior.gaps * posterior.middle <= 0.0).mean())
-    return _simulated(verdict, chance, rng, limit, posterior, beyond, follow)
+    return _simulated(asked, posterior, beyond, start)
 
 
 def further_comparison(
@@ -232,37 +241,29 @@ def further_comparison(
     start: Callable[[IntArray], StacksRun],
 ) -> Needed:
     """The same of two policies on a log: ``start`` starts the test with these sets of coins on a log without rows."""
-    chance, rng, limit = check_chance(chance), generator(rng), count_from("max_samples", max_samples, 1)
+    asked = Asked.checked(verdict, chance, rng, max_samples)
     if verdict.answer is not None or not verdict.counts.total:
-        return _nothing_to_do(verdict, chance)
-    counts: Counts = verdict.counts
-    posterior = Posterior(joint_task(tasks), 0.0, counts, rng, LOGS, verdict.forecast.reward_moments)
+        return _nothing_to_do(asked)
+    moments = verdict.forecast.reward_moments
+    posterior = Posterior(joint_task(tasks), 0.0, verdict.counts, asked.rng, LOGS, moments)
     truths = [posterior.truth(index) for index in range(len(posterior.seeds))]
     gaps = np.array([truth.value(tasks[0]) - truth.value(tasks[1]) for truth in truths]) - verdict.threshold
     beyond = float((gaps * (verdict.estimate - verdict.threshold) <= 0.0).mean())
-
-    def with_coins(seed: int) -> StacksRun:
-        return start(replicate_seeds(seed, SETS))
-
-    follow = partial(_another_log, posterior.task, with_coins)
-    return _simulated(verdict, chance, rng, limit, posterior, beyond, follow)
+    return _simulated(asked, posterior, beyond, lambda seed: start(replicate_seeds(seed, SETS)))
 
 
-def _simulated(
-    verdict: Verdict,
-    chance: float,
-    rng: np.random.Generator,
-    limit: int,
-    posterior: Posterior,
-    beyond: float,
-    follow: Follow,
-) -> Needed:
-    """The forecast of tests that go on against kernels of the posterior, ``beyond`` of which are on the other side."""
-    task, is_log = posterior.task, follow is not _resumed
+def _simulated(asked: Asked, posterior: Posterior, beyond: float, start: Start | None) -> Needed:
+    """The forecast of tests against kernels of the posterior, ``beyond`` of which are on the other side.
+
+    They go on from where the verdict's stands; or, where there is a ``start``, from that of a log.
+    """
+    verdict, limit = asked.verdict, asked.limit
+    task, is_log = posterior.task, start is not None
     drawn, times, budget = np.zeros(task.policy.shape), [], WORK * limit
     least = _at_least(verdict)
     for index in range(len(posterior.seeds) if least <= limit else 0):
-        found = follow(verdict, posterior.truth(index).simulator(task), rng, limit)
+        sim = posterior.truth(index).simulator(task)
+        found = _resumed(asked, sim) if start is None else _another_log(asked, task, start, sim)
         if found.more < 0:
             continue
         times.append(max(found.more, least) if found.is_settled else math.inf)
@@ -270,7 +271,7 @@ def _simulated(
         budget -= found.more
         if budget <= 0:
             break
-    total, middle = (_quantile(times, part) if times else math.inf for part in (chance, 0.5))
+    total, middle = (_quantile(times, part) if times else math.inf for part in (asked.chance, 0.5))
     pairs = _shared_out(drawn, total)
     what, kind, kinds = ("rows", "row like these", "rows like these") if is_log else ("samples", "sample", "samples")
     simulated = Simulated(len(times), sum(map(math.isfinite, times)), limit, kinds) if times else None
@@ -290,7 +291,7 @@ def _simulated(
         words += f"; the data do not say on which side {side}." if beyond > OTHER_SIDE else "."
     method = f"{verdict.method}, {'simulated' if is_log else 'resumed'}"
     more = {"task": task, "method": method, "expected": middle, "pairs": pairs, "simulated": simulated, "least": least}
-    return forecast(verdict, chance, total, words, **more)
+    return forecast(verdict, asked.chance, total, words, **more)
 
 
 def _at_least(verdict: Verdict) -> int:
@@ -299,28 +300,18 @@ def _at_least(verdict: Verdict) -> int:
     return max(math.ceil(bound) - verdict.samples, 0) if 0.0 < bound < math.inf else 0
 
 
-def _replayed(verdict: Verdict) -> Callable[[int], LogTest]:
-    """How to start the test of a verdict on a log without rows; of fewer sets of coins, with another seed."""
-    settings, fewer = verdict.settings, {"coins": 1} if isinstance(verdict.settings, LogBetting) else {}
-
-    def start(seed: int) -> LogTest:
-        nothing = Recorded(NOTHING, NOTHING)
-        found: LogTest = replace(settings, **fewer, seed=seed).replay(verdict.task, verdict.threshold, nothing)
-        return found
-
-    return start
+def _replayed(verdict: Verdict, seed: int) -> LogTest:
+    """The test of a verdict on a log without rows; of fewer sets of coins, with another seed."""
+    fewer = {"coins": 1} if isinstance(verdict.settings, LogBetting) else {}
+    method = replace(verdict.settings, **fewer, seed=seed)
+    found: LogTest = method.replay(verdict.task, verdict.threshold, Recorded(NOTHING, NOTHING))
+    return found
 
 
-def _another_log(
-    task: Task,
-    start: Callable[[int], LogTest],
-    verdict: Verdict,
-    sim: TabularSimulator,
-    rng: np.random.Generator,
-    limit: int,
-) -> Future:
+def _another_log(asked: Asked, task: Task, start: Start, sim: TabularSimulator) -> Future:
     """A log from its start, whose pairs come as often as those of the verdict's log did."""
-    visits, end = verdict.counts.visits, verdict.samples + limit
+    verdict, rng = asked.verdict, asked.rng
+    visits, end = verdict.counts.visits, verdict.samples + asked.limit
     shares = visits.ravel() / verdict.counts.total
     run: Any = start(int(rng.integers(2**31)))
     owns, rows = isinstance(run, RunOnALog), task.layout.row_of_pair  # it looks at all rows that are there
@@ -330,9 +321,7 @@ def _another_log(
         if owns:
             run.step(verdict.required, len(pair))
             continue
-        run.begin(verdict.required)
-        for _ in steps(run, verdict.required, run.source.size):
-            pass
+        go_on(run, verdict.required, run.source.size)
     more = run.used() - verdict.samples
     return Future(more if run.answer is None else max(more, -1), run.answer is not None, shares.reshape(visits.shape))
 
@@ -350,12 +339,10 @@ def _drawn(
     return found
 
 
-def _resumed(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator, limit: int) -> Future:
+def _resumed(asked: Asked, sim: TabularSimulator) -> Future:
     """The run of a verdict as it stood, but with another future."""
-    run = _restored(verdict, sim, rng)
-    run.begin(verdict.required)
-    for _ in steps(run, verdict.required, verdict.samples + limit):
-        pass
+    verdict, run = asked.verdict, _restored(asked.verdict, sim, asked.rng)
+    go_on(run, verdict.required, verdict.samples + asked.limit)
     drawn = run.counts().visits - verdict.counts.visits
     return Future(run.samples_used - verdict.samples, run.answer is not None, drawn)
 
