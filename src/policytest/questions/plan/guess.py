@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import scipy
@@ -26,6 +26,7 @@ from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.ptst import PTST
+from policytest.methods.run import Method
 from policytest.questions.decide import stopping_times
 from policytest.questions.plan.expected import any_unknown, expected_samples
 from policytest.questions.plan.posterior import Posterior
@@ -43,17 +44,14 @@ FORMULA_ERROR = 0.1  # relative, of the expected evidence in place of a simulati
 
 @dataclass
 class Question:
-    """What is asked of a method, the randomness, and the samples that may still be simulated for it."""
+    """What is asked of a method, the randomness, where a run is cut, and the samples that may still be simulated."""
 
     task: Task
     threshold: float
     delta: float
     rng: np.random.Generator
+    limit: int
     left: int = 0
-
-    def allow(self, samples: int) -> None:
-        """So many samples may be simulated from now on."""
-        self.left = samples
 
     def spend(self, samples: int) -> None:
         """So many were simulated."""
@@ -101,20 +99,15 @@ class Guesses:
         self.notes: tuple[str, ...] = ()
 
     @property
-    def kernel(self) -> Kernel:
-        """The middle one."""
-        return self.truth.kernel
-
-    @property
     def other_side(self) -> float:
         """The share of guesses beyond the threshold, seen from the middle one."""
         return float((self.gaps * self.middle <= 0.0).mean())
 
-    def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
+    def predict(self, question: Question, method: Method, runs: int) -> Prediction:
         """The mean over the guesses, from the smallest to the largest with their Monte-Carlo error."""
         each = max(2, runs // len(self.truths))
         expected = has_formula(method) and question.task.layout.n_entries > SIMULATED_ENTRIES
-        found = [mean_samples(question, truth, method, each, limit, expected) for truth in self.truths]
+        found = [mean_samples(question, truth, method, each, expected) for truth in self.truths]
         means, errors = np.array([one.mean for one in found]), np.array([one.error for one in found])
         width = 1.0 if expected else scipy.special.stdtrit(each - 1, 0.5 + LEVEL / 2)
         is_cut = any(one.is_cut for one in found)
@@ -131,16 +124,16 @@ class Pilot(Guesses):
         self.truth, self.gaps, self.middle = posterior.mean, posterior.gaps, posterior.middle
         drawn = f"{len(self.gaps)} kernels from Dirichlet(N + {posterior.prior:g})"
         self.notes = (f"The guess: {drawn} around {plural(counts.total, 'pilot draw')}.",)
-        if posterior.is_open:
+        if posterior.tally.is_open:
             self.notes += ("Successors that the pilot never saw are left out of the guess.",)
 
-    def predict(self, question: Question, method: object, runs: int, limit: int) -> Prediction:
+    def predict(self, question: Question, method: Method, runs: int) -> Prediction:
         """From some kernels, simulated, to all; cut if the runs were cut at gaps as wide as the predicted one."""
-        expected, sizes = has_formula(method), np.abs(self.gaps)
+        expected, sizes, limit = has_formula(method), np.abs(self.gaps), question.limit
         found: list[Measured] = []
         is_cut, chosen = False, _spread(sizes, max(runs // EACH, 4))
         for index in chosen:  # the widest gap first: beyond one cut, all are
-            one = mean_samples(question, self.posterior.truth(int(index)), method, EACH, limit, expected)
+            one = mean_samples(question, self.posterior.truth(int(index)), method, EACH, expected)
             is_cut = one.is_cut
             if is_cut:
                 break
@@ -264,7 +257,7 @@ def _dense(kernel: Kernel, other: Kernel) -> FloatArray:
 # ---------------------------------------------------------------- the mean number of samples at one kernel
 
 
-def mean_samples(question: Question, truth: Truth, method: Any, runs: int, limit: int, expected: bool) -> Measured:
+def mean_samples(question: Question, truth: Truth, method: Method, runs: int, expected: bool) -> Measured:
     """What a method's samples against a kernel are on average."""
     task, R = question.task, question.threshold
     low, high = value_range(task)
@@ -273,7 +266,7 @@ def mean_samples(question: Question, truth: Truth, method: Any, runs: int, limit
         return Measured(0.0, 0.0, False)
     if abs(truth.value(task) - R) <= reach or not any_unknown(task):
         return Measured(math.inf, 0.0, True)
-    found = Measured(0.0, 0.0, True) if expected else _simulate(question, truth, method, runs, limit)
+    found = Measured(0.0, 0.0, True) if expected else _simulate(question, truth, method, runs)
     if found.is_cut and has_formula(method) and not task.observes_rewards:
         omega = method.allocation if isinstance(method.allocation, np.ndarray) else None
         mean = expected_samples(task, R, question.delta, truth.kernel, method.boundary, omega)
@@ -281,11 +274,13 @@ def mean_samples(question: Question, truth: Truth, method: Any, runs: int, limit
     return found
 
 
-def _simulate(question: Question, truth: Truth, method: Any, runs: int, limit: int) -> Measured:
+def _simulate(question: Question, truth: Truth, method: Method, runs: int) -> Measured:
     """The same by running it; no more runs are made once many were cut."""
     sim, found, single = truth.simulator(question.task), [], []
     for seed in question.rng.integers(2**62, size=runs):
-        run = stopping_times(question.task, sim, question.threshold, [question.delta], method, int(seed), limit)
+        run = stopping_times(
+            question.task, sim, question.threshold, [question.delta], method, int(seed), question.limit
+        )
         found.append(int(run.samples[0]))
         single.append(math.inf if run.answers[0] is None else float(found[-1]))
         question.spend(found[-1])
@@ -295,7 +290,7 @@ def _simulate(question: Question, truth: Truth, method: Any, runs: int, limit: i
     return Measured(float(np.mean(found)), error, math.inf in single, tuple(single))
 
 
-def has_formula(method: object) -> bool:
+def has_formula(method: Method) -> TypeGuard[PTST]:
     """Whether the expected evidence can stand for a simulation: PTST with fixed shares, and no proof to wait for."""
     if not isinstance(method, PTST) or method.zeta is not None or getattr(method.solver, "proves", False):
         return False

@@ -16,7 +16,7 @@ Paper: `thm:stat_lower`, `thm:sample`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +67,7 @@ def plan(
     runs: int | None = None,
     rng: Seed = 0,
     max_samples: int = MAX_SAMPLES,
-    progress: Any = None,
+    progress: Callable[[str], None] | None = None,
     rewards: Any = None,
     pilot: int = PILOT,
 ) -> Plan:
@@ -125,16 +125,16 @@ def plan(
     arrays.instance("task", task, Task)
     if guess is None:
         raise InputError("guess is missing; pass a kernel, several, or the Counts or Transitions of a pilot")
-    question, is_large = Question(task, bar, delta, rng), task.layout.n_entries > MANY_ENTRIES
+    question, is_large = Question(task, bar, delta, rng, limit), task.layout.n_entries > MANY_ENTRIES
     runs = count_from("runs", (FEW_RUNS if is_large else RUNS) if runs is None else runs, 2)
-    return _planned(question, guesses_from(question, guess, rewards), methods, runs, limit, progress)
+    return _planned(question, guesses_from(question, guess, rewards), methods, runs, progress)
 
 
 def _planned(
-    question: Question, guesses: Guesses, methods: object, runs: int, limit: int, progress: Any = None
+    question: Question, guesses: Guesses, methods: object, runs: int, progress: Callable[[str], None] | None = None
 ) -> Plan:
     """The plan: each method is simulated."""
-    task, R, kernel = question.task, question.threshold, guesses.kernel
+    task, R, kernel = question.task, question.threshold, guesses.truth.kernel
     is_unknown, notes = any_unknown(task), list(guesses.notes)
     best = best_allocation(task, kernel, R) if is_unknown and task.is_discounted_table else None
     named = _named(task, methods, best)
@@ -142,8 +142,7 @@ def _planned(
     for name, method in named.items():
         if progress is not None:
             progress(name)
-        question.allow(WORK * limit)
-        found[name] = guesses.predict(question, method, runs, limit)
+        found[name] = guesses.predict(replace(question, left=WORK * question.limit), method, runs)
     known, saving = 0.0 if guesses.middle else math.inf, 1.0
     if best is not None:
         time = _bracket(task, kernel, best, R)
@@ -200,12 +199,12 @@ def _bracket(task: Task, kernel: Kernel, best: Allocation, threshold: float) -> 
     return lower, max(lower, proved.bracket[1])
 
 
-def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, Any]:
+def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, Method]:
     """The methods by name: the default ones, those of a mapping, or a list under their own descriptions."""
     if methods is None:
         if not task.is_discounted_table:
             return {"TDBetting": TDBetting()}
-        named: dict[str, Any] = {"TDBetting": TDBetting(), "PTST, uniform": PTST(solver=ProjectionFree())}
+        named: dict[str, Method] = {"TDBetting": TDBetting(), "PTST, uniform": PTST(solver=ProjectionFree())}
         if best is not None:
             shares = explored(best.weights, uniform_allocation(task))
             named["PTST, best allocation"] = PTST(solver=ProjectionFree(), allocation=shares)
@@ -268,9 +267,9 @@ def still_needed(
         return needed
     if not given or verdict.answer is not None or not any_unknown(verdict.task):
         return needed
-    question = Question(verdict.task, verdict.threshold, verdict.delta, rng)
+    question = Question(verdict.task, verdict.threshold, verdict.delta, rng, count_from("max_samples", max_samples, 1))
     pilot = Pilot(question, verdict.counts, verdict.forecast.reward_moments)
-    found = _planned(question, pilot, given, runs, count_from("max_samples", max_samples, 1))
+    found = _planned(question, pilot, given, runs)
     best = min(found.samples, key=lambda name: found.samples[name][0])
     mean = found.samples[best][0]
     better = f" A new run of {best} takes about {few(mean)}." if mean < needed.samples else ""

@@ -62,11 +62,6 @@ class Posterior:
         V = V if self.task.horizon is None else V[0]
         return float(np.nan_to_num(self.task.initial * V).sum()) + self.task.reached_at_start - self.threshold
 
-    @property
-    def is_open(self) -> bool:
-        """Whether successors that were never seen are left out."""
-        return self.tally.is_open
-
     def truth(self, index: int) -> Truth:
         """One of those drawn."""
         seed = self.seeds[index]
