@@ -40,22 +40,9 @@ from policytest.payoffs.pairs import check_same_return, difference_bounds, whole
 from policytest.payoffs.td_rollouts import Rollouts, warn_of_sides
 from policytest.payoffs.two_policies import TwoPolicies
 from policytest.payoffs.two_policies_in_time import two_policies_in_time
+from policytest.questions import driver
 from policytest.questions.assess import beside_data, judged
 from policytest.questions.cells import diagnosed, diagnosed_run
-from policytest.questions.driver import (
-    Orders,
-    Resume,
-    carry_out,
-    checked_method,
-    checked_question,
-    checked_source,
-    checked_zone,
-    known_verdict,
-    not_on_a_log,
-    sampling_limit,
-    time_limit,
-    with_seed,
-)
 from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.questions.plan.still_needed import further_comparison
 from policytest.questions.recorded import check_indices
@@ -74,7 +61,7 @@ def compare(
     max_samples: int | None = None,
     indifference: float = 0.0,
     checkpoint: str | os.PathLike[str] | None = None,
-    resume: Resume | None = None,
+    resume: driver.Resume | None = None,
     progress: Callable[[Check], None] | None = None,
     max_seconds: float | None = None,
 ) -> Verdict:
@@ -116,15 +103,15 @@ def compare(
     >>> compare(two.task, other, pt.TabularSimulator(two.kernel)).answer
     'above'
     """
-    zone = checked_zone(indifference)
-    _, margin, level = checked_question(task_a, arrays.real_number("margin", margin), delta, zone)
-    limits = sampling_limit(max_samples), time_limit(max_seconds)
-    orders = Orders(level, *limits, rng, checkpoint, resume, progress)
+    zone = driver.checked_zone(indifference)
+    _, margin, level = driver.checked_question(task_a, arrays.real_number("margin", margin), delta, zone)
+    limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
+    orders = driver.Orders(level, *limits, rng, checkpoint, resume, progress)
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
-        checked_source(task_a, sim)
-        checked_method(method, task_a)
+        driver.checked_source(task_a, sim)
+        driver.checked_method(method, task_a)
         return _in_pairs(task_a, task_b, margin, delta, zone, orders)
-    sim = checked_source(task_a, sim)
+    sim = driver.checked_source(task_a, sim)
     task_b = _policy_b(task_a, task_b, sim)
     check_alike(task_a, task_b)
     if isinstance(method, PTST):
@@ -133,12 +120,12 @@ def compare(
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
     check_method(method, zone)
     known, tell = known_difference(task_a, task_b), 0 if isinstance(sim, Transitions) else 2
-    found = known_verdict(known, task_a, margin, delta, zone, "difference", tell)
+    found = driver.known_verdict(known, task_a, margin, delta, zone, "difference", tell)
     if found is not None:
         return beside_data(found, task_a, sim) if isinstance(sim, Transitions) else found
     if isinstance(sim, Transitions):
         ptst = method if isinstance(method, PTST) else None
-        not_on_a_log(
+        driver.not_on_a_log(
             method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume, max_seconds=max_seconds
         )
         check_indices(task_a, sim)
@@ -147,28 +134,30 @@ def compare(
         verdict = judged(run_on_log, sim, delta, level)
         start = partial(_on_a_log, task_a, task_b, margin, sim.first(0), zone)
         forecaster: Forecaster = partial(further_comparison, tasks=(task_a, task_b), start=start)
-        verdict = with_seed(replace(verdict, forecast=replace(verdict.forecast, forecaster=forecaster)), rng, resume)
+        verdict = driver.with_seed(
+            replace(verdict, forecast=replace(verdict.forecast, forecaster=forecaster)), rng, resume
+        )
     else:
         if isinstance(method, PTST):
             run: TDRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
         else:
             run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
-        verdict = diagnosed_run(joint_task([task_a, task_b]), sim, carry_out(run, mark, delta, orders))
+        verdict = diagnosed_run(joint_task([task_a, task_b]), sim, driver.carry_out(run, mark, delta, orders))
     return replace(verdict, about="difference")
 
 
-def _in_pairs(a: object, b: object, margin: float, delta: float, zone: float, orders: Orders) -> Verdict:
+def _in_pairs(a: object, b: object, margin: float, delta: float, zone: float, orders: driver.Orders) -> Verdict:
     """The comparison of two agents, in pairs of episodes."""
     a, b = whole_episodes("task_a", a), whole_episodes("task_b", b)
     check_same_return(a, b)
     known = KnownRange(*difference_bounds(a, b), 0.0)
-    found = known_verdict(known, a, margin, delta, zone, "difference", 3)
+    found = driver.known_verdict(known, a, margin, delta, zone, "difference", 3)
     if found is not None:
         return found
     run = paired_run(a, b, margin, orders.rng, zone, zone > 0)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
-    return replace(carry_out(run, mark, delta, orders), about="difference")
+    return replace(driver.carry_out(run, mark, delta, orders), about="difference")
 
 
 def _coupled(

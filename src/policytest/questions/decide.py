@@ -18,21 +18,8 @@ from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.run import Method, is_certified
+from policytest.questions import driver
 from policytest.questions.cells import cells_of_run, diagnosed_run
-from policytest.questions.driver import (
-    Orders,
-    Resume,
-    carry_out,
-    checked_method,
-    checked_question,
-    checked_source,
-    checked_zone,
-    drive,
-    known_answer,
-    sampling_limit,
-    time_limit,
-    with_zone,
-)
 from policytest.results.stopping_times import StoppingTimes
 from policytest.results.verdict import Check, Verdict
 
@@ -47,7 +34,7 @@ def decide(
     max_samples: int | None = None,
     indifference: float = 0.0,
     checkpoint: str | os.PathLike[str] | None = None,
-    resume: Resume | None = None,
+    resume: driver.Resume | None = None,
     progress: Callable[[Check], None] | None = None,
     max_seconds: float | None = None,
 ) -> Verdict:
@@ -87,19 +74,21 @@ def decide(
     >>> pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05).answer
     'above'
     """
-    zone = checked_zone(indifference)
-    task, threshold, level = checked_question(task, threshold, delta, zone)
-    limits = sampling_limit(max_samples), time_limit(max_seconds)
-    known = known_answer(task, threshold, delta, zone, 2)
+    zone = driver.checked_zone(indifference)
+    task, threshold, level = driver.checked_question(task, threshold, delta, zone)
+    limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
+    known = driver.known_answer(task, threshold, delta, zone, 2)
     if known is not None:
         return known
     asked_of: Any = task
     drawn_from = sim
-    task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
-    run = with_zone(method, zone)(task, sim, threshold, rng)
+    task, method, sim = in_outcomes(task, driver.checked_method(method, task), driver.checked_source(task, sim))
+    run = driver.with_zone(method, zone)(task, sim, threshold, rng)
     mark = checkpoints.fingerprint(task, threshold, run.method)
-    orders = Orders(level, *limits, rng, checkpoint, resume, progress)
-    verdict = diagnosed_run(asked_of, drawn_from, carry_out(run, mark, delta, orders, getattr(method, "pause", None)))
+    orders = driver.Orders(level, *limits, rng, checkpoint, resume, progress)
+    verdict = diagnosed_run(
+        asked_of, drawn_from, driver.carry_out(run, mark, delta, orders, getattr(method, "pause", None))
+    )
     table = None if task is asked_of else asked_of
     return replace(verdict, provenance=replace(verdict.provenance, asked_of=table))
 
@@ -121,13 +110,13 @@ def checks(
     >>> last.answer, last.evidence[0] >= last.required
     ('above', True)
     """
-    task, threshold, level = checked_question(task, threshold, delta)
-    limit = sampling_limit(max_samples)
-    known = known_answer(task, threshold, delta)
+    task, threshold, level = driver.checked_question(task, threshold, delta)
+    limit = driver.sampling_limit(max_samples)
+    known = driver.known_answer(task, threshold, delta)
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
-    return drive(method.start(task, sim, threshold, rng), level, limit, getattr(method, "pause", None))
+    task, method, sim = in_outcomes(task, driver.checked_method(method, task), driver.checked_source(task, sim))
+    return driver.drive(method.start(task, sim, threshold, rng), level, limit, getattr(method, "pause", None))
 
 
 def stopping_times(
@@ -145,21 +134,21 @@ def stopping_times(
     looks are spaced, up to that spacing.
     """
     array = arrays.real_array("deltas", deltas, (None,))
-    limit = sampling_limit(max_samples)
-    levels = np.array([checked_question(task, threshold, delta)[2] for delta in array])
+    limit = driver.sampling_limit(max_samples)
+    levels = np.array([driver.checked_question(task, threshold, delta)[2] for delta in array])
     samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
     certified, asked_of, drawn_from = np.zeros(len(array), dtype=np.bool_), task, sim
-    bar = checked_question(task, threshold, 0.5)[1]
-    known = known_answer(task, bar, 0.5)
+    bar = driver.checked_question(task, threshold, 0.5)[1]
+    known = driver.known_answer(task, bar, 0.5)
     if known is not None:
         answers[:], certified[:] = known.answer, known.certified
         return StoppingTimes(array, samples, answers, 0, certified)
-    task, method, sim = in_outcomes(task, checked_method(method, task), checked_source(task, sim))
+    task, method, sim = in_outcomes(task, driver.checked_method(method, task), driver.checked_source(task, sim))
     run = method.start(task, sim, bar, rng)
     for index in np.argsort(levels, kind="stable"):
         run.update_answer(levels[index])
         if run.answer is None:
-            for _ in drive(run, levels[index], limit):
+            for _ in driver.drive(run, levels[index], limit):
                 pass
         samples[index], answers[index] = run.samples_used, run.answer
         certified[index] = is_certified(run, levels[index]) and (

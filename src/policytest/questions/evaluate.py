@@ -42,16 +42,9 @@ from policytest.methods.run import Run, steps
 from policytest.methods.td_betting import TDBetting
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.weighted_returns import flaws_of
+from policytest.questions import driver
 from policytest.questions.assess import checked_log, method_for, warn_of_weights
 from policytest.questions.cells import diagnosed, diagnosed_run
-from policytest.questions.driver import (
-    checked_method,
-    checked_source,
-    not_on_a_log,
-    sampling_limit,
-    time_limit,
-    until_interrupted,
-)
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.plan.expected import any_unknown
 from policytest.questions.recorded import recorded as recorded_data
@@ -201,23 +194,23 @@ def evaluate(
         raise InputError("epsilon is missing; pass epsilon=, half the width of the interval that is wanted")
     arrays.positive(epsilon=(epsilon := arrays.real_number("epsilon", epsilon)))
     level = -math.log(check_delta(delta))
-    limits = sampling_limit(max_samples), time_limit(max_seconds)
+    limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     if isinstance(task, Episodes):
-        betting: Any = checked_method(method, task)
-        run = betting.start(task, checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
+        betting: Any = driver.checked_method(method, task)
+        run = betting.start(task, driver.checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
         found = Narrowing(run, Interval(*task.bounds, certified=True), level, epsilon).until(*limits, progress)
         return _estimate(task, found, epsilon, delta, run.samples_used, run.counts(), betting.describe())
     if isinstance(method, ReturnBetting):
         raise InputError("method: ReturnBetting() is for Episodes; pass TDBetting() or PTST()")
     arrays.instance("task", task, Task)
-    sim = checked_source(task, sim)
+    sim = driver.checked_source(task, sim)
     low, high = value_range(task)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError(
             f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
         )
     if isinstance(sim, Transitions):
-        not_on_a_log(max_samples=max_samples, max_seconds=max_seconds)
+        driver.not_on_a_log(max_samples=max_samples, max_seconds=max_seconds)
         sim = diagnosed(task, sim)
         found = value_interval(task, sim, delta, method)
         by = (method or LogBetting()).describe()
@@ -300,7 +293,7 @@ class Narrowing:
                 progress(run.samples_used, self.best.lower, self.best.upper)
 
         ends = UnnamedEnds(run.task, run.tally)
-        until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
+        driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
         if not self.is_short():
             last = ball_interval(run, level) if isinstance(run, PTSTRun) else _now(run, level, self.epsilon)
             self.best = self.best & last

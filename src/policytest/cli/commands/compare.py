@@ -9,20 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policytest._base.errors import InputError
+from policytest.cli import inputs
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
 from policytest.cli.groups import as_typed
-from policytest.cli.inputs import (
-    check_logged,
-    checked_for,
-    find_episodes,
-    find_model,
-    find_policy,
-    find_source,
-    is_policy,
-    method_of_pairs,
-)
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
@@ -63,7 +54,7 @@ def compare(
     Exit codes: 0 better by more than the margin, 1 not better, 2 usage or input error, 3 undecided, not certified or
     interrupted, 4 internal error, 5 within the indifference zone.
     """
-    logged = check_logged([other], data.log)
+    logged = inputs.check_logged([other], data.log)
     models = (*files_of_model(model), *files_of_model(None if logged else other))
     written = {"--checkpoint": sampling.checkpoint, "--html": output.html}
     check_files((*models, question.policy, *files_of_log(data.log)), written)
@@ -74,23 +65,23 @@ def compare(
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
         of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method}
-        first: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
+        first: Task | Episodes | None = inputs.find_episodes(model, episodes, question, of_tables)
         if first is not None:
             rival: Task | Episodes | str = _other_agent(model, other, episodes, question)
             chosen, source = None, None
         else:
-            problem = find_model(model, question)
+            problem = inputs.find_model(model, question)
             first, read_as = problem.task, problem
             if logged:
                 rival = other
-                read_as = checked_for(problem)
-            elif is_policy(other):
-                rival = find_policy(other, problem)
-                read_as = problem if data.log is None else checked_for(problem, rival)
+                read_as = inputs.checked_for(problem)
+            elif inputs.is_policy(other):
+                rival = inputs.find_policy(other, problem)
+                read_as = problem if data.log is None else inputs.checked_for(problem, rival)
             else:
                 rival = _other_model(other, question)
-            chosen = method_of_pairs(method, settings)
-            source = find_source(data, read_as, model, shown.notice)
+            chosen = inputs.method_of_pairs(method, settings)
+            source = inputs.find_source(data, read_as, model, shown.notice)
         verdict = compare_policies(
             first,
             rival,
@@ -116,7 +107,7 @@ def compare(
 def _other_model(other: str, question: o.Question) -> Task:
     """The task of the other model, which needs a policy of its own: --policy is that of the first."""
     try:
-        return find_model(other, question.of_another(other)).task
+        return inputs.find_model(other, question.of_another(other)).task
     except InputError as error:
         raise InputError(str(error).replace("pass policy=... (--policy on the command line), or ", "")) from None
 
@@ -124,7 +115,7 @@ def _other_model(other: str, question: o.Question) -> Task:
 def _other_agent(model: str, other: str, episodes: o.Episodes, question: o.Question) -> Episodes:
     """The episodes of the other agent in the same environment; or those at another address."""
     elsewhere = other.startswith(("gym:", "python:"))
-    found = find_episodes(
+    found = inputs.find_episodes(
         other if elsewhere else model, episodes if elsewhere else replace(episodes, agent=other), question, {}
     )
     assert found is not None  # since episodes are assumed

@@ -7,19 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from policytest._base.text import number
+from policytest.cli import inputs
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
 from policytest.cli.files import check_files, files_of_log, files_of_model
 from policytest.cli.groups import as_typed
-from policytest.cli.inputs import (
-    about_model,
-    check_logged,
-    checked_for,
-    find_episodes,
-    find_method,
-    find_model,
-    find_source,
-)
 from policytest.cli.output import course, is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -47,7 +39,7 @@ def evaluate(
 
     Exit codes: 0 done, 2 usage or input error, 3 the precision was not reached or not certified, 4 internal error.
     """
-    logged = check_logged([question.policy], data.log)
+    logged = inputs.check_logged([question.policy], data.log)
     question = replace(question, policy=None) if logged else question
     check_files((*files_of_model(model), question.policy, *files_of_log(data.log)), {"--html": output.html})
     with quiet_stdout(output.json):
@@ -56,13 +48,13 @@ def evaluate(
 
         trace = course(output.html)
         of_tables = {**as_typed(data), f"--method {method}": method not in (None, "returns")}
-        task: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
+        task: Task | Episodes | None = inputs.find_episodes(model, episodes, question, of_tables)
         what, sim = "policy" if task is None else "agent", None
-        rule = find_method(method)
+        rule = inputs.find_method(method)
         with progress(sys.stderr, output.quiet) as shown:
             if task is None:
-                problem = find_model(model, question)
-                sim = find_source(data, checked_for(problem) if logged else problem, model, shown.notice)
+                problem = inputs.find_model(model, question)
+                sim = inputs.find_source(data, inputs.checked_for(problem) if logged else problem, model, shown.notice)
                 task = logged_task(problem.task, sim) if logged else problem.task
 
             def narrowing(samples: int, low: float, high: float) -> None:
@@ -72,5 +64,5 @@ def evaluate(
 
             limits = sampling.max_samples, narrowing, sampling.max_seconds
             found = estimate_value(task, sim, epsilon, delta, rule, sampling.seed, *limits)
-    show(found, output, f"How good is this {what}?", about_model(model, episodes.agent), trace)
+    show(found, output, f"How good is this {what}?", inputs.about_model(model, episodes.agent), trace)
     return DONE if found.reached and is_accepted(found, output.accept_uncertified) else Code.UNDECIDED
