@@ -210,7 +210,7 @@ def selected_wrongly(rule: str, runs: int, limit: int) -> int:
             search.required /= 10.0
             for _ in search.go(limit):
                 pass
-            count += search.answered and bool((search.current.name != 1).any())
+            count += search.answered and bool((search.current.task.policy[:, 1] != 1.0).any())
         else:
             method = {"betting": None, "mixture": local(), "KLB-TS": pt.KLBTS()}[rule]
             found = pt.identify(rewards, [0.5, 0.5], 0.5, sim, DELTA, rng=seed, max_samples=limit, method=method)

@@ -146,7 +146,7 @@ def test_a_rule_that_asks_for_too_little_is_caught():
         search.required /= 10.0
         for _ in search.go(150):
             pass
-        wrong += search.answered and (search.current.name != 1).any()
+        wrong += search.answered and (search.current.task.policy.argmax(axis=1) != 1).any()
     assert too_often(wrong, runs, 0.1)
 
 
@@ -175,7 +175,7 @@ def test_the_bounds_of_klbts_are_below_the_nearest_alternative(seed):
     now = search.gaps(search.tally.estimate())
     family = Deviations(search.task)
     found = family.candidate(search.tally.rows, search.tally.estimate(), search.tally.only_successor)
-    assert (found.name == now.actions).all()
+    assert (found.task.policy.argmax(axis=1) == now.actions).all()
     assert len(found.alternatives) == now.asked.sum() > 0
     nearest = min(
         DifferenceSolver(starts=4).nearest(search.tally.problem(functional).nearest(1.0, 0.0)).upper
@@ -342,4 +342,4 @@ def test_rivals_known_to_be_worse_are_no_alternatives():
     family = Rivals(tasks)
     rows = family.task.layout.rows
     candidate = family.candidate(rows, np.full(rows.n_entries, 0.5), np.full(len(rows.pair), -1))
-    assert (candidate.name, candidate.alternatives, candidate.settled) == (0, [], 1)
+    assert (family.index, candidate.alternatives, candidate.settled) == (0, [], 1)

@@ -29,6 +29,7 @@ from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import MOST_ENTRIES as MOST_PROVABLE
 from policytest.worst_case.certified import MOST_STATES
 
+UNSETTLED = "the data do not settle it"
 IN_ORDER = "pass the rows in their order: a log with a column order, or Transitions(s, a, x, r)"
 MOST_ENTRIES = 2_000_000  # allowed transitions up to which the usual interval is shown beside the certified one
 
@@ -71,12 +72,7 @@ def assess(
     data = diagnosed(task, data)
     method = checked_method(_of_size(task, method_for(task, data)) if method is None else method)
     table, method, data = in_outcomes(task, method, data)
-    run = method.replay(table, threshold, recorded(table, data))
-    if isinstance(data, Counts):
-        run.judge_counts(data, level, design)
-        verdict = verdict_of(run, delta, "the data do not settle it", {}, data)
-    else:
-        verdict = judged(run, data, delta, level)
+    verdict = judged(method.replay(table, threshold, recorded(table, data)), data, delta, level, design)
     provenance = replace(verdict.provenance, asked_of=None if table is task else task)
     return _beside(replace(verdict, provenance=provenance), table, data)
 
@@ -106,12 +102,8 @@ def _assess_episodes(
     known = known_answer(log, bar, delta)
     if known is not None:
         return known
-    run = betting.replay(log, bar)
-    for _ in drive(run, level, len(log)):
-        pass
-    counts = run.counts()
-    verdict = verdict_of(run, delta, "the data do not settle it", {}, counts, run.used(), level)
-    warn_of_weights(counts.flaws)
+    verdict = judged(betting.replay(log, bar), log, delta, level)
+    warn_of_weights(verdict.counts.flaws)
     found = one_look_at_episodes(log, delta)
     return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
 
@@ -122,13 +114,20 @@ def beside_data(known: Verdict, task: Task, data: Counts | Transitions) -> Verdi
     return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
 
 
-def judged(run: Run, data: Transitions, delta: float, required: float) -> Verdict:
-    """What a run says of recorded transitions, in their order."""
+def judged(
+    run: Run, data: Counts | Transitions | LoggedEpisodes, delta: float, required: float, design: str = "adaptive"
+) -> Verdict:
+    """What a run says of recorded data: of counts at once, of the others in their order."""
+    if isinstance(data, Counts):
+        run.judge_counts(data, required, design)
+        return verdict_of(run, delta, UNSETTLED, {}, required, data, run.samples_used)
     for _ in drive(run, required, len(data)):
         pass
     used = run.used()
+    if isinstance(data, LoggedEpisodes):
+        return verdict_of(run, delta, UNSETTLED, {}, required, run.counts(), used)
     counts = data.counts(run.task, len(data) if isinstance(run, RunOnALog) else used)
-    return verdict_of(run, delta, "the data do not settle it", {}, counts, used, required)
+    return verdict_of(run, delta, UNSETTLED, {}, required, counts, used)
 
 
 def _beside(verdict: Verdict, task: Task, data: Counts | Transitions) -> Verdict:

@@ -119,10 +119,7 @@ def _tested(task: Task, key: str, words: str, label: IntArray, rest: Sequence[In
         why = "no row follows another one" if key != "period" else "no rows of pairs that matter"
         return Finding(key, words, 0, 0.0, 0.0, reason=why)
     cells = Cells(pair, label, x, n)
-    return _finding(task, key, words, cells, *cells.log_e(_pairs_that_matter(task)))
-
-
-def _finding(task: Task, key: str, words: str, cells: Cells, evidence: float, each: FloatArray) -> Finding:
+    evidence, each = cells.log_e(int(task.layout.unknown_pairs.sum()))
     worst = _offender(task, cells, each, words)
     return Finding(key, words, int(cells.n.sum()), evidence, cells.effect(), cells.g_test(), worst)
 
@@ -223,10 +220,6 @@ def _matters(task: Task, columns: Sequence[IntArray]) -> list[IntArray]:
     *columns, n = (column[keep] for column in (*labels, s * task.n_actions + a, x, n))
     distinct, n = grouped(columns, n)
     return [*distinct, n]
-
-
-def _pairs_that_matter(task: Task) -> int:
-    return int(task.layout.unknown_pairs.sum())
 
 
 def _name(index: int, names: Sequence[Hashable] | None) -> str:

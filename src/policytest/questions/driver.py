@@ -101,7 +101,7 @@ def carry_out(run: Run, mark: str, delta: float, orders: Orders, pause: Pause | 
         run.source, checks, look, lambda: run.answer is not None, ends, orders.seconds, saver.at_the_end
     )
     reason = saver.problem or reason or "the sample limit is reached"
-    verdict = verdict_of(run, delta, reason, _snapshot(run, mark), required=required)
+    verdict = verdict_of(run, delta, reason, _snapshot(run, mark), required, run.counts(), run.samples_used)
     return with_seed(verdict, orders.rng, orders.resume)
 
 
@@ -321,23 +321,22 @@ def verdict_of(
     delta: float,
     reason: str,
     snapshot: Record,
-    counts: Counts | Returns | None = None,
-    samples: int | None = None,
-    required: float | None = None,
+    required: float,
+    counts: Counts | Returns,
+    samples: int,
 ) -> Verdict:
     """What a run says at its end."""
-    required = -math.log(delta) if required is None else required
     refuted = run.ends_refuted() if run.answer == "within" else None
     return Verdict(
         task=run.task,
         threshold=run.threshold,
         delta=delta,
         answer=run.answer,
-        samples=run.samples_used if samples is None else samples,
-        certified=is_certified(run, required) and not (counts is not None and counts.flaws),
+        samples=samples,
+        certified=is_certified(run, required) and not counts.flaws,
         estimate=run.estimate,
         interval=run.verdict_interval(required),
-        counts=run.counts() if counts is None else counts,
+        counts=counts,
         proof=replace(run.outcome(required), solves=run.solves, refuted=refuted),
         provenance=Provenance(run.method.describe(), run.method, getattr(run.method, "seed", None)),
         forecast=Forecast(None, further, snapshot, run.reward_moments),

@@ -64,7 +64,6 @@ FOUND = "found"
 class KLCandidate:
     """One policy, its alternatives that are open, and what is known of each: a witness, and the last evidence."""
 
-    name: Any  # actions [S], or the place among policies
     task: Task
     alternatives: list[Functional]
     settled: int  # without samples
@@ -113,7 +112,7 @@ class Deviations:
             deviation_of(rows, task, term, int(row[s, actions[s]]), int(row[s, a]))
             for s, a in np.argwhere(asked & ~known)
         ]
-        return KLCandidate(actions, task, alternatives, int(known.sum()))
+        return KLCandidate(task, alternatives, int(known.sum()))
 
     def values(self, rows: Rows, q: FloatArray) -> FloatArray:
         """[S] of the optimal policy."""
@@ -151,7 +150,7 @@ class Rivals:
                 settled += 1
             else:
                 alternatives.append(difference_of(rows, task.centred(self.centre), rival.centred(self.centre)))
-        return KLCandidate(i, task, alternatives, settled)
+        return KLCandidate(task, alternatives, settled)
 
     def values(self, rows: Rows, q: FloatArray) -> FloatArray:
         """[K] from rho."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.plan import REFIT
 from policytest.payoffs.policy_bet import PolicyBet, Pool
 from policytest.payoffs.total_bet import TotalBet
-from policytest.payoffs.two_policies import TwoPolicies
+from policytest.payoffs.two_policies import CoupledRollouts, TwoPolicies
 from policytest.payoffs.two_policies_in_time import TwoPoliciesInTime, shared_pool_in_time
 from policytest.questions.compare import compare
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
@@ -45,7 +46,17 @@ class Tournament:
 
     def __init__(self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed) -> None:
         self.tasks = tasks
-        self.pool, self.bets, self.comparison = _ground(tasks, sim, rng)
+        self.pool: Pool
+        self.bets: Sequence[PolicyBet]
+        self.payoff: Callable[[Task, Task], CoupledRollouts]
+        if tasks[0].is_discounted_table:
+            self.pool = pool = shared_pool(tasks, sim, rng)
+            self.bets = [PolicyBet(task, pool) for task in tasks]
+            self.payoff = partial(TwoPolicies, margin=0.0, pool=pool)
+        else:
+            self.pool = in_time = shared_pool_in_time(tasks, sim, rng)
+            self.bets = [TotalBet(task, in_time) for task in tasks]
+            self.payoff = partial(TwoPoliciesInTime, margin=0.0, pool=in_time)
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
         self.left = list(range(len(tasks)))
         self.source, self.delta, self.stuck = self.pool.source, delta, False
@@ -101,7 +112,7 @@ class Tournament:
 
     def _run(self, pair: tuple[int, int]) -> TDRun:
         if pair not in self.runs:
-            self.runs[pair] = self.comparison(self.tasks[pair[0]], self.tasks[pair[1]])
+            self.runs[pair] = TDRun(CoupledBetting(), self.payoff(self.tasks[pair[0]], self.tasks[pair[1]]))
         return self.runs[pair]
 
     def _check(self) -> SelectionCheck:
@@ -132,25 +143,6 @@ class Tournament:
             reason="" if self.answered else reason,
             method=f"{METHOD} of policies in coupled rollouts",
         )
-
-
-def _ground(
-    tasks: list[Task], sim: SimulatorLike, rng: Seed
-) -> tuple[Pool, list[PolicyBet], Callable[[Task, Task], TDRun]]:
-    """The pool that all comparisons share, the policies on it, and how two of them are compared."""
-    if tasks[0].is_discounted_table:
-        pool = shared_pool(tasks, sim, rng)
-        return (
-            pool,
-            [PolicyBet(task, pool) for task in tasks],
-            lambda a, b: TDRun(CoupledBetting(), TwoPolicies(a, b, 0.0, pool)),
-        )
-    shared = shared_pool_in_time(tasks, sim, rng)
-
-    def compared(a: Task, b: Task) -> TDRun:
-        return TDRun(CoupledBetting(), TwoPoliciesInTime(a, b, 0.0, shared))
-
-    return shared, [TotalBet(task, shared) for task in tasks], compared
 
 
 def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed) -> Selection:
