@@ -6,12 +6,12 @@ import sys
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from policytest._base.errors import InputError
-from policytest._base.table import Shown, Table
+from policytest._base.table import Document, Shown, Table
 from policytest._base.text import number, plural
 from policytest.cli import options as o
 from policytest.cli.episodes import Episodes, assess_episodes, is_log, read_episodes, table_columns
@@ -92,7 +92,7 @@ class Assessment(Shown):
             )
         return found
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """That of the verdict, with "log", "warnings" and "diagnosis"; small counts are left out."""
         content = {**self.verdict.data(), "warnings": self.warnings}
         if below := self.log.suppress_below:
@@ -212,12 +212,8 @@ def assess(
     tell(found, output.json)
     if output.html is not None:
         about = (f"Model: {model}", f"Data: {found.log.summary.title}.", *map(as_options, found.log.summary.notes))
-        more: dict[str, Any] = {
-            "provenance": found.provenance(),
-            "suppress_below": below,
-            "diagnosis": found.diagnosis,
-        }
-        write_report(output.html, verdict, TITLE, about, warnings=found.warnings, **more)
+        parts: Document = {"diagnosis": found.diagnosis, "provenance": found.provenance(), "warnings": found.warnings}
+        write_report(output.html, verdict, TITLE, about, suppress_below=below, **parts)
     if verdict.answer and verdict.samples < log.counts.total and not output.quiet and not below:
         these = "all of them" if verdict.counts.total > verdict.samples else "these"
         complain(

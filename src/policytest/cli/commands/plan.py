@@ -66,6 +66,10 @@ def plan(
         task: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
         if task is None and pilot_episodes is not None:
             raise InputError("--pilot-episodes is for episodes; add --assume episodes")
+        if pilot and guess:
+            raise InputError("--pilot and --guess exclude each other", "pass pilot data, or guesses of the kernel")
+        if data.column and not pilot:
+            raise InputError("--column belongs to --pilot, which names logs")
         with progress(sys.stderr, output.quiet) as shown:
             if task is not None:
                 bar = the_bar(threshold, None)
@@ -73,7 +77,10 @@ def plan(
             else:
                 problem = find_model(model, question)
                 task, bar = problem.task, the_bar(threshold, problem)
-                given = _guess(problem, model, pilot or [], guess or [], data, question, shown.notice)
+                if pilot:
+                    given = {"guess": _pilot(problem, pilot, data, shown.notice)}
+                else:
+                    given = _guess(problem, model, guess or [], question)
             found = make_plan(
                 task,
                 rng=seed,
@@ -86,22 +93,8 @@ def plan(
     return DONE
 
 
-def _guess(
-    problem: Model,
-    model: str,
-    pilot: list[Path],
-    others: list[str],
-    data: o.Data,
-    question: o.Question,
-    tell: Callable[[str], None],
-) -> dict[str, Any]:
-    """The kernel of the model, several kernels, or the pilots together; and mean rewards where these are observed."""
-    if pilot and others:
-        raise InputError("--pilot and --guess exclude each other", "pass pilot data, or guesses of the kernel")
-    if pilot:
-        return {"guess": _pilot(problem, pilot, data, tell)}
-    if data.column:
-        raise InputError("--column belongs to --pilot, which names logs")
+def _guess(problem: Model, model: str, others: list[str], question: o.Question) -> dict[str, Any]:
+    """The kernel of the model, or several kernels; and mean rewards where these are observed."""
     found = [(name, _guessed(name, question)) for name in others]
     observed = problem.task.observes_rewards
     found = found if observed else [(model, problem), *found]

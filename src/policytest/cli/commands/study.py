@@ -56,13 +56,16 @@ def study(
     """
     _one_thread_each()
     with quiet_stdout(output.json):
+        from policytest.study.runner import run
+
         plan = _plan(what, seeds, quick, heuristic)
         check_files(_files(what, out), {"--figure": figure, "--html": output.html})
         if figure is not None:
             from policytest.paper.figure import check_figure
 
             check_figure(figure)
-        found = _run(plan, out, jobs, cluster, output.quiet, max_seconds)
+        with progress(sys.stderr, output.quiet) as shown:
+            found = run(plan, out, jobs, cluster, FinishedRuns(shown), max_seconds)
         if heuristic and not found.missing:
             from policytest.paper.experiments import with_heuristic_notes
 
@@ -98,15 +101,6 @@ def _files(what: str, out: Path | None) -> list[Path]:
     from policytest.study.store import FILES
 
     return [*(() if what == "paper" else files_of(what)), *((out, *(out / name for name in FILES)) if out else ())]
-
-
-def _run(
-    plan: Sweep, out: Path | None, jobs: int, cluster: str | None, quiet: bool, max_seconds: float | None
-) -> Study:
-    from policytest.study.runner import run
-
-    with progress(sys.stderr, quiet) as shown:
-        return run(plan, out, jobs, cluster, FinishedRuns(shown), max_seconds)
 
 
 class FinishedRuns:
