@@ -1,7 +1,8 @@
-"""Options in groups: a dataclass of options that several commands share, and that ``--help`` shows together.
+"""Options, each declared with `option`: as the default of a command's argument, or as a field of a group.
 
-A command takes a group as one argument. `flat` makes its fields options of the command, all of them or those that
-`Only` names, under the name of the dataclass; `Grouped` prints them so.
+A group is a dataclass of options that several commands share, and that ``--help`` shows together. A command takes it as
+one argument. `flat` makes its fields options of the command, all of them or those that `Only` names, under the name of
+the dataclass; `Grouped` prints them so.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import field, fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass
 from typing import Annotated, Any
 
 import typer
@@ -40,9 +41,18 @@ class Only:
         self.names = names
 
 
-def option(help: str, metavar: str | None = None, *, default: object = None, **settings: object) -> Any:
-    """A field of a group; ``settings`` are those of `typer.Option`. One that is a bool is a flag."""
-    return field(default=default, metadata={"help": help, "metavar": metavar, **settings})
+REQUIRED = inspect.Parameter.empty
+"""The default of an option that must be given."""
+
+
+def option(
+    help: str, metavar: str | None = None, *, default: object = None, under: str | None = None, **settings: object
+) -> Any:
+    """An option; ``settings`` are those of `typer.Option`. False by default makes it a flag without ``--no-...``.
+
+    ``under`` is the heading of an option that one command has; that of a field is the name of its group.
+    """
+    return field(default=default, metadata={"help": help, "metavar": metavar, "rich_help_panel": under, **settings})
 
 
 def as_typed(group: object) -> dict[str, Any]:
@@ -70,6 +80,8 @@ def flat(command: Callable[..., int], **flags: object) -> Callable[..., int]:
             options = list(_options(group, *extras))  # type: ignore[arg-type]
             groups[name] = group, [one.name for one in options]  # type: ignore[assignment]
             parameters += options
+        elif isinstance(parameter.default, Field):
+            parameters.append(_option(name, hints[name], parameter.default))
         else:
             parameters.append(_keyword(name, hints[name], parameter.default))
 
@@ -95,12 +107,16 @@ def _options(group: type, only: Only | None = None) -> Iterator[inspect.Paramete
         raise ValueError(f"{group.__name__} has no {', '.join(sorted(names - hints.keys()))}")
     for one in fields(group):
         if one.name in names:
-            kind = hints[one.name]
-            flag = (dashed(one.name),) if kind is bool else ()  # without --no-...
-            told = typer.Option(*flag, **one.metadata, rich_help_panel=group.__name__)
-            if len(typing.get_args(kind)) > 2:
-                kind = Any  # Typer knows no unions; the parser says what it is
-            yield _keyword(one.name, Annotated[kind, told], one.default)
+            yield _option(one.name, hints[one.name], one, rich_help_panel=group.__name__)
+
+
+def _option(name: str, kind: Any, one: Field[Any], **settings: object) -> inspect.Parameter:
+    """A declared option as an argument."""
+    told = {**one.metadata, **settings}
+    names = told.pop("names", (dashed(name),) if one.default is False else ())
+    if len(typing.get_args(kind)) > 2:
+        kind = Any  # Typer knows no unions; the parser says what it is
+    return _keyword(name, Annotated[kind, typer.Option(*names, **told)], one.default)
 
 
 def _keyword(name: str, annotation: object, default: object) -> inspect.Parameter:

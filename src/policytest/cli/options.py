@@ -55,11 +55,6 @@ QUESTION, METHOD, DATA, SAMPLING, EPISODES = "Question", "Method", "Data", "Samp
 """Headings of groups, for the options of one command that belong there."""
 
 
-def under(heading: str, help: str, *names: str, **settings: Any) -> Any:
-    """An option of one command, shown with those of a group."""
-    return typer.Option(*names, help=help, rich_help_panel=heading, **settings)
-
-
 SEED, HIDE = "Seed of the random number generator.", "Hide row counts below N (privacy)."
 REWARDS_LIE, RETURNS_LIE = "Where every reward of an episode lies.", "Where the return of every episode lies."
 """The help of options that are in several groups."""
@@ -75,12 +70,8 @@ ModelName = Annotated[
 Debug = Annotated[
     bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show the traceback of an error.")
 ]
-Threshold = Annotated[
-    float | None, under(QUESTION, "The threshold R to compare the value with. Required, unless the task file has it.")
-]
-Delta = Annotated[float, under(QUESTION, "The largest allowed probability of a wrong answer.")]
-Seed = Annotated[int, typer.Option(help=SEED)]
-SuppressBelow = Annotated[int, typer.Option(min=0, metavar="N", help=HIDE)]
+THRESHOLD = option("The threshold R to compare the value with. Required, unless the task file has it.", under=QUESTION)
+DELTA = option("The largest allowed probability of a wrong answer.", default=0.05, under=QUESTION)
 Range = tuple[float, float] | None
 
 # ---------------------------------------------------------------- groups

@@ -149,17 +149,16 @@ def assess(
         list[str] | None, typer.Argument(help="Logs: CSV, Parquet or JSON lines; files, folders or patterns.")
     ] = None,
     *,
-    threshold: o.Threshold = None,
-    delta: o.Delta = 0.05,
+    threshold: float | None = o.THRESHOLD,
+    delta: float = o.DELTA,
     question: o.Question,
-    method: Annotated[
-        o.LogMethod | None,
-        o.under(o.METHOD, "How to test; by default betting where the log has an order column, else ptst."),
-    ] = None,
+    method: o.LogMethod | None = option(
+        "How to test; by default betting where the log has an order column, else ptst.", under=o.METHOD
+    ),
     rows: Annotated[o.Data, o.Only("column", "skip", "by_episode")],
-    diagnose: Annotated[
-        bool, o.under(o.DATA, "Also test whether the data are Markov and stationary; answers about bins need it.")
-    ] = True,
+    diagnose: bool = option(
+        "Also test whether the data are Markov and stationary; answers about bins need it.", default=True, under=o.DATA
+    ),
     kept: Counts,
     episodes: Episodes,
     output: o.Output,

@@ -13,7 +13,7 @@ from policytest.cli import inputs
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.groups import as_typed
+from policytest.cli.groups import as_typed, option
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
@@ -33,13 +33,13 @@ def compare(
         ),
     ],
     *,
-    margin: Annotated[float, o.under(o.QUESTION, "By how much the first must be better.")] = 0.0,
-    delta: o.Delta = 0.05,
-    indifference: Annotated[
-        float, o.under(o.QUESTION, 'Allow the answer "within": A - B is less than this away from the margin.')
-    ] = 0.0,
+    margin: float = option("By how much the first must be better.", default=0.0, under=o.QUESTION),
+    delta: float = o.DELTA,
+    indifference: float = option(
+        'Allow the answer "within": A - B is less than this away from the margin.', default=0.0, under=o.QUESTION
+    ),
     question: o.Question,
-    method: Annotated[o.PairsMethod | None, o.under(o.METHOD, "How to compare; by default betting.")] = None,
+    method: o.PairsMethod | None = option("How to compare; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: o.Data,
     sampling: o.Sampling,

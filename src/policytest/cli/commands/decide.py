@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.groups import as_typed
+from policytest.cli.groups import as_typed, option
 from policytest.cli.inputs import about_model, find_episodes, find_method, find_model, find_simulator, the_bar
 from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def decide(
     model: o.ModelName,
     *,
-    threshold: o.Threshold = None,
-    delta: o.Delta = 0.05,
-    indifference: Annotated[float, o.under(o.QUESTION, 'Allow the answer "within": |V - R| is below this.')] = 0.0,
+    threshold: float | None = o.THRESHOLD,
+    delta: float = o.DELTA,
+    indifference: float = option('Allow the answer "within": |V - R| is below this.', default=0.0, under=o.QUESTION),
     question: o.Question,
-    method: Annotated[o.OnePolicyMethod | None, o.under(o.METHOD, "How to test; by default betting.")] = None,
+    method: o.OnePolicyMethod | None = option("How to test; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: Annotated[o.Data, o.Only("simulator")],
     sampling: o.Sampling,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from policytest._base.text import number, plain, probability
 from policytest.cli import options as o
 from policytest.cli.commands.decide import run_decide
 from policytest.cli.exit_codes import DONE, Code, complain, say
 from policytest.cli.files import check_files
+from policytest.cli.groups import option
 from policytest.cli.inputs import find_model, find_simulator
 from policytest.cli.output import course, how_to_go_on, write_report
 
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def demo(
-    delta: o.Delta = 0.05,
-    seed: o.Seed = 0,
-    html: Annotated[Path, typer.Option(metavar="FILE", help="The web page to write.")] = Path("policytest-demo.html"),
+    delta: float = o.DELTA,
+    seed: int = option(o.SEED, default=0),
+    html: Path = option("The web page to write.", "FILE", default=Path("policytest-demo.html")),
 ) -> int:
     """Watch the test answer a question of the paper, and get a web page of it."""
     check_files((), {"--html": html})

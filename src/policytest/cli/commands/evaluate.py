@@ -11,7 +11,7 @@ from policytest.cli import inputs
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
 from policytest.cli.files import check_files, files_of_log, files_of_model
-from policytest.cli.groups import as_typed
+from policytest.cli.groups import REQUIRED, as_typed, option
 from policytest.cli.output import course, is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 def evaluate(
     model: o.ModelName,
     *,
-    epsilon: Annotated[float, o.under(o.QUESTION, "The wanted precision: half the width of the interval.")],
-    delta: o.Delta = 0.05,
+    epsilon: float = option(
+        "The wanted precision: half the width of the interval.", default=REQUIRED, under=o.QUESTION
+    ),
+    delta: float = o.DELTA,
     question: o.Question,
-    method: Annotated[o.ValueMethod | None, o.under(o.METHOD, "How to measure; by default betting.")] = None,
+    method: o.ValueMethod | None = option("How to measure; by default betting.", under=o.METHOD),
     data: o.Data,
     sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds")],
     episodes: o.Episodes,

@@ -8,6 +8,7 @@ from typing import Annotated
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of_log, files_of_model
+from policytest.cli.groups import option
 from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
@@ -16,18 +17,15 @@ from policytest.cli.progress import progress
 def identify(
     model: o.ModelName,
     *,
-    candidates: Annotated[
-        list[str] | None,
-        o.under(
-            o.QUESTION,
-            "Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
-            "--candidate",
-            metavar="FILE",
-        ),
-    ] = None,
-    delta: o.Delta = 0.05,
+    candidates: list[str] | None = option(
+        "Search among these policy files only; may be repeated. With --log also logged, its frequencies.",
+        "FILE",
+        under=o.QUESTION,
+        names=("--candidate",),
+    ),
+    delta: float = o.DELTA,
     question: o.Question,
-    method: Annotated[o.SearchMethod | None, o.under(o.METHOD, "How to search; by default betting.")] = None,
+    method: o.SearchMethod | None = option("How to search; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: o.Data,
     sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds")],

@@ -11,11 +11,12 @@ import typer
 from policytest._base.text import plain
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, say
+from policytest.cli.groups import option
 
 
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write them; it is created.")] = Path("policytest-example"),
-    seed: o.Seed = 0,
+    seed: int = option(o.SEED, default=0),
 ) -> int:
     """Write an example task, policy and log to start from. Nothing is overwritten.
 

@@ -11,7 +11,7 @@ from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
 from policytest.cli.files import check_files, files_of_model
-from policytest.cli.groups import as_typed
+from policytest.cli.groups import as_typed, option
 from policytest.cli.inputs import about_model, find_episodes, find_model, read_log, the_bar
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
@@ -27,28 +27,22 @@ if TYPE_CHECKING:
 def plan(
     model: o.ModelName,
     *,
-    threshold: o.Threshold = None,
-    delta: o.Delta = 0.05,
+    threshold: float | None = o.THRESHOLD,
+    delta: float = o.DELTA,
     question: o.Question,
-    pilot: Annotated[
-        list[Path] | None,
-        o.under(o.DATA, "Plan from pilot data, a file of Counts.save or a log; may be repeated.", metavar="FILE"),
-    ] = None,
-    guess: Annotated[
-        list[str] | None,
-        o.under(
-            o.DATA,
-            "Also plan for the kernel of this model; may be repeated. Where rewards are observed, its rewards are "
-            "their means.",
-            metavar="MODEL",
-        ),
-    ] = None,
+    pilot: list[Path] | None = option(
+        "Plan from pilot data, a file of Counts.save or a log; may be repeated.", "FILE", under=o.DATA
+    ),
+    guess: list[str] | None = option(
+        "Also plan for the kernel of this model; may be repeated. Where rewards are observed, its rewards are "
+        "their means.",
+        "MODEL",
+        under=o.DATA,
+    ),
     data: Annotated[o.Data, o.Only("column")],
     episodes: Annotated[o.Episodes, o.Only("assume", "agent", "reward_range", "return_range")],
-    pilot_episodes: Annotated[
-        int | None, o.under(o.EPISODES, "With --assume episodes: how many to plan with.", metavar="N")
-    ] = None,
-    seed: o.Seed = 0,
+    pilot_episodes: int | None = option("With --assume episodes: how many to plan with.", "N", under=o.EPISODES),
+    seed: int = option(o.SEED, default=0),
     output: o.Shown,
 ) -> int:
     """How many samples will it take, and where should they go? By the model's kernel, or by pilot data.

@@ -13,14 +13,15 @@ from policytest._base.text import plain
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, say
 from policytest.cli.files import check_files
+from policytest.cli.groups import REQUIRED, option
 from policytest.cli.output import fingerprint
 
 
 def report(
     result: Annotated[str, typer.Argument(help="What --json printed: a file, or - for standard input.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write the web page.")],
-    title: Annotated[str | None, typer.Option(help="The question, as the heading of the page.")] = None,
-    suppress_below: o.SuppressBelow = 0,
+    out: Path = option("Where to write the web page.", "FILE", default=REQUIRED),
+    title: str | None = option("The question, as the heading of the page."),
+    suppress_below: int = option(o.HIDE, "N", default=0, min=0),
 ) -> int:
     """Turn a result that --json printed into one HTML file, with pictures.
 

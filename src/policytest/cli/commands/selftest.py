@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files
+from policytest.cli.groups import option
 from policytest.cli.output import quiet_stdout, show
 
 
 def selftest(
     *,
-    runs: Annotated[
-        int, typer.Option(min=100, max=1_000_000, help="Runs from which each error frequency is estimated.")
-    ] = 300,
-    seed: o.Seed = 0,
+    runs: int = option("Runs from which each error frequency is estimated.", default=300, min=100, max=1_000_000),
+    seed: int = option(o.SEED, default=0),
     output: o.Shown,
 ) -> int:
     """Check on this machine that delta is kept, certificates verify, and seeds fix results.

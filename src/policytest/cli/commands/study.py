@@ -14,6 +14,7 @@ from policytest._base.text import plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files
+from policytest.cli.groups import option
 from policytest.cli.output import quiet_stdout, show, write
 from policytest.cli.progress import Lines, progress
 
@@ -29,25 +30,16 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def study(
     what: Annotated[str, typer.Argument(metavar="paper|FILE.toml", help="The paper's experiments, or your own study.")],
     *,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Save runs and tables here; if it exists, resume from it.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs in parallel.")] = 2,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Number of runs (seeds) of each method on each instance.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A few short runs, to check that everything works.")] = False,
-    heuristic: Annotated[
-        bool,
-        typer.Option("--heuristic", help="With paper: also run the heuristic of its experiments, and measure its gap."),
-    ] = False,
-    figure: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Draw samples against delta.")] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option("--max-seconds", metavar="SECONDS", help="Begin no run after this many seconds.")
-    ] = None,
+    out: Path | None = option("Save runs and tables here; if it exists, resume from it.", "FOLDER"),
+    jobs: int = option("Runs in parallel.", default=2, min=1),
+    cluster: str | None = option("Run on the Dask cluster of this scheduler.", "ADDRESS"),
+    seeds: int | None = option("Number of runs (seeds) of each method on each instance.", min=1),
+    quick: bool = option("A few short runs, to check that everything works.", default=False),
+    heuristic: bool = option(
+        "With paper: also run the heuristic of its experiments, and measure its gap.", default=False
+    ),
+    figure: Path | None = option("Draw samples against delta.", "FILE.svg"),
+    max_seconds: float | None = option("Begin no run after this many seconds.", "SECONDS"),
     output: o.Shown,
 ) -> int:
     """Compare methods over instances, deltas and seeds: mean samples with standard errors, and one tidy table.

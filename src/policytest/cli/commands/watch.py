@@ -11,6 +11,7 @@ from policytest._base.text import nats, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
 from policytest.cli.files import check_files, files_of_model
+from policytest.cli.groups import option
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast
 
@@ -29,15 +30,13 @@ def watch(
     model: o.ModelName,
     log: Annotated[str, typer.Argument(help="A growing file of JSON lines or CSV; - for standard input.")] = "-",
     *,
-    threshold: o.Threshold = None,
-    delta: o.Delta = 0.05,
+    threshold: float | None = o.THRESHOLD,
+    delta: float = o.DELTA,
     question: o.Question,
-    method: Annotated[o.LogMethod | None, o.under(o.METHOD, "How to test; by default betting.")] = None,
+    method: o.LogMethod | None = option("How to test; by default betting.", under=o.METHOD),
     data: Annotated[o.Data, o.Only("column", "skip")],
-    follow: Annotated[bool, o.under(o.DATA, "Wait for new lines at the end of the file.")] = True,
-    idle: Annotated[
-        float | None, o.under(o.SAMPLING, "Stop undecided after this many seconds without a new line.", min=0)
-    ] = None,
+    follow: bool = option("Wait for new lines at the end of the file.", default=True, under=o.DATA),
+    idle: float | None = option("Stop undecided after this many seconds without a new line.", under=o.SAMPLING, min=0),
     sampling: Annotated[o.Sampling, o.Only("max_samples")],
     output: o.Output,
 ) -> int:
