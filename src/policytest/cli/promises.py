@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy
 
-from policytest._base.table import Row, Shown, Table
+from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import plural
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import instances
@@ -59,7 +58,7 @@ class Selftest(Shown):
         title = "Every promise was kept." if self.kept else f"NOT as it should be: {plural(broken, 'promise')} broken."
         return Table(title, tuple(Row(f.name, "kept" if f.kept else "BROKEN", f.seen) for f in self.findings))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """What a program reads."""
         return {"kept": self.kept, "findings": [asdict(found) for found in self.findings]}
 

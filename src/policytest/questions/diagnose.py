@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy
@@ -77,8 +76,8 @@ def diagnose(
 
 def diagnose_grouped(
     task: Task,
-    lagged: Sequence[Any] | None = None,
-    by_period: Sequence[Any] | None = None,
+    lagged: Sequence[object] | None = None,
+    by_period: Sequence[object] | None = None,
     level: float = 0.05,
     periods: int = PERIODS,
     broken: int = 0,
@@ -201,7 +200,7 @@ def _episode_numbers(episodes: object, total: int) -> IntArray | None:
         raise InputError("episodes holds labels that cannot be compared; pass numbers or strings") from None
 
 
-def _columns(name: str, table: Sequence[Any], sizes: tuple[int, ...], task: Task) -> list[IntArray]:
+def _columns(name: str, table: Sequence[object], sizes: tuple[int, ...], task: Task) -> list[IntArray]:
     """Columns of whole numbers in range, without empty groups."""
     sizes = (*sizes, task.n_states, task.n_actions, task.n_states, 2**62)
     if len(table) != len(sizes):

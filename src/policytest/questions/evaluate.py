@@ -50,6 +50,7 @@ from policytest.questions.plan.expected import any_unknown
 from policytest.questions.recorded import recorded as recorded_data
 from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.estimate import Estimate, Interval
+from policytest.worst_case import Solver
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.projection_free import ProjectionFree
 
@@ -131,7 +132,7 @@ def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interv
     return replace(found, certified=found.certified and not counts.flaws)
 
 
-def ball_interval(run: PTSTRun, level: float, solver: Any = None) -> Interval:
+def ball_interval(run: PTSTRun, level: float, solver: Solver | None = None) -> Interval:
     """The range of values over the ball of radius beta(t, delta) around the counts of a run, proved where possible."""
     low, high = value_range(run.task)
     problem, R = run.tally.problem(), run.threshold

@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -198,7 +197,7 @@ class KLSearch(PTSTRun):
                 self.look(self.required)
             yield self._check()
 
-    def _allocation(self, given: object) -> Any:
+    def _allocation(self, given: object) -> object:
         even = self.family.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
         even /= max(even.sum(), 1.0)
         if isinstance(given, Adaptive):

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class KLBTSSearch:
         self.now = self.gaps(self.tally.estimate())
         self.source = Source(task, sim, self._allocation(), 0.0, rng)
 
-    def _allocation(self) -> Any:
+    def _allocation(self) -> object:
         given, even = self.method.allocation, self.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
         even /= max(even.sum(), 1.0)
         if isinstance(given, Adaptive | Optimal):

@@ -216,10 +216,10 @@ def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, Me
     return named
 
 
-def _by_description(methods: object) -> dict[str, Any]:
+def _by_description(methods: object) -> dict[str, Method]:
     if isinstance(methods, str) or not isinstance(methods, Sequence):
         raise InputError(f"methods is {methods!r}; pass a list of methods, or a dictionary of names and methods")
-    named: dict[str, Any] = {}
+    named: dict[str, Method] = {}
     for index, method in enumerate(methods):
         is_method = hasattr(method, "describe") and not isinstance(method, type)
         words = method.describe() if is_method else str(index)

@@ -46,7 +46,7 @@ from policytest.mdp.task import Task
 from policytest.methods.log_betting import LogBetting, LogRun
 from policytest.methods.ptst import PTST
 from policytest.methods.record import record
-from policytest.methods.run import RunOnALog, go_on
+from policytest.methods.run import Run, RunOnALog, go_on
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.plan.episodes import further_episodes
@@ -347,10 +347,10 @@ def _resumed(asked: Asked, sim: TabularSimulator) -> Future:
     return Future(run.samples_used - verdict.samples, run.answer is not None, drawn)
 
 
-def _restored(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator) -> Any:
+def _restored(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator) -> Run:
     seed = int(rng.integers(2**62))
     zone = {"indifference": verdict.indifference, "both_sides": True} if verdict.indifference else {}
-    run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
+    run: Run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
     kept = {name: _renewed(name, kept, seed) for name, kept in verdict.snapshot.items()}
     if verdict.task.observes_rewards:
         kept |= record(payoff=run.source.stacks())  # nothing is drawn ahead
