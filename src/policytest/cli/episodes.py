@@ -65,12 +65,7 @@ def table_columns(columns: list[str] | None) -> list[str] | None:
 
 
 def read_episodes(
-    files: list[str],
-    assume: str,
-    columns: list[str] | None,
-    model: Model | None,
-    question: o.Question,
-    about: Episodes,
+    files: list[str], columns: list[str] | None, model: Model | None, question: o.Question, about: Episodes
 ) -> LoggedEpisodes:
     """The episodes of these files; without their propensities where only episodes are assumed."""
     from policytest.sources.logged.episodes import logged_episodes
@@ -78,7 +73,7 @@ def read_episodes(
     if isinstance(question.horizon, str):
         raise InputError(f"--horizon is {question.horizon!r}, and a log has none; pass a number of steps")
     mapping = {role: name for role, name in named_columns(columns).items() if role not in OF_A_TABLE}
-    mapping |= dict.fromkeys(OF_EPISODES) if assume == "episodes" else {}
+    mapping |= dict.fromkeys(OF_EPISODES) if about.assume == "episodes" else {}
     found = logged_episodes(
         files if len(files) > 1 else files[0],
         columns=mapping,
@@ -90,7 +85,7 @@ def read_episodes(
         return_range=about.return_range,
         smallest_propensity=about.smallest_propensity,
     )
-    if assume == "propensities" and not found.weighted:
+    if about.assume == "propensities" and not found.weighted:
         raise InputError(
             "--assume propensities: the log has no column propensity", "name it with --column propensity=NAME"
         )
@@ -117,7 +112,7 @@ def assess_episodes(
     bar = threshold if threshold is not None or model is None else model.threshold
     if bar is None:
         raise InputError("no threshold: pass --threshold R")
-    log = read_episodes(files, episodes.assume, columns, model, question, episodes)
+    log = read_episodes(files, columns, model, question, episodes)
     about = (*((f"Model: {names[0]}",) if model is not None else ()), f"Data: {described(log)}.")
     return assess(log, threshold=bar, delta=delta), about
 

@@ -104,7 +104,8 @@ def value_interval(
         return _from_ball(table, data, level, method)
     if isinstance(method, PTST):
         return _from_ball(table, data.counts(table, len(data)), level, method)
-    return replace(_from_bets(table, recorded_data(table, data), level, method), certified=not data.flaws)
+    run = method.replay(table, _middle(table), recorded_data(table, data), both_sides=True)
+    return _not_refuted(run, level, data.flaws)
 
 
 def _of_episodes(log: LoggedEpisodes, data: object, delta: float, method: object, looks: str) -> Interval:
@@ -116,12 +117,16 @@ def _of_episodes(log: LoggedEpisodes, data: object, delta: float, method: object
     if low == high:
         return Interval(low, high, certified=True)
     inside = high - 1.0 if math.isinf(low) else low + 1.0 if math.isinf(high) else 0.5 * (low + high)
-    run = betting.replay(log, inside, for_interval=True)
-    for _ in steps(run, math.inf, UNLIMITED):
-        pass
     flaws = flaws_of(log)
     warn_of_weights(flaws)
-    return Interval(*run.interval(-math.log(delta)), certified=not flaws)
+    return _not_refuted(betting.replay(log, inside, for_interval=True), -math.log(delta), flaws)
+
+
+def _not_refuted(run: Run, level: float, flaws: tuple[str, ...]) -> Interval:
+    """The values that bets on recorded data, all of them, do not refute on either side."""
+    for _ in steps(run, math.inf, UNLIMITED):
+        pass
+    return Interval(*run.interval(level), certified=not flaws)
 
 
 def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interval:
@@ -147,15 +152,6 @@ def ball_interval(run: PTSTRun, level: float, solver: Solver | None = None) -> I
     lower = first.lower if first.certified else first.upper
     upper = second.upper if second.certified else second.lower
     return Interval(max(lower + R, low), min(upper + R, high), first.certified and second.certified)
-
-
-def _from_bets(task: Task, source: Recorded, level: float, method: TDBetting | LogBetting) -> Interval:
-    """The thresholds that bets on recorded draws do not refute, on both sides."""
-    run = method.replay(task, _middle(task), source, both_sides=True)
-    for _ in steps(run, math.inf, UNLIMITED):
-        pass
-    low, high = run.interval(level)
-    return Interval(low, high, certified=True)
 
 
 def _middle(task: Task) -> float:
@@ -304,13 +300,9 @@ class Narrowing:
 def _now(run: Run, level: float, epsilon: float) -> Interval:
     """The interval of a run at this moment; that of a KL ball is proved only where it may end the run."""
     if not isinstance(run, PTSTRun):
-        low, high = run.interval(level)
-        return Interval(low, high, certified=True)
+        return Interval(*run.interval(level), certified=True)
     found = ball_interval(run, level, ProjectionFree(starts=2))
-    if found.width > 2 * epsilon:
-        low, high = value_range(run.task)
-        return Interval(low, high, certified=True)
-    return ball_interval(run, level)
+    return Interval(*value_range(run.task), certified=True) if found.width > 2 * epsilon else ball_interval(run, level)
 
 
 def _draw(run: PTSTRun, limit: int) -> None:

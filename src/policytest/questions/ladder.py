@@ -35,10 +35,8 @@ def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEp
     half = verdict.delta / 2.0
     table = value_interval(task, data, half)
     rows = data.total if isinstance(data, Counts) else len(data)
-    alone, found = (
-        assess(episodes, threshold=verdict.threshold, delta=verdict.delta),
-        value_interval(episodes, delta=half),
-    )
+    alone = assess(episodes, threshold=verdict.threshold, delta=verdict.delta)
+    found = value_interval(episodes, delta=half)
     kind = PROPENSITIES if episodes.weighted else EPISODES
     ends = NO_VALUE if alone.counts.flaws else (found.lower, found.upper)
     rungs = (

@@ -201,7 +201,7 @@ def assess(
         if episodes.ladder:
             from policytest.questions.ladder import with_ladder
 
-            recorded = read_episodes(data, "either", rows.column, problem, question, episodes)
+            recorded = read_episodes(data, rows.column, problem, question, episodes)
             verdict = with_ladder(verdict, log.observed(), recorded)
         below = kept.suppress_below
         found = Assessment(verdict, log.shown(below), None if diagnosis is None else diagnosis.shown(below))
