@@ -104,10 +104,10 @@ def about_model(name: str, agent: str | None) -> str:
     return f"Model: {name}" if agent is None else f"Environment: {name}. Agent: {agent}."
 
 
-def find_episodes(
+def find_task(
     name: str, episodes: EpisodeOptions, question: Question, of_tables: Mapping[str, object]
-) -> Episodes | None:
-    """The episodes that --assume episodes asks for; None with --assume markov.
+) -> tuple[Task | Episodes, Model | None]:
+    """The task of a model, and the model; or the episodes that --assume episodes asks for, which have none.
 
     ``of_tables`` are options of Markov tasks, beside those of the question; whatever does not apply is refused.
     """
@@ -116,7 +116,8 @@ def find_episodes(
         for option, value in said.items():
             if value:
                 raise InputError(f"{option} is for episodes; add --assume episodes")
-        return None
+        model = find_model(name, question)
+        return model.task, model
     from policytest.sources.environments.episodes import AskedEpisodes, episodes_at
 
     others = as_typed(question)
@@ -125,7 +126,7 @@ def find_episodes(
         if value:
             raise InputError(f"{option} is for a Markov task, and --assume episodes has no table; leave it out")
     about = {key: value for key, value in vars(episodes).items() if key != "assume"}
-    return episodes_at(name, AskedEpisodes(**about, horizon=horizon, discount=discount), "--")
+    return episodes_at(name, AskedEpisodes(**about, horizon=horizon, discount=discount), "--"), None
 
 
 def _with_policy(task: Task, policy: str | None) -> Task:

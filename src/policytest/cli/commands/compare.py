@@ -65,15 +65,14 @@ def compare(
         if indifference and method == "ptst":
             raise InputError("--indifference belongs to --method betting, which is the default")
         of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method}
-        first: Task | Episodes | None = inputs.find_episodes(model, episodes, question, of_tables)
-        if first is not None:
-            rival: Task | Episodes | str = _other_agent(model, other, episodes, question)
+        first, problem = inputs.find_task(model, episodes, question, of_tables)
+        rival: Task | Episodes | str = other
+        if problem is None:
+            rival = _other_agent(model, other, episodes, question)
             chosen, source = None, None
         else:
-            problem = inputs.find_model(model, question)
-            first, read_as = problem.task, problem
+            read_as = problem
             if logged:
-                rival = other
                 read_as = inputs.checked_for(problem)
             elif inputs.is_policy(other):
                 rival = inputs.find_policy(other, problem)
@@ -112,11 +111,8 @@ def _other_model(other: str, question: o.Question) -> Task:
         raise InputError(str(error).replace("pass policy=... (--policy on the command line), or ", "")) from None
 
 
-def _other_agent(model: str, other: str, episodes: o.Episodes, question: o.Question) -> Episodes:
+def _other_agent(model: str, other: str, episodes: o.Episodes, question: o.Question) -> Task | Episodes:
     """The episodes of the other agent in the same environment; or those at another address."""
-    elsewhere = other.startswith(("gym:", "python:"))
-    found = inputs.find_episodes(
-        other if elsewhere else model, episodes if elsewhere else replace(episodes, agent=other), question, {}
-    )
-    assert found is not None  # since episodes are assumed
-    return found
+    if other.startswith(("gym:", "python:")):
+        return inputs.find_task(other, episodes, question, {})[0]
+    return inputs.find_task(model, replace(episodes, agent=other), question, {})[0]

@@ -9,7 +9,7 @@ from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.groups import as_typed, option
-from policytest.cli.inputs import about_model, find_episodes, find_method, find_model, find_simulator, the_bar
+from policytest.cli.inputs import about_model, find_method, find_simulator, find_task, the_bar
 from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
@@ -47,11 +47,10 @@ def decide(
     with quiet_stdout(output.json):
         trace = course(output.html)
         of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method not in (None, "returns")}
-        task: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
-        problem, sim, chosen = None, None, find_method("returns")
-        if task is None:
-            problem = find_model(model, question)
-            task, sim = problem.task, find_simulator(data.simulator, problem, model)
+        task, problem = find_task(model, episodes, question, of_tables)
+        sim, chosen = None, find_method("returns")
+        if problem is not None:
+            sim = find_simulator(data.simulator, problem, model)
             chosen = find_method(method, settings, problem.kernel)
         verdict = run_decide(
             task,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from policytest._base.text import number
 from policytest.cli import inputs
@@ -14,10 +14,6 @@ from policytest.cli.files import check_files, files_of_log, files_of_model
 from policytest.cli.groups import REQUIRED, as_typed, option
 from policytest.cli.output import course, is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
-
-if TYPE_CHECKING:
-    from policytest.data.episodes import Episodes
-    from policytest.mdp.task import Task
 
 
 def evaluate(
@@ -50,14 +46,12 @@ def evaluate(
 
         trace = course(output.html)
         of_tables = {**as_typed(data), f"--method {method}": method not in (None, "returns")}
-        task: Task | Episodes | None = inputs.find_episodes(model, episodes, question, of_tables)
-        what, sim = "policy" if task is None else "agent", None
-        rule = inputs.find_method(method)
+        task, problem = inputs.find_task(model, episodes, question, of_tables)
+        sim, rule = None, inputs.find_method(method)
         with progress(sys.stderr, output.quiet) as shown:
-            if task is None:
-                problem = inputs.find_model(model, question)
+            if problem is not None:
                 sim = inputs.find_source(data, inputs.checked_for(problem) if logged else problem, model, shown.notice)
-                task = logged_task(problem.task, sim) if logged else problem.task
+                task = logged_task(problem.task, sim) if logged else task
 
             def narrowing(samples: int, low: float, high: float) -> None:
                 shown.tell(samples, f"value in [{low:.4g}, {high:.4g}], wanted within {number(epsilon)}")
@@ -66,5 +60,6 @@ def evaluate(
 
             limits = sampling.max_samples, narrowing, sampling.max_seconds
             found = estimate_value(task, sim, epsilon, delta, rule, sampling.seed, *limits)
+    what = "policy" if problem else "agent"
     show(found, output, f"How good is this {what}?", inputs.about_model(model, episodes.agent), trace)
     return DONE if found.reached and is_accepted(found, output.accept_uncertified) else Code.UNDECIDED

@@ -12,15 +12,13 @@ from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
 from policytest.cli.files import check_files, files_of_model
 from policytest.cli.groups import as_typed, option
-from policytest.cli.inputs import about_model, find_episodes, find_model, read_log, the_bar
+from policytest.cli.inputs import about_model, find_model, find_task, read_log, the_bar
 from policytest.cli.output import quiet_stdout, show
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
     from policytest.data.counts import Counts
-    from policytest.data.episodes import Episodes
     from policytest.data.transitions import Transitions
-    from policytest.mdp.task import Task
     from policytest.sources.tasks.files import Model
 
 
@@ -57,24 +55,21 @@ def plan(
         from policytest.questions.plan.plan import plan as make_plan
 
         of_tables = {"--pilot": pilot, "--guess": guess, **as_typed(data)}
-        task: Task | Episodes | None = find_episodes(model, episodes, question, of_tables)
-        if task is None and pilot_episodes is not None:
+        if episodes.assume != "episodes" and pilot_episodes is not None:
             raise InputError("--pilot-episodes is for episodes; add --assume episodes")
+        task, problem = find_task(model, episodes, question, of_tables)
+        bar = the_bar(threshold, problem)
         if pilot and guess:
             raise InputError("--pilot and --guess exclude each other", "pass pilot data, or guesses of the kernel")
         if data.column and not pilot:
             raise InputError("--column belongs to --pilot, which names logs")
         with progress(sys.stderr, output.quiet) as shown:
-            if task is not None:
-                bar = the_bar(threshold, None)
+            if problem is None:
                 given: dict[str, Any] = {} if pilot_episodes is None else {"pilot": pilot_episodes}
+            elif pilot:
+                given = {"guess": _pilot(problem, pilot, data, shown.notice)}
             else:
-                problem = find_model(model, question)
-                task, bar = problem.task, the_bar(threshold, problem)
-                if pilot:
-                    given = {"guess": _pilot(problem, pilot, data, shown.notice)}
-                else:
-                    given = _guess(problem, model, guess or [], question)
+                given = _guess(problem, model, guess or [], question)
             found = make_plan(
                 task,
                 rng=seed,
