@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from typing import Annotated
 
 from policytest.cli import options as o
@@ -50,27 +51,15 @@ def identify(
         given = [rivals[file].policy if file in rivals else file for file in candidates] if candidates else None
         read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and data.log else problem
         found = find_best(
-            task.rewards,
-            task.initial,
-            task.discount,
-            find_source(data, read_as, model, shown.notice),
-            delta,
-            given,
+            **{field.name: getattr(task, field.name) for field in fields(task) if field.name != "policy"},
+            sim=find_source(data, read_as, model, shown.notice),
+            delta=delta,
+            policies=given,
             rng=sampling.seed,
             max_samples=sampling.max_samples,
-            max_seconds=sampling.max_seconds,
-            support=task.support,
             method=method_of_pairs(method, settings),
-            states=task.states,
-            actions=task.actions,
-            assumptions=task.assumptions,
-            available=task.available,
             progress=shown,
-            horizon=task.horizon,
-            terminal=task.terminal,
-            total_rewards=task.total_rewards,
-            start=task.start,
-            goal=task.goal,
+            max_seconds=sampling.max_seconds,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
     show(found, output, "Which policy is best?", (f"Model: {model}", *listed))

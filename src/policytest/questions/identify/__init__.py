@@ -97,22 +97,22 @@ def identify(
     (1, True)
     """
     delta, limit, seconds = check_delta(delta), sampling_limit(max_samples), time_limit(max_seconds)
-    names: dict[str, Any] = {"states": states, "actions": actions, "assumptions": assumptions}
-    names |= {"available": available, "horizon": horizon, "terminal": terminal, "total_rewards": total_rewards}
-    names |= {"start": start, "goal": goal}
+    of_task: dict[str, Any] = {"rewards": rewards, "initial": initial, "discount": discount, "support": support}
+    of_task |= {"states": states, "actions": actions, "assumptions": assumptions, "available": available}
+    of_task |= {"horizon": horizon, "terminal": terminal, "total_rewards": total_rewards, "start": start, "goal": goal}
     check_method(method, policies)
     if policies is None:
         if isinstance(rewards, Observed):
             raise InputError(f"rewards: these are observed, and the best of all policies needs known ones; {SOME}")
-        task = task_of_all_pairs(rewards, initial, discount, support, **names)
+        task = task_of_all_pairs(**of_task)
         task.check_discounted_table("identify among all policies", SOME)
     else:
         is_logged = [isinstance(one, str) and one == LOGGED for one in arrays.listed("policies", policies, ARRAYS)]
         if any(is_logged):
-            logged = logged_task(task_of_all_pairs(rewards, initial, discount, support, **names), sim)
-            names["assumptions"] = logged.assumptions
+            logged = logged_task(task_of_all_pairs(**of_task), sim)
+            of_task["assumptions"] = logged.assumptions
             policies = [logged.policy if here else one for here, one in zip(is_logged, policies, strict=True)]
-        tasks = tasks_of(rewards, policies, initial, discount, support, names)
+        tasks = tasks_of(policies, of_task)
         task = tasks[0]
         if isinstance(method, PTST):
             task.check_discounted_table("the KL rule")

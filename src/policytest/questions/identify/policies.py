@@ -72,15 +72,8 @@ def by_pair(rows: Rows, values: npt.NDArray[Number], task: Task, otherwise: floa
     return table.reshape(task.n_states, task.n_actions)
 
 
-def tasks_of(
-    rewards: Kernel | Observed,
-    policies: object,
-    initial: object,
-    discount: float,
-    support: Kernel | None,
-    names: dict[str, Any],
-) -> list[Task]:
-    """A task for each policy."""
+def tasks_of(policies: object, of_task: dict[str, Any]) -> list[Task]:
+    """A task for each policy; ``of_task`` is all else of it."""
     if isinstance(policies, np.ndarray) and policies.ndim != 3:
         raise InputError(f"policies has shape {policies.shape}; pass a list of arrays [S,A]")
     listed = arrays.listed("policies", policies, ARRAYS)
@@ -89,7 +82,7 @@ def tasks_of(
     tasks = []
     for index, policy in enumerate(listed):
         try:
-            tasks.append(Task(rewards, policy, initial, discount, support, **names))
+            tasks.append(Task(policy=policy, **of_task))
         except InputError as error:
             raise InputError(f"policies[{index}]: {error}") from None
         arrays.check_shape(f"policies[{index}]", tasks[-1].policy.shape, tasks[0].policy.shape)
