@@ -914,7 +914,7 @@ def hard_task():
 
 
 def test_ctrl_c_before_the_test_has_begun(monkeypatch):
-    monkeypatch.setattr("policytest.cli.commands.decide.find_model", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("policytest.cli.commands.decide.find_task", lambda *_: signal.raise_signal(signal.SIGINT))
     assert main(["decide", "paper-2"]) == 3
 
 
