@@ -95,6 +95,17 @@ def shown(value: object, words: Callable[[Any], str] = repr) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def first(holds: BoolArray) -> int | None:
+    """The place of the first entry that holds, in a list or a flattened table; None where none does."""
+    return int(np.argmax(holds)) if holds.any() else None
+
+
+def first_place(holds: BoolArray) -> list[int] | None:
+    """The same in a table, with a number for each axis."""
+    at = first(holds)
+    return None if at is None else [int(i) for i in np.unravel_index(at, holds.shape)]
+
+
 def real_array(name: str, value: object, shape: tuple[int | None, ...] | None = None) -> FloatArray:
     """A finite float array, of the given shape (None: any length on that axis)."""
     given = numbers(name, value)
@@ -102,9 +113,8 @@ def real_array(name: str, value: object, shape: tuple[int | None, ...] | None = 
         array = np.array(given, dtype=np.float64)
     if shape is not None:
         check_shape(name, array.shape, shape)
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(f"{name}{list(place) if place else ''} is {array[place]}; every entry must be a finite number")
+    if (place := first_place(~np.isfinite(array))) is not None:
+        raise InputError(f"{name}{place or ''} is {array[tuple(place)]}; every entry must be a finite number")
     return array
 
 
@@ -113,9 +123,7 @@ def index_list(name: str, value: object, count: int = 2**63) -> IntArray:
     array = numbers(name, value)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(f"{name} has shape {array.shape} and type {array.dtype}; pass a list of indices")
-    wrong = (array < 0) | (array >= count)
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    if (at := first((array < 0) | (array >= count))) is not None:
         limits = f"lie in 0 to {count - 1}" if count < 2**63 else "be at least 0"
         raise InputError(f"{name}[{at}] is {array[at]}; it must {limits}")
     return np.asarray(array.astype(np.int64))
@@ -145,8 +153,7 @@ def not_too_large(name: str, shape: Any) -> None:
 
 def no_negative(name: str, array: FloatArray, what: str) -> None:
     """Refuse negative entries, with the place of the first."""
-    if (array < 0).any():
-        place = [int(i) for i in np.argwhere(array < 0)[0]]
+    if (place := first_place(array < 0)) is not None:
         raise InputError(f"{name}{place} is {array[tuple(place)]:.6g}; {what} cannot be negative")
 
 
@@ -225,8 +232,7 @@ def probability_rows(name: str, rows: FloatArray, normalise: bool = False) -> Fl
     no_negative(name, rows, "probabilities")
     totals = rows.sum(axis=-1, keepdims=True)
     wrong = ~(totals > 0) if normalise else ~(np.abs(totals - 1.0) <= SUM_TOLERANCE)
-    if wrong.any():
-        place = [int(i) for i in np.argwhere(wrong[..., 0])[0]] if wrong.ndim > 1 else []
+    if (place := first_place(wrong[..., 0])) is not None:
         remedy = (
             "no entry is positive, so it cannot be normalised"
             if normalise
@@ -254,25 +260,22 @@ def kernel_rows(name: str, kernel: Kernel, pair: IntArray, S: int, place: Callab
     Refused are negative entries, and sums of these rows that are not 1.
     """
     entries = kernel.data if is_sparse(kernel) else kernel.ravel()
-    if (entries < 0).any():
-        first = int(np.argmax(entries < 0))
+    if (at := first(entries < 0)) is not None:
         if is_sparse(kernel):
-            row, x = int(np.searchsorted(kernel.indptr, first, side="right")) - 1, int(kernel.indices[first])
+            row, x = int(np.searchsorted(kernel.indptr, at, side="right")) - 1, int(kernel.indices[at])
         else:
-            row, x = divmod(first, S)
-        raise InputError(f"{name} at {place(row, x)} is {entries[first]:.6g}; probabilities cannot be negative")
+            row, x = divmod(at, S)
+        raise InputError(f"{name} at {place(row, x)} is {entries[at]:.6g}; probabilities cannot be negative")
     totals = row_totals(kernel, pair, S)
     off = np.abs(totals - 1.0)
     if (off <= S * 2.0**-52).all():  # as in `_divisors`
         return kernel
-    wrong = off > SUM_TOLERANCE
-    if wrong.any():
-        first = int(np.argmax(wrong))
+    if (at := first(off > SUM_TOLERANCE)) is not None:
         raise InputError(
-            f"{name} at {place(int(pair[first]))} sums to {float(totals[first])!r}, not 1; "
+            f"{name} at {place(int(pair[at]))} sums to {float(totals[at])!r}, not 1; "
             + (
                 "a row without samples may be any distribution, with weight 0"
-                if totals[first] == 0
+                if totals[at] == 0
                 else "divide each row by its sum, in double precision, if the table was rounded"
             )
         )
@@ -335,9 +338,7 @@ def csr(name: str, value: object, shape: tuple[int, int], add: bool = False) -> 
     entries = sound_entries(name, value)
     if entries.shape != shape:
         raise InputError(f"{name} is sparse with shape {entries.shape}, expected {shape} (row s*A + a, column x)")
-    wrong = ~np.isfinite(entries.data)
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    if (at := first(~np.isfinite(entries.data))) is not None:
         place = f"row {entries.row[at]}, column {entries.col[at]}"
         raise InputError(f"{name} has {entries.data[at]} in {place}; every entry must be a finite number")
     array = sparse.csr_array(entries.astype(np.float64))  # canonical: sorted, and repeated entries added

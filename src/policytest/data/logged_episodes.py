@@ -325,8 +325,7 @@ class LoggedEpisodes:
     def _check_episodes(self, grouped: Grouped) -> None:
         """Episodes of at most ``horizon`` rows; rewards and returns in their ranges; a bound on one side at least."""
         lengths = self.steps
-        if self.horizon is not None and (lengths > self.horizon).any():
-            at = int(np.argmax(lengths > self.horizon))
+        if self.horizon is not None and (at := arrays.first(lengths > self.horizon)) is not None:
             raise InputError(
                 f"episode {grouped.name(at)} has {lengths[at]:,} rows, and the horizon is {self.horizon:,}; fix the "
                 "episode ids, or pass a longer horizon"
@@ -344,11 +343,8 @@ class LoggedEpisodes:
         if not any(map(math.isfinite, self.bounds)):
             raise InputError(NO_BOUND)
         possible = self.return_range if self.rows is None else self.bounds
-        if possible is not None and (wrong := outside(self.outcomes.returns, possible)).any():
-            at, name = (
-                int(np.argmax(wrong)),
-                "return_range" if self.return_range else "what rewards in their range give,",
-            )
+        if possible is not None and (at := arrays.first(outside(self.outcomes.returns, possible))) is not None:
+            name = "return_range" if self.return_range else "what rewards in their range give,"
             raise InputError(
                 f"the return of episode {grouped.name(at)} is {self.outcomes.returns[at]:.9g}, outside {name} "
                 f"({possible[0]:g}, {possible[1]:g}); widen the range"
@@ -397,9 +393,8 @@ class Grouped(NamedTuple):
         ids = arrays.any_array("episode", episode)
         if ids.ndim != 1 or len(ids) != n:
             raise InputError(f"episode has shape {ids.shape}, expected ({n},): one id a row, as in reward")
-        missing = _missing(ids)
-        if missing.any():
-            raise InputError(f"episode[{int(np.argmax(missing))}] is missing; every row needs the id of its episode")
+        if (at := arrays.first(_missing(ids))) is not None:
+            raise InputError(f"episode[{at}] is missing; every row needs the id of its episode")
         heads = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
         codes = _codes(ids[heads])
         count, ends = int(codes.max()) + 1, np.append(heads, n)
@@ -417,9 +412,8 @@ class Grouped(NamedTuple):
 
     def refuse(self, wrong: BoolArray, name: str, column: FloatArray, rule: str, about: Range = NO_RANGE) -> None:
         """Refuse the first wrong entry: its row as it was passed, its episode, and what to do."""
-        if not wrong.any():
+        if (at := arrays.first(wrong)) is None:
             return
-        at = int(np.argmax(wrong))
         row = at if self.order is None else int(self.order[at])
         episode = int(np.searchsorted(self.start, at, side="right")) - 1
         where = "" if self.ids is None else f" (episode {self.name(episode)})"

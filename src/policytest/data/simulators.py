@@ -96,8 +96,7 @@ class TabularSimulator:
     ) -> tuple[IntArray, IntArray, IntArray]:
         """A trajectory under a policy, both given by cumulative sums; see `policytest.kl.sampling.Forward`."""
         pair, x, after = draws.walk(*self._table[:3], actions, initial, restart, state, u)
-        if self._table.empty[pair].any():
-            self._refuse(int(pair[self._table.empty[pair]][0]))
+        self._check_filled(pair)
         return pair, x, after
 
     def _pairs(self, states: object, actions: object) -> IntArray:
@@ -106,12 +105,13 @@ class TabularSimulator:
         if s.shape != a.shape:
             raise InputError(f"states has shape {s.shape}, actions {a.shape}; pass two lists of one length")
         pair = s * self.n_actions + a
-        if self._table.empty[pair].any():
-            self._refuse(int(pair[self._table.empty[pair]][0]))
+        self._check_filled(pair)
         return pair
 
-    def _refuse(self, pair: int) -> None:
-        raise InputError(f"kernel at {divmod(pair, self.n_actions)} sums to 0; there is nothing to draw from")
+    def _check_filled(self, pair: IntArray) -> None:
+        if (at := arrays.first(self._table.empty[pair])) is not None:
+            place = divmod(int(pair[at]), self.n_actions)
+            raise InputError(f"kernel at {place} sums to 0; there is nothing to draw from")
 
 
 def is_table(sim: object) -> TypeGuard[TabularSimulator]:
@@ -176,9 +176,7 @@ def rewarded_draw(
             f"sim.draw was asked for {len(states)} rewards and answered with shape {found.shape}; it must return one "
             "for each pair"
         )
-    wrong = observed.outside(states * n_actions + actions, found)
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    if (at := arrays.first(observed.outside(states * n_actions + actions, found))) is not None:
         s, a = int(states[at]), int(actions[at])
         raise InputError(
             f"sim.draw answered the reward {found[at] * scale:g} for (s={s}, a={a}, x={x[at]}), "
@@ -203,9 +201,7 @@ def checked_states(given: Any, states: IntArray, actions: IntArray, n_states: in
         )
     if not np.issubdtype(answer.dtype, np.integer):
         raise InputError(f"sim.draw answered with type {answer.dtype}; next states are integers, 0 to {n_states - 1}")
-    wrong = (answer < 0) | (answer >= n_states)
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    if (at := arrays.first((answer < 0) | (answer >= n_states))) is not None:
         raise InputError(
             f"sim.draw answered {answer[at]} for (s={states[at]}, a={actions[at]}); next states are 0 to {n_states - 1}"
         )

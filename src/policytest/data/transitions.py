@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import REFUTED, Counts, flaws
@@ -58,8 +56,7 @@ class Transitions:
             raise InputError("data has no rewards, and the task's are observed; pass Transitions(s, a, x, r=rewards)")
         pair = self.s * task.n_actions + self.a
         wrong = task.rewards.outside(pair, self.r / task.reward_scale) & (task.policy.ravel()[pair] > 0)
-        if wrong.any():
-            at = int(np.argmax(wrong))
+        if (at := arrays.first(wrong)) is not None:
             expected = task.rewards.expected(int(pair[at]), task.reward_scale)
             raise InputError(
                 f"data.r[{at}] is {self.r[at]:g} at {task.place(int(pair[at]), int(self.x[at]))}, {expected}; "

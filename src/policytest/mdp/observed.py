@@ -45,12 +45,10 @@ class Observed:
             object.__setattr__(self, name, table)
         if self.low.ndim and self.high.ndim and self.low.shape != self.high.shape:
             raise InputError(f"rewards.low has shape {self.low.shape} and rewards.high {self.high.shape}")
-        wrong = np.argwhere(self.low > self.high)
-        if len(wrong):
-            low, high = np.broadcast_arrays(self.low, self.high)
-            at = tuple(int(i) for i in wrong[0])
-            place = str(list(at)) if at else ""
-            raise InputError(f"rewards.low{place} is {low[at]:g}, above rewards.high{place}, which is {high[at]:g}")
+        low, high = np.broadcast_arrays(self.low, self.high)
+        if (at := arrays.first_place(low > high)) is not None:
+            least, most, place = low[tuple(at)], high[tuple(at)], at or ""
+            raise InputError(f"rewards.low{place} is {least:g}, above rewards.high{place}, which is {most:g}")
         self._check_values()
 
     def _check_values(self) -> None:
@@ -78,9 +76,8 @@ class Observed:
         slack = ROUNDING * np.maximum(np.abs(low), np.abs(high))
         first = np.searchsorted(self.values, low - slack)
         last = np.searchsorted(self.values, high + slack, side="right") - 1
-        empty = (last < first) & (low < high)
-        if empty.any():
-            s, a = (int(i) for i in np.argwhere(empty)[0])
+        if (place := arrays.first_place((last < first) & (low < high))) is not None:
+            s, a = place
             raise InputError(
                 f"rewards.values has no number between low and high at [{s}, {a}], {low[s, a]:g} and {high[s, a]:g}"
             )

@@ -361,8 +361,7 @@ class Task:
         allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
         outside = (seen - seen.multiply(allowed)).tocoo()
         wrong = (outside.data > 0) & (self.policy.ravel()[outside.row] > 0)
-        if wrong.any():
-            first = int(np.argmax(wrong))
+        if (first := arrays.first(wrong)) is not None:
             place = self.place(outside.row[first], outside.col[first])
             raise InputError(
                 f"{name} has {outside.data[first]:.0f} times the transition {place}, which is outside the support of "
@@ -482,9 +481,8 @@ def _check_ends(ends: IntArray, task: Task) -> None:
     if task.observes_rewards:
         return
     earned = _at_loops(task.rewards, ends, task)
-    wrong = (earned != 0) & (task.policy[ends] > 0)
-    if wrong.any():
-        at, a = (int(i) for i in np.argwhere(wrong)[0])
+    if (place := arrays.first_place((earned != 0) & (task.policy[ends] > 0))) is not None:
+        at, a = place
         raise InputError(
             f"terminal: rewards at (s={ends[at]}, a={a}) are {earned[at, a]:g}, but nothing is earned after the end; "
             "put what the end earns on the transition that leads there, or leave the state out of terminal"
@@ -558,9 +556,8 @@ def _available(available: object, task: Task) -> Any:
     if available is None:
         return None
     table = truth_table("available", arrays.real_array("available", available, task.policy.shape))
-    wrong = (task.policy > 0) & ~table
-    if wrong.any():
-        s, a = (int(i) for i in np.argwhere(wrong)[0])
+    if (place := arrays.first_place((task.policy > 0) & ~table)) is not None:
+        s, a = place
         there = ", ".join(_label(int(k), task.actions) for k in np.flatnonzero(table[s])[:8]) or "none"
         raise InputError(
             f"policy takes {task.place(s * task.n_actions + a)} with probability {task.policy[s, a]:.6g}, but that "
@@ -571,10 +568,8 @@ def _available(available: object, task: Task) -> Any:
 
 def truth_table(name: str, table: FloatArray) -> arrays.BoolArray:
     """Ones and zeros as booleans."""
-    odd = ~np.isin(table, (0.0, 1.0))
-    if odd.any():
-        place = [int(i) for i in np.argwhere(odd)[0]]
-        raise InputError(f"{name}{place} is {table[odd][0]:.6g}; expected True and False (or 1 and 0)")
+    if (place := arrays.first_place(~np.isin(table, (0.0, 1.0)))) is not None:
+        raise InputError(f"{name}{place} is {table[tuple(place)]:.6g}; expected True and False (or 1 and 0)")
     return table > 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray, first
 from policytest._base.errors import InputError
 from policytest._base.rows import entries_at
 from policytest.mdp.task import Task
@@ -24,9 +24,7 @@ def check_support(task: Task, pair: IntArray, x: IntArray, matters: BoolArray, w
     """Refuse transitions outside the support of the task, from pairs [S*A] that matter; ``what`` begins the message."""
     if task.support is None:
         return
-    wrong = matters[pair] & (entries_at(task.support, pair, x) == 0)
-    if wrong.any():
-        i = int(np.argmax(wrong))
+    if (i := first(matters[pair] & (entries_at(task.support, pair, x) == 0))) is not None:
         raise InputError(
             f"{what(i)} the transition {task.place(pair[i], x[i])}, which is outside the support of the task; fix the "
             "data or widen the support"
@@ -38,17 +36,16 @@ def room(expected: Any, tolerance: float) -> Any:
     return tolerance * np.maximum(1.0, np.abs(expected))
 
 
-def close(first: Any, second: Any) -> Any:
+def close(said: Any, paid: Any) -> Any:
     """Whether rewards are the same up to the rounding of double precision."""
-    return np.abs(first - second) <= room(second, 1e-9)
+    return np.abs(said - paid) <= room(paid, 1e-9)
 
 
 def first_other(
     expected: FloatArray, least: FloatArray, largest: FloatArray, tolerance: float, matters: BoolArray
 ) -> int | None:
     """Where rewards from ``least`` to ``largest`` are first not the expected ones; None if nowhere it matters."""
-    off = matters & (np.maximum(expected - least, largest - expected) > room(expected, tolerance))
-    return int(np.argmax(off)) if off.any() else None
+    return first(matters & (np.maximum(expected - least, largest - expected) > room(expected, tolerance)))
 
 
 def wrong_reward(what: str, place: str, expected: float, low: float, high: float, tolerance: float) -> str:

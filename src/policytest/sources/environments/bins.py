@@ -143,8 +143,7 @@ class Bins(Shown):
         wrong = np.isnan(values)
         if not wrong.any() and self.outside == "refuse":
             wrong = (values < low) | (values > high)
-        if wrong.any():
-            at = int(np.argmax(wrong))
+        if (at := arrays_module.first(wrong)) is not None:
             place = f"{name}[{at}]" if len(self.edges) == 1 else f"{name}[{at}, {d}]"
             place += f" ({self.names[d]})" if self.names else ""
             if np.isnan(values[at]):
@@ -361,8 +360,7 @@ def _edges(edges: Any) -> tuple[FloatArray, ...]:
     for d, array in enumerate(arrays):
         if array.ndim != 1 or len(array) < 2:
             raise InputError(f"edges[{d}] has shape {array.shape}; a dimension needs at least two edges, in a list")
-        if np.isnan(array).any() or not (array[1:] > array[:-1]).all():
-            at = int(np.argmax(np.isnan(array[1:]) | ~(array[1:] > array[:-1])))
+        if (at := arrays_module.first(~(array[1:] > array[:-1]))) is not None:
             raise InputError(f"edges[{d}] has {array[at]:.6g} before {array[at + 1]:.6g}; edges must increase")
         arrays_module.freeze(array)
     return tuple(arrays)

@@ -208,10 +208,8 @@ def _arrivals(task: Task, at: Places, layout: SteppedStates | None, steps: Steps
     if layout.terminal is None:
         ended = layout.S + (steps.x if layout.copies else 0)
         return np.where(steps.terminated, ended, steps.x)
-    wrong = steps.terminated != layout.terminal[steps.x]
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        layout.arrival(int(steps.s[first]), int(steps.a[first]), int(steps.x[first]), bool(steps.terminated[first]), at)
+    if (i := arrays.first(steps.terminated != layout.terminal[steps.x])) is not None:
+        layout.arrival(int(steps.s[i]), int(steps.a[i]), int(steps.x[i]), bool(steps.terminated[i]), at)
     return steps.x
 
 

@@ -85,8 +85,7 @@ def read(source: Any, observations: range, codes: range, bins: Bins | None, acti
                 raise InputError(
                     f"{place} {what} at step {int(np.argmax(flags))}, and goes on to step {T - 1}; split it into two"
                 )
-        if not np.isfinite(reward).all():
-            at = int(np.argmax(~np.isfinite(reward)))
+        if (at := arrays.first(~np.isfinite(reward))) is not None:
             raise InputError(f"{place}: rewards[{at}] is {reward[at]}; every reward must be a finite number")
         parts.append((o[:-1], a, o[1:], reward, over, np.full(T, int(episode.id)), np.arange(T) == 0))
     if not parts:
@@ -98,9 +97,7 @@ def read(source: Any, observations: range, codes: range, bins: Bins | None, acti
 def _flags(place: str, values: Any) -> BoolArray:
     """Truth values, or 0 and 1."""
     found = arrays.numbers(place, values).reshape(-1)
-    wrong = (found != 0) & (found != 1)
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    if (at := arrays.first((found != 0) & (found != 1))) is not None:
         raise InputError(f"{place}[{at}] is {found[at]}; it must be true or false")
     return found.astype(np.bool_)
 
@@ -114,8 +111,6 @@ def _indices(place: str, values: Any, numbers: range, bins: Bins | None) -> IntA
         array = array.reshape(-1)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(f"{place} have shape {array.shape} and type {array.dtype}; expected a list of whole numbers")
-    wrong = (array < numbers.start) | (array >= numbers.stop)
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    if (at := arrays.first((array < numbers.start) | (array >= numbers.stop))) is not None:
         raise InputError(f"{place}[{at}] is {array[at]}; the space has {numbers.start} to {numbers.stop - 1}")
     return np.asarray(array.astype(np.int64) - numbers.start)

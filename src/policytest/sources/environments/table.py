@@ -336,9 +336,7 @@ def full_support(absorbing: BoolArray, entered: BoolArray, A: int) -> BoolArray:
 def _agree(rewards: object, real: Listed, at: Places) -> None:
     """Refuse given rewards that differ from those of the table."""
     said = entries_at(rewards, real.pair, real.x)
-    wrong = ~close(said, real.r)
-    if wrong.any():
-        i = int(np.argmax(wrong))
+    if (i := arrays.first(~close(said, real.r))) is not None:
         raise differs(at.place(*divmod(int(real.pair[i]), at.n_actions), int(real.x[i])), said[i], real.r[i])
 
 

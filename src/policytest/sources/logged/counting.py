@@ -142,8 +142,7 @@ class Reading:
         last = whole(batch["last"]) == 1 if "last" in batch else np.zeros(len(rows), dtype=bool)
         ended = self._is_end[s] & (last | (a == MISSING) | (x == MISSING))
         back = self._is_end[s] & (x >= 0) & (x != s) & ("last" in batch or a == MISSING)
-        if back.any():
-            i = int(np.argmax(back))
+        if (i := arrays.first(back)) is not None:
             names = self.lookups["s"]
             raise InputError(
                 f"{plural(int(rows[back & (s == s[i]) & (x == x[i])].sum()), 'row')} in the terminal state "
@@ -392,8 +391,8 @@ class Reading:
         rank = np.zeros(len(order), np.int8) if episode is None else _small(ranks(ids, self.frame.form))[episode]
         by = np.lexsort((rank, order))
         same = (order[by[1:]] == order[by[:-1]]) & (rank[by[1:]] == rank[by[:-1]])
-        if same.any():
-            first = int(by[np.argmax(same)])
+        if (at := arrays.first(same)) is not None:
+            first = int(by[at])
             found = {} if episode is None else {"episode": ids[episode[first]]}
             times = int(((order == order[first]) & (rank == rank[first])).sum())
             raise repeated_key(times, found | {"order": values[first].as_py()}, self.frame)

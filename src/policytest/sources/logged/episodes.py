@@ -229,15 +229,13 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
     ids, codes = distinct(pieces["episode"]) if "episode" in pieces else ([], None)
 
     def refuse(wrong: Any, role: str, rule: str) -> None:
-        if wrong.any():
-            at = int(np.argmax(wrong))
+        if (at := arrays.first(wrong)) is not None:
             where = "" if codes is None else f", episode {short(ids[codes[at]] if codes[at] >= 0 else None)}"
             shown = _written(frame, role) if np.isnan(columns[role][at]) else f"{columns[role][at]:.9g}"
             raise InputError(f"row {number[at]:,}{where}: the {role} is {shown}; {rule}")
 
-    if codes is not None and (codes < 0).any():
-        missing = number[np.argmax(codes < 0)]
-        raise InputError(f"row {missing:,} has no episode; every row needs the id of its episode")
+    if codes is not None and (at := arrays.first(codes < 0)) is not None:
+        raise InputError(f"row {number[at]:,} has no episode; every row needs the id of its episode")
     for role, column in columns.items():
         right, rule = COLUMNS[role]
         refuse(~right(column), role, rule)
@@ -296,8 +294,7 @@ def _targets(frame: Frame, task: Task, pieces: dict[str, Any], number: IntArray)
     """pi(a|s) of each row, by the policy of the task."""
     at, s, a = _places(frame, task, pieces)
     for role, found in (("s", s), ("a", a)):
-        if (found < 0).any():
-            row = int(np.argmax(found < 0))
+        if (row := arrays.first(found < 0)) is not None:
             lookup = at.states if role == "s" else at.actions
             what = f"{role} is {short(_entry(pieces[role], row), frame.form)}, unknown to the task"
             add = f"fix the data, or add the {lookup.kind} to the task"
@@ -343,8 +340,7 @@ def _entry(column: Any, at: int) -> Any:
 
 
 def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> None:
-    if horizon is not None and (rows > horizon).any():
-        at = int(np.argmax(rows > horizon))
+    if horizon is not None and (at := arrays.first(rows > horizon)) is not None:
         raise InputError(
             f"episode {short(ids[at])} has {plural(int(rows[at]), 'row')}, and the horizon is {horizon:,}; fix the "
             "episode ids, or pass a longer horizon"
@@ -358,17 +354,15 @@ def _sorted(frame: Frame, column: Any, codes: IntArray | None, ids: Sequence[Any
         if isinstance(column, list)
         else column.is_null().to_numpy(zero_copy_only=False)
     )
-    if missing.any():
+    if (at := arrays.first(missing)) is not None:
         shown = _written(frame, "order")
         dates = DATES if DATE.search(shown) else ""
-        raise InputError(
-            f"row {number[np.argmax(missing)]:,}: the order is {shown}; every row needs a number or a time{dates}"
-        )
+        raise InputError(f"row {number[at]:,}: the order is {shown}; every row needs a number or a time{dates}")
     keys, _ = frames.sortable([column])
     if codes is not None:
         both = np.lexsort((keys, codes))
         twice = (np.diff(codes[both]) == 0) & (keys[both][1:] == keys[both][:-1])
-        if twice.any():
-            at = both[int(np.argmax(twice))]
+        if (first := arrays.first(twice)) is not None:
+            at = both[first]
             raise InputError(f"episode {short(ids[codes[at]])} has the order {keys[at]} twice; an order comes once")
     return np.asarray(np.argsort(keys, kind="stable"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import FloatArray, IntArray, first
 from policytest._base.errors import InputError
 from policytest._base.text import number
 from policytest.mdp.observed import Observed
@@ -57,9 +57,7 @@ def first_wrong(
         going = (s >= 0) & (a >= 0) & (x >= 0)
         pair = np.where(going, s * task.n_actions + a, 0)
         rewards, bad = numbers(batch["reward"]), whole(batch["bad_reward"]) == 1
-        wrong = bad | (going & outside(task, pair, rewards))
-        if wrong.any():
-            i = int(np.argmax(wrong))
+        if (i := first(bad | (going & outside(task, pair, rewards)))) is not None:
             what = missing(task, _shown(batch, i)) if bad[i] else wrong_range(task, int(pair[i]), int(x[i]), rewards[i])
             return InputError(f"{_row(frame, batch, before, i)}: {what}")
         before += len(rewards)

@@ -527,9 +527,8 @@ def _check_available(policy: object, offer: Offer, content: dict[str, Any]) -> N
     """Refuse a policy that takes an action where the model does not offer it."""
     available: BoolArray = offer.available
     table = arrays.real_array("policy", policy, available.shape)
-    wrong = (table > 0) & ~available
-    if wrong.any():
-        s, a = (int(i) for i in np.argwhere(wrong)[0])
+    if (place := arrays.first_place((table > 0) & ~available)) is not None:
+        s, a = place
         at = places_of(*available.shape, *(content.get(key) for key in NAMES))
         there = ", ".join(at.actions.label(int(k)) for k in np.flatnonzero(available[s])[:8])
         raise InputError(

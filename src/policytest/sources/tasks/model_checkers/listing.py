@@ -188,9 +188,8 @@ def check_states(listing: Listing) -> None:
         gaps = np.flatnonzero(present != np.arange(len(present)))
         missing = int(gaps[0]) if len(gaps) else len(present)
         raise InputError(f"state {missing} has no transitions; an end needs a loop to itself with probability 1")
-    if len(target) and target.max() >= S:
-        first = int(np.argmax(target >= S))
-        raise InputError(f"line {listing.line[first]}: there is no state {target[first]}; states are 0 to {S - 1}")
+    if (at := arrays.first(target >= S)) is not None:
+        raise InputError(f"line {listing.line[at]}: there is no state {target[at]}; states are 0 to {S - 1}")
 
 
 def _check_marks(listing: Listing) -> None:
@@ -239,16 +238,14 @@ def _rows_to_one(
 ) -> FloatArray:
     """The probabilities, each choice summing to 1; rescaled on request."""
     A, probability = at.n_actions, np.array(listing.probability, dtype=np.float64)
-    if (probability < 0).any():
-        first = int(np.argmax(probability < 0))
+    if (first := arrays.first(probability < 0)) is not None:
         raise InputError(f"line {listing.line[first]}: {probability[first]:.6g}; probabilities cannot be negative")
     twice = repeated(source * at.n_states + target)
     if twice is not None:
         raise InputError(f"line {listing.line[twice]}: this choice led to state {target[twice]} before; add them up")
     totals = np.bincount(source, weights=probability, minlength=len(pair))
     wrong = totals <= 0 if normalise else np.abs(totals - 1.0) > arrays.SUM_TOLERANCE
-    if wrong.any():
-        first = int(np.argmax(wrong))
+    if (first := arrays.first(wrong)) is not None:
         s, a = divmod(int(pair[first]), A)
         place = at.place(s, a)
         if totals[first] == 0:

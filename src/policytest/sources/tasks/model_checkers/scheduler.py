@@ -54,8 +54,8 @@ def table(content: list[dict[str, Any]], at: Places, offer: Offer | None, normal
     silent = ~said
     several = silent & (available.sum(axis=1) > 1)
     several[list(at.free)] = False
-    if several.any():
-        state = at.states.label(int(np.argmax(several)))
+    if (silent_one := arrays.first(several)) is not None:
+        state = at.states.label(silent_one)
         raise InputError(f"there is no choice in state {state}, which has several; export the scheduler of all states")
     pi[silent, available.argmax(axis=1)[silent]] = 1.0
     return arrays.probability_rows("policy", pi, normalise)
