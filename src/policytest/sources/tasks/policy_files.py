@@ -193,8 +193,10 @@ def _csv(table: FloatArray, at: Places) -> bytes:
     for axis in at[:2]:
         if len({str(axis.name(index)) for index in range(axis.count)}) < axis.count:
             raise InputError(f"several {axis.kind}s are written the same as text; save the policy as .json or .npz")
+    names = [str(axis.name(index)) for axis in at[:2] for index in range(axis.count)]
+    quoting = csv.QUOTE_ALL if any("\r" in name for name in names) else csv.QUOTE_MINIMAL  # which leaves CR bare
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
+    writer = csv.writer(buffer, lineterminator="\n", quoting=quoting)
     writer.writerow(_COLUMNS)
     for s, a in np.argwhere(table > 0).tolist():
         writer.writerow([str(at.states.name(s)), str(at.actions.name(a)), repr(float(table[s, a]))])
