@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
@@ -185,6 +185,14 @@ def real_number(name: str, value: object) -> float:
     return float(real_array(name, value, shape=()))
 
 
+def share(name: str, value: object) -> float:
+    """One number from 0 to 1."""
+    found = real_number(name, value)
+    if not 0.0 <= found <= 1.0:
+        raise InputError(f"{name} is {found}; it must lie in [0, 1]")
+    return found
+
+
 def whole_number(name: str, value: Any) -> int:
     """One whole number that compiled code can hold."""
     try:
@@ -292,7 +300,7 @@ def divided(kernel: Kernel, divisors: FloatArray, S: int) -> Kernel:
     return sparse.csr_array((entries, kernel.indices, kernel.indptr), shape=kernel.shape)
 
 
-def row_totals(kernel: Kernel, pair: IntArray, S: int) -> FloatArray:
+def row_totals(kernel: Kernel, pair: IntArray | slice, S: int) -> FloatArray:
     """[K] the sum of each of these rows of a kernel."""
     if is_sparse(kernel):
         return np.asarray(kernel.sum(axis=1)).ravel()[pair]
@@ -301,12 +309,10 @@ def row_totals(kernel: Kernel, pair: IntArray, S: int) -> FloatArray:
 
 def listed(name: str, value: Any, what: str) -> list[Any]:
     """What a list, or anything else that can be gone through, holds."""
-    if is_sparse(value):  # of which a broken one cannot be gone through safely
-        raise InputError(f"{name} is {shown(value)}; pass a list of {what}")
-    try:
-        return list(value)
-    except TypeError:
-        raise InputError(f"{name} is {shown(value)}; pass a list of {what}") from None
+    if not is_sparse(value):  # of which a broken one cannot be gone through safely
+        with suppress(TypeError):
+            return list(value)
+    raise InputError(f"{name} is {shown(value)}; pass a list of {what}")
 
 
 def names(name: str, value: Sequence[Hashable] | None, count: int) -> tuple[Hashable, ...] | None:

@@ -83,6 +83,18 @@ def needs(package: str, extra: str) -> Any:
         ) from error
 
 
+class Needed:
+    """An optional package, imported when something of it is first used; as `needs` otherwise."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self._package, self._extra = package, extra
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked of any object, such as __wrapped__ by doctest
+            raise AttributeError(name)
+        return getattr(needs(self._package, self._extra), name)
+
+
 def installation(extra: str) -> str:
     """The command that installs what an extra of this package needs, wherever the package itself came from.
 

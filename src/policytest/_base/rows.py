@@ -13,7 +13,7 @@ successor (`widen`) once they want to put mass on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,3 +165,28 @@ def entries_at(table: Any, pair: IntArray, x: IntArray) -> Any:
     if is_sparse(table):
         return stored_at(table, pair * table.shape[1] + x)
     return table.ravel()[pair] if table.ndim == 2 else table.reshape(-1, table.shape[-1])[pair, x]
+
+
+def flat(table: Kernel, n_states: int) -> SparseArray:
+    """A table on (s,a,x) as a CSR array, with row s*A + a."""
+    return sparse.csr_array(table if is_sparse(table) else table.reshape(-1, n_states))
+
+
+def looping(table: Any, states: Iterable[int], mass: float = 1.0) -> Any:
+    """The table [s,a,x] in which these states are followed by themselves; with ``mass`` 0 their rows are 0."""
+    ends, S = np.array(sorted(states), dtype=np.int64), table.shape[-1]
+    if not len(ends):
+        return table
+    if not is_sparse(table):
+        table = table.copy()
+        table[ends] = 0.0
+        if mass:
+            table[ends, :, ends] = mass
+        return table
+    A = table.shape[0] // S
+    pairs, kept = (ends[:, None] * A + np.arange(A)).ravel(), np.ones(table.shape[0])
+    kept[pairs] = 0.0
+    loops = sparse.csr_array((np.full(len(pairs), mass), (pairs, np.repeat(ends, A))), shape=table.shape)
+    both = sparse.csr_array(sparse.diags_array(kept) @ table + loops)
+    both.eliminate_zeros()
+    return both
