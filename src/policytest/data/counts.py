@@ -23,9 +23,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray
+from policytest._base.arrays import IntArray, Kernel, SparseArray
 from policytest._base.errors import InputError
-from policytest._base.rows import entry_keys
+from policytest._base.rows import entry_keys, flat
 from policytest._base.text import plural
 from policytest.mdp.task import Task
 
@@ -213,7 +213,17 @@ class Counts:
             and (0 <= s < S and 0 <= a < A and 0 <= x < S)
             and 0 <= count < TOTAL_LIMIT - self._total
         ):
-            self._add_one(int(s) * A + int(a), int(x), int(count))
+            pair, once = int(s) * A + int(a), int(count)
+            key = pair * S + int(x)
+            self._visits = _writeable(self._visits)
+            self._visits[pair] += once
+            self._total += once
+            if self._sparse:
+                self._loose[key] = self._loose.get(key, 0) + once
+                self._wait(1)
+            else:
+                self._table = _writeable(self._table)
+                self._table[key] += once
             return
         state = arrays.whole_array("s", s, S, f"states are 0 to {S - 1}")
         action = arrays.whole_array("a", a, A, f"actions are 0 to {A - 1}")
@@ -251,8 +261,16 @@ class Counts:
             arrays.instance("task", task, Task)
             self.check_same_shape("task", task)
         support = None if task is None else task.support
-        unvisited = np.flatnonzero(self._visits == 0)
-        return self._sparse_kernel(unvisited, support) if self._sparse else self._dense_kernel(unvisited, support)
+        S, unvisited = self._S, np.flatnonzero(self._visits == 0)
+        if self._sparse:
+            return self._sparse_kernel(unvisited, support)
+        q = self._table.reshape(-1, S) / np.maximum(self._visits, 1)[:, None]
+        q[unvisited] = 1.0 / S
+        if support is not None:
+            allowed = support[unvisited].toarray() if arrays.is_sparse(support) else support.reshape(-1, S)[unvisited]
+            width = allowed.sum(axis=1)
+            q[unvisited[width > 0]] = allowed[width > 0] / width[width > 0, None]
+        return np.asarray(q.reshape(S, self._A, S))
 
     def copy(self) -> Counts:
         """Counts of the same transitions that go their own way."""
@@ -294,19 +312,6 @@ class Counts:
             raise InputError(
                 f"{name} has {size}, the counts have {self._S:,} and {self._A:,}; pass the one they belong to"
             )
-
-    def _add_one(self, pair: int, x: int, count: int) -> None:
-        """Count one transition; the quick way."""
-        key = pair * self._S + x
-        self._visits = _writeable(self._visits)
-        self._visits[pair] += count
-        self._total += count
-        if self._sparse:
-            self._loose[key] = self._loose.get(key, 0) + count
-            self._wait(1)
-        else:
-            self._table = _writeable(self._table)
-            self._table[key] += count
 
     def record_at(self, keys: IntArray, count: IntArray) -> None:
         """Count transitions at places (s*A + a)*S + x, checked before: a number for all of them, or one for each."""
@@ -353,16 +358,6 @@ class Counts:
         keys = np.flatnonzero(self._table)
         return keys, self._table[keys]
 
-    def _dense_kernel(self, unvisited: IntArray, support: Any) -> FloatArray:
-        S = self._S
-        q = self._table.reshape(-1, S) / np.maximum(self._visits, 1)[:, None]
-        q[unvisited] = 1.0 / S
-        if support is not None:
-            allowed = support[unvisited].toarray() if arrays.is_sparse(support) else support.reshape(-1, S)[unvisited]
-            width = allowed.sum(axis=1)
-            q[unvisited[width > 0]] = allowed[width > 0] / width[width > 0, None]
-        return np.asarray(q.reshape(S, self._A, S))
-
     def _sparse_kernel(self, unvisited: IntArray, support: Any) -> SparseArray:
         S, A = self._S, self._A
         if support is None:
@@ -373,7 +368,7 @@ class Counts:
                 )
             width, successor = np.full(unvisited.size, S), np.tile(np.arange(S), unvisited.size)
         else:
-            allowed = csr_array(support if arrays.is_sparse(support) else support.reshape(-1, S))[unvisited]
+            allowed = flat(support, S)[unvisited]
             width, successor = np.diff(allowed.indptr), allowed.indices
         seen, counts = self.entries()
         barren = unvisited[width == 0]

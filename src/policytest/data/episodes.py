@@ -40,6 +40,10 @@ MEAN_RETURN, INDEPENDENT = "mean return", "episodes are independent of each othe
 EPISODES_ARE_INDEPENDENT = INDEPENDENT + MEAN_RETURN
 ROUNDING = 1e-9  # of the range: how far a reward or a return may lie outside
 NEGLIGIBLE = 1e-6  # of the range of returns: what the rest of a discounted episode is worth when it is cut
+NO_BOUND = (
+    "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
+    "discount below 1"
+)
 POLICIES = {"deterministic": "predict(..., deterministic=True)", "stochastic": "predict(..., deterministic=False)"}
 
 Range = tuple[float, float]
@@ -98,9 +102,7 @@ class Episodes:
     actions: None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        discount = arrays.real_number("discount", self.discount)
-        if not 0 <= discount <= 1:
-            raise InputError(f"discount is {discount:g}; it must lie in [0, 1]")
+        discount = arrays.share("discount", self.discount)
         flags = (arrays.flag(name, getattr(self, name)) for name in ("batched", "deterministic"))
         said = self.env, self.agent, *flags
         walk = vector_of(*said) or walk_of(*said)
@@ -120,10 +122,7 @@ class Episodes:
         for name, given in known.items():
             object.__setattr__(self, name, given)
         if not all(map(math.isfinite, self.bounds)):
-            raise InputError(
-                "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a "
-                "horizon or a discount below 1"
-            )
+            raise InputError(NO_BOUND)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -252,13 +251,18 @@ def geometric(discount: float, steps: int | None) -> float:
     return (1.0 if steps is None else 1.0 - discount**steps) / (1.0 - discount)
 
 
+def two_ends(name: str, given: Any) -> list[tuple[str, Any]]:
+    """Both ends of (low, high), with their names."""
+    if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
+        raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")
+    return [(f"{name}[{i}]", end) for i, end in enumerate(given)]
+
+
 def checked_range(name: str, given: object) -> Range | None:
     """(low, high), two finite numbers in this order."""
     if given is None:
         return None
-    if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
-        raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")
-    low, high = (arrays.real_number(f"{name}[{i}]", end) for i, end in enumerate(given))
+    low, high = (arrays.real_number(*end) for end in two_ends(name, given))
     if low > high:
         raise InputError(f"{name} is ({low:g}, {high:g}); the first number must not be above the second")
     return low, high

@@ -47,7 +47,7 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled.weights import Scale, weigh_episodes
 from policytest._base.errors import InputError
 from policytest._base.text import number
-from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, ROUNDING, Range, geometric
+from policytest.data.episodes import EPISODES_ARE_INDEPENDENT, NO_BOUND, ROUNDING, Range, geometric, two_ends
 
 ON_PROPENSITIES = (
     EPISODES_ARE_INDEPENDENT,
@@ -58,10 +58,6 @@ ON_PROPENSITIES = (
 ON_SMALLEST = "no action, logged or not, had a propensity below {bound}, which was known before the data"
 ON_CRITICS = "v is the mean of q under the target policy, and both were fixed before the episode"
 NO_RANGE = (-math.inf, math.inf)
-NO_BOUND = (
-    "returns have no known range: pass return_range=(low, high), or reward_range=(low, high) with a horizon or a "
-    "discount below 1"
-)
 ROUNDED = 1e-6  # of a propensity: how far one may be off in a column of 32 bits
 NOT_ITS_OWN = "without propensities they are read as episodes of this policy, and they are of another one"
 WEIGH_OR_NOT = 'weigh them with columns={"propensity": ...}, or ask a Markov table instead'
@@ -151,9 +147,7 @@ class LoggedEpisodes:
 
     def __post_init__(self) -> None:
         """Check every column, and put the rows of each episode together."""
-        discount = arrays.real_number("discount", self.discount)
-        if not 0 <= discount <= 1:
-            raise InputError(f"discount is {discount:g}; it must lie in [0, 1]")
+        discount = arrays.share("discount", self.discount)
         n = arrays.numbers("reward", self.reward).size
         if not n:
             raise InputError("reward has no entries; pass a row for each step of an episode")
@@ -467,9 +461,7 @@ def ends_of(name: str, given: object) -> Range | None:
     """(low, high): two numbers in this order, of which one may be infinite."""
     if given is None:
         return None
-    if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
-        raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")
-    low, high = (float(arrays.numbers(f"{name}[{i}]", end)) for i, end in enumerate(given))
+    low, high = (float(arrays.numbers(*end)) for end in two_ends(name, given))
     if not low <= high or low == math.inf or high == -math.inf:
         raise InputError(f"{name} is ({low:g}, {high:g}); pass (low, high), the first not above the second")
     return low, high

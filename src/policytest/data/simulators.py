@@ -69,7 +69,7 @@ class TabularSimulator:
         S, A = _shape(kernel)
         self.n_states, self.n_actions = S, A
         table = arrays.kernel("kernel", kernel, S, A)
-        filled = np.flatnonzero(arrays.row_totals(table, np.arange(S * A), S) != 0)
+        filled = np.flatnonzero(arrays.row_totals(table, slice(None), S) != 0)
         table = arrays.kernel_rows("kernel", table, filled, S, lambda pair, *x: str((*divmod(pair, A), *x)))
         if arrays.is_sparse(table):
             start, successor, entries = table.indptr.astype(np.int64), table.indices.astype(np.int32), table.data

@@ -39,8 +39,9 @@ class VectorWalk:
     supply that finds another one there has to begin again. It is stepped inside ``with walk.turn``.
     """
 
-    def __init__(self, env: Any, agent: Any, batched: bool, deterministic: bool = True) -> None:
+    def __init__(self, env: Any, agent: Any, batched: bool, deterministic: bool) -> None:
         self.env, self.act, self.batched = env, AgentAdapter(agent, deterministic), batched
+        self.name, self.policy = called(env), self.act.policy
         self.turn = SharedGenerators(keeps=True)
         if callable(getattr(agent, "reset", None)):
             raise InputError(
@@ -53,16 +54,6 @@ class VectorWalk:
         self.time_limit = _time_limit(env)
         self.utils: Any = importlib.import_module("gymnasium.vector.utils")
         self.user: object = None
-
-    @property
-    def name(self) -> str:
-        """Of the environment."""
-        return called(self.env)
-
-    @property
-    def policy(self) -> str:
-        """Which policy of the agent is run, where it has two."""
-        return self.act.policy
 
     def begin(self, seed: int) -> None:
         """Reset all rows; the seed fixes what follows."""
@@ -139,7 +130,7 @@ class VectorWalk:
         return actions.astype(np.int64) if actions.dtype == np.bool_ else actions
 
 
-def vector_of(env: Any, agent: Any, batched: bool, deterministic: bool = True) -> VectorWalk | None:
+def vector_of(env: Any, agent: Any, batched: bool, deterministic: bool) -> VectorWalk | None:
     """The vector of environments with its agent; None where ``env`` is another thing."""
     if not hasattr(env, "num_envs"):
         return None

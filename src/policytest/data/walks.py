@@ -34,16 +34,11 @@ class FunctionWalk:
     policy = ""
 
     def __init__(self, run: Callable[[np.random.Generator], Any]) -> None:
-        self.run = run
+        self.run, self.name = run, str(getattr(run, "__name__", type(run).__name__))
         self.turn: AbstractContextManager[Any] = threading.RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FunctionWalk, (self.run,)
-
-    @property
-    def name(self) -> str:
-        """Of the function."""
-        return str(getattr(self.run, "__name__", type(self.run).__name__))
 
     def rewards(self, seed: int) -> Any:
         """What the function returns: the rewards of an episode, or its return."""
@@ -51,25 +46,19 @@ class FunctionWalk:
 
 
 class Walk:
-    """A Gymnasium environment and an agent. An episode is stepped inside ``with walk.turn``: threads take turns."""
+    """A Gymnasium environment and an agent. An episode is stepped inside ``with walk.turn``: threads take turns.
 
-    def __init__(self, env: Any, agent: Any, deterministic: bool = True) -> None:
+    ``name`` is that of the environment; ``policy`` says which policy of the agent is run, where it has two.
+    """
+
+    def __init__(self, env: Any, agent: Any, deterministic: bool) -> None:
         self.env, self.act = env, AgentAdapter(agent, deterministic)
+        self.name, self.policy = called(env), self.act.policy
         self.space = getattr(env, "action_space", None)
         self.begins_anew = getattr(agent, "reset", None)
         self.time_limit = _time_limit(env)
         self.takes_seed = True
         self.turn = SharedGenerators()
-
-    @property
-    def name(self) -> str:
-        """Of the environment."""
-        return called(self.env)
-
-    @property
-    def policy(self) -> str:
-        """Which policy of the agent is run, where it has two."""
-        return self.act.policy
 
     def begin(self, seed: int) -> Any:
         """Reset; the first observation."""
@@ -199,7 +188,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
         return []
 
 
-def walk_of(env: Any, agent: Any, batched: bool, deterministic: bool = True) -> Walk | FunctionWalk:
+def walk_of(env: Any, agent: Any, batched: bool, deterministic: bool) -> Walk | FunctionWalk:
     """The environment with its agent; the function, where ``env`` is one."""
     if batched:
         raise InputError("batched=True is for a vector of environments, and env is not one; pass gymnasium.make_vec")

@@ -119,7 +119,7 @@ def _connected(P: sparse.csr_array, paid: BoolArray, start: BoolArray) -> Struct
     leaves[part[edges.row[part[edges.row] != part[edges.col]]]] = True
     stays = ~leaves[part]
     pays_for_ever = np.bincount(part, paid & stays, minlength=part.max() + 1) > 0
-    return Structure(stays, _reaching(P, pays_for_ever[part]), _reaching(P.T.tocsr(), start))
+    return Structure(stays, reaching(P, pays_for_ever[part]), reaching(P.T.tocsr(), start))
 
 
 def _solution(P: Any, b: FloatArray) -> tuple[FloatArray, float]:
@@ -139,7 +139,7 @@ def _solution(P: Any, b: FloatArray) -> tuple[FloatArray, float]:
     return x, float(rounding * np.abs(tau).max() / size) if size > 0 else 0.0
 
 
-def _reaching(P: sparse.csr_array, goal: BoolArray) -> BoolArray:
+def reaching(P: sparse.csr_array, goal: BoolArray) -> BoolArray:
     """[S] the states from which the edges of P lead to the goal, and the goal."""
     found = goal.copy()
     while True:

@@ -22,6 +22,7 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
+from policytest._base.rows import flat
 from policytest.mdp.horizon import over_in
 from policytest.mdp.observed import Observed, nearest
 from policytest.mdp.task import Task
@@ -135,8 +136,7 @@ def _support(task: Task, values: FloatArray, over: Any) -> Any:
     if task.support is None:
         pair, x = (part.ravel() for part in np.indices((S * A, S)))
     else:
-        flat = task.support if arrays.is_sparse(task.support) else task.support.reshape(S * A, S)
-        pair, x = sparse.coo_array(flat).coords
+        pair, x = flat(task.support, S).tocoo().coords
     onward = ~over[pair // A]
     low, high = rewards.low.ravel(), rewards.high.ravel()
     listed = np.isin(values, rewards.values)

@@ -26,7 +26,7 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
-from policytest._base.rows import Rows, stored_at
+from policytest._base.rows import Rows, flat, looping, stored_at
 from policytest._base.text import plural
 from policytest.mdp import horizon
 from policytest.mdp.layout import Layout, support_sizes
@@ -114,7 +114,7 @@ class Task:
         initial = arrays.real_array("initial", self.initial, (S,))
         put("policy", policy)
         put("initial", arrays.probability_rows("initial", initial, normalise))
-        put("discount", _discount(self.discount))
+        put("discount", arrays.share("discount", self.discount))
         put("horizon", _horizon(self.horizon, S * A))
         put("total_rewards", _total_rewards(self.total_rewards, self))
         put("states", arrays.names("states", self.states, S))
@@ -165,7 +165,8 @@ class Task:
         """
         S, A = arrays.real_array("policy", policy, (None, None)).shape
         names = arrays.names("states", states, S)
-        goals, avoided = (_indices(name, _terminal(name, given), names, S) for name, given in _named(goal, avoid))
+        both = ("goal", goal), ("avoid", avoid)
+        goals, avoided = (_indices(name, _terminal(name, given), names, S) for name, given in both)
         if not len(goals):
             raise InputError("goal is empty; pass the states to reach, by name or by index")
         tell_of_both(np.intersect1d(goals, avoided), names)
@@ -310,7 +311,7 @@ class Task:
     def _shifted(self, threshold: float) -> Task:
         shift = (1.0 - self.discount) * threshold
         if arrays.is_sparse(self.rewards):  # successors without a stored reward earn 0
-            allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
+            allowed = flat(self.support, self.n_states)
             rewards = sparse.csr_array(self.rewards.multiply(allowed) - shift * allowed.astype(np.float64))
             rewards.sum_duplicates()
         else:
@@ -340,9 +341,6 @@ class Task:
         """A state in words, with its name where the task has one."""
         return _label(s, self.states)
 
-    def _flat_support(self) -> Any:
-        return self.support.reshape(-1, self.n_states)
-
     def place(self, pair: int, successor: int | None = None) -> str:
         """A state-action pair (and successor) in words, with names where the task has them."""
         return Names(self.states, self.actions).place(*divmod(int(pair), self.n_actions), successor)
@@ -356,10 +354,8 @@ class Task:
         """Refuse counts of transitions, from pairs that the policy takes, which the support excludes."""
         if self.support is None:
             return
-        S = self.n_states
-        seen = sparse.csr_array(counts if arrays.is_sparse(counts) else counts.reshape(-1, S))
-        allowed = sparse.csr_array(self.support if arrays.is_sparse(self.support) else self._flat_support())
-        outside = (seen - seen.multiply(allowed)).tocoo()
+        seen = flat(counts, self.n_states)
+        outside = (seen - seen.multiply(flat(self.support, self.n_states))).tocoo()
         wrong = (outside.data > 0) & (self.policy.ravel()[outside.row] > 0)
         if (first := arrays.first(wrong)) is not None:
             place = self.place(outside.row[first], outside.col[first])
@@ -417,10 +413,6 @@ def given(assumptions: Sequence[str]) -> str:
     return f", if {' and '.join(assumptions)}" if assumptions else ""
 
 
-def _named(goal: Any, avoid: Any) -> tuple[tuple[str, Any], ...]:
-    return ("goal", goal), ("avoid", avoid)
-
-
 def _terminal(name: str, given: object) -> tuple[Hashable, ...] | None:
     """The states at which episodes end, as declared."""
     if given is None:
@@ -449,23 +441,14 @@ def _indices(name: str, given: Sequence[Hashable] | None, states: Sequence[Hasha
 def _with_ends(support: Any, ends: IntArray, task: Task) -> Any:
     """The support in which terminal states are followed by themselves alone."""
     S, A = task.n_states, task.n_actions
-    pairs = (ends[:, None] * A + np.arange(A)).ravel()
     if arrays.is_sparse(support):
-        kept = np.ones(S * A)
-        kept[pairs] = 0.0
-        loops = sparse.csr_array((np.ones(len(pairs)), (pairs, np.repeat(ends, A))), shape=(S * A, S))
-        both = sparse.csr_array(sparse.diags_array(kept) @ support.astype(np.float64) + loops)
-        both.eliminate_zeros()
-        return _support(both, task)
+        return _support(looping(support.astype(np.float64), ends), task)
     if support is None and S * A * S > DENSE_REWARD_LIMIT:
         raise InputError(
             f"terminal: with {S:,} states and any successor, {S * A * S:,} entries would be needed; declare `support` "
             "as a SciPy CSR array, in which rows of terminal states have themselves alone"
         )
-    allowed = np.ones((S, A, S), dtype=bool) if support is None else np.array(support, dtype=bool)
-    allowed[ends] = False
-    allowed[ends, :, ends] = True
-    return allowed
+    return looping(np.ones((S, A, S), dtype=bool) if support is None else support, ends)
 
 
 def _at_loops(table: Any, states: IntArray, task: Task) -> Any:
@@ -493,13 +476,6 @@ def _assumptions(given: object) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable) or not all(isinstance(one, str) for one in given):
         raise InputError(f'assumptions is {given!r}; pass a list of sentences, such as ["the cells are Markov"]')
     return tuple(given)
-
-
-def _discount(discount: object) -> float:
-    gamma = arrays.real_number("discount", discount)
-    if not 0.0 <= gamma <= 1.0:
-        raise InputError(f"discount is {gamma}; it must lie in [0, 1]")
-    return gamma
 
 
 def _horizon(horizon: object, pairs: int) -> int | None:
