@@ -31,9 +31,11 @@ import numpy as np
 from policytest._base import arrays, errors
 from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
+from policytest._base.rows import looping
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plural
 from policytest.data.simulators import TabularSimulator
+from policytest.data.walks import called, made
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task, tell_of_both
 from policytest.mdp.values import value
@@ -47,9 +49,8 @@ from policytest.sources.environments.stepping import (
     given_states,
     stepped_task,
 )
-from policytest.sources.environments.table import Rules, ends_of, read_table, rules
+from policytest.sources.environments.table import Rules, asked_task, read_table, rules
 from policytest.sources.labels import Places, places_of
-from policytest.sources.tasks.keys import looping
 from policytest.sources.tasks.policy import discrete, policy_table
 from policytest.sources.tasks.policy_files import load_policy
 
@@ -181,8 +182,7 @@ def gymnasium(
     """
     env = _environment(env, options)
     at = _places(env, states, actions)
-    if ambiguous not in ("refuse", "split"):
-        raise InputError(f'ambiguous is {ambiguous!r}; pass "refuse" or "split"')
+    arrays.one_of("ambiguous", ambiguous, ("refuse", "split"))
     limit, inner = _without_limit(env)
     steps = _horizon(horizon, limit, env)
     asked = _asked(steps, goal, avoid, at, {"discount": discount, "rewards": rewards, "terminal": terminal})
@@ -209,7 +209,7 @@ def gymnasium(
     pi[at.n_states :][found.absorbing[at.n_states :]] = np.eye(at.n_actions)[0]
     task, kernel = _tabular(found, pi, gamma, asked, at.actions.own_names)
     exact = value(task, kernel)
-    return Environment(task, TabularSimulator(kernel), kernel, exact, _name(env), (*notes, *found.notes))
+    return Environment(task, TabularSimulator(kernel), kernel, exact, called(env), (*notes, *found.notes))
 
 
 def _tabular(
@@ -217,17 +217,11 @@ def _tabular(
 ) -> tuple[Task, Kernel]:
     """The task on the rules of a table, and its kernel; goals and states to avoid are followed by themselves."""
     known: dict[str, Any] = {"policy": pi, "initial": found.initial, "support": found.support, "actions": actions}
-    if asked.goal is None or asked.over is None:
-        ends = ends_of(found.absorbing, found.states)
-        task = Task(
-            found.rewards, discount=discount, terminal=ends, horizon=asked.horizon, states=found.states, **known
-        )
-        return task, found.kernel
-    goal, over = asked.goal[found.origin], asked.over[found.origin] | found.absorbing
-    rest = ends_of(over & ~goal, found.states) or ()
-    goals = ends_of(goal, found.states) or ()
-    task = Task.reaching(goals, rest, within=asked.horizon, states=found.states, **known)
-    return task, looping(found.kernel, np.flatnonzero(over))
+    goal, over, kernel = None, found.absorbing, found.kernel
+    if asked.goal is not None and asked.over is not None:
+        goal, over = asked.goal[found.origin], asked.over[found.origin] | over
+        kernel = looping(kernel, np.flatnonzero(over))
+    return asked_task(found.rewards, over, goal, discount, asked.horizon, states=found.states, **known), kernel
 
 
 def _horizon(horizon: int | str | None, limit: int, env: object) -> int | None:
@@ -237,7 +231,7 @@ def _horizon(horizon: int | str | None, limit: int, env: object) -> int | None:
     if horizon != TIME_LIMIT:
         raise InputError(f'horizon is {horizon!r}; pass a number of steps, or "{TIME_LIMIT}"')
     if not limit:
-        raise InputError(f'horizon is "{TIME_LIMIT}", and {_name(env)} has none; pass the number of steps')
+        raise InputError(f'horizon is "{TIME_LIMIT}", and {called(env)} has none; pass the number of steps')
     return limit
 
 
@@ -365,13 +359,7 @@ def _environment(env: object, options: Mapping[str, Any] | None) -> Any:
         if not all(hasattr(env, name) for name in ("observation_space", "action_space", "reset", "step")):
             raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment, or its id")
         return env
-    gym = errors.needs("gymnasium", "gym")
-    try:
-        return gym.make(env, **(options or {}))
-    except Exception as error:
-        raise InputError(
-            f"env is {getattr(env, 'id', env)!r}, which cannot be made: {errors.first_line(error)}"
-        ) from error
+    return made(env, **(options or {}))
 
 
 def _places(env: Any, states: Any, actions: Any) -> Places:
@@ -411,7 +399,7 @@ def _table_of(env: object, wanted: bool | None) -> Any:
     P = getattr(core, "P", None)
     if P is None:
         if wanted:
-            raise InputError(f"{_name(env)} has no table P; it can be stepped from Python, with rewards=")
+            raise InputError(f"{called(env)} has no table P; it can be stepped from Python, with rewards=")
         return None
     for layer in around:
         if type(layer).__name__ not in HARMLESS:
@@ -436,7 +424,7 @@ def _initial(env: object, given: object, at: Places) -> FloatArray:
 def _stepped(env: object, at: Places, given: dict[str, Any], notes: list[str]) -> Environment:
     if given["rewards"] is None and given["asked"].goal is None:
         raise InputError(
-            f"{_name(env)} has no table P; pass rewards: r[s,a], r[s,a,x], a function of (s, a, next state), or "
+            f"{called(env)} has no table P; pass rewards: r[s,a], r[s,a,x], a function of (s, a, next state), or "
             "Observed(low, high), the range of those that it pays"
         )
     cells = [layer.bins for layer in _wrappers(env) if isinstance(getattr(layer, "bins", None), Bins)]
@@ -450,9 +438,4 @@ def _stepped(env: object, at: Places, given: dict[str, Any], notes: list[str]) -
             "An episode that ends leads to an added absorbing state with reward 0. Any state may also be entered "
             "without an end: pass terminal, the states that always end an episode, for narrower ranges of the value."
         )
-    return Environment(task, Stepping(env, at, task, layout, pi), None, None, _name(env), tuple(notes))
-
-
-def _name(env: object) -> str:
-    spec = getattr(env, "spec", None)
-    return str(getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__)
+    return Environment(task, Stepping(env, at, task, layout, pi), None, None, called(env), tuple(notes))

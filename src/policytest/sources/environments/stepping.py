@@ -48,7 +48,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.questions.cells import has_cells
 from policytest.sources.checks import close
-from policytest.sources.environments.table import check_size, differs, ends_of, full_support, state_index
+from policytest.sources.environments.table import asked_task, check_size, differs, full_support, state_index
 from policytest.sources.labels import Places
 from policytest.sources.tasks.policy import policy_table
 
@@ -283,27 +283,24 @@ class SteppedStates:
             rho[self.start] = 1.0
         else:
             rho[:S] = self.initial
-        names = self._names(at)
-        known: dict[str, Any] = {"policy": pi, "initial": rho, "states": names, "actions": at.actions.own_names}
+        known: dict[str, Any] = {"policy": pi, "initial": rho, "actions": at.actions.own_names}
+        known["states"] = self._names(at)
         known["support"] = None if not absorbing.any() and not unknown_start else self._support(absorbing, A)
         known["assumptions"] = assumptions
         H = H + 1 if H is not None and unknown_start else H
-        if self.asked.goal is not None:
-            goal = np.append(self.asked.goal, np.zeros(size - S, dtype=bool))
-            goals, others = (ends_of(mask, names) or () for mask in (goal, absorbing & ~goal))
-            return Task.reaching(goals, others, within=H, **known)
-        ends = ends_of(absorbing, names)
-        return Task(self._rewards(A, absorbing), discount=discount, terminal=ends, horizon=H, **known)
+        goal = None if self.asked.goal is None else np.append(self.asked.goal, np.zeros(size - S, dtype=bool))
+        return asked_task(self._rewards(A, absorbing), absorbing, goal, discount, H, **known)
 
-    def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray | Observed:
+    def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray | Observed | None:
         S, given = self.S, self.rewards
+        if given is None:
+            return None
         if isinstance(given, Observed):
             ends = [np.zeros((self.size, A)), np.zeros((self.size, A))]
             for table, end in zip(ends, (given.low, given.high), strict=True):
                 table[:S] = end * self.scale
                 table[absorbing] = 0.0
             return Observed(*ends)
-        assert given is not None
         if given.ndim == 2:
             table = np.zeros((self.size, A))
             table[:S] = given
@@ -337,7 +334,8 @@ def stepped_task(
     at: Places, given: Mapping[str, Any], assumptions: Sequence[str] = ()
 ) -> tuple[Task, SteppedStates, FloatArray]:
     """The task that is tested, its states, and the policy [S,A], from what is given: policy, discount, rewards, ..."""
-    ends, start = given_terminal(given["terminal"], at), given["initial"]
+    terminal, start = given["terminal"], given["initial"]
+    ends = None if terminal is None else given_states("terminal", terminal, at)
     rho = None if start is None else given_initial(start, at)
     asked = given.get("asked", Asked())
     rewards = None if asked.goal is not None else given_rewards(given["rewards"], at)
@@ -374,11 +372,6 @@ def _tabulated(function: Callable[[Any, Any, Any], Any], at: Places) -> list[Any
         raise InputError(
             f"rewards as a function of (s, a, next state) failed: {error}; it must give a number"
         ) from error
-
-
-def given_terminal(terminal: Any, at: Places) -> BoolArray | None:
-    """[S] the states that end episodes, from a list of them or from booleans; None if nothing is said."""
-    return None if terminal is None else given_states("terminal", terminal, at)
 
 
 def given_states(name: str, given: Any, at: Places) -> BoolArray:

@@ -35,8 +35,10 @@ from scipy import sparse
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
-from policytest._base.rows import entries_at
+from policytest._base.rows import entries_at, looping
 from policytest.data.walks import truth
+from policytest.mdp.horizon import reaching
+from policytest.mdp.task import Task
 from policytest.sources.checks import close
 from policytest.sources.labels import Places
 from policytest.sources.tasks.by_name import assembled
@@ -167,7 +169,7 @@ def rules(
     entered = np.zeros(size, dtype=bool)
     entered[target] = True
     table, on_arrival = _rewards(whole, np.append(live, ~absorbing[S:]), size, A, known_support, rewards, origin, at)
-    table = _nothing_at_ends(table, absorbing, A)
+    table = looping(table, np.flatnonzero(absorbing), 0.0)
     support = _support(kernel, absorbing, entered if on_arrival else None, size, A, known_support)
     names = at.states.own_names if not extra else _names(at, extra)
     return Rules(
@@ -187,16 +189,22 @@ def ends_of(absorbing: BoolArray, names: Sequence[Hashable] | None) -> list[Hash
     return [s if names is None else names[s] for s in np.flatnonzero(absorbing).tolist()] or None
 
 
+def asked_task(
+    rewards: Any, over: BoolArray, goal: BoolArray | None, discount: float, horizon: int | None, **known: Any
+) -> Task:
+    """The task whose episodes end in the states that are over; with a goal that of reaching it. ``known``: the rest."""
+    names = known["states"]
+    if goal is None:
+        return Task(rewards, discount=discount, terminal=ends_of(over, names), horizon=horizon, **known)
+    goals, others = (ends_of(mask, names) or () for mask in (goal, over & ~goal))
+    return Task.reaching(goals, others, within=horizon, **known)
+
+
 def reachable(listed: Listed, start: BoolArray, S: int, A: int) -> BoolArray:
     """[S] the states an episode can be in, by any actions, before it ends."""
     going = ~listed.ends
-    steps = sparse.csr_array((np.ones(going.sum()), (listed.pair[going] // A, listed.x[going])), shape=(S, S))
-    live = start.copy()
-    while True:
-        more = live | (steps.T @ live.astype(np.float64) > 0)
-        if (more == live).all():
-            return live
-        live = more
+    back = sparse.csr_array((np.ones(going.sum()), (listed.x[going], listed.pair[going] // A)), shape=(S, S))
+    return reaching(back, start)
 
 
 def _ambiguous(real: Listed, at: Places, split: bool) -> set[int]:
@@ -294,16 +302,6 @@ def spread(given: Any, origin: IntArray) -> Any:
     return given[origin] if given.ndim == 2 else given[origin][:, :, origin]
 
 
-def _nothing_at_ends(table: object, absorbing: BoolArray, A: int) -> Any:
-    """Rewards with 0 in the rows of absorbing states."""
-    if arrays.is_sparse(table):
-        keep = sparse.diags_array(np.repeat(~absorbing, A).astype(np.float64))
-        return sparse.csr_array(keep @ table)
-    table = np.array(table)
-    table[absorbing] = 0.0
-    return table
-
-
 def _support(kernel: Kernel, absorbing: BoolArray, entered: BoolArray | None, size: int, A: int, known: bool) -> Any:
     if known:
         return kernel > 0 if not arrays.is_sparse(kernel) else sparse.csr_array(kernel > 0).astype(np.float64)
@@ -349,12 +347,10 @@ def differs(place: str, said: float, paid: float) -> InputError:
 
 
 def _names(at: Places, extra: list[tuple[int, bool, float | None]]) -> tuple[Hashable, ...]:
-    own = [at.states.name(s) for s in range(at.n_states)]
-    return (*own, *(_copy_name(at.states.name(x), ends, r) for x, ends, r in extra))
-
-
-def _copy_name(name: object, ends: bool, r: float | None) -> Hashable:
-    return (name, *([] if r is None else [f"reward {r:g}"]), *(["ended"] if ends else []))
+    names: list[Hashable] = [at.states.name(s) for s in range(at.n_states)]
+    for x, ends, r in extra:
+        names.append((names[x], *([] if r is None else [f"reward {r:g}"]), *(["ended"] if ends else [])))
+    return tuple(names)
 
 
 def _notes(
