@@ -148,9 +148,10 @@ def test_policies_keep_to_what_is_offered(tmp_path):
     chosen = {0: "down", 1: "right", 2: "stuck", 3: "stuck", 4: "left", 5: {"up": 0.5, "left": 0.5}}
     model = load_model(path, rewards="time", discount=0.5, policy=chosen)
     assert model.task.policy[5].tolist() == [0, 0, 0, 0.5, 0.5]
-    words = ["policy takes action 'up' in state 0", "offers only 'down', 'right'"]
+    words = ["policy takes (s=0, a=4 'up') with probability 1", "the actions there are: 0 'down', 1 'right'"]
     assert_refused(path, *words, rewards="time", policy=chosen | {0: "up"})
-    assert_refused(path, "in state 0 with probability 0.2", rewards="time", policy=np.full((6, 5), 0.2))
+    words = ["policy takes (s=0, a=2 'stuck') with probability 0.2"]
+    assert_refused(path, *words, rewards="time", policy=np.full((6, 5), 0.2))
 
 
 def test_initial_states(tmp_path):

@@ -200,7 +200,7 @@ def test_actions_that_are_not_there_in_every_state(tmp_path, form):
         save_model(tmp_path / f"again.{suffix}", task)
         assert load_model(tmp_path / f"again.{suffix}").task.available.tolist() == task.available.tolist()
     for other, words in (
-        ({"policy": ["go", "stay"]}, "policy takes action 'go' in state 'wet' with probability 1"),
+        ({"policy": ["go", "stay"]}, "policy takes (s=0 'wet', a=0 'go') with probability 1"),
         ({"available": {"wet": []}}, "available.wet is []; it is a list of at least one action"),
         ({"available": {"wet": ["run"]}}, "unknown action 'run' in available.wet"),
         ({"available": [[False, False], [True, True]]}, "available names no action in state 'wet'"),

@@ -91,7 +91,7 @@ def test_policies_by_names(tmp_path):
     path = written(tmp_path, PRISM)
     chosen = {"(0,false)": "right", "(1,false)": {"back": 0.5, "wait": 0.5}, "(1,true)": "wait"}
     assert load_model(path, discount=0.5, policy=chosen).task.policy[1].tolist() == [0, 0.5, 0.5]
-    assert_refused(path, "policy takes action 'back' in state '(0,false)'", policy=chosen | {"(0,false)": "back"})
+    assert_refused(path, "policy takes (s=0 '(0,false)', a=2 'back')", policy=chosen | {"(0,false)": "back"})
     assert load_model(path, initial="(1,false)", **SETTINGS).task.initial.tolist() == [0, 1, 0]
     assert load_model(path, initial="end", **SETTINGS).task.initial.tolist() == [0, 0, 1]
 

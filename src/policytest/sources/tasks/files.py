@@ -30,28 +30,12 @@ from policytest._base import arrays
 from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError, naming, unreadable
 from policytest._base.files import write_file
+from policytest._base.rows import looping
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
-from policytest.sources.tasks import json, npz, policy_files, toml
+from policytest.sources.tasks import json, keys, npz, policy_files, toml
 from policytest.sources.tasks.by_name import Offer
-from policytest.sources.tasks.keys import (
-    ENDS,
-    NAMES,
-    OBSERVED,
-    REQUIRED,
-    Model,
-    check_keys,
-    check_question,
-    from_parts,
-    looping,
-    model,
-    names_of,
-    overridden,
-    places_named,
-    required_keys,
-    storable,
-)
-from policytest.sources.tasks.keys import policy as as_policy
+from policytest.sources.tasks.keys import Model
 from policytest.sources.tasks.model_checkers import drn, prism, prism_program
 from policytest.sources.tasks.model_checkers import listing as listing_module
 
@@ -159,7 +143,7 @@ def save_model(
     path = Path(path)
     suffix = _suffix(path, (*TABULAR, ".drn"), "written")
     arrays.instance("task", task, Task)
-    content = storable(Model(task, kernel, threshold, bins))
+    content = keys.storable(Model(task, kernel, threshold, bins))
     if suffix == ".drn":
         body = drn.drn_bytes(task, kernel)
         kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards", "available")}
@@ -197,17 +181,16 @@ def _tabular(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, 
         content = npz.read(path, ())
     else:
         content = _object(json.read(path) if suffix == ".json" else toml.read(path))
-    content = {key: value for key, value in content.items() if value is not None}
-    check_keys(content, [key for key in required_keys({*content, *given}) if key not in given])
-    return overridden(content, _passed(given, content, None)), None
+    keys.check_keys(content, [key for key in keys.required_keys({*content, *given}) if key not in given])
+    return keys.overridden(content, _passed(given, content, None)), None
 
 
 def _object(content: object) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(
-            f"it holds a {type(content).__name__}; a task file is an object with the keys {', '.join(REQUIRED)}"
+            f"it holds a {type(content).__name__}; a task file is an object with the keys {', '.join(keys.REQUIRED)}"
         )
-    return from_parts(content)
+    return keys.from_parts({key: value for key, value in content.items() if value is not None})
 
 
 def _passed(given: dict[str, Any], content: dict[str, Any], offer: Offer | None) -> dict[str, Any]:
@@ -216,12 +199,12 @@ def _passed(given: dict[str, Any], content: dict[str, Any], offer: Offer | None)
     policy = passed.get("policy")
     if policy is None or (isinstance(policy, str) and policy == "uniform" and offer is not None):
         return passed
-    at = places_named(_shown_sizes(content), "policy", offer)
+    at = keys.places_named(_shown_sizes(content), "policy", offer)
     normalise = given.get("normalise", content.get("normalise")) is True
     if isinstance(policy, os.PathLike) or (isinstance(policy, str) and policy != "uniform"):
         passed["policy"] = policy_files.read_policy(Path(policy), at, offer, normalise)
     else:
-        passed["policy"] = as_policy(policy, at, offer, normalise)
+        passed["policy"] = keys.policy(policy, at, offer, normalise)
     return passed
 
 
@@ -245,17 +228,17 @@ def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, A
     """The content of a model checker's file, of its side file, and what was passed."""
     side = _side(path)
     constants = {**_check_constants(side.pop(CONSTANTS, None), suffix), **given.pop(CONSTANTS, {})}
-    asked = overridden(side, given)
-    check_question(asked)
+    asked = keys.overridden(side, given)
+    keys.check_question(asked)
     which = asked.pop("rewards") if isinstance(asked.get("rewards"), str) else None
-    rewarded = asked.keys().isdisjoint({"goal", *OBSERVED})
+    rewarded = asked.keys().isdisjoint({"goal", *keys.OBSERVED})
     if suffix in LISTED:
         listing = {".drn": drn, ".tra": prism}[suffix].read(path, which, rewarded)
     else:
         listing = prism_program.read(path, which, rewarded, constants)
     normalise = asked.get("normalise", False) is True
     tables, offer = listing_module.content(listing, asked.get("actions"), _width(side.get("policy")), normalise)
-    named = tables | {name: asked[name] for name in NAMES if name in asked}
+    named = tables | {name: asked[name] for name in keys.NAMES if name in asked}
     ends = _ends(asked, named, offer)
     over = {s for states in ends.values() for s in states}
     tables["kernel"] = looping(tables["kernel"], over)  # what follows the end is not asked
@@ -285,10 +268,10 @@ def _check_constants(constants: Any, suffix: str) -> Mapping[str, Any]:
 
 def _ends(asked: dict[str, Any], named: dict[str, Any], offer: Offer) -> dict[str, list[int]]:
     """The states that lists of names, numbers and labels stand for."""
-    at = places_named(named, "terminal", offer)
+    at = keys.places_named(named, "terminal", offer)
     return {
-        key: [s for name in names_of(key, asked[key]) for s in offer.states(key, name, at)]
-        for key in ENDS
+        key: [s for name in keys.names_of(key, asked[key]) for s in offer.states(key, name, at)]
+        for key in keys.ENDS
         if asked.get(key) is not None
     }
 
@@ -326,21 +309,19 @@ def _side(path: Path) -> dict[str, Any]:
         return {}
     with naming(found[0].name):
         content = _object(toml.read(found[0]) if found[0].suffix == ".toml" else json.read(found[0]))
-        content = {key: value for key, value in content.items() if value is not None}
-        check_keys([key for key in content if key != CONSTANTS], ())
-        content |= {name: names_of(name, content[name]) for name in NAMES if name in content}
+        keys.check_keys([key for key in content if key != CONSTANTS], ())
+        content |= {name: keys.names_of(name, content[name]) for name in keys.NAMES if name in content}
         if "kernel" in content:
             raise InputError("a side file has no kernel, the transitions are in the model; remove the kernel")
     return content
 
 
 def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Model:
-    content = {key: value for key, value in content.items() if value is not None}
-    missing = [key for key in required_keys(content) if key not in content]
+    missing = [key for key in keys.required_keys(content) if key not in content]
     if missing and offer is not None:
         option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "
         raise InputError(
             f"missing: {', '.join(missing)}, which this {suffix} file does not hold; "
             f"{option}write a side file that ends in {SIDES[0]}"
         )
-    return model(content, offer)
+    return keys.model(content, offer)

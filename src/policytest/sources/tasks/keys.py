@@ -40,8 +40,9 @@ import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, FloatArray, Kernel
+from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
+from policytest._base.rows import looping
 from policytest._base.text import did_you_mean
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import DENSE_REWARD_LIMIT, Task, truth_table
@@ -98,31 +99,23 @@ class Model:
 
 def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     """Keys and values, from any format, as a checked model."""
-    content = {key: value for key, value in content.items() if value is not None}
     check_keys(content)
     check_question(content)
-    bins = from_cuts(content.pop("bins")) if "bins" in content else None
-    content = content if bins is None else _of_cells(content, bins)
-    normalise = arrays.flag("normalise", _scalar(content.pop("normalise", False)))
-    content |= {name: names_of(name, content[name]) for name in LISTS if name in content}
-    content = {key: _array(key, value) for key, value in content.items()}
+    bins = from_cuts(content["bins"]) if "bins" in content else None
+    normalise = arrays.flag("normalise", _scalar(content.get("normalise", False)))
+    content = _typed(content if bins is None else _of_cells(content, bins))
     if "available" in content:
         offer = _offer(content["available"], content, offer)
     if offer is not None and ("available" in content or not offer.available.all()):
-        content = {**content, "available": offer.available}
-    content |= {key: arrays.whole_number(key, _scalar(content[key])) for key in ("start", "horizon") if key in content}
+        content["available"] = offer.available
     ends = _ends(content, places_named(content, "goal", offer)) if "goal" in content else {}
     from_log = _from_log(content, offer)
     if from_log:
-        content = {**content, "initial": _anywhere(content, ends)}
+        content["initial"] = _anywhere(content, ends)
     content = resolved(content, offer, normalise)
     kernel, threshold = content.pop("kernel", None), content.pop("threshold", None)
     try:
-        if offer is not None:
-            _check_available(content["policy"], offer, content)
-        if not content.keys().isdisjoint(OBSERVED):
-            content["rewards"] = _observed(content.pop("reward_range", None), content.pop("reward_values", None))
-        task = _reaching(content, ends, normalise) if ends else Task(**content, normalise=normalise)
+        task = _task(content, ends, normalise)
         task = start_from_log(task, ends.get("goal", [])) if from_log else task
         if kernel is not None:
             kernel = arrays.kernel("kernel", kernel, task.n_states, task.n_actions)
@@ -133,6 +126,14 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     except OverflowError as error:
         raise InputError(f"a number is out of range ({error}); use numbers below 1e308") from None
     return Model(task, kernel, threshold, bins, offer)
+
+
+def _typed(content: dict[str, Any]) -> dict[str, Any]:
+    """Names as tuples, numbers and tables of numbers as such; without the keys that are no argument of a task."""
+    found = {key: value for key, value in content.items() if key not in ("bins", "normalise")}
+    found |= {name: names_of(name, found[name]) for name in LISTS if name in found}
+    found = {key: _array(key, value) for key, value in found.items()}
+    return found | {key: arrays.whole_number(key, _scalar(found[key])) for key in ("start", "horizon") if key in found}
 
 
 def check_question(content: dict[str, Any]) -> None:
@@ -187,8 +188,12 @@ def _observed(given: Any, values: Any) -> Observed:
     return Observed(ends[0], ends[1], values)
 
 
-def _reaching(content: dict[str, Any], ends: dict[str, list[int]], normalise: bool) -> Task:
-    """The task whose value is the probability of reaching the goal."""
+def _task(content: dict[str, Any], ends: dict[str, list[int]], normalise: bool) -> Task:
+    """The task with these arguments; with a goal that whose value is the probability of reaching it."""
+    if not content.keys().isdisjoint(OBSERVED):
+        content["rewards"] = _observed(content.pop("reward_range", None), content.pop("reward_values", None))
+    if not ends:
+        return Task(**content, normalise=normalise)
     rest = {key: value for key, value in content.items() if key not in (*ENDS, "discount", "horizon")}
     S, A = np.shape(rest["policy"])
     if S * A * S > DENSE_REWARD_LIMIT and not arrays.is_sparse(rest.get("support")):
@@ -293,8 +298,7 @@ def changed(found: Model, given: dict[str, Any]) -> Model:
     """A model with what was passed in the place of its own."""
     if not given:
         return found
-    content = storable(found)
-    return model(overridden(content, given))
+    return model(overridden(storable(found), given))
 
 
 # ---------------------------------------------------------------- keys and values
@@ -495,43 +499,8 @@ def consistent(task: Task, kernel: object) -> Kernel:
     return checked
 
 
-def looping(table: Any, states: Iterable[int], mass: float = 1.0) -> Any:
-    """The table [s,a,x] in which these states are followed by themselves; with ``mass`` 0 their rows are 0."""
-    ends, S = np.array(sorted(states), dtype=np.int64), table.shape[-1]
-    if not len(ends):
-        return table
-    if not arrays.is_sparse(table):
-        table = table.copy()
-        table[ends] = 0.0
-        if mass:
-            table[ends, :, ends] = mass
-        return table
-    A = table.shape[0] // S
-    pairs, kept = (ends[:, None] * A + np.arange(A)).ravel(), np.ones(table.shape[0])
-    kept[pairs] = 0.0
-    loops = sparse.csr_array((np.full(len(pairs), mass), (pairs, np.repeat(ends, A))), shape=table.shape)
-    both = sparse.csr_array(sparse.diags_array(kept) @ table + loops)
-    both.eliminate_zeros()
-    return both
-
-
 def _rescaled(kernel: Kernel) -> Kernel:
     """The kernel with each row that has a positive sum divided by it."""
     S = kernel.shape[-1]
-    pairs = np.arange(kernel.shape[0] if arrays.is_sparse(kernel) else kernel.size // S)
-    totals = arrays.row_totals(kernel, pairs, S)
+    totals = arrays.row_totals(kernel, slice(None), S)
     return arrays.divided(kernel, np.where(totals > 0, totals, 1.0), S)
-
-
-def _check_available(policy: object, offer: Offer, content: dict[str, Any]) -> None:
-    """Refuse a policy that takes an action where the model does not offer it."""
-    available: BoolArray = offer.available
-    table = arrays.real_array("policy", policy, available.shape)
-    if (place := arrays.first_place((table > 0) & ~available)) is not None:
-        s, a = place
-        at = places_of(*available.shape, *(content.get(key) for key in NAMES))
-        there = ", ".join(at.actions.label(int(k)) for k in np.flatnonzero(available[s])[:8])
-        raise InputError(
-            f"policy takes action {at.actions.label(a)} in state {at.states.label(s)} with probability "
-            f"{table[s, a]:.6g}; the model offers only {there} there"
-        )

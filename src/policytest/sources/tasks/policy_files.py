@@ -115,7 +115,7 @@ def _content(path: Path, suffix: str) -> Any:
 
 def _from_content(content: object, at: Places, offer: Offer | None, normalise: bool) -> FloatArray:
     own: dict[str, Any] = {}
-    if isinstance(content, dict) and "policy" in content and not _is_state("policy", at):
+    if isinstance(content, dict) and "policy" in content and "policy" not in (at.states.names or ()):
         own = {name: as_name(content[name]) for name in NAMES if content.get(name) is not None}
         normalise = normalise or content.get("normalise") is True
         content = content["policy"]
@@ -135,10 +135,6 @@ def _order(name: str, mine: Lookup, axis: Lookup) -> list[int]:
     if axis.names is None or mine is axis:
         return list(range(axis.count))
     return [mine.find(name, label) for label in axis.names]
-
-
-def _is_state(name: str, at: Places) -> bool:
-    return at.states.names is not None and name in at.states.names
 
 
 def _own_lookup(name: str, labels: Any, axis: Lookup) -> Lookup:
@@ -194,9 +190,9 @@ def _csv(table: FloatArray, at: Places) -> bytes:
         if len({str(axis.name(index)) for index in range(axis.count)}) < axis.count:
             raise InputError(f"several {axis.kind}s are written the same as text; save the policy as .json or .npz")
     names = [str(axis.name(index)) for axis in at[:2] for index in range(axis.count)]
-    quoting = csv.QUOTE_ALL if any("\r" in name for name in names) else csv.QUOTE_MINIMAL  # which leaves CR bare
+    bare = any("\r" in name for name in names)  # which only a quoted entry may have
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n", quoting=quoting)
+    writer = csv.writer(buffer, lineterminator="\n", quoting=csv.QUOTE_ALL if bare else csv.QUOTE_MINIMAL)
     writer.writerow(_COLUMNS)
     for s, a in np.argwhere(table > 0).tolist():
         writer.writerow([str(at.states.name(s)), str(at.actions.name(a)), repr(float(table[s, a]))])

@@ -28,13 +28,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from policytest._base import arrays
 from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
+from policytest._base.rows import flat
 from policytest._base.text import plural
 from policytest.mdp.task import Task
 from policytest.sources.tasks.model_checkers.listing import Listing, index, number, text_lines
@@ -199,7 +199,7 @@ def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
         raise InputError("rewards are on (s,a,x), and a .drn file has none on transitions; use .json, .toml or .npz")
     S, A = task.n_states, task.n_actions
     names = _choice_names(task)
-    rows = _rows(kernel, S, A)
+    listed = flat(arrays.kernel("kernel", kernel, S, A), S)
     there = np.ones((S, A), dtype=bool) if task.available is None else task.available
     rewards = np.zeros((S, A)) if task.observes_rewards else task.rewards
     lines, choices = [], 0
@@ -208,11 +208,12 @@ def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
         lines.append(f"state {s} [0]" + (" init" if len(initial) == 1 and initial[0] == s else ""))
         before = choices
         for a in np.flatnonzero(there[s]).tolist():
-            targets, entries = rows(s * A + a)
-            if len(targets):
+            entries = slice(listed.indptr[s * A + a], listed.indptr[s * A + a + 1])
+            row = [(x, p) for x, p in zip(listed.indices[entries], listed.data[entries], strict=True) if p > 0]
+            if row:
                 choices += 1
                 lines.append(f"\taction {names[a]} [{float(rewards[s, a])!r}]")
-                lines += [f"\t\t{x} : {float(p)!r}" for x, p in zip(targets.tolist(), entries.tolist(), strict=True)]
+                lines += [f"\t\t{x} : {float(p)!r}" for x, p in row]
         if choices == before:
             raise InputError(f"kernel has no row with mass in state {s}; a .drn file needs a choice in every state")
     head = ["@type: MDP", "@parameters", "", "@reward_models", "reward", "@nr_states", str(S)]
@@ -221,25 +222,6 @@ def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
 
 def _choice_names(task: Task) -> list[str]:
     """The names of the actions if a DRN file can hold them, their numbers otherwise."""
-    if task.actions is not None and all(_can_hold(name) for name in task.actions):
-        return [str(name) for name in task.actions]
-    return [str(a) for a in range(task.n_actions)]
-
-
-def _can_hold(name: object) -> bool:
-    return isinstance(name, str) and name != NO_NAME and _PLAIN.fullmatch(name) is not None
-
-
-def _rows(kernel: Kernel, S: int, A: int) -> Any:
-    """A function from a pair to its successors with mass, and their probabilities."""
-    checked = arrays.kernel("kernel", kernel, S, A)
-
-    def row(pair: int) -> tuple[Any, Any]:
-        if arrays.is_sparse(checked):
-            part = slice(int(checked.indptr[pair]), int(checked.indptr[pair + 1]))
-            targets, entries = checked.indices[part], checked.data[part]
-        else:
-            targets, entries = np.arange(S), checked.reshape(-1, S)[pair]
-        return targets[entries > 0], entries[entries > 0]
-
-    return row
+    words = [name for name in task.actions or () if isinstance(name, str) and name != NO_NAME]
+    names = [name for name in words if _PLAIN.fullmatch(name)]
+    return names if len(names) == task.n_actions else [str(a) for a in range(task.n_actions)]
