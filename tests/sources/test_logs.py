@@ -777,7 +777,7 @@ def test_rows_that_stand_for_several_transitions_have_no_order(tmp_path, kind):
     log = pt.sources.logs(data, TASK)
     assert log.counts.total == 4
     for by_episode in (False, True):
-        assert not log.in_order(by_episode)
+        assert not log.in_order()
         assert_refused(lambda by_episode=by_episode: log.transitions(by_episode), "count above 1", "use log.counts")
 
 

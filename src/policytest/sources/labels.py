@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base.arrays import IntArray
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, Needed
 from policytest._base.text import did_you_mean
 from policytest.mdp.task import Task
 
+pa, pc = Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
 UNKNOWN, MISSING = -1, -2
 """Instead of an index: a label that is not a name, and no label at all (null, NaN)."""
 _INDEX = re.compile(r"\d{1,15}", re.ASCII)
@@ -91,11 +92,6 @@ class Lookup:
     @property
     def _first(self) -> int:
         return self.numbers[0] if self.count else 0
-
-    @property
-    def mark(self) -> tuple[int, tuple[Hashable, ...] | None]:
-        """What must be the same for data to belong together."""
-        return self.count, self.names
 
     # ---------------------------------------------------------------- names in files and policies
 
@@ -224,7 +220,7 @@ class Places(NamedTuple):
     @property
     def mark(self) -> str:
         """A fingerprint of the names, by which saved data are recognised."""
-        text = repr([lookup.mark for lookup in (self.states, self.actions)])
+        text = repr([(lookup.count, lookup.names) for lookup in (self.states, self.actions)])
         return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
     def asked(self, s: int) -> Any:
@@ -313,8 +309,6 @@ def distinct(column: Any) -> tuple[list[Any], IntArray]:
     """The distinct values of a column, and for each entry the place of its value; -1 for null."""
     if isinstance(column, list):
         return _distinct_objects(column)
-    import pyarrow as pa
-
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     try:
         if not pa.types.is_dictionary(column.type):
@@ -342,22 +336,24 @@ def _distinct_objects(column: list[Any]) -> tuple[list[Any], IntArray]:
     return values, codes
 
 
+def entry(column: Any, at: int) -> Any:
+    """One entry of a column, as Python has it."""
+    return column[at].as_py() if hasattr(column[at], "as_py") else column[at]
+
+
 def whole(column: object) -> IntArray:
     """A column of whole numbers; sums come as decimals from some engines. Nulls count as 0."""
     return np.asarray(numbers(column, int), dtype=np.int64)
 
 
-def numbers(column: Any, kind: Callable[[Any], Any] = float) -> Any:
-    """A column of numbers as an array of floats, or of whole numbers."""
+def numbers(column: Any, kind: Callable[[Any], Any] = float, missing: float = 0) -> Any:
+    """A column of numbers as an array of floats, or of whole numbers; ``missing`` stands for nulls."""
     dtype = np.int64 if kind is int else np.float64
     if not isinstance(column, list):
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         try:
             cast = pc.cast(column, pa.int64() if kind is int else pa.float64())
-            return cast.fill_null(0).to_numpy(zero_copy_only=False)
+            return cast.fill_null(missing).to_numpy(zero_copy_only=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             column = column.to_pylist()
-    return np.array([kind(0 if value is None else value) for value in column], dtype=dtype)
+    return np.array([kind(missing if value is None else value) for value in column], dtype=dtype)

@@ -29,11 +29,12 @@ import numpy as np
 from policytest._base import arrays as arrays_module
 from policytest._base import errors
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.errors import AssumptionWarning, InputError, Needed
 from policytest._base.table import Row, Shown, Table
 from policytest._base.text import number, plural
 from policytest.data.counts import CELLS_ARE_MARKOV
 
+nw = Needed("narwhals", "data")
 CELL_LIMIT = 10_000_000
 NOT_MARKOV = (
     "states that are bins of continuous ones are generally not Markov: delta then bounds the error about the Markov "
@@ -180,7 +181,6 @@ class Bins(Shown):
             self._there(list(frame), parts)
             new = {role: self(_stacked([frame[name] for name in names]), role) for role, names in parts.items()}
             return {**frame, **new}
-        nw = errors.needs("narwhals", "data")
         try:
             table = nw.from_native(frame)
         except TypeError:
@@ -189,7 +189,7 @@ class Bins(Shown):
         if isinstance(table, nw.LazyFrame):
             if self.function is not None:
                 raise InputError("frame is not in memory, where a Python function cannot be applied; collect it first")
-            return table.with_columns(**{role: self.cells(nw, names) for role, names in parts.items()}).to_native()
+            return table.with_columns(**{role: self.cells(names) for role, names in parts.items()}).to_native()
         for role, names in parts.items():
             cells = self(_stacked([table[name].to_numpy() for name in names]), role)
             series = nw.new_series(role, cells, backend=table.implementation)
@@ -206,7 +206,7 @@ class Bins(Shown):
         if clash := [role for role in parts if role in found]:
             raise InputError(f"frame has a column {clash[0]!r} already; rename it first")
 
-    def cells(self, nw: Any, names: Sequence[str]) -> Any:
+    def cells(self, names: Sequence[str]) -> Any:
         """The number of the cell as an expression of columns: how many inner edges each has reached; null for none."""
         index: Any = nw.lit(0)
         good: Any = None
@@ -294,8 +294,7 @@ def discretise(
     ]
     if len(given) != 1:
         raise InputError(f"pass one of edges, sample and function; given: {', '.join(given) or 'none of them'}")
-    if outside not in ("edge", "refuse"):
-        raise InputError(f'outside is {outside!r}; pass "edge" or "refuse"')
+    arrays_module.one_of("outside", outside, ("edge", "refuse"))
     for what, value, owner in (("bins", bins, "sample"), ("count", count, "function"), ("states", states, "function")):
         if value is not None and given != [owner]:
             raise InputError(f"{what} belongs to {owner}, which is not given")
@@ -308,7 +307,8 @@ def discretise(
     else:
         checked = _edges(edges) if sample is None else _from_sample(sample, bins, how)
         rests_on = (CELLS_ARE_MARKOV,) if sample is None else (CELLS_ARE_MARKOV, OTHER_SAMPLE)
-        made = Bins(checked, _dimension_names(names, len(checked)), outside, assumptions=rests_on)
+        called = arrays_module.names("names", None if names is None else _listed(names), len(checked))
+        made = Bins(checked, tuple(map(str, called or ())), outside, assumptions=rests_on)
     if made.n_states > CELL_LIMIT:
         raise InputError(
             f"the bins make {made.n_states:,} cells, more than {CELL_LIMIT:,}; take fewer in each dimension"
@@ -367,8 +367,7 @@ def _edges(edges: Any) -> tuple[FloatArray, ...]:
 
 
 def _from_sample(sample: Any, bins: Any, how: str) -> tuple[FloatArray, ...]:
-    if how not in ("uniform", "quantile"):
-        raise InputError(f'how is {how!r}; pass "uniform" or "quantile"')
+    arrays_module.one_of("how", how, ("uniform", "quantile"))
     points = arrays_module.real_array("sample", sample)
     points = points[:, None] if points.ndim == 1 else points
     if points.ndim != 2 or 0 in points.shape:
@@ -394,13 +393,6 @@ def _from_sample(sample: Any, bins: Any, how: str) -> tuple[FloatArray, ...]:
             )
         found.append(edges)
     return _edges(found)
-
-
-def _dimension_names(names: Any, dimensions: int) -> tuple[str, ...]:
-    if names is None:
-        return ()
-    listed = arrays_module.names("names", [names] if isinstance(names, str) else names, dimensions)
-    return tuple(str(name) for name in listed or ())
 
 
 def _listed(names: Sequence[str] | str) -> list[str]:

@@ -52,7 +52,7 @@ from policytest.sources.environments.minari_episodes import Steps, numbers, open
 from policytest.sources.environments.stepping import SteppedStates, stepped_task
 from policytest.sources.labels import Places, places_in, places_of
 from policytest.sources.logged.counting import new_counts
-from policytest.sources.logged.log import Log, taken_pairs
+from policytest.sources.logged.log import Log
 from policytest.sources.logged.paths import File
 
 SETTINGS = ("policy", "discount", "rewards", "initial", "terminal", "states", "actions")
@@ -283,7 +283,7 @@ def _log(
     recorded = Transitions(s, a, x, None, selected, other_rewards)
     counts = new_counts(task, selected, other_rewards)
     counts.record(s, a, x)
-    taken = taken_pairs(task)
+    taken = task.layout.unknown_pairs.ravel()
     ends = np.append(np.flatnonzero(steps.first)[1:] - 1, len(steps.s) - 1)
     ended = int(steps.terminated[ends].sum())
     mark = hashlib.blake2b(digest_size=16)

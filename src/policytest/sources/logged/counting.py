@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,12 +67,12 @@ class Reading:
         self.paid = RewardSums.nothing(task) if task.observes_rewards else None
         self.rows = self.used = self.idle = self.lost = self.total = 0
         self.missing, self.unknown = dict.fromkeys(LABELS, 0), dict.fromkeys(LABELS, 0)
-        self.labels: dict[str, dict[str, int]] = {role: {} for role in LABELS}
+        self.labels: dict[str, Counter[str]] = {role: Counter() for role in LABELS}
         self.bad = {role: 0 for role in OPTIONAL if role in frame.roles}
         self.selected, self.other_reward, self.lost_starts, self.stopped = False, "", 0, 0
         self.outside = 0  # rows or groups with a reward outside its range
         self._is_end = np.append(np.isin(np.arange(at.n_states), at.ends), [False, False])  # at -1 and -2: no state
-        self._over: dict[tuple[str, str], dict[str, int]] = {NOT_OFFERED: {}, IN_AN_END: {}, LAST_ROW: {}}
+        self._over: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in (NOT_OFFERED, IN_AN_END, LAST_ROW)}
         self._kept: dict[str, list[Any]] = {}
 
     def add(self, batch: dict[str, Any]) -> None:
@@ -118,7 +119,7 @@ class Reading:
         for role, cell in (("s", "cell"), ("s_next", "cell_next")):
             if cell in batch:  # where there is no label
                 indices, values, codes = found[role]
-                found[role] = (_or_cell(indices, batch[cell]), values, codes)
+                found[role] = (np.where(indices == MISSING, whole(batch[cell]), indices), values, codes)
         return found
 
     def _wrong_reward(self) -> InputError:
@@ -149,10 +150,10 @@ class Reading:
                 f"{names.label(s[i])} followed by {names.label(x[i])}; correct terminal in the task, or the data"
             )
         for key, over in ((IN_AN_END, ended), (LAST_ROW, last & ~ended)):
-            known, sums = self._over[key], np.bincount(np.maximum(s[over], -1) + 1, weights=rows[over])
+            sums = np.bincount(np.maximum(s[over], -1) + 1, weights=rows[over])
             for index in np.flatnonzero(sums):
                 label = self.lookups["s"].label(int(index) - 1) if index else "no state"
-                known[label] = known.get(label, 0) + int(sums[index])
+                self._over[key][label] += int(sums[index])
         return np.asarray(~(last | ended))
 
     def _available(self, s: IntArray, a: IntArray, rows: IntArray, well: BoolArray) -> BoolArray:
@@ -160,10 +161,7 @@ class Reading:
         pair = np.where(well, s * self.task.n_actions + a, 0)
         there: BoolArray = self.task.available.ravel()[pair] | ~well
         for i in np.unique(pair[~there]):
-            label = self.task.place(i)
-            self._over[NOT_OFFERED][label] = self._over[NOT_OFFERED].get(label, 0) + int(
-                rows[~there & (pair == i)].sum()
-            )
+            self._over[NOT_OFFERED][self.task.place(i)] += int(rows[~there & (pair == i)].sum())
         return there
 
     def _earned(
@@ -205,8 +203,7 @@ class Reading:
         sums = np.bincount(codes[wrong], weights=rows[wrong], minlength=len(values))
         known = self.labels[role]
         for code in np.flatnonzero(sums)[: max(0, _DISTINCT - len(known))]:
-            label = short(values[code], self.frame.form)
-            known[label] = known.get(label, 0) + int(sums[code])
+            known[short(values[code], self.frame.form)] += int(sums[code])
 
     def _check(self, batch: dict[str, Any], pair: IntArray, x: IntArray, times: IntArray, well: object) -> None:
         """Refuse what contradicts the task at pairs that the policy takes, and note other rewards that are let pass."""
@@ -263,7 +260,8 @@ class Reading:
                 listed = ", ".join(short(value) for value in found)
                 entries = f"{plural(times, 'entry is', 'entries are')} not, such as {listed}"
                 hint = DATES if role == "order" and any(DATE.search(str(entry)) for entry in found) else ""
-                remedy = f"fix the data{hint}" + (f", or {ignoring(role)}" if self._can_ignore(role) else "")
+                optional = role == "reward" or (role != "count" and not self.frame.flags)  # they find the next row
+                remedy = f"fix the data{hint}" + (f", or {ignoring(role)}" if optional else "")
                 raise InputError(f"the column {role} must hold {_RULES[role]}, and {entries}; {remedy}")
         if self.total >= frames.COUNT_LIMIT:
             raise InputError(
@@ -280,6 +278,7 @@ class Reading:
                 'data or available in the task, or drop such rows with skip=("a",)'
             )
         self.selected = (self.selected and "s_next" in leave) or self.lost_starts > 0
+        self.stopped = self._over[LAST_ROW].total()  # perhaps; in their order rows tell
 
     def _words(self, role: str) -> str:
         """What is wrong with the labels of a column."""
@@ -305,10 +304,6 @@ class Reading:
             each = ", ".join(f"{name} ({plural(rows, 'row')})" for name, rows in columns.items())
             return f"no number in column {each}"
         return f"null in column {role} ({plural(self.missing[role], 'row')})"
-
-    def _can_ignore(self, role: str) -> bool:
-        """Whether the log can be read without this column; the next row of an episode is found by two of them."""
-        return role == "reward" or (role in ("order", "episode") and not self.frame.flags)
 
     def _remedy(self, wrong: Sequence[str]) -> str:
         forgotten = frames.forgotten_bins(self.task, self.frame.binned)
@@ -340,10 +335,9 @@ class Reading:
 
     def in_order(self) -> IndexColumns:
         """The rows that were kept, by their order, in which no row may be there twice."""
-        none = np.zeros(0, dtype=np.int8)
-        s, a, x = (np.concatenate(self._kept.pop(name, [none])) for name in ("s", "a", "x"))
-        times = None if "count" not in self.frame.roles else np.concatenate(self._kept.pop("times", [none]))
-        r: Any = None if self.paid is None else np.concatenate(self._kept.pop("r", [none]))
+        s, a, x, first = (self._pop(name) for name in ("s", "a", "x", "first"))
+        times = self._pop("times") if "count" in self.frame.roles else None
+        r = self._pop("r") if self.paid is not None else None
         order, values = frames.sortable(self._kept.pop("order", []))
         order = _small(order)
         ids: list[Any] = []
@@ -351,18 +345,21 @@ class Reading:
         if "episode" in self.frame.roles:
             ids, episode = distinct(frames.joined(self._kept.pop("episode", [])))
             episode = episode.astype(np.min_scalar_type(-len(ids) - 1))
-            self.stopped = self._stopped(order, episode, np.concatenate(self._kept.pop("open", [none])))
-        first = np.concatenate(self._kept.pop("first", [none]))
-        if (order[1:] > order[:-1]).all():
-            return self._with_starts(IndexColumns(s, a, x, times, episode, ids, self.frame.form, r=r), first)
-        rising = np.sort(order, kind="stable")
-        tied = bool((rising[1:] == rising[:-1]).any())
-        by = self._untied(order, values, ids, episode) if tied else np.argsort(order, kind="stable")
-        s, a, x = s[by], a[by], x[by]
-        times, episode, r = (None if column is None else column[by] for column in (times, episode, r))
-        restarts = self._begins(order, values, by, episode, len(ids)) if tied else ""
-        columns = IndexColumns(s, a, x, times, episode, ids, self.frame.form, tied, restarts, r)
-        return self._with_starts(columns, first[by] if len(first) else first)
+            self.stopped = self._stopped(order, episode, self._pop("open"))
+        columns = IndexColumns(s, a, x, times, episode, ids, self.frame.form, r=r)
+        if not (order[1:] > order[:-1]).all():
+            rising = np.sort(order, kind="stable")
+            tied = bool((rising[1:] == rising[:-1]).any())
+            by = self._untied(order, values, ids, episode) if tied else np.argsort(order, kind="stable")
+            columns = columns.taken(by)
+            restarts = self._begins(order, values, by, columns.episode, len(ids)) if tied else ""
+            columns = columns._replace(tied=tied, restarts=restarts)
+            first = first[by] if len(first) else first
+        return self._with_starts(columns, first)
+
+    def _pop(self, name: str) -> Any:
+        """A column of the rows that were kept, which is not needed any more."""
+        return np.concatenate(self._kept.pop(name, [np.zeros(0, dtype=np.int8)]))
 
     def _stopped(self, order: Any, episode: IntArray, is_open: Any) -> int:
         """Episodes that stop in a state that is not terminal, longer before the log ends than any ever paused."""
@@ -411,11 +408,6 @@ def _small(numbers: Any) -> Any:
         return numbers
     least, span = numbers.min(), int(numbers.max()) - int(numbers.min())
     return numbers if span >= 2**63 else (numbers - least).astype(np.min_scalar_type(span))
-
-
-def _or_cell(indices: IntArray, cell: Any) -> IntArray:
-    """The index of each label, or the number of the cell where the label is missing and there is a cell."""
-    return np.where(indices == MISSING, whole(cell), indices)
 
 
 def repeated_key(rows: int, key: dict[str, Any], frame: Frame) -> InputError:

@@ -18,7 +18,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,11 @@ MEMORY, THREADS = 150, 8  # megabytes of working memory for each of DuckDB's thr
 _NUMERIC = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
-def connect() -> Any:
-    """A DuckDB connection of its own: bounded memory, a thread for each core, a folder for what does not fit."""
+def connect(in_order: bool = False) -> Any:
+    """A DuckDB connection of its own: bounded memory, a thread for each core, a folder for what does not fit.
+
+    With ``in_order`` rows come as their files have them.
+    """
     duckdb = errors.needs("duckdb", "data")
     folder = tempfile.mkdtemp(prefix="policytest-")
     threads = min(os.cpu_count() or 1, THREADS)
@@ -50,7 +52,7 @@ def connect() -> Any:
         "memory_limit": f"{MEMORY * max(threads, 2)}MB",
         "threads": threads,
         "temp_directory": folder,
-        "preserve_insertion_order": "false",
+        "preserve_insertion_order": in_order,
         "autoinstall_known_extensions": "false",
     }
     connection = duckdb.connect(":memory:", config=settings)
@@ -135,33 +137,24 @@ def _order_type(connection: Any, source: str, text: str) -> str:
 # ---------------------------------------------------------------- CSV
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How a CSV file is written; files that agree are read together."""
-
-    names: tuple[str, ...]
-    delimiter: str
-    compressed: bool
-
-
 def _csv(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
-    layouts: dict[_Layout, list[Path]] = {}
+    written: dict[tuple[tuple[str, ...], str, bool], list[Path]] = {}  # files that agree are read together
     rows = []
     for path in paths:
-        names, delimiter, n_rows = csv_file(path, columns)
-        layouts.setdefault(_Layout(tuple(names), delimiter, compressed(path)), []).append(path)
+        there, delimiter, n_rows = csv_file(path, columns)
+        written.setdefault((tuple(there), delimiter, compressed(path)), []).append(path)
         rows.append(n_rows)
-    found = [(layout, resolve(columns, layout.names, str(files[0]))) for layout, files in layouts.items()]
-    _same_parts([(str(files[0]), parts) for files, (_, parts) in zip(layouts.values(), found, strict=True)])
+    found = [(str(files[0]), resolve(columns, names, str(files[0]))) for (names, _, _), files in written.items()]
+    _same_parts(found)
     queries, order = [], ""
-    for (layout, parts), files in zip(found, layouts.values(), strict=True):
-        cells = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(layout.names)))
+    for ((names, delimiter, zipped), files), (_, parts) in zip(written.items(), found, strict=True):
+        cells = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(names)))
         source = (
-            f"read_csv({_listed(files)}, auto_detect = false, header = true, delim = {_literal(layout.delimiter)}, "
-            f"quote = '\"', escape = '\"', compression = '{'gzip' if layout.compressed else 'none'}', "
+            f"read_csv({_listed(files)}, auto_detect = false, header = true, delim = {_literal(delimiter)}, "
+            f"quote = '\"', escape = '\"', compression = '{'gzip' if zipped else 'none'}', "
             f"max_line_size = {2 * LONGEST}, hive_partitioning = false, columns = {{{cells}}})"
         )
-        texts = {role: f"c{layout.names.index(name)}" for role, name in parts.items()}
+        texts = {role: f"c{names.index(name)}" for role, name in parts.items()}
         if any(IGNORED in others for _, others in found):
             texts.setdefault(IGNORED, "CAST(NULL AS VARCHAR)")
         if "order" in texts and not order:

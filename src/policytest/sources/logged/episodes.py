@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base import errors as errors_module
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, Needed
 from policytest._base.text import plural
 from policytest.data.episodes import Range
 from policytest.data.logged_episodes import (
@@ -34,20 +33,19 @@ from policytest.data.logged_episodes import (
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
-from policytest.sources.labels import MISSING, Places, distinct, places_in
-from policytest.sources.logged import duckdb_files, frames, paths
+from policytest.sources.labels import MISSING, Places, distinct, entry, numbers, places_in, whole
+from policytest.sources.logged import frames
 from policytest.sources.logged.columns import (
     BINNED,
     EPISODE_ROLES,
     PROBABILITIES,
-    EpisodeColumns,
     check_episode_mapping,
-    resolve,
 )
 from policytest.sources.logged.exits import EXIT, steps, with_exits
 from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.log import DATE, DATES, short
 
+nw = Needed("narwhals", "data")
 MOST_ROWS = 2**32 - 2  # what Polars can count
 
 
@@ -103,8 +101,9 @@ def logged_episodes(
         else arrays.real_number("smallest_propensity", smallest_propensity),
     }
     mapping = check_episode_mapping(columns, task is not None, () if bins is None else bins.names)
-    with frames.with_bins_named(task, bins):
-        frame = _with_cells(_opened(data, mapping), bins)
+    with frames.with_bins_named(task, bins), frames.readable():
+        opened = frames.opened(data, mapping, (*EPISODE_ROLES, "s", "a"), in_order=True)
+        frame = _with_cells(_checked(opened), bins)
     with frames.readable():
         frame = with_exits(frame, task)
         if "propensity" not in frame.roles and task is not None and {"s", "a"} <= set(frame.roles):
@@ -127,28 +126,6 @@ def _rewards_of(task: Task) -> Range:
         listed = rewards.data if arrays.is_sparse(rewards) else rewards
         low, high = min(float(listed.min()), 0.0), max(float(listed.max()), 0.0)
     return low * task.reward_scale, high * task.reward_scale
-
-
-def _opened(data: object, mapping: EpisodeColumns) -> Frame:
-    """The table, its columns named by their roles."""
-    nw = errors_module.needs("narwhals", "data")
-    with frames.readable():
-        if paths.is_path(data):
-            connection = duckdb_files.connect()
-            connection.execute("SET preserve_insertion_order = true")
-            relation, form, files, n_rows = duckdb_files.relation(connection, paths.find(data), mapping)
-            names = relation.columns
-            roles = tuple(role for role in (*EPISODE_ROLES, "s", "a") if role in names)
-            return _checked(Frame(nw.from_native(relation), roles, form, files, connection, n_rows))
-        native, connection = frames.scannable(data)
-        try:
-            table = nw.from_native(native)
-        except TypeError:
-            raise InputError(f"data is a {type(data).__name__}; pass {frames.KINDS}") from None
-        names = resolve(mapping, list(table.collect_schema().names()), "data")
-        chosen = table.select(*(nw.col(name).alias(role) for role, name in names.items()))
-        roles = tuple(role for role in names if not role.startswith(BINNED))
-        return _checked(Frame(chosen, roles, "typed", (), connection))
 
 
 def _with_cells(frame: Frame, bins: Bins | None) -> Frame:
@@ -176,11 +153,10 @@ def _checked(frame: Frame) -> Frame:
 
 def _added_up(frame: Frame, about: dict[str, Any]) -> LoggedEpisodes | None:
     """The returns of episodes, added up by the engine; None where a row is wrong, which has to be found."""
-    nw = errors_module.needs("narwhals", "data")
     reward = nw.col("reward").cast(nw.Float64)
     table = steps(frame).with_columns(
         reward.alias("reward"),
-        nw.when(reward.is_null() | ~reward.is_finite()).then(nw.lit(1)).otherwise(nw.lit(0)).alias("bad"),
+        frames.flag(reward.is_null() | ~reward.is_finite()).alias("bad"),
     )
     how = {"total": nw.col("reward").sum(), "least": nw.col("reward").min(), "most": nw.col("reward").max()}
     how |= {"bad": nw.col("bad").sum(), "rows": nw.len()}
@@ -188,18 +164,19 @@ def _added_up(frame: Frame, about: dict[str, Any]) -> LoggedEpisodes | None:
         how["first"] = nw.col("order").min()
     pieces = _fetched(table.group_by("episode").agg(**how), ("episode", *how))
     ids, codes = distinct(pieces["episode"])
-    total, least, most, bad, rows = (_numbers(pieces[name]) for name in ("total", "least", "most", "bad", "rows"))
+    total, least, most = (numbers(pieces[name], missing=np.nan) for name in ("total", "least", "most"))
+    bad, rows = whole(pieces["bad"]), whole(pieces["rows"])
     ends = about["reward_range"]
     if not len(total) or bad.any() or (codes < 0).any():
         return None
     if ends is not None and (outside(least, ends).any() or outside(most, ends).any()):
         return None
-    _check_lengths(rows.astype(np.int64), about["horizon"], [ids[code] for code in codes])
+    _check_lengths(rows, about["horizon"], [ids[code] for code in codes])
     keys: list[Any] = [_by_id(ids)[codes]]
     if "order" in frame.roles:
         keys.append(frames.sortable([pieces["first"]])[0])
     order = np.lexsort(keys)
-    return LoggedEpisodes(None, total[order], rows=rows[order].astype(np.int64), **about)
+    return LoggedEpisodes(None, total[order], rows=rows[order], **about)
 
 
 def _by_id(ids: Sequence[Any]) -> IntArray:
@@ -219,9 +196,10 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
     pieces = _fetched(frame.table.select(*frame.roles, *frame.flags), (*frame.roles, *frame.flags))
     number = np.arange(1, len(pieces["reward"]) + 1)  # of the row in the table
     if EXIT in pieces:
-        number = number[_numbers(pieces.pop(EXIT)) == 0]
+        number = number[whole(pieces.pop(EXIT)) == 0]
         pieces = {role: _taken(column, number - 1) for role, column in pieces.items()}
-    columns: dict[str, Any] = {role: _numbers(pieces[role]) for role in ("reward", *PROBABILITIES) if role in pieces}
+    listed = (role for role in ("reward", *PROBABILITIES) if role in pieces)
+    columns: dict[str, Any] = {role: numbers(pieces[role], missing=np.nan) for role in listed}
     if not len(number):
         raise InputError("data has no rows; there is nothing to assess")
     if task is not None and "propensity" in columns and "target" not in columns:
@@ -270,19 +248,8 @@ def _taken(column: Any, rows: IntArray) -> Any:
     return [column[row] for row in rows] if isinstance(column, list) else column.take(rows)
 
 
-def _numbers(column: Any) -> FloatArray:
-    """A column of numbers; nan where there is none."""
-    if isinstance(column, list):
-        return np.array([np.nan if value is None else float(value) for value in column])
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return np.asarray(pc.cast(column, pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False))
-
-
 def _written(frame: Frame, role: str) -> str:
     """What stands in the first entry that is not a number."""
-    nw = errors_module.needs("narwhals", "data")
     text = f"{role}_text"
     if text not in frame.table.collect_schema().names():
         return "missing"
@@ -296,7 +263,7 @@ def _targets(frame: Frame, task: Task, pieces: dict[str, Any], number: IntArray)
     for role, found in (("s", s), ("a", a)):
         if (row := arrays.first(found < 0)) is not None:
             lookup = at.states if role == "s" else at.actions
-            what = f"{role} is {short(_entry(pieces[role], row), frame.form)}, unknown to the task"
+            what = f"{role} is {short(entry(pieces[role], row), frame.form)}, unknown to the task"
             add = f"fix the data, or add the {lookup.kind} to the task"
             if found[row] == MISSING:
                 binned = role == "s" and ", ".join(frame.binned)
@@ -312,31 +279,26 @@ def _places(frame: Frame, task: Task, pieces: dict[str, Any]) -> tuple[Places, I
     at = places_in(task)
     s, a = (lookup.translated(pieces[role], frame.form)[0] for role, lookup in (("s", at.states), ("a", at.actions)))
     if "cell" in pieces:
-        s = np.where(s == MISSING, np.nan_to_num(_numbers(pieces["cell"]), nan=MISSING), s).astype(np.int64)
+        cell = np.nan_to_num(numbers(pieces["cell"], missing=np.nan), nan=MISSING)
+        s = np.where(s == MISSING, cell, s).astype(np.int64)
     return at, s, a
 
 
 def _check_own(frame: Frame, task: Task) -> None:
     """Refuse episodes of another policy: some of their actions are never taken by that of the task."""
-    nw = errors_module.needs("narwhals", "data")
     by = ("s", "a", *(("cell",) if "cell" in frame.roles else ()))
     pieces = _fetched(steps(frame).group_by(*by).agg(rows=nw.len()), (*by, "rows"))
-    (at, s, a), rows = _places(frame, task, pieces), _numbers(pieces["rows"])
+    (at, s, a), rows = _places(frame, task, pieces), whole(pieces["rows"])
     never = (s >= 0) & ~np.isin(s, at.free) & (a != MISSING)
     never &= (a < 0) | (task.policy[np.maximum(s, 0), np.maximum(a, 0)] == 0)
     if never.any():
         first = int(np.argmax(np.where(never, rows, 0.0)))
-        action, state = (_entry(pieces[role], first) for role in ("a", "s"))
+        action, state = (entry(pieces[role], first) for role in ("a", "s"))
         raise InputError(
             f"in {int(rows[never].sum()):,} of {int(rows.sum()):,} rows the action is one that the policy of the task "
             f"never takes, such as {short(action, frame.form)} in {short(state, frame.form)}; {NOT_ITS_OWN}; "
             f"{WEIGH_OR_NOT}"
         )
-
-
-def _entry(column: Any, at: int) -> Any:
-    """One entry of a column, as Python has it."""
-    return column[at].as_py() if hasattr(column[at], "as_py") else column[at]
 
 
 def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from policytest._base import errors as errors_module
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, Needed
 from policytest.mdp.task import Task
 from policytest.sources.labels import places_in
 from policytest.sources.logged import frames
 from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.log import short
 
+nw = Needed("narwhals", "data")
 EXIT = "exit"
 """The flag of a row that is no step."""
 
@@ -28,10 +28,9 @@ def with_exits(frame: Frame, task: Task | None) -> Frame:
     ends = _labels_of_ends(frame, task)
     if not ends:
         return frame
-    nw = errors_module.needs("narwhals", "data")
     missing = _missing(frame, "a") | _missing(frame, "reward")
-    flag = nw.when(nw.col("s").is_in(ends) & missing).then(nw.lit(1)).otherwise(nw.lit(0))
-    found = replace(frame, table=frame.table.with_columns(flag.alias(EXIT)), flags=(*frame.flags, EXIT))
+    flag = frames.flag(nw.col("s").is_in(ends) & missing).alias(EXIT)
+    found = replace(frame, table=frame.table.with_columns(flag), flags=(*frame.flags, EXIT))
     _check_rewards(found)
     _check_steps(found)
     return found
@@ -39,13 +38,11 @@ def with_exits(frame: Frame, task: Task | None) -> Frame:
 
 def steps(frame: Frame) -> Any:
     """The table without the rows that are no steps."""
-    nw = errors_module.needs("narwhals", "data")
     return frame.table.filter(nw.col(EXIT) == 0) if EXIT in frame.flags else frame.table
 
 
 def _labels_of_ends(frame: Frame, task: Task) -> list[Any]:
     """The labels of terminal states, as they are written in the log."""
-    nw = errors_module.needs("narwhals", "data")
     at = places_in(task)
     found = []
     for batch in frames.batches(frame.table.group_by("s").agg(rows=nw.len())):
@@ -56,16 +53,12 @@ def _labels_of_ends(frame: Frame, task: Task) -> list[Any]:
 
 def _missing(frame: Frame, role: str) -> Any:
     """Whether there is no entry."""
-    nw = errors_module.needs("narwhals", "data")
-    column = nw.col(role)
-    if frame.form == "json" and role == "a":
-        return column.is_null() | (column == "null")
-    return column.is_null() | column.is_nan() if frame.table.collect_schema()[role].is_float() else column.is_null()
+    none = frames.missing(role, frame.table.collect_schema()[role])
+    return none | (nw.col(role) == "null") if frame.form == "json" and role == "a" else none
 
 
 def _check_rewards(frame: Frame) -> None:
     """Refuse a reward after the end, which the task would not pay."""
-    nw = errors_module.needs("narwhals", "data")
     paid = frame.table.filter((nw.col(EXIT) == 1) & ~_missing(frame, "reward") & (nw.col("reward") != 0))
     for row in frames.rows(paid.select("episode", "s", "reward"), 1):
         raise InputError(
@@ -77,7 +70,6 @@ def _check_rewards(frame: Frame) -> None:
 
 def _check_steps(frame: Frame) -> None:
     """Refuse an episode that has nothing but an end: leaving it out would be a selection."""
-    nw = errors_module.needs("narwhals", "data")
     went_on = frame.table.group_by("episode").agg(nw.col(EXIT).min()).filter(nw.col(EXIT) == 1)
     for row in frames.rows(went_on, 1):
         raise InputError(

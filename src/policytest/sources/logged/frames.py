@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base import errors as errors_module
-from policytest._base.errors import InputError
+from policytest._base.errors import InputError, Needed
 from policytest._base.text import plain
 from policytest.data.counts import CELLS_ARE_MARKOV
 from policytest.mdp.task import Task
@@ -39,6 +39,7 @@ from policytest.sources.logged.columns import (
     with_bins,
 )
 
+nw, pa, pc = Needed("narwhals", "data"), Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
 BATCH = 2**18
@@ -77,39 +78,41 @@ class Frame:
         """The number of rows, counted by the engine where nobody has said it."""
         if self.n_rows is not None:
             return self.n_rows
-        nw = errors_module.needs("narwhals", "data")
-        return (
-            len(self.table)
-            if isinstance(self.table, nw.DataFrame)
-            else int(rows(self.table.select(rows=nw.len()), 1)[0]["rows"])
-        )
+        if isinstance(self.table, nw.DataFrame):
+            return len(self.table)
+        return int(rows(self.table.select(rows=nw.len()), 1)[0]["rows"])
 
 
 def open_frame(data: object, columns: object = None, bins: Bins | None = None) -> Frame:
     """The table behind `data`, nothing of which is read yet but names and types."""
-    narwhals = errors_module.needs("narwhals", "data")
     mapping = check_mapping(columns)
     mapping = mapping if bins is None else with_bins(mapping, bins.names, bins.following)
     if isinstance(data, Frame):
         return data
+    found = opened(data, mapping, (*ROLES, IGNORED))
+    with readable():
+        return _checked(_with_successors(with_cells(found, bins)))
+
+
+def opened(data: object, mapping: Mapping[str, str | None], known: Sequence[str], in_order: bool = False) -> Frame:
+    """The table, its columns named by their roles, of those known; with ``in_order`` as files have its rows."""
     with readable():
         if paths.is_path(data):
-            found = paths.find(data)
-            connection = duckdb_files.connect()
+            found, connection = paths.find(data), duckdb_files.connect(in_order)
             relation, form, files, n_rows = duckdb_files.relation(connection, found, mapping)
-            table = narwhals.from_native(relation)
-            roles = tuple(role for role in (*ROLES, IGNORED) if role in relation.columns)
-            found_frame = Frame(table, roles, form, files, connection, n_rows)
-            return _checked(_with_successors(with_cells(found_frame, bins)))
+            return Frame(nw.from_native(relation), _of(known, relation.columns), form, files, connection, n_rows)
         native, connection = scannable(data)
         try:
-            table = narwhals.from_native(native)
+            table = nw.from_native(native)
         except TypeError:
             raise InputError(f"data is a {type(data).__name__}; pass {KINDS}") from None
         names = resolve(mapping, list(table.collect_schema().names()), "data")
-        chosen = table.select(*(narwhals.col(name).alias(role) for role, name in names.items()))
-        roles = tuple(role for role in names if role in (*ROLES, IGNORED))
-        return _checked(_with_successors(with_cells(Frame(chosen, roles, "typed", (), connection), bins)))
+        chosen = table.select(*(nw.col(name).alias(role) for role, name in names.items()))
+        return Frame(chosen, _of(known, names), "typed", (), connection)
+
+
+def _of(known: Sequence[str], there: Collection[str]) -> tuple[str, ...]:
+    return tuple(role for role in known if role in there)
 
 
 def forgotten_bins(task: Task | None, binned: object) -> str:
@@ -134,7 +137,6 @@ def with_cells(frame: Frame, bins: Bins | None) -> Frame:
     """The frame with the number of each row's cell; where there is no column s, its labels are null."""
     if bins is None:
         return frame
-    nw = errors_module.needs("narwhals", "data")
     check_bins(frame.roles, bins.names, bins.following)
     added, roles = [], dict.fromkeys(frame.roles)
     kinds = frame.table.collect_schema()
@@ -149,7 +151,7 @@ def with_cells(frame: Frame, bins: Bins | None) -> Frame:
                 raise InputError(
                     f"the column {name} has the type {kinds[prefix + name]}, and bins are for numbers; convert it"
                 )
-        added.append(bins.cells(nw, [prefix + name for name in names]).alias(cell))
+        added.append(bins.cells([prefix + name for name in names]).alias(cell))
         if label not in roles:
             added.append(nw.lit(None, dtype=nw.String).alias(label))
             roles[label] = None
@@ -176,30 +178,27 @@ def with_first_rows(frame: Frame) -> Frame:
     return _beside(frame, 1, "first")
 
 
-def _beside(frame: Frame, step: int, flag: str, **columns: str) -> Frame:
+def _beside(frame: Frame, step: int, name: str, **columns: str) -> Frame:
     """The frame with columns of the row before (1) or after (-1) in the episode, and a flag where there is none."""
-    nw = errors_module.needs("narwhals", "data")
 
     def beside(role: str) -> Any:
         return nw.col(role).shift(step).over("episode", order_by="order")
 
-    none = nw.when(beside("order").is_null()).then(nw.lit(1)).otherwise(nw.lit(0)).alias(flag)
+    none = flag(beside("order").is_null()).alias(name)
     try:
-        table = frame.table.with_columns(none, *(beside(role).alias(name) for name, role in columns.items()))
+        table = frame.table.with_columns(none, *(beside(role).alias(other) for other, role in columns.items()))
     except NotImplementedError:
         raise InputError(
             f"{'the first row' if step > 0 else 'data has no column s_next, and the next row'} of an episode cannot be "
             "found by Dask; pass the files themselves, or another frame"
         ) from None
-    return replace(frame, table=table, flags=(*frame.flags, flag))
+    return replace(frame, table=table, flags=(*frame.flags, name))
 
 
 def scannable(data: object) -> tuple[Any, Any]:
     """The data as something Narwhals takes, and the connection that holds it if there is one."""
     module = type(data).__module__.split(".")[0]
     if module == "pyarrow":
-        import pyarrow as pa
-
         if isinstance(data, pa.RecordBatchReader):
             raise InputError("data is a RecordBatchReader, which can be read only once; pass data.read_all()")
         data = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
@@ -214,7 +213,6 @@ def scannable(data: object) -> tuple[Any, Any]:
 
 def _checked(frame: Frame) -> Frame:
     """The frame, refused if a column has a type that its role cannot have."""
-    narwhals = errors_module.needs("narwhals", "data")
     kinds = frame.table.collect_schema()
     for role in frame.roles:
         kind = kinds[role]
@@ -228,7 +226,7 @@ def _checked(frame: Frame) -> Frame:
             elif role == "order" and not frame.flags:
                 remedy += f", or {ignoring(role)}"
             raise InputError(f"the column {role} has the type {kind}, and must hold {rule}; {remedy}")
-        if role in LABELS and kind in (narwhals.Binary, narwhals.Struct):
+        if role in LABELS and kind in (nw.Binary, nw.Struct):
             raise InputError(f"the column {role} has the type {kind}; labels are text, numbers, dates or lists of them")
     return frame
 
@@ -275,46 +273,48 @@ def _first_words(error: Exception) -> str:
 # ---------------------------------------------------------------- expressions
 
 
+def flag(condition: object) -> Any:
+    """1 where it holds, 0 elsewhere."""
+    return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
+
+
+def missing(name: str, kind: Any) -> Any:
+    """Whether a column of this type has no entry, or not a number."""
+    column = nw.col(name)
+    return column.is_null() | column.is_nan() if kind.is_float() else column.is_null()
+
+
 def prepared(frame: Frame) -> Any:
     """The table with `weight`, and flags (1 or 0) for what cannot be used: `bad_count`, `bad_order` and so on."""
-    narwhals = errors_module.needs("narwhals", "data")
     kinds = frame.table.collect_schema()
-    one, nought = narwhals.lit(1), narwhals.lit(0)
-
-    def flag(condition: object) -> Any:
-        return narwhals.when(condition).then(one).otherwise(nought)
-
     added = []
     for role in frame.roles[len(LABELS) :]:
-        column = narwhals.col(role)
+        column = nw.col(role)
         if role == IGNORED:
             added += _extremes(column, kinds[role].is_numeric())
             continue
-        wrong = column.is_null()
-        if kinds[role].is_float():
-            wrong = wrong | column.is_nan()
+        wrong = missing(role, kinds[role])
         if role == "count":
             wrong = wrong | (column < 0)
             if not kinds[role].is_integer():
                 wrong = wrong | (column >= float(COUNT_LIMIT)) | (column % 1 != 0)
-            elif kinds[role] in (narwhals.Int64, narwhals.UInt64, narwhals.Int128, narwhals.UInt128):
+            elif kinds[role] in (nw.Int64, nw.UInt64, nw.Int128, nw.UInt128):
                 wrong = wrong | (column >= COUNT_LIMIT)
-            added += [narwhals.when(~wrong).then(column).otherwise(nought).cast(narwhals.Int64).alias("weight")]
+            added += [nw.when(~wrong).then(column).otherwise(nw.lit(0)).cast(nw.Int64).alias("weight")]
         if role == "reward":
-            number = column.cast(narwhals.Float64)
-            going = ~narwhals.col("s_next").is_null()  # what has not gone on has earned nothing yet
-            going = going | ~narwhals.col("cell_next").is_null() if frame.binned else going
+            number = column.cast(nw.Float64)
+            going = ~nw.col("s_next").is_null()  # what has not gone on has earned nothing yet
+            going = going | ~nw.col("cell_next").is_null() if frame.binned else going
             wrong = (wrong | ~number.is_finite()) & going
             added += [number.alias("reward")]
         added.append(flag(wrong).alias(f"bad_{role}"))
     if "count" not in frame.roles:
-        added.append(one.alias("weight"))
+        added.append(nw.lit(1).alias("weight"))
     return frame.table.with_columns(*added)
 
 
 def _extremes(reward: Any, numeric: bool) -> list[Any]:
     """Two columns, whose least and largest entries are those of a reward that may be missing; inf: not a number."""
-    nw = errors_module.needs("narwhals", "data")
     number = reward.cast(nw.Float64) if numeric else nw.lit(np.inf)
     found = nw.when(number.is_finite()).then(number).otherwise(nw.lit(np.inf))
     missing = {"ignored_least": np.inf, "ignored_largest": -np.inf}
@@ -323,7 +323,6 @@ def _extremes(reward: Any, numeric: bool) -> list[Any]:
 
 def _wanted(frame: Frame) -> tuple[Any, dict[str, str]]:
     """The table with all that is looked at beside the labels: the names of columns, and how groups sum them up."""
-    nw = errors_module.needs("narwhals", "data")
     table = prepared(frame)
     if frame.binned:
         table = table.with_columns(*(nw.col(cell).fill_null(MISSING).cast(nw.Int64) for cell in ("cell", "cell_next")))
@@ -345,7 +344,6 @@ def tallied(frame: Frame, sums: bool = False) -> Any:
 
     With ``sums`` also the sums of rewards and of their squares.
     """
-    nw = errors_module.needs("narwhals", "data")
     table, how = _wanted(frame)
     if sums:
         paid = nw.col("reward") * nw.col("weight") if "count" in frame.roles else nw.col("reward")
@@ -381,7 +379,6 @@ def first_in_order(frame: Frame, most: int) -> Frame:
 
 def repeated(frame: Frame, keys: Sequence[str]) -> Any:
     """What several rows have in these columns, and how many `rows` they are."""
-    nw = errors_module.needs("narwhals", "data")
     return frame.table.group_by(*keys).agg(rows=nw.len()).filter(nw.col("rows") > 1)
 
 
@@ -398,7 +395,6 @@ def with_windows(frame: Frame) -> Frame:
 
 def lagged(frame: Frame) -> Any:
     """For each (s, a, s_next), with `before_s` and so on of the row before it in its episode: how many rows."""
-    nw = errors_module.needs("narwhals", "data")
     within = [role for role in ("episode",) if role in frame.roles]
     before = {f"before_{role}": nw.col(role).shift(1).over(*within, order_by="order") for role in LABELS}
     return frame.table.select(*LABELS, **before).group_by(*LABELS, *before).agg(rows=nw.len())
@@ -406,7 +402,6 @@ def lagged(frame: Frame) -> Any:
 
 def first_orders(frame: Frame) -> Any:
     """One row: how many episodes there are, and the least and the largest order with which one begins."""
-    nw = errors_module.needs("narwhals", "data")
     first = frame.table.group_by("episode").agg(first=nw.col("order").min())
     return first.select(episodes=nw.len(), least=nw.col("first").min(), largest=nw.col("first").max())
 
@@ -417,7 +412,6 @@ def by_period(frame: Frame, by_episode: bool, periods: int) -> Any:
     Rows come by their order, those of the same order by their episodes, whose ids sort as in `IndexColumns.by_episode`;
     with ``by_episode`` by episodes first.
     """
-    nw = errors_module.needs("narwhals", "data")
     table = prepared(frame).with_columns(nw.col("weight").cast(nw.Int64))
     by = ["order"]
     if "episode" in frame.roles:
@@ -438,23 +432,17 @@ def by_period(frame: Frame, by_episode: bool, periods: int) -> Any:
 
 def examples(frame: Frame, role: str, most: int = 3) -> list[Any]:
     """What stands in the first rows that cannot be used for this column."""
-    narwhals = errors_module.needs("narwhals", "data")
-    wrong = prepared(frame).filter(narwhals.col(f"bad_{role}") == 1)
+    wrong = prepared(frame).filter(nw.col(f"bad_{role}") == 1)
     written = f"{role}_text" if f"{role}_text" in frame.table.collect_schema().names() else role
     return [row[written] for row in rows(wrong.select(written), most)]
 
 
 def without_number(frame: Frame, role: str) -> dict[str, int]:
     """For each binned column of a role, s or s_next, that lacks numbers: in how many rows without a label."""
-    nw = errors_module.needs("narwhals", "data")
     prefix, kinds = BINNED if role == "s" else NEXT_BINNED, frame.table.collect_schema()
     names = [name for name in kinds.names() if name.startswith(prefix)]
-
-    def missing(name: str) -> Any:
-        none = nw.col(name).is_null() | nw.col(name).is_nan() if kinds[name].is_float() else nw.col(name).is_null()
-        return nw.when(none).then(nw.lit(1)).otherwise(nw.lit(0)).sum().alias(name)
-
-    found = rows(frame.table.filter(nw.col(role).is_null()).select(*map(missing, names)), 1)[0]
+    wrong = (flag(missing(name, kinds[name])).sum().alias(name) for name in names)
+    found = rows(frame.table.filter(nw.col(role).is_null()).select(*wrong), 1)[0]
     return {name.removeprefix(prefix): int(times) for name, times in found.items() if times}
 
 
@@ -534,8 +522,6 @@ def _pieces(table: Any, limit: int) -> Iterator[dict[str, Any]]:
 
 def _arrow(column: Any) -> Any:
     """A column of an eager frame as an Arrow array; as a list, where its values are of mixed types."""
-    import pyarrow as pa
-
     try:
         return column.to_arrow()
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
@@ -544,8 +530,6 @@ def _arrow(column: Any) -> Any:
 
 def joined(pieces: list[Any]) -> Any:
     """Columns of batches as one: an Arrow array, or a list where values are of mixed types."""
-    import pyarrow as pa
-
     if any(isinstance(piece, list) for piece in pieces):
         return [value for piece in pieces for value in (piece if isinstance(piece, list) else piece.to_pylist())]
     chunks = [chunk for piece in pieces for chunk in getattr(piece, "chunks", [piece])]
@@ -554,16 +538,11 @@ def joined(pieces: list[Any]) -> Any:
 
 def owned(column: Any) -> Any:
     """A copy of a column of a batch: the column itself would keep all others of its batch in memory."""
-    import pyarrow as pa
-
     return column if isinstance(column, list | pa.ChunkedArray) else pa.concat_arrays([column[:0], column])
 
 
 def sortable(pieces: list[Any]) -> tuple[Any, Any]:
     """A column of numbers or times as an array of numbers that sort as they do; and the column itself."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = joined(pieces)
     kind = column.type
     if pa.types.is_temporal(kind):

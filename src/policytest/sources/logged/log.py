@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -59,6 +59,8 @@ NEXT_ROW = (
     "s_next is the s of the next row of the episode, and last rows are left out; valid if whether an episode was "
     "recorded further does not depend on what followed: one that ended needs a last row in a terminal state"
 )
+_NUMBERS = ("rows", "used", "idle", "before")
+"""The numbers of a log that its file keeps."""
 
 
 class IndexColumns(NamedTuple):
@@ -90,8 +92,13 @@ class IndexColumns(NamedTuple):
         if self.episode is None:
             return self
         order = np.argsort(ranks(self.ids, self.form)[self.episode], kind="stable")
-        s, a, x, times, episode, r = (None if column is None else column[order] for column in (*self[:5], self.r))
-        return self._replace(s=s, a=a, x=x, times=times, episode=episode, r=r, tied=False, restarts="")  # type: ignore[arg-type]
+        return self.taken(order)._replace(tied=False, restarts="")
+
+    def taken(self, rows: IntArray) -> IndexColumns:
+        """These rows, in this order."""
+        columns = {name: getattr(self, name) for name in ("s", "a", "x", "times", "episode", "r")}
+        chosen: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
+        return self._replace(**chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +183,7 @@ class Log(Shown):
     idle: int
     files: tuple[File, ...]
     at: Places = field(repr=False)
-    taken: Any = field(repr=False)  # [S*A] pairs with pi > 0 whose rows are not known
+    taken: Any = field(repr=False)  # [S*A] pairs that a test looks at: pi > 0, and the row is not known
     before: int = 0
     columns: IndexColumns | None = field(default=None, repr=False)
     no_order: str = field(default=COUNTS_ONLY, repr=False)  # why there are no columns
@@ -218,11 +225,11 @@ class Log(Shown):
             )
         columns = columns.by_episode() if by_episode else columns
         kept = columns.known if columns.times is None else columns.known & (columns.times > 0)
-        chosen = (*columns[:3], columns.r, columns.episode)
-        s, a, x, r, episode = (column if column is None or kept.all() else column[kept] for column in chosen)
-        return Transitions(s, a, x, r, self.selected, self.other_rewards, self.counts.cells, episode)
+        columns = columns if kept.all() else columns.taken(kept)
+        flags = self.selected, self.other_rewards, self.counts.cells
+        return Transitions(*columns[:3], columns.r, *flags, columns.episode)
 
-    def in_order(self, by_episode: bool = False) -> bool:
+    def in_order(self) -> bool:
         """Whether it is known in which order the transitions were observed, so that `transitions` gives them."""
         return self.columns is not None and not self.columns.summed
 
@@ -256,15 +263,9 @@ class Log(Shown):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write counts and provenance to one file (NPZ), which `Log.load` and `Counts.load` both read."""
-        about = {
-            "rows": self.rows,
-            "used": self.used,
-            "idle": self.idle,
-            "before": self.before,
-            "labels": self.at.mark,
-            "left_out": [[entry.column, entry.reason, entry.rows, entry.examples] for entry in self.left_out],
-            "files": [[file.name, file.size, file.fingerprint, file.empty] for file in self.files],
-        }
+        about: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
+        about |= {"labels": self.at.mark, "left_out": list(map(astuple, self.left_out))}
+        about |= {"files": list(map(astuple, self.files))}
         write_arrays(path, **as_arrays(self.counts), log=json.dumps(about))
 
     @classmethod
@@ -286,9 +287,9 @@ class Log(Shown):
             for column, reason, rows, examples in about["left_out"]
         )
         files = tuple(File(*entry) for entry in about["files"])
-        rows, used, idle, before = (about[name] for name in ("rows", "used", "idle", "before"))
-        taken = taken_pairs(task)
-        return cls(from_arrays(file), rows, used, left_out, idle, files, at, taken, before, told=first_rows(task))
+        numbers = {name: about[name] for name in _NUMBERS}
+        known: dict[str, Any] = {"at": at, "taken": task.layout.unknown_pairs.ravel(), "told": first_rows(task)}
+        return cls(from_arrays(file), left_out=left_out, files=files, **numbers, **known)
 
     @cached_property
     def summary(self) -> Table:
@@ -333,11 +334,6 @@ def first_rows(task: Task) -> tuple[str, ...]:
     return (FIRST_ROWS,) if task.start is not None else ()
 
 
-def taken_pairs(task: Task) -> Any:
-    """[S*A] which pairs a test looks at: pi > 0, and the row is not known."""
-    return task.layout.unknown_pairs.ravel()
-
-
 def short(value: object, form: str = "typed") -> str:
     """A value from the data, on one short line."""
     text = plain(str(value) if form == "json" and value is not None else repr(value))
@@ -380,10 +376,5 @@ def _summary(log: Log) -> Table:
     source = f"from {plural(len(log.files), 'file')}" if log.files else "from a table"
     warning = ", selected by their outcome: not certified" if log.selected else ""
     warning += ", with other rewards than the task's: not certified" if log.other_rewards else ""
-    return Table(
-        f"{total} transition{'' if counts.total == 1 else 's'} {source}{warning}", tuple(rows), _sentences(log.notes)
-    )
-
-
-def _sentences(notes: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"Note: {note}." for note in notes)
+    title = f"{total} transition{'' if counts.total == 1 else 's'} {source}{warning}"
+    return Table(title, tuple(rows), tuple(f"Note: {note}." for note in log.notes))

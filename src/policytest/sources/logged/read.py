@@ -19,7 +19,8 @@ the task, successors outside the declared support and repeated keys are refused,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,14 +39,11 @@ from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.log import (
     CELLS,
     COUNTS_ONLY,
-    LAST_ROW,
     IndexColumns,
     LeftOut,
     Log,
-    RewardSums,
     first_rows,
     stopped_early,
-    taken_pairs,
 )
 from policytest.sources.logged.paths import File, provenance
 from policytest.sources.logged.rewards import NO_REWARDS
@@ -99,77 +97,53 @@ def logs(
     tolerance = arrays.real_number("reward_tolerance", reward_tolerance)
     if tolerance < 0:
         raise InputError(f"reward_tolerance is {tolerance}; it is a distance, from 0 on")
-    leave = _skip(skip)
-    at = places_in(task)
-    earlier = _earlier(add_to, task, at)
+    leave, at = _skip(skip), places_in(task)
+    earlier = None if add_to is None else _earlier(add_to, task, at)
     with frames.with_bins_named(task, bins):
         frame = frames.open_frame(data, columns, bins)
     frame = frames.with_first_rows(frame) if task.start is not None else frame
-    _no_file_twice(frame.files, earlier.files)
+    _no_file_twice(frame.files, () if earlier is None else earlier.files)
     if task.observes_rewards and "reward" not in frame.roles:
         raise InputError(NO_REWARDS.format(place="data"))
-    no_order = _no_order(frame)
+    no_order = "" if "order" in frame.roles else NO_ORDER
     long = "" if no_order else _long(frame)
-    found = Reading(task, frame, at, tolerance, keep=not (no_order or long))
+    kept = not (no_order or long)
+    found = Reading(task, frame, at, tolerance, kept)
     with frames.watched(frame, progress, 0.0, 0.5 if long else 1.0), frames.readable():
-        asked = frames.tallied(frame, task.observes_rewards) if no_order or long else frames.scanned(frame)
+        asked = frames.scanned(frame) if kept else frames.tallied(frame, task.observes_rewards)
         for batch in frames.batches(asked, frames.GROUP_LIMIT):
             found.add(batch)
-    found.check(leave, empty_too=add_to is not None)
-    in_order = None
+    found.check(leave, empty_too=earlier is not None)
+    in_order = found.in_order() if kept else None
     if long:
         with frames.watched(frame, progress, 0.5, 1.0):
             _no_key_twice(frame)
-            in_order = None if add_to is not None else _first_rows(task, frame, at, tolerance)
-        if in_order is not None:
+            in_order = _first_rows(task, frame, at, tolerance) if earlier is None else None
+        if earlier is None:
             warnings.warn(long, UserWarning, stacklevel=2)
-    elif not no_order:
-        in_order = found.in_order()
-    open_ends = sum(entry.rows for entry in found.left_out() if (entry.column, entry.reason) == LAST_ROW)
-    sure = not (no_order or long)
-    stopped = 0 if "last" in leave else found.stopped if sure else open_ends
-    if stopped:
-        warnings.warn(stopped_early(stopped, sure), AssumptionWarning, stacklevel=2)
-    selected = found.selected or stopped > 0
-    if found.selected:
-        lost = [f"{plural(found.lost, 'row')} dropped for s_next"] * (found.lost > 0)
-        lost += [f"{plural(found.lost_starts, 'first row')} dropped for s"] * (found.lost_starts > 0)
-        warnings.warn(
-            f"{' and '.join(lost)}, which is the outcome: what remains is a selection, "
-            "delta bounds nothing, and no answer from these counts is certified; fix the labels instead",
-            AssumptionWarning,
-            stacklevel=2,
-        )
-    if found.other_reward:
-        warnings.warn(
-            f"the column reward is {found.other_reward}: no answer from these counts is certified",
-            AssumptionWarning,
-            stacklevel=2,
-        )
-    counts = found.counts
-    counts.merge(earlier.counts)
-    counts.merge(_nothing(task, selected, bool(found.other_reward)))
-    return Log(
+    stopped = 0 if "last" in leave else found.stopped
+    for flaw in _flaws(found, stopped, kept):
+        warnings.warn(flaw, AssumptionWarning, stacklevel=2)
+    counts, left_out = found.counts, found.left_out()
+    counts.merge(_nothing(task, found.selected or stopped > 0, bool(found.other_reward)))
+    cells = () if bins is None else (CELLS.format(names=", ".join(bins.names)),)
+    log = Log(
         counts,
-        found.rows + earlier.rows,
-        found.used + earlier.used,
-        joined(earlier.left_out + found.left_out()),
-        found.idle + earlier.idle,
-        earlier.files + frame.files,
+        found.rows,
+        found.used,
+        left_out,
+        found.idle,
+        frame.files,
         at,
-        taken_pairs(task),
-        earlier.before,
-        None if add_to is not None else in_order,
-        COUNTS_ONLY if add_to is not None else no_order,
-        told=(
-            *((long,) if long and add_to is None else ()),
-            *first_rows(task),
-            *((CELLS.format(names=", ".join(bins.names)),) if bins is not None else ()),
-        ),
-        frame=frame if long and add_to is None else None,
-        rewards=_both(found.paid, earlier),
+        task.layout.unknown_pairs.ravel(),
+        columns=in_order,
+        no_order=no_order,
+        told=(*((long,) if long else ()), *first_rows(task), *cells),
+        frame=frame if long else None,
+        rewards=found.paid,
         binned=bins is not None,
     )
+    return log if earlier is None else _added(earlier, replace(log, told=(*first_rows(task), *cells)))
 
 
 # ---------------------------------------------------------------- before
@@ -181,11 +155,6 @@ def _skip(skip: object) -> tuple[str, ...]:
         if role not in (*LABELS, "last"):
             raise InputError(f'skip has {role!r}; it may have "s", "a", "last" and "s_next"')
     return leave
-
-
-def _no_order(frame: Frame) -> str:
-    """Why the order of the rows is not known; "" if it is."""
-    return "" if "order" in frame.roles else NO_ORDER
 
 
 def _long(frame: Frame) -> str:
@@ -211,8 +180,6 @@ def _nothing(task: Task, selected: bool = False, other_rewards: bool = False) ->
 
 def _earlier(add_to: object, task: Task, at: Places) -> Log:
     """What is added to, as a log."""
-    if add_to is None:
-        return Log(_nothing(task), 0, 0, (), 0, (), at, None)
     if isinstance(add_to, Counts):
         add_to.check_same_shape("task", task)
         return Log(add_to, 0, 0, (), 0, (), at, None, before=add_to.total)
@@ -221,13 +188,6 @@ def _earlier(add_to: object, task: Task, at: Places) -> Log:
     if add_to.at.mark != at.mark:
         raise InputError("add_to has other states or actions than the task; pass the task of that log")
     return add_to
-
-
-def _both(paid: RewardSums | None, earlier: Log) -> RewardSums | None:
-    """The sums of the rewards of both; None where counts came without them."""
-    if paid is None or not earlier.counts.total:
-        return paid
-    return None if earlier.rewards is None else paid.plus(earlier.rewards)
 
 
 def _no_file_twice(files: Sequence[File], earlier: Sequence[File]) -> None:
@@ -262,15 +222,52 @@ def _no_key_twice(frame: Frame) -> None:
         raise repeated_key(int(again[0].pop("rows")), again[0], frame)
 
 
+# ---------------------------------------------------------------- after
+
+
+def _flaws(found: Reading, stopped: int, sure: bool) -> Iterator[str]:
+    """Why no answer from these counts is certified, as warnings."""
+    if stopped:
+        yield stopped_early(stopped, sure)
+    if found.selected:
+        lost = [f"{plural(found.lost, 'row')} dropped for s_next"] * (found.lost > 0)
+        lost += [f"{plural(found.lost_starts, 'first row')} dropped for s"] * (found.lost_starts > 0)
+        yield (
+            f"{' and '.join(lost)}, which is the outcome: what remains is a selection, "
+            "delta bounds nothing, and no answer from these counts is certified; fix the labels instead"
+        )
+    if found.other_reward:
+        yield f"the column reward is {found.other_reward}: no answer from these counts is certified"
+
+
+def _added(earlier: Log, log: Log) -> Log:
+    """The counts of both logs, without an order."""
+    log.counts.merge(earlier.counts)
+    rewards = log.rewards
+    if rewards is not None and earlier.counts.total:  # perhaps of counts that came without them
+        rewards = None if earlier.rewards is None else rewards.plus(earlier.rewards)
+    return replace(
+        log,
+        rows=log.rows + earlier.rows,
+        used=log.used + earlier.used,
+        left_out=joined(earlier.left_out + log.left_out),
+        idle=log.idle + earlier.idle,
+        files=earlier.files + log.files,
+        before=earlier.before,
+        columns=None,
+        no_order=COUNTS_ONLY,
+        frame=None,
+        rewards=rewards,
+    )
+
+
 def joined(entries: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
     """Entries of the same column and reason as one."""
     found: dict[tuple[str, str], LeftOut] = {}
     for entry in entries:
         key = (entry.column, entry.reason)
         if key in found:
-            labels: dict[str, int] = dict(found[key].examples)
-            for label, rows in entry.examples:
-                labels[label] = labels.get(label, 0) + rows
+            labels = Counter(dict(found[key].examples)) + Counter(dict(entry.examples))
             entry = replace(entry, rows=entry.rows + found[key].rows, examples=most_frequent(labels))
         found[key] = entry
     return tuple(found.values())

@@ -12,7 +12,7 @@ from policytest._base.errors import InputError
 from policytest._base.text import number
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
-from policytest.sources.labels import numbers, whole
+from policytest.sources.labels import entry, numbers, whole
 from policytest.sources.logged import frames
 from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.log import short
@@ -66,17 +66,12 @@ def first_wrong(
 
 def _shown(batch: dict[str, Any], i: int) -> str:
     """What stands in the column reward."""
-    value = _entry(batch["reward_text" if "reward_text" in batch else "reward"], i)
+    value = entry(batch["reward_text" if "reward_text" in batch else "reward"], i)
     return "missing" if value is None or value == "" else short(value)
 
 
 def _row(frame: Frame, batch: dict[str, Any], before: int, i: int) -> str:
     """The row in words: its number, unless the engine has sorted the rows, its order and its episode."""
-    keys = [f"{role} {short(_entry(batch[role], i))}" for role in ("order", "episode") if role in batch]
+    keys = [f"{role} {short(entry(batch[role], i))}" for role in ("order", "episode") if role in batch]
     numbered = [] if frame.flags else [f"row {number(before + i + 1)}"]
     return ", ".join([*numbered, *keys])
-
-
-def _entry(column: Any, i: int) -> Any:
-    value = column[i]
-    return value.as_py() if hasattr(value, "as_py") else value

@@ -52,6 +52,7 @@ from policytest.sources.logged.rewards import NO_REWARDS, missing, outside, wron
 from policytest.sources.logged.visits import Arrived, Waiting
 
 CHUNK = 1 << 16
+TOLERANCE = 1e-9  # of rewards, absolute or relative
 STDIN = 0
 """The file number of standard input."""
 
@@ -147,11 +148,9 @@ class Parser:
         columns: Mapping[str, str | None] | None = None,
         skip: Collection[str] = (),
         place: str = "the log",
-        tolerance: float = 1e-9,
         bins: Bins | None = None,
     ) -> None:
-        self.task, self.columns, self.place, self.tolerance = task, check_mapping(columns), place, tolerance
-        self.bins = bins
+        self.task, self.place, self.bins, self.columns = task, place, bins, check_mapping(columns)
         if bins is not None:
             self.columns = with_bins(self.columns, bins.names, bins.following)
         at = places_in(task)
@@ -237,10 +236,10 @@ class Parser:
                 )
             return
         rewards = entries_at(self.task.rewards, pair, x) * self.task.reward_scale
-        i = first_other(rewards, *_ends(reward), self.tolerance, self._taken[pair])
+        i = first_other(rewards, *_ends(reward), TOLERANCE, self._taken[pair])
         if i is not None:
             place = self.task.place(pair[i], x[i])
-            wrong = wrong_reward(f"{line(i)}the reward", place, rewards[i], reward[i], reward[i], self.tolerance)
+            wrong = wrong_reward(f"{line(i)}the reward", place, rewards[i], reward[i], reward[i], TOLERANCE)
             raise InputError(f"{wrong}. {IGNORED_REWARDS}")
         other = first_other(rewards, *_ends(ignored), ROUNDING, self.task.policy.ravel()[pair] > 0)
         self.other_rewards |= other is not None
