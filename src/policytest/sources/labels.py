@@ -22,7 +22,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from policytest._base.text import did_you_mean
 from policytest.mdp.task import Task
 
 pa, pc = Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
+Column: TypeAlias = Any
+"""A column of data: an Arrow array, or a list."""
 UNKNOWN, MISSING = -1, -2
 """Instead of an index: a label that is not a name, and no label at all (null, NaN)."""
 _INDEX = re.compile(r"\d{1,15}", re.ASCII)
@@ -136,14 +138,14 @@ class Lookup:
 
     # ---------------------------------------------------------------- labels in data
 
-    def indices(self, column: object, form: str = "typed") -> IntArray:
+    def indices(self, column: Column, form: str = "typed") -> IntArray:
         """The index of each label in a column (an Arrow array or a list); `UNKNOWN` or `MISSING` where there is none.
 
         ``form``: "typed", or "text" for a text file, or "json" for labels that are still JSON text.
         """
         return self.translated(column, form)[0]
 
-    def translated(self, column: object, form: str = "typed") -> tuple[IntArray, list[Any], IntArray]:
+    def translated(self, column: Column, form: str = "typed") -> tuple[IntArray, list[Any], IntArray]:
         """The indices of a column; its distinct labels, and for each entry the place of its label among them."""
         values, codes = distinct(column)
         found = np.fromiter((self.index(value, form) for value in values), np.int64, len(values))
@@ -305,7 +307,7 @@ def _from_json(text: Any) -> Any:
 # ---------------------------------------------------------------- columns of results
 
 
-def distinct(column: Any) -> tuple[list[Any], IntArray]:
+def distinct(column: Column) -> tuple[list[Any], IntArray]:
     """The distinct values of a column, and for each entry the place of its value; -1 for null."""
     if isinstance(column, list):
         return _distinct_objects(column)
@@ -336,17 +338,17 @@ def _distinct_objects(column: list[Any]) -> tuple[list[Any], IntArray]:
     return values, codes
 
 
-def entry(column: Any, at: int) -> Any:
+def entry(column: Column, at: int) -> Any:
     """One entry of a column, as Python has it."""
     return column[at].as_py() if hasattr(column[at], "as_py") else column[at]
 
 
-def whole(column: object) -> IntArray:
+def whole(column: Column) -> IntArray:
     """A column of whole numbers; sums come as decimals from some engines. Nulls count as 0."""
     return np.asarray(numbers(column, int), dtype=np.int64)
 
 
-def numbers(column: Any, kind: Callable[[Any], Any] = float, missing: float = 0) -> Any:
+def numbers(column: Column, kind: Callable[[Any], Any] = float, missing: float = 0) -> Any:
     """A column of numbers as an array of floats, or of whole numbers; ``missing`` stands for nulls."""
     dtype = np.int64 if kind is int else np.float64
     if not isinstance(column, list):

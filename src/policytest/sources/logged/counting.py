@@ -19,7 +19,7 @@ from policytest.sources.checks import IGNORED_REWARDS, ROUNDING, check_support, 
 from policytest.sources.labels import MISSING, UNKNOWN, Places, distinct, numbers, whole
 from policytest.sources.logged import frames
 from policytest.sources.logged.columns import LABELS, OPTIONAL, ignoring
-from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.frames import Batch, Frame
 from policytest.sources.logged.log import (
     DATE,
     DATES,
@@ -75,7 +75,7 @@ class Reading:
         self._over: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in (NOT_OFFERED, IN_AN_END, LAST_ROW)}
         self._kept: dict[str, list[Any]] = {}
 
-    def add(self, batch: dict[str, Any]) -> None:
+    def add(self, batch: Batch) -> None:
         """Count the rows of a batch whose labels are known; note the others, each for its first bad label."""
         rows = whole(batch["rows"]) if "rows" in batch else np.ones(len(batch["s"]), dtype=np.int64)
         self.rows += int(rows.sum())
@@ -113,7 +113,7 @@ class Reading:
         self.idle += int(rows[~self.taken[pair]].sum())
         self.counts.record(s, a, x, times if "rows" in batch or "high" in batch else 1)
 
-    def _found(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def _found(self, batch: Batch) -> dict[str, Any]:
         """For s, a and s_next: the indices of the labels, the labels, and the place of each among them."""
         found = {role: lookup.translated(batch[role], self.frame.form) for role, lookup in self.lookups.items()}
         for role, cell in (("s", "cell"), ("s_next", "cell_next")):
@@ -125,7 +125,7 @@ class Reading:
     def _wrong_reward(self) -> InputError:
         """The error that names the first row whose observed reward is missing or outside its range."""
 
-        def indices(batch: dict[str, Any]) -> tuple[IntArray, IntArray, IntArray]:
+        def indices(batch: Batch) -> tuple[IntArray, IntArray, IntArray]:
             s, a, x = (found for found, _, _ in self._found(batch).values())
             return s, a, np.where(whole(batch["last"]) == 1, MISSING, x) if "last" in batch else x
 
@@ -137,7 +137,7 @@ class Reading:
         known = first & (s >= 0)
         self.counts.record(self.task.start, 0, s[known], times[known])
 
-    def _going_on(self, batch: dict[str, Any], rows: IntArray, found: dict[str, Any]) -> BoolArray:
+    def _going_on(self, batch: Batch, rows: IntArray, found: dict[str, Any]) -> BoolArray:
         """Which rows have an outcome: not those in a terminal state, and not the last one of a visitor."""
         s, a, x = (found[role][0] for role in LABELS)
         last = whole(batch["last"]) == 1 if "last" in batch else np.zeros(len(rows), dtype=bool)
@@ -165,7 +165,7 @@ class Reading:
         return there
 
     def _earned(
-        self, batch: dict[str, Any], rewards: FloatArray, times: IntArray, well: BoolArray
+        self, batch: Batch, rewards: FloatArray, times: IntArray, well: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
         """The sums of rewards and of their squares, of each row or group that is counted."""
         if "reward_sum" in batch:
@@ -173,7 +173,7 @@ class Reading:
         return times * rewards[well], times * rewards[well] ** 2
 
     def _keep(
-        self, batch: dict[str, Any], s: IntArray, a: IntArray, x: IntArray, times: IntArray, rewards: FloatArray | None
+        self, batch: Batch, s: IntArray, a: IntArray, x: IntArray, times: IntArray, rewards: FloatArray | None
     ) -> None:
         """Keep the rows of a batch, in as few bytes as their numbers need."""
         S, A = (np.min_scalar_type(-n) for n in (self.task.n_states, self.task.n_actions))
@@ -205,7 +205,7 @@ class Reading:
         for code in np.flatnonzero(sums)[: max(0, _DISTINCT - len(known))]:
             known[short(values[code], self.frame.form)] += int(sums[code])
 
-    def _check(self, batch: dict[str, Any], pair: IntArray, x: IntArray, times: IntArray, well: object) -> None:
+    def _check(self, batch: Batch, pair: IntArray, x: IntArray, times: IntArray, well: object) -> None:
         """Refuse what contradicts the task at pairs that the policy takes, and note other rewards that are let pass."""
 
         def same(i: int) -> Any:

@@ -42,7 +42,7 @@ from policytest.sources.logged.columns import (
     check_episode_mapping,
 )
 from policytest.sources.logged.exits import EXIT, steps, with_exits
-from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.frames import Batch, Frame, Table
 from policytest.sources.logged.log import DATE, DATES, short
 
 nw = Needed("narwhals", "data")
@@ -234,7 +234,7 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
     return LoggedEpisodes(codes, **columns, **about)
 
 
-def _fetched(table: Any, names: Sequence[str]) -> dict[str, Any]:
+def _fetched(table: Table, names: Sequence[str]) -> Batch:
     """The columns of a query, whole."""
     found: dict[str, list[Any]] = {name: [] for name in names}
     for batch in frames.batches(table, MOST_ROWS):
@@ -257,7 +257,7 @@ def _written(frame: Frame, role: str) -> str:
     return short(found[0][text]) if found and found[0][text] not in (None, "") else "missing"
 
 
-def _targets(frame: Frame, task: Task, pieces: dict[str, Any], number: IntArray) -> FloatArray:
+def _targets(frame: Frame, task: Task, pieces: Batch, number: IntArray) -> FloatArray:
     """pi(a|s) of each row, by the policy of the task."""
     at, s, a = _places(frame, task, pieces)
     for role, found in (("s", s), ("a", a)):
@@ -274,7 +274,7 @@ def _targets(frame: Frame, task: Task, pieces: dict[str, Any], number: IntArray)
     return np.asarray(task.policy[s, a])
 
 
-def _places(frame: Frame, task: Task, pieces: dict[str, Any]) -> tuple[Places, IntArray, IntArray]:
+def _places(frame: Frame, task: Task, pieces: Batch) -> tuple[Places, IntArray, IntArray]:
     """The state and the action of each row, and where the task has them; the cell if a state has no label."""
     at = places_in(task)
     s, a = (lookup.translated(pieces[role], frame.form)[0] for role, lookup in (("s", at.states), ("a", at.actions)))

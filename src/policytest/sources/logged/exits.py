@@ -13,7 +13,7 @@ from policytest._base.errors import InputError, Needed
 from policytest.mdp.task import Task
 from policytest.sources.labels import places_in
 from policytest.sources.logged import frames
-from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.frames import Expression, Frame, Table
 from policytest.sources.logged.log import short
 
 nw = Needed("narwhals", "data")
@@ -36,7 +36,7 @@ def with_exits(frame: Frame, task: Task | None) -> Frame:
     return found
 
 
-def steps(frame: Frame) -> Any:
+def steps(frame: Frame) -> Table:
     """The table without the rows that are no steps."""
     return frame.table.filter(nw.col(EXIT) == 0) if EXIT in frame.flags else frame.table
 
@@ -51,7 +51,7 @@ def _labels_of_ends(frame: Frame, task: Task) -> list[Any]:
     return [label for label in found if not isinstance(label, list | tuple | dict)]
 
 
-def _missing(frame: Frame, role: str) -> Any:
+def _missing(frame: Frame, role: str) -> Expression:
     """Whether there is no entry."""
     none = frames.missing(role, frame.table.collect_schema()[role])
     return none | (nw.col(role) == "null") if frame.form == "json" and role == "a" else none

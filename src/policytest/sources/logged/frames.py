@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from policytest._base.text import plain
 from policytest.data.counts import CELLS_ARE_MARKOV
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
-from policytest.sources.labels import MISSING
+from policytest.sources.labels import MISSING, Column
 from policytest.sources.logged import duckdb_files, paths
 from policytest.sources.logged.columns import (
     BINNED,
@@ -40,6 +40,11 @@ from policytest.sources.logged.columns import (
 )
 
 nw, pa, pc = Needed("narwhals", "data"), Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
+Table: TypeAlias = Any
+"""A frame of Narwhals, on whichever engine."""
+Expression: TypeAlias = Any
+"""What Narwhals makes of columns, not yet computed."""
+Batch: TypeAlias = dict[str, Column]
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
 BATCH = 2**18
@@ -60,7 +65,7 @@ class Frame:
     label is null.
     """
 
-    table: Any
+    table: Table
     roles: tuple[str, ...]
     form: str
     files: tuple[paths.File, ...] = ()
@@ -181,7 +186,7 @@ def with_first_rows(frame: Frame) -> Frame:
 def _beside(frame: Frame, step: int, name: str, **columns: str) -> Frame:
     """The frame with columns of the row before (1) or after (-1) in the episode, and a flag where there is none."""
 
-    def beside(role: str) -> Any:
+    def beside(role: str) -> Expression:
         return nw.col(role).shift(step).over("episode", order_by="order")
 
     none = flag(beside("order").is_null()).alias(name)
@@ -273,18 +278,18 @@ def _first_words(error: Exception) -> str:
 # ---------------------------------------------------------------- expressions
 
 
-def flag(condition: object) -> Any:
+def flag(condition: object) -> Expression:
     """1 where it holds, 0 elsewhere."""
     return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
 
 
-def missing(name: str, kind: Any) -> Any:
+def missing(name: str, kind: Any) -> Expression:
     """Whether a column of this type has no entry, or not a number."""
     column = nw.col(name)
     return column.is_null() | column.is_nan() if kind.is_float() else column.is_null()
 
 
-def prepared(frame: Frame) -> Any:
+def prepared(frame: Frame) -> Table:
     """The table with `weight`, and flags (1 or 0) for what cannot be used: `bad_count`, `bad_order` and so on."""
     kinds = frame.table.collect_schema()
     added = []
@@ -313,7 +318,7 @@ def prepared(frame: Frame) -> Any:
     return frame.table.with_columns(*added)
 
 
-def _extremes(reward: Any, numeric: bool) -> list[Any]:
+def _extremes(reward: Expression, numeric: bool) -> list[Expression]:
     """Two columns, whose least and largest entries are those of a reward that may be missing; inf: not a number."""
     number = reward.cast(nw.Float64) if numeric else nw.lit(np.inf)
     found = nw.when(number.is_finite()).then(number).otherwise(nw.lit(np.inf))
@@ -321,7 +326,7 @@ def _extremes(reward: Any, numeric: bool) -> list[Any]:
     return [nw.when(~reward.is_null()).then(found).otherwise(nw.lit(end)).alias(name) for name, end in missing.items()]
 
 
-def _wanted(frame: Frame) -> tuple[Any, dict[str, str]]:
+def _wanted(frame: Frame) -> tuple[Table, dict[str, str]]:
     """The table with all that is looked at beside the labels: the names of columns, and how groups sum them up."""
     table = prepared(frame)
     if frame.binned:
@@ -339,7 +344,7 @@ def _wanted(frame: Frame) -> tuple[Any, dict[str, str]]:
     return table, how | {f"bad_{role}": "sum" for role in OPTIONAL if role in frame.roles}
 
 
-def tallied(frame: Frame, sums: bool = False) -> Any:
+def tallied(frame: Frame, sums: bool = False) -> Table:
     """One group-by: for each (s, a, s_next) rows, transitions, the least and largest reward, and flags.
 
     With ``sums`` also the sums of rewards and of their squares.
@@ -353,14 +358,14 @@ def tallied(frame: Frame, sums: bool = False) -> Any:
     return table.group_by(*frame.keys).agg(nw.len().alias("rows"), *summed)
 
 
-def scanned(frame: Frame) -> Any:
+def scanned(frame: Frame) -> Table:
     """The same for each row, with its order and its episode."""
     table, how = _wanted(frame)
     kept = (role for role in ("order", "episode") if role in frame.roles)
     return table.select(*frame.keys, *how, *kept)
 
 
-def in_turn(frame: Frame) -> Iterator[dict[str, Any]]:
+def in_turn(frame: Frame) -> Iterator[Batch]:
     """Batches of labels and rewards, with order and episode where there are any, in the order of the table."""
     table, _ = _wanted(frame)
     there = table.collect_schema().names()
@@ -377,7 +382,7 @@ def first_in_order(frame: Frame, most: int) -> Frame:
     return replace(frame, table=frame.table.sort(*by).head(most), n_rows=None)
 
 
-def repeated(frame: Frame, keys: Sequence[str]) -> Any:
+def repeated(frame: Frame, keys: Sequence[str]) -> Table:
     """What several rows have in these columns, and how many `rows` they are."""
     return frame.table.group_by(*keys).agg(rows=nw.len()).filter(nw.col("rows") > 1)
 
@@ -393,20 +398,20 @@ def with_windows(frame: Frame) -> Frame:
     return open_frame(frame.table.to_arrow()) if engine.is_pandas_like() else frame
 
 
-def lagged(frame: Frame) -> Any:
+def lagged(frame: Frame) -> Table:
     """For each (s, a, s_next), with `before_s` and so on of the row before it in its episode: how many rows."""
     within = [role for role in ("episode",) if role in frame.roles]
     before = {f"before_{role}": nw.col(role).shift(1).over(*within, order_by="order") for role in LABELS}
     return frame.table.select(*LABELS, **before).group_by(*LABELS, *before).agg(rows=nw.len())
 
 
-def first_orders(frame: Frame) -> Any:
+def first_orders(frame: Frame) -> Table:
     """One row: how many episodes there are, and the least and the largest order with which one begins."""
     first = frame.table.group_by("episode").agg(first=nw.col("order").min())
     return first.select(episodes=nw.len(), least=nw.col("first").min(), largest=nw.col("first").max())
 
 
-def by_period(frame: Frame, by_episode: bool, periods: int) -> Any:
+def by_period(frame: Frame, by_episode: bool, periods: int) -> Table:
     """For each `period`, of equal numbers of transitions, and (s, a, s_next): how many rows, and transitions `n`.
 
     Rows come by their order, those of the same order by their episodes, whose ids sort as in `IndexColumns.by_episode`;
@@ -446,7 +451,7 @@ def without_number(frame: Frame, role: str) -> dict[str, int]:
     return {name.removeprefix(prefix): int(times) for name, times in found.items() if times}
 
 
-def rows(table: Any, most: int) -> list[dict[str, Any]]:
+def rows(table: Table, most: int) -> list[dict[str, Any]]:
     """The first rows of a table."""
     with readable():
         first = table.head(most)
@@ -495,7 +500,7 @@ def watched(frame: Frame, progress: Callable[[float], None] | None, begin: float
     progress(end)
 
 
-def batches(table: object, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]:
+def batches(table: Table, limit: int = GROUP_LIMIT) -> Iterator[Batch]:
     """The groups of a table, in pieces: a dictionary of columns (Arrow arrays, or lists) each."""
     seen = 0
     for piece in _pieces(table, limit):
@@ -508,7 +513,7 @@ def batches(table: object, limit: int = GROUP_LIMIT) -> Iterator[dict[str, Any]]
         yield piece
 
 
-def _pieces(table: Any, limit: int) -> Iterator[dict[str, Any]]:
+def _pieces(table: Table, limit: int) -> Iterator[Batch]:
     if hasattr(table, "collect"):
         native = table.to_native()
         if type(native).__name__ == "DuckDBPyRelation":
@@ -520,7 +525,7 @@ def _pieces(table: Any, limit: int) -> Iterator[dict[str, Any]]:
     yield {name: _arrow(table.get_column(name)) for name in table.columns}
 
 
-def _arrow(column: Any) -> Any:
+def _arrow(column: Any) -> Column:
     """A column of an eager frame as an Arrow array; as a list, where its values are of mixed types."""
     try:
         return column.to_arrow()
@@ -528,7 +533,7 @@ def _arrow(column: Any) -> Any:
         return column.to_list()
 
 
-def joined(pieces: list[Any]) -> Any:
+def joined(pieces: list[Column]) -> Column:
     """Columns of batches as one: an Arrow array, or a list where values are of mixed types."""
     if any(isinstance(piece, list) for piece in pieces):
         return [value for piece in pieces for value in (piece if isinstance(piece, list) else piece.to_pylist())]
@@ -536,12 +541,12 @@ def joined(pieces: list[Any]) -> Any:
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
 
 
-def owned(column: Any) -> Any:
+def owned(column: Column) -> Column:
     """A copy of a column of a batch: the column itself would keep all others of its batch in memory."""
     return column if isinstance(column, list | pa.ChunkedArray) else pa.concat_arrays([column[:0], column])
 
 
-def sortable(pieces: list[Any]) -> tuple[Any, Any]:
+def sortable(pieces: list[Column]) -> tuple[Any, Column]:
     """A column of numbers or times as an array of numbers that sort as they do; and the column itself."""
     column = joined(pieces)
     kind = column.type

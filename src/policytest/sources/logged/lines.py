@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from policytest._base.text import plain
 from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, EpisodeColumns, resolve
 from policytest.sources.logged.paths import compressed
 
+Record: TypeAlias = dict[str, Any]
+"""The entries of a line, by the names of their columns or by their roles."""
 LONGEST = 2**20
 """Bytes of a line, at most."""
 BLANKS = " \t"
@@ -97,7 +99,7 @@ def _row_pattern(delimiter: str) -> re.Pattern[str]:
     return re.compile(rf"{cell}(?:{re.escape(delimiter)}{cell})*+")  # compiled once: re keeps them
 
 
-def record(line: str) -> dict[str, Any]:
+def record(line: str) -> Record:
     """The object on a line of JSON."""
     try:
         found = json.loads(line, object_pairs_hook=_no_key_twice)
@@ -112,7 +114,7 @@ def record(line: str) -> dict[str, Any]:
     return found
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> Record:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -124,7 +126,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class Keys:
     """Which keys of JSON lines have which role: those of the first line, and the same in all others."""
 
-    def __init__(self, columns: Mapping[str, str | None], first: dict[str, Any], place: str) -> None:
+    def __init__(self, columns: Mapping[str, str | None], first: Record, place: str) -> None:
         self.parts = resolve(columns, list(first), place)
         self._needed = {name for role, name in self.parts.items() if role != IGNORED}
         if columns.get("reward", "") is None and "reward" not in self._needed:
@@ -132,7 +134,7 @@ class Keys:
         absent = (columns.get(role, role) for role in ("s_next", *OPTIONAL) if role not in self.parts)
         self._late = {name for name in absent if name is not None} - first.keys()
 
-    def check(self, row: dict[str, Any]) -> None:
+    def check(self, row: Record) -> None:
         """Refuse a line that lacks a key which the first has, or has one which the first lacks."""
         if self._needed <= row.keys() and self._late.isdisjoint(row):
             return
@@ -214,7 +216,7 @@ def json_file(path: Path, columns: Mapping[str, str | None]) -> tuple[dict[str, 
     return {} if keys is None else keys.parts, rows
 
 
-def _lines_with(row: dict[str, Any]) -> re.Pattern[bytes]:
+def _lines_with(row: Record) -> re.Pattern[bytes]:
     """Lines with these keys in this order and plain values, for which there is nothing to parse."""
     number = rb"-?(?:0|[1-9][0-9]{0,99}+)(?:\.[0-9]{1,99}+)?+(?:[eE][+-]?[0-9]{1,3}+)?+"
     item = rb'(?:"[^"\\\x00-\x1f]*+"|%s|true|false|null)' % number

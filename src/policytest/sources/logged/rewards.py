@@ -14,7 +14,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.labels import entry, numbers, whole
 from policytest.sources.logged import frames
-from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.frames import Batch, Frame
 from policytest.sources.logged.log import short
 
 NO_REWARDS = (
@@ -48,7 +48,7 @@ def missing(task: Task, shown: str) -> str:
 
 
 def first_wrong(
-    task: Task, frame: Frame, indices: Callable[[dict[str, Any]], tuple[IntArray, IntArray, IntArray]]
+    task: Task, frame: Frame, indices: Callable[[Batch], tuple[IntArray, IntArray, IntArray]]
 ) -> InputError:
     """The error that names the first row whose reward is missing or outside its range: the table is read once more."""
     before = 0
@@ -64,13 +64,13 @@ def first_wrong(
     return InputError("data changed while it was read; read it again")
 
 
-def _shown(batch: dict[str, Any], i: int) -> str:
+def _shown(batch: Batch, i: int) -> str:
     """What stands in the column reward."""
     value = entry(batch["reward_text" if "reward_text" in batch else "reward"], i)
     return "missing" if value is None or value == "" else short(value)
 
 
-def _row(frame: Frame, batch: dict[str, Any], before: int, i: int) -> str:
+def _row(frame: Frame, batch: Batch, before: int, i: int) -> str:
     """The row in words: its number, unless the engine has sorted the rows, its order and its episode."""
     keys = [f"{role} {short(entry(batch[role], i))}" for role in ("order", "episode") if role in batch]
     numbered = [] if frame.flags else [f"row {number(before + i + 1)}"]

@@ -47,6 +47,7 @@ from policytest.sources.logged.columns import (
     resolve,
     with_bins,
 )
+from policytest.sources.logged.lines import Record
 from policytest.sources.logged.log import CELLS, DATE, DATES, NEXT_ROW, stopped_early
 from policytest.sources.logged.rewards import NO_REWARDS, missing, outside, wrong_range
 from policytest.sources.logged.visits import Arrived, Waiting
@@ -244,7 +245,7 @@ class Parser:
         other = first_other(rewards, *_ends(ignored), ROUNDING, self.task.policy.ravel()[pair] > 0)
         self.other_rewards |= other is not None
 
-    def _row(self, text: str, end: bytes) -> dict[str, Any] | None:
+    def _row(self, text: str, end: bytes) -> Record | None:
         """The entries of a line by their roles; None for the header of a CSV file, and for an empty line."""
         if self._form == "text" and end.endswith(b"\n") and (end == b"\r\n") != self._crlf:
             raise InputError(rules.MIXED)
@@ -274,7 +275,7 @@ class Parser:
             raise InputError(NO_REWARDS.format(place="it"))
         return parts
 
-    def _cells(self, text: str) -> dict[str, Any]:
+    def _cells(self, text: str) -> Record:
         cells = rules.cells(text, self._delimiter)
         while len(cells) > len(self._header) and not cells[-1]:  # as DuckDB reads them
             cells.pop()
@@ -282,7 +283,7 @@ class Parser:
             raise InputError(f"there are {len(cells)} entries, but the header has {len(self._header)}; fix the line")
         return dict(zip(self._header, cells, strict=True))
 
-    def _record(self, text: str) -> dict[str, Any]:
+    def _record(self, text: str) -> Record:
         row = rules.record(text)
         if self._keys is None:
             self._keys = rules.Keys(self.columns, row, "it")
@@ -290,7 +291,7 @@ class Parser:
         self._keys.check(row)
         return row
 
-    def _take(self, row: dict[str, Any]) -> None:
+    def _take(self, row: Record) -> None:
         """Add a row to those that wait, unless it is dropped; it is what followed the row before in its episode."""
         copies, moment = self._copies(row.get("count", 1)), self._moment(row)
         reward = rules.number(row["reward"]) if "reward" in row else np.nan
@@ -310,7 +311,7 @@ class Parser:
         ignored = self._ignored(row.get(IGNORED))
         self.waiting.add(Arrived(s, a, x, copies, self.line, reward, ignored, moment, place), episode)
 
-    def _state(self, part: str, row: dict[str, Any]) -> int:
+    def _state(self, part: str, row: Record) -> int:
         """The index of a state: of its label, or of the cell of its numbers where it has none."""
         found = self._index(part, row[part]) if part in row else MISSING
         names = () if self.bins is None else self.bins.names if part == "s" else self.bins.following
@@ -319,7 +320,7 @@ class Parser:
         numbers = [rules.number(row[(BINNED if part == "s" else NEXT_BINNED) + name]) for name in names]
         return MISSING if None in numbers else int(self.bins([numbers])[0])
 
-    def _follow(self, episode: str, moment: float, s: int, row: dict[str, Any]) -> None:
+    def _follow(self, episode: str, moment: float, s: int, row: Record) -> None:
         """The state of this row is the outcome of the row before in its episode."""
         before = self.waiting.previous(episode, moment)
         over = self._over.get(episode, s)
@@ -352,7 +353,7 @@ class Parser:
             )
         return True
 
-    def _dropped(self, index: dict[str, int | None], row: dict[str, Any]) -> bool:
+    def _dropped(self, index: dict[str, int | None], row: Record) -> bool:
         """Whether the row is dropped for its labels; refused, if they are wrong and nobody said so."""
         for part, found in index.items():
             if found is not None and found < 0:
@@ -372,7 +373,7 @@ class Parser:
             return True
         return False
 
-    def _unknown(self, part: str, found: int, row: dict[str, Any]) -> str:
+    def _unknown(self, part: str, found: int, row: Record) -> str:
         """What is wrong with a label."""
         kind = self._lookups[part].kind
         if found != MISSING:
@@ -380,7 +381,7 @@ class Parser:
         names = "" if self.bins is None or part == "a" else ", ".join(self.bins.names)
         return f"no number in column {names}" if names else f"no {kind} in column {part}"
 
-    def _start(self, row: dict[str, Any], episode: str, s: int) -> None:
+    def _start(self, row: Record, episode: str, s: int) -> None:
         """Where the log is to tell how episodes start: a transition from the start to the first state of a new one."""
         if self.task.start is None or s < 0:
             return
@@ -421,7 +422,7 @@ class Parser:
         """How to do without a column; the next row of an episode is found by its order."""
         return "" if self.visits else f", or {ignoring(role)}"
 
-    def _moment(self, row: dict[str, Any]) -> float:
+    def _moment(self, row: Record) -> float:
         """When the row was observed (0: it does not say); refused unless later than the row before in its episode."""
         if "episode" in row and row["episode"] in (None, ""):
             raise InputError(f"episode is missing; give it to all rows{self._or_ignore('episode')}")

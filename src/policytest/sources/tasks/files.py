@@ -35,7 +35,7 @@ from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
 from policytest.sources.tasks import json, keys, npz, policy_files, toml
 from policytest.sources.tasks.by_name import Offer
-from policytest.sources.tasks.keys import Model
+from policytest.sources.tasks.keys import Content, Model
 from policytest.sources.tasks.model_checkers import drn, prism, prism_program
 from policytest.sources.tasks.model_checkers import listing as listing_module
 
@@ -175,7 +175,7 @@ def _in_words_of_the_file(message: str, suffix: str, path: Path) -> str:
 # ---------------------------------------------------------------- tables under keys
 
 
-def _tabular(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer | None]:
+def _tabular(path: Path, suffix: str, given: Content) -> tuple[Content, Offer | None]:
     """The content of a file that holds a whole task, with what was passed in its place."""
     if suffix == ".npz":
         content = npz.read(path, ())
@@ -185,7 +185,7 @@ def _tabular(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, 
     return keys.overridden(content, _passed(given, content, None)), None
 
 
-def _object(content: object) -> dict[str, Any]:
+def _object(content: object) -> Content:
     if not isinstance(content, dict):
         raise InputError(
             f"it holds a {type(content).__name__}; a task file is an object with the keys {', '.join(keys.REQUIRED)}"
@@ -193,7 +193,7 @@ def _object(content: object) -> dict[str, Any]:
     return keys.from_parts({key: value for key, value in content.items() if value is not None})
 
 
-def _passed(given: dict[str, Any], content: dict[str, Any], offer: Offer | None) -> dict[str, Any]:
+def _passed(given: Content, content: Content, offer: Offer | None) -> Content:
     """What was passed, as content: a policy in whichever form as an array."""
     passed = dict(given)
     policy = passed.get("policy")
@@ -208,7 +208,7 @@ def _passed(given: dict[str, Any], content: dict[str, Any], offer: Offer | None)
     return passed
 
 
-def _shown_sizes(content: dict[str, Any]) -> dict[str, Any]:
+def _shown_sizes(content: Content) -> Content:
     """The content with lists as arrays where they show how many states and actions there are."""
     shown = dict(content)
     for key in ("policy", "rewards", "kernel", "support"):
@@ -224,7 +224,7 @@ def _shown_sizes(content: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------- lists of transitions
 
 
-def _listed(path: Path, suffix: str, given: dict[str, Any]) -> tuple[dict[str, Any], Offer]:
+def _listed(path: Path, suffix: str, given: Content) -> tuple[Content, Offer]:
     """The content of a model checker's file, of its side file, and what was passed."""
     side = _side(path)
     constants = {**_check_constants(side.pop(CONSTANTS, None), suffix), **given.pop(CONSTANTS, {})}
@@ -266,7 +266,7 @@ def _check_constants(constants: Any, suffix: str) -> Mapping[str, Any]:
     return constants
 
 
-def _ends(asked: dict[str, Any], named: dict[str, Any], offer: Offer) -> dict[str, list[int]]:
+def _ends(asked: Content, named: Content, offer: Offer) -> dict[str, list[int]]:
     """The states that lists of names, numbers and labels stand for."""
     at = keys.places_named(named, "terminal", offer)
     return {
@@ -276,7 +276,7 @@ def _ends(asked: dict[str, Any], named: dict[str, Any], offer: Offer) -> dict[st
     }
 
 
-def _named(states: list[int], content: dict[str, Any]) -> tuple[Any, ...]:
+def _named(states: list[int], content: Content) -> tuple[Any, ...]:
     names = content.get("states")
     return tuple(s if names is None else names[s] for s in states)
 
@@ -299,7 +299,7 @@ def _one_state(offer: Offer) -> Any:
     return rho
 
 
-def _side(path: Path) -> dict[str, Any]:
+def _side(path: Path) -> Content:
     """The content of the side file; empty where there is none."""
     beside = [path.with_name(path.stem + ending) for ending in SIDES]
     found = [file for file in beside if os.path.lexists(file)]
@@ -316,7 +316,7 @@ def _side(path: Path) -> dict[str, Any]:
     return content
 
 
-def _completed(content: dict[str, Any], offer: Offer | None, suffix: str) -> Model:
+def _completed(content: Content, offer: Offer | None, suffix: str) -> Model:
     missing = [key for key in keys.required_keys(content) if key not in content]
     if missing and offer is not None:
         option = "" if missing[0] == "rewards" else f"pass {missing[0]}=... (--{missing[0]} on the command line), or "

@@ -13,7 +13,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest._base.files import read_text
-from policytest.sources.tasks.keys import PARTS
+from policytest.sources.tasks.keys import PARTS, Content
 
 
 def read(path: Path) -> Any:
@@ -37,8 +37,8 @@ def parsed(parse: Callable[[str], Any], path: Path) -> Any:
         raise InputError(f"a number cannot be read ({error}); fix it") from None
 
 
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content: dict[str, Any] = {}
+def _no_repeats(pairs: list[tuple[str, Any]]) -> Content:
+    content: Content = {}
     for key, value in pairs:
         if key in content:
             raise InputError(f"the key {key!r} is repeated; keep one")
@@ -46,7 +46,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def as_bytes(content: dict[str, Any]) -> bytes:
+def as_bytes(content: Content) -> bytes:
     """One line for each key."""
     lines = [f"  {json.dumps(key)}: {json.dumps(listed(value))}" for key, value in content.items()]
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode("utf-8")

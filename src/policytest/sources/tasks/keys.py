@@ -32,9 +32,9 @@ parts data, indices, indptr and shape. Or they are given by names; see `policyte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -81,6 +81,8 @@ QUESTION = ("rewards", *OBSERVED, "total_rewards", "discount", "avoid", "thresho
 """What a goal that is passed does away with: these belong to another question."""
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
+Content: TypeAlias = dict[str, Any]
+"""The keys and values of a task file, in whichever format."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,7 @@ class Model:
     offer: Offer | None = None
 
 
-def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
+def model(content: Content, offer: Offer | None = None) -> Model:
     """Keys and values, from any format, as a checked model."""
     check_keys(content)
     check_question(content)
@@ -128,7 +130,7 @@ def model(content: dict[str, Any], offer: Offer | None = None) -> Model:
     return Model(task, kernel, threshold, bins, offer)
 
 
-def _typed(content: dict[str, Any]) -> dict[str, Any]:
+def _typed(content: Content) -> Content:
     """Names as tuples, numbers and tables of numbers as such; without the keys that are no argument of a task."""
     found = {key: value for key, value in content.items() if key not in ("bins", "normalise")}
     found |= {name: names_of(name, found[name]) for name in LISTS if name in found}
@@ -136,7 +138,7 @@ def _typed(content: dict[str, Any]) -> dict[str, Any]:
     return found | {key: arrays.whole_number(key, _scalar(found[key])) for key in ("start", "horizon") if key in found}
 
 
-def check_question(content: dict[str, Any]) -> None:
+def check_question(content: Content) -> None:
     """Refuse keys that ask two questions at once."""
     for key in OBSERVED:
         if "rewards" in content and key in content:
@@ -159,14 +161,14 @@ def check_question(content: dict[str, Any]) -> None:
         raise InputError(f"goal asks for a probability, and discount is {content['discount']}; leave discount out")
 
 
-def _ends(content: dict[str, Any], at: Places) -> dict[str, list[int]]:
+def _ends(content: Content, at: Places) -> dict[str, list[int]]:
     """The states to reach and those that must not come before; other states in which episodes end are among these."""
     found = {key: [at.states.find(key, name) for name in content.get(key) or ()] for key in ENDS}
     goal, avoid = found["goal"], found["avoid"]
     return {"goal": goal, "avoid": avoid + [s for s in found["terminal"] if s not in {*goal, *avoid}]}
 
 
-def _anywhere(content: dict[str, Any], ends: dict[str, list[int]]) -> dict[Any, float]:
+def _anywhere(content: Content, ends: dict[str, list[int]]) -> dict[Any, float]:
     """A state in which nothing ends, in the place of the initial distribution that the log will tell."""
     over = {s for states in ends.values() for s in states}
     s = next(s for s in range(len(over) + 1) if s not in over)
@@ -188,7 +190,7 @@ def _observed(given: Any, values: Any) -> Observed:
     return Observed(ends[0], ends[1], values)
 
 
-def _task(content: dict[str, Any], ends: dict[str, list[int]], normalise: bool) -> Task:
+def _task(content: Content, ends: dict[str, list[int]], normalise: bool) -> Task:
     """The task with these arguments; with a goal that whose value is the probability of reaching it."""
     if not content.keys().isdisjoint(OBSERVED):
         content["rewards"] = _observed(content.pop("reward_range", None), content.pop("reward_values", None))
@@ -205,7 +207,7 @@ def _task(content: dict[str, Any], ends: dict[str, list[int]], normalise: bool) 
     return Task.reaching(goal, avoid, within=content.get("horizon"), normalise=normalise, **rest)
 
 
-def _of_cells(content: dict[str, Any], bins: Bins) -> dict[str, Any]:
+def _of_cells(content: Content, bins: Bins) -> Content:
     """The content whose states are the cells, and after them those of its states that have no number.
 
     ``states`` names only the latter where they are fewer than the cells, or all of them end an episode; otherwise the
@@ -224,7 +226,7 @@ def _of_cells(content: dict[str, Any], bins: Bins) -> dict[str, Any]:
     return {**content, "states": states, "assumptions": list(dict.fromkeys(rests_on))}
 
 
-def _from_log(content: dict[str, Any], offer: Offer | None) -> bool:
+def _from_log(content: Content, offer: Offer | None) -> bool:
     """Whether the log is to tell where episodes start."""
     named = (*content.get("states", ()), *(offer.groups if offer is not None else ()))
     if not isinstance(content["initial"], str) or content["initial"] != FROM_LOG or FROM_LOG in named:
@@ -234,7 +236,7 @@ def _from_log(content: dict[str, Any], offer: Offer | None) -> bool:
     return True
 
 
-def storable(found: Model) -> dict[str, Any]:
+def storable(found: Model) -> Content:
     """A model as keys and values that any format can hold."""
     task, bins = found.task, found.bins
     content = {name: getattr(task, name) for name in (*REQUIRED, "horizon", "support", "available")}
@@ -270,7 +272,7 @@ def _asks_for_goal(task: Task) -> bool:
     return not abs(again.rewards - task.rewards).sum()
 
 
-def _storable_bins(task: Task, bins: Bins) -> dict[str, Any]:
+def _storable_bins(task: Task, bins: Bins) -> Content:
     """Bins as a file holds them; the first states of the task are their cells."""
     if task.states is None or task.n_states < bins.n_states:
         raise InputError(f"bins have {bins.n_states} cells; pass a task that names them first: states=bins.states")
@@ -288,13 +290,13 @@ def _reward_range(task: Task) -> Any:
     return going_on[:, 0].tolist() if same else both
 
 
-def overridden(content: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def overridden(content: Content, given: Content) -> Content:
     """The content with what was passed in its place; with a goal that is passed it is another question."""
     gone = QUESTION if "goal" in given else ("total_rewards",) if "horizon" in given else ()
     return {key: value for key, value in content.items() if key not in gone} | given
 
 
-def changed(found: Model, given: dict[str, Any]) -> Model:
+def changed(found: Model, given: Content) -> Model:
     """A model with what was passed in the place of its own."""
     if not given:
         return found
@@ -372,7 +374,7 @@ def storable_names(name: str, labels: Iterable[Hashable] | None) -> list[Any] | 
     return None if labels is None else [plain(label, index) for index, label in enumerate(labels)]
 
 
-def from_parts(content: dict[str, Any]) -> dict[str, Any]:
+def from_parts(content: Content) -> Content:
     """The content with sparse tables that are given as their parts put together."""
     states = content.get("states")
     is_state = set(map(str, states)) if isinstance(states, list) else set()
@@ -384,7 +386,7 @@ def from_parts(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def csr(name: str, parts: dict[str, Any]) -> Any:
+def csr(name: str, parts: Mapping[str, object]) -> Any:
     """A sparse table from its four parts, refused unless they fit together."""
     if sorted(parts) != sorted(PARTS):
         raise InputError(f"{name} has the parts {', '.join(sorted(parts))}; a sparse table has {', '.join(PARTS)}")
@@ -403,7 +405,7 @@ def csr(name: str, parts: dict[str, Any]) -> Any:
 # ---------------------------------------------------------------- tables by names
 
 
-def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: bool = False) -> dict[str, Any]:
+def resolved(content: Content, offer: Offer | None = None, normalise: bool = False) -> Content:
     """The content with every table that is given by names as an array."""
     start = content.get("initial")
     if isinstance(start, np.ndarray) and start.ndim == 0 and start.dtype.kind in "iu":  # one state, by its number
@@ -429,7 +431,7 @@ def resolved(content: dict[str, Any], offer: Offer | None = None, normalise: boo
     return content
 
 
-def _offer(available: Any, content: dict[str, Any], offer: Offer | None) -> Offer:
+def _offer(available: Any, content: Content, offer: Offer | None) -> Offer:
     """The actions that there are in each state, from a table or from {state: [action, ...]}."""
     if offer is not None:
         raise InputError("available is for task files; the model's own file says which actions there are")
@@ -461,7 +463,7 @@ def policy(value: object, at: Places, offer: Offer | None = None, normalise: boo
     return policy_table(value, at, normalise, at.free)
 
 
-def places_named(content: dict[str, Any], given: str, offer: Offer | None = None) -> Places:
+def places_named(content: Content, given: str, offer: Offer | None = None) -> Places:
     """States and actions: their lists of names, or the sizes of what is given as an array."""
     sizes = list(offer.available.shape) if offer is not None else _sizes(content)
     counts: list[int] = []
@@ -480,7 +482,7 @@ def places_named(content: dict[str, Any], given: str, offer: Offer | None = None
     return at._replace(ends=tuple(ends))
 
 
-def _sizes(content: dict[str, Any]) -> list[int | None]:
+def _sizes(content: Content) -> list[int | None]:
     """S and A as far as arrays show them."""
     for key in ("policy", *TABLES):
         shape: tuple[int, ...] = getattr(content.get(key), "shape", ())

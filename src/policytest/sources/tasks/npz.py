@@ -14,7 +14,7 @@ import numpy as np
 from policytest._base import arrays as arrays_module
 from policytest._base.errors import InputError
 from policytest._base.files import ARCHIVE_LIMIT, FREE, npz_bytes, opened, read_arrays
-from policytest.sources.tasks.keys import LISTS, PARTS, REQUIRED, TABLES, check_keys, csr
+from policytest.sources.tasks.keys import LISTS, PARTS, REQUIRED, TABLES, Content, check_keys, csr
 
 TEXTS = (*LISTS, "bins")
 """Keys whose values are kept as JSON text."""
@@ -23,7 +23,7 @@ NAMES_LIMIT = 2**28
 """The most bytes that the names of the states may take."""
 
 
-def read(path: Path, required: tuple[str, ...] = REQUIRED) -> dict[str, Any]:
+def read(path: Path, required: tuple[str, ...] = REQUIRED) -> Content:
     """The arrays of an NPZ file by their keys, once their headers make sense."""
     try:
         with opened(path, ARCHIVE_LIMIT + FREE) as file:
@@ -53,9 +53,9 @@ def _check_headers(headers: dict[str, Any], required: tuple[str, ...]) -> None:
                 arrays_module.check_shape(key, headers[key][0], (S, A, S))
 
 
-def _assembled(arrays: dict[str, Any]) -> dict[str, Any]:
+def _assembled(arrays: dict[str, Any]) -> Content:
     """Arrays by their names in the file, as the content they stand for."""
-    content: dict[str, Any] = {}
+    content: Content = {}
     for key, array in arrays.items():
         name, _, part = key.partition(".")
         if part and name in TABLES:
@@ -88,7 +88,7 @@ def _from_text(name: str, array: Any) -> Any:
     return names
 
 
-def as_bytes(content: dict[str, Any]) -> memoryview:
+def as_bytes(content: Content) -> memoryview:
     """Compressed arrays, by their keys."""
     arrays: dict[str, Any] = {}
     for key, value in content.items():

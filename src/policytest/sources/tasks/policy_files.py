@@ -30,7 +30,7 @@ from policytest.mdp.task import Task
 from policytest.sources.labels import Lookup, Places, as_name, places_in, places_of
 from policytest.sources.tasks import json, npz, toml
 from policytest.sources.tasks.by_name import Offer
-from policytest.sources.tasks.keys import NAMES, policy, storable_names
+from policytest.sources.tasks.keys import NAMES, Content, policy, storable_names
 from policytest.sources.tasks.model_checkers import scheduler
 
 _COLUMNS = ("state", "action", "probability")
@@ -53,11 +53,11 @@ def save_policy(path: Any, policy: Any, task: Any = None) -> None:
     table = arrays.probability_rows("policy", arrays.real_array("policy", policy, (None, None)))
     at = places_for(task) if task is not None else places_of(*table.shape)
     arrays.check_shape("policy", table.shape, (at.n_states, at.n_actions))
-    content: dict[str, Any] = {"policy": table}
+    content: Content = {"policy": table}
     for name, axis in zip(NAMES, at[:2], strict=True):
         if axis.names is not None:
             content[name] = storable_names(name, axis.names)
-    writers: dict[str, Callable[[dict[str, Any]], bytes | memoryview]] = {
+    writers: dict[str, Callable[[Content], bytes | memoryview]] = {
         ".json": json.as_bytes,
         ".toml": toml.as_bytes,
         ".npz": npz.as_bytes,
@@ -114,7 +114,7 @@ def _content(path: Path, suffix: str) -> Any:
 
 
 def _from_content(content: object, at: Places, offer: Offer | None, normalise: bool) -> FloatArray:
-    own: dict[str, Any] = {}
+    own: Content = {}
     if isinstance(content, dict) and "policy" in content and "policy" not in (at.states.names or ()):
         own = {name: as_name(content[name]) for name in NAMES if content.get(name) is not None}
         normalise = normalise or content.get("normalise") is True

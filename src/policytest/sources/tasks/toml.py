@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 from policytest._base.errors import InputError
 from policytest.sources.tasks.json import listed, parsed
+from policytest.sources.tasks.keys import Content
 
 DEPTH = 100
 """The most parts of a dotted key: reading one takes Python's parser time quadratic in them."""
@@ -19,20 +19,20 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Content:
     """What a TOML file holds."""
-    content: dict[str, Any] = parsed(_loads, path)
+    content: Content = parsed(_loads, path)
     return content
 
 
-def _loads(text: str) -> dict[str, Any]:
+def _loads(text: str) -> Content:
     if deep := _DEEP.search(text):
         line = text.count("\n", 0, deep.start()) + 1
         raise InputError(f"line {line}: a key has more than {DEPTH} parts; a table has at most three levels")
     return tomllib.loads(text)
 
 
-def as_bytes(content: dict[str, Any]) -> bytes:
+def as_bytes(content: Content) -> bytes:
     """One line for each key."""
     return "".join(f"{key} = {_value(key, listed(value))}\n" for key, value in content.items()).encode("utf-8")
 
