@@ -432,9 +432,7 @@ def _codes(ids: Any) -> IntArray:
         except TypeError:
             raise InputError("episode has ids that are not hashable; pass numbers, text or tuples") from None
     _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return np.asarray(rank[codes.ravel()])
+    return np.asarray(np.argsort(np.argsort(first))[codes.ravel()])
 
 
 def against_smallest(mu: FloatArray, pi: FloatArray, bound: FloatArray | float) -> list[tuple[BoolArray, str]]:

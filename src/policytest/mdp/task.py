@@ -542,10 +542,11 @@ def _available(available: object, task: Task) -> Any:
     return table
 
 
-def truth_table(name: str, table: FloatArray) -> arrays.BoolArray:
-    """Ones and zeros as booleans."""
+def truth_table(name: str, table: FloatArray, places: bool = True) -> arrays.BoolArray:
+    """Ones and zeros as booleans; an error names the place of another number, if there are ``places`` to name."""
     if (place := arrays.first_place(~np.isin(table, (0.0, 1.0)))) is not None:
-        raise InputError(f"{name}{place} is {table[tuple(place)]:.6g}; expected True and False (or 1 and 0)")
+        where = place if places else ""
+        raise InputError(f"{name}{where} is {table[tuple(place)]:.6g}; expected True and False (or 1 and 0)")
     return table > 0
 
 
@@ -556,19 +557,12 @@ def _support(support: object, task: Task) -> Any:
     if arrays.is_sparse(support):
         allowed = arrays.csr("support", support, (S * A, S))
         allowed.eliminate_zeros()
-        entries = allowed.data
+        truth_table("support", allowed.data, places=False)
+        allowed = allowed.astype(bool)
     else:
-        allowed = entries = arrays.real_array("support", support, (S, A, S))
-    odd = ~np.isin(entries, (0.0, 1.0))
-    if odd.any():
-        place = "" if arrays.is_sparse(allowed) else [int(i) for i in np.argwhere(odd)[0]]
-        raise InputError(f"support{place} is {entries[odd][0]:.6g}; expected True and False (or 1 and 0)")
-    allowed = allowed.astype(bool)
-    empty = (support_sizes(allowed) == 0) & (task.policy.ravel() > 0)
-    if empty.any():
-        raise InputError(
-            f"support at {task.place(int(np.argmax(empty)))} allows no successor; every pair the policy takes needs one"
-        )
+        allowed = truth_table("support", arrays.real_array("support", support, (S, A, S)))
+    if (pair := arrays.first((support_sizes(allowed) == 0) & (task.policy.ravel() > 0))) is not None:
+        raise InputError(f"support at {task.place(pair)} allows no successor; every pair the policy takes needs one")
     return allowed
 
 

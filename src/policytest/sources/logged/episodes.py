@@ -182,10 +182,7 @@ def _added_up(frame: Frame, about: dict[str, Any]) -> LoggedEpisodes | None:
 def _by_id(ids: Sequence[Any]) -> IntArray:
     """The rank of each id: numbers by size, other ids by their text."""
     numeric = all(isinstance(one, int | float) for one in ids)
-    ranked = sorted(range(len(ids)), key=(lambda i: ids[i]) if numeric else (lambda i: str(ids[i])))
-    rank = np.empty(len(ids), dtype=np.int64)
-    rank[ranked] = np.arange(len(ids))
-    return rank
+    return np.argsort(sorted(range(len(ids)), key=(lambda i: ids[i]) if numeric else (lambda i: str(ids[i]))))
 
 
 # ---------------------------------------------------------------- rows

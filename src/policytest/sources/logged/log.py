@@ -134,12 +134,10 @@ def ranks(ids: Sequence[Any], form: str) -> IntArray:
         number = written_number(ids[place]) if form != "typed" else None
         return (np.inf if number is None else number, ids[place])
 
-    rank = np.empty(len(ids), dtype=np.int64)
     try:
-        rank[sorted(range(len(ids)), key=size)] = np.arange(len(ids))
+        return np.argsort(sorted(range(len(ids)), key=size))  # the place of each in this order
     except TypeError:
         raise InputError("the ids of episodes cannot be compared; use numbers or text") from None
-    return rank
 
 
 @dataclass(frozen=True)
