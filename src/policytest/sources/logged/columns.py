@@ -149,18 +149,12 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
     found: dict[str, str] = {}
     binned = [role for role in columns if role.startswith((BINNED, NEXT_BINNED))]
     following = any(role.startswith(NEXT_BINNED) for role in binned)
+    optional = {*OPTIONAL, *(("s",) if binned else ()), *(("s_next",) if following else ())}
     for role in (*ROLES, *binned):
         name = columns.get(role, role)
-        optional = role in OPTIONAL or (binned and role == "s") or (following and role == "s_next")
-        if name is None or (name not in there and optional and role not in columns):
-            continue
-        if role not in columns and name in columns.values():  # that column has another role
-            if role in LABELS:
-                raise InputError(f"column {name!r} is mapped to another role; name the column for {role} in columns")
+        if name is None or (role not in columns and _has_none(role, columns, there, role in optional)):
             continue
         if name not in there:
-            if role == "s_next" and role not in columns and not _meant(role, name, there):
-                continue
             if role in binned:
                 raise _no_numbers(name, there, place)
             raise InputError(
@@ -178,8 +172,35 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
     return found
 
 
+def _has_none(role: str, columns: Mapping[str, str | None], there: Sequence[str], optional: bool) -> bool:
+    """Whether a role that nobody has named stays without a column: it is optional, or its column has another role."""
+    if role not in there and optional:
+        return True
+    if role in columns.values():
+        if role in LABELS:
+            raise InputError(f"column {role!r} is mapped to another role; name the column for {role} in columns")
+        return True
+    return role == "s_next" and role not in there and not _meant(role, role, there)
+
+
 def _suggestion(role: str, name: str, there: Sequence[str], columns: Mapping[str, str | None]) -> str:
     """What is there, and what might have been meant: for this role, and for other labels that nobody has named."""
+    close, visits = _close(role, name, there, columns)
+    asked = {part: found for part, found in _first(close).items() if part != "s_next" or found != "..."}
+    meant = f"name {'them' if len(asked) > 1 else 'it'} with {_mapping(asked)}"
+    if asked and "..." not in asked.values():
+        meant = f"did you mean {_mapping(asked)}?"
+    if role == "s_next":
+        beside = {**({"s_next": "None"} if close[role] else {}), **_first(visits)}
+        meant = f"{meant} Or find" if asked else 'name it with columns={"s_next": ...}, or find'
+        meant += f" it in the next row of the episode, with {_mapping(beside)}"
+    return f"the columns are {_listed(there)}; {meant}"
+
+
+def _close(
+    role: str, name: str, there: Sequence[str], columns: Mapping[str, str | None]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The columns that may be meant for this role and others without one; and those that tell which row comes next."""
     free = [column for column in there if column not in columns.values()]
     close = {role: _meant(role, name, free)}
     needed = [part for part in LABELS if part != "s" or not any(one.startswith(BINNED) for one in columns)]
@@ -188,17 +209,12 @@ def _suggestion(role: str, name: str, there: Sequence[str], columns: Mapping[str
     visits = {part: _meant(part, part, rest) for part in ("order", "episode") if columns.get(part, part) not in there}
     if role in ("s", "a") and all(visits.values()) and not close.get("s_next", ["s_next"]):
         close |= visits  # each row is a visit, and the next row of the episode tells the next state
-    asked = {part: f'"{plain(found[0])}"' if found else "..." for part, found in close.items()}
-    asked = {part: found for part, found in asked.items() if part != "s_next" or found != "..."}
-    meant = f"name {'them' if len(asked) > 1 else 'it'} with {_mapping(asked)}"
-    if asked and "..." not in asked.values():
-        meant = f"did you mean {_mapping(asked)}?"
-    if role == "s_next":
-        beside = {part: f'"{plain(found[0])}"' if found else "..." for part, found in visits.items()}
-        beside = {"s_next": "None", **beside} if close[role] else beside
-        meant = f"{meant} Or find" if asked else 'name it with columns={"s_next": ...}, or find'
-        meant += f" it in the next row of the episode, with {_mapping(beside)}"
-    return f"the columns are {_listed(there)}; {meant}"
+    return close, visits
+
+
+def _first(found: Mapping[str, list[str]]) -> dict[str, str]:
+    """The most likely column of each role, as it is written in ``columns``."""
+    return {role: f'"{plain(names[0])}"' if names else "..." for role, names in found.items()}
 
 
 def _mapping(named: Mapping[str, str]) -> str:
