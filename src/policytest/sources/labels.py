@@ -32,6 +32,7 @@ from policytest._base.text import did_you_mean
 from policytest.mdp.task import Task
 
 pa, pc = Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
+Names: TypeAlias = Sequence[Hashable] | None
 Column: TypeAlias = Any
 """A column of data: an Arrow array, or a list."""
 UNKNOWN, MISSING = -1, -2
@@ -49,9 +50,7 @@ class Lookup:
     [0, 1, 1, 2, -1, -2]
     """
 
-    def __init__(
-        self, kind: str, names: Sequence[Hashable] | None, count: int, numbers: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, kind: str, names: Names, count: int, numbers: Sequence[int] | None = None) -> None:
         self.kind, self.names, self.count = kind, None if names is None else tuple(names), count
         self.numbers, self.numbered = range(count) if numbers is None else numbers, numbers is not None
 
@@ -238,8 +237,8 @@ class Places(NamedTuple):
 def places_of(
     n_states: int,
     n_actions: int,
-    states: Sequence[Hashable] | None = None,
-    actions: Sequence[Hashable] | None = None,
+    states: Names = None,
+    actions: Names = None,
     observations: Sequence[int] | None = None,
     codes: Sequence[int] | None = None,
 ) -> Places:

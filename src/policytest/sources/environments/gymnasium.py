@@ -50,7 +50,7 @@ from policytest.sources.environments.stepping import (
     stepped_task,
 )
 from policytest.sources.environments.table import Rules, asked_task, read_table, rules
-from policytest.sources.labels import Places, places_of
+from policytest.sources.labels import Names, Places, places_of
 from policytest.sources.tasks.policy import discrete, policy_table
 from policytest.sources.tasks.policy_files import load_policy
 
@@ -212,9 +212,7 @@ def gymnasium(
     return Environment(task, TabularSimulator(kernel), kernel, exact, called(env), (*notes, *found.notes))
 
 
-def _tabular(
-    found: Rules, pi: FloatArray, discount: float, asked: Asked, actions: Sequence[Hashable] | None
-) -> tuple[Task, Kernel]:
+def _tabular(found: Rules, pi: FloatArray, discount: float, asked: Asked, actions: Names) -> tuple[Task, Kernel]:
     """The task on the rules of a table, and its kernel; goals and states to avoid are followed by themselves."""
     known: dict[str, Any] = {"policy": pi, "initial": found.initial, "support": found.support, "actions": actions}
     goal, over, kernel = None, found.absorbing, found.kernel

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -43,6 +43,8 @@ from policytest.sources.checks import close
 from policytest.sources.labels import Places
 from policytest.sources.tasks.by_name import assembled
 
+Arrival: TypeAlias = tuple[int, bool, float | None]
+"""A kind of arrival: the state, whether the episode ends there, and the reward where kinds are told apart by it."""
 FULL_LIMIT = 20_000_000  # entries up to which all successors can be allowed
 
 
@@ -227,16 +229,14 @@ def _ambiguous(real: Listed, at: Places, split: bool) -> set[int]:
     return parted
 
 
-def _targets(
-    real: Listed, S: int, terminal: BoolArray, parted: set[int]
-) -> tuple[IntArray, list[tuple[int, bool, float | None]]]:
+def _targets(real: Listed, S: int, terminal: BoolArray, parted: set[int]) -> tuple[IntArray, list[Arrival]]:
     """Where each entry leads, and the copies (state, ended, reward) that are needed, numbered from S on."""
     kinds = [
         (int(x), bool(ends), float(r) if int(x) in parted else None)
         for x, ends, r in zip(real.x, real.ends, real.r, strict=True)
     ]
-    number: dict[tuple[int, bool, float | None], int] = {}
-    extra: list[tuple[int, bool, float | None]] = []
+    number: dict[Arrival, int] = {}
+    extra: list[Arrival] = []
     taken: set[int] = set()
     for kind, _ in sorted(
         Counter(kinds).items(), key=lambda item: (item[0][0], -item[1], item[0][1], item[0][2] or 0.0)
@@ -346,16 +346,14 @@ def differs(place: str, said: float, paid: float) -> InputError:
     )
 
 
-def _names(at: Places, extra: list[tuple[int, bool, float | None]]) -> tuple[Hashable, ...]:
+def _names(at: Places, extra: list[Arrival]) -> tuple[Hashable, ...]:
     names: list[Hashable] = [at.states.name(s) for s in range(at.n_states)]
     for x, ends, r in extra:
         names.append((names[x], *([] if r is None else [f"reward {r:g}"]), *(["ended"] if ends else [])))
     return tuple(names)
 
 
-def _notes(
-    absorbing: BoolArray, extra: list[tuple[int, bool, float | None]], known: bool, on_arrival: bool
-) -> tuple[str, ...]:
+def _notes(absorbing: BoolArray, extra: list[Arrival], known: bool, on_arrival: bool) -> tuple[str, ...]:
     notes = []
     if absorbing.any():
         notes.append("Where an episode has ended the state is absorbing with reward 0, and that is known.")

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from policytest._base.errors import InputError
 from policytest._base.text import did_you_mean, plain
 
+Columns: TypeAlias = Mapping[str, str | None]
+"""The name of the column of a role, or of the role itself where it is not named; None: it is ignored."""
 LABELS = ("s", "a", "s_next")
 OPTIONAL = ("count", "order", "episode", "reward")
 ROLES = LABELS + OPTIONAL
@@ -47,7 +50,7 @@ class EpisodeColumns(dict[str, str | None]):
     states may be cells of the ``binned`` columns; s is then not required.
     """
 
-    def __init__(self, columns: Mapping[str, str | None], labels: bool = False, binned: Sequence[str] = ()) -> None:
+    def __init__(self, columns: Columns, labels: bool = False, binned: Sequence[str] = ()) -> None:
         super().__init__(columns)
         self.labels, self.binned = labels, tuple(binned)
 
@@ -128,7 +131,7 @@ def _checked(columns: object, roles: Sequence[str]) -> dict[str, str | None]:
     return dict(columns)
 
 
-def with_bins(columns: Mapping[str, str | None], now: Sequence[str], following: Sequence[str]) -> dict[str, str | None]:
+def with_bins(columns: Columns, now: Sequence[str], following: Sequence[str]) -> dict[str, str | None]:
     """The mapping with a role for each column that is binned; states and next states are then cells of these."""
     return {**columns, **{BINNED + name: name for name in now}, **{NEXT_BINNED + name: name for name in following}}
 
@@ -142,7 +145,7 @@ def check_bins(roles: Collection[str], names: Sequence[str], following: Sequence
         )
 
 
-def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str) -> dict[str, str]:
+def resolve(columns: Columns, there: Sequence[str], place: str) -> dict[str, str]:
     """The name of the column of each role, for a table (or a file: `place`) with these columns."""
     if isinstance(columns, EpisodeColumns):
         return columns.resolved(there, place)
@@ -172,7 +175,7 @@ def resolve(columns: Mapping[str, str | None], there: Sequence[str], place: str)
     return found
 
 
-def _has_none(role: str, columns: Mapping[str, str | None], there: Sequence[str], optional: bool) -> bool:
+def _has_none(role: str, columns: Columns, there: Sequence[str], optional: bool) -> bool:
     """Whether a role that nobody has named stays without a column: it is optional, or its column has another role."""
     if role not in there and optional:
         return True
@@ -183,7 +186,7 @@ def _has_none(role: str, columns: Mapping[str, str | None], there: Sequence[str]
     return role == "s_next" and role not in there and not _meant(role, role, there)
 
 
-def _suggestion(role: str, name: str, there: Sequence[str], columns: Mapping[str, str | None]) -> str:
+def _suggestion(role: str, name: str, there: Sequence[str], columns: Columns) -> str:
     """What is there, and what might have been meant: for this role, and for other labels that nobody has named."""
     close, visits = _close(role, name, there, columns)
     asked = {part: found for part, found in _first(close).items() if part != "s_next" or found != "..."}
@@ -198,7 +201,7 @@ def _suggestion(role: str, name: str, there: Sequence[str], columns: Mapping[str
 
 
 def _close(
-    role: str, name: str, there: Sequence[str], columns: Mapping[str, str | None]
+    role: str, name: str, there: Sequence[str], columns: Columns
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """The columns that may be meant for this role and others without one; and those that tell which row comes next."""
     free = [column for column in there if column not in columns.values()]

@@ -31,6 +31,7 @@ from policytest.sources.logged.columns import (
     NEXT_BINNED,
     OPTIONAL,
     PROBABILITIES,
+    Columns,
     resolve,
 )
 from policytest.sources.logged.lines import BLANKS, LONGEST, NUMBER, csv_file, json_file
@@ -63,9 +64,7 @@ def connect(in_order: bool = False) -> Any:
     return connection
 
 
-def relation(
-    connection: Any, paths: Sequence[Path], columns: Mapping[str, str | None]
-) -> tuple[Any, str, tuple[File, ...], int]:
+def relation(connection: Any, paths: Sequence[Path], columns: Columns) -> tuple[Any, str, tuple[File, ...], int]:
     """The files as one relation with columns named by their parts; the form of its labels; the files; their rows."""
     kind = kind_of(paths[0])
     try:
@@ -137,7 +136,7 @@ def _order_type(connection: Any, source: str, text: str) -> str:
 # ---------------------------------------------------------------- CSV
 
 
-def _csv(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+def _csv(connection: object, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
     written: dict[tuple[tuple[str, ...], str, bool], list[Path]] = {}  # files that agree are read together
     rows = []
     for path in paths:
@@ -180,7 +179,7 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
 # ---------------------------------------------------------------- JSON lines
 
 
-def _json(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+def _json(connection: object, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
     found = [json_file(path, columns) for path in paths]
     filled = [(str(path), parts) for path, (parts, _) in zip(paths, found, strict=True) if parts]
     if not filled:
@@ -206,7 +205,7 @@ def _json(connection: object, paths: Sequence[Path], columns: Mapping[str, str |
 # ---------------------------------------------------------------- Parquet
 
 
-def _parquet(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> tuple[str, list[int]]:
+def _parquet(connection: object, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
     found, rows = [], []
     kinds: dict[str, tuple[str, str, str]] = {}
     folders = _folder_columns(connection, paths, columns)
@@ -252,7 +251,7 @@ def _described(connection: Any, source: str) -> dict[str, str]:
     return {name: kind for name, kind, *_ in connection.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()}
 
 
-def _folder_columns(connection: object, paths: Sequence[Path], columns: Mapping[str, str | None]) -> str:
+def _folder_columns(connection: object, paths: Sequence[Path], columns: Columns) -> str:
     """Whether a column is to be read, as text, from the names of folders such as `a=left`; not one that files have."""
     off = "hive_partitioning = false"
     wanted = {columns.get(role, role) for role in {*LABELS, *OPTIONAL, *columns}}

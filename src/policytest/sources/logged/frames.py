@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -32,6 +32,7 @@ from policytest.sources.logged.columns import (
     NEXT_BINNED,
     OPTIONAL,
     ROLES,
+    Columns,
     check_bins,
     check_mapping,
     ignoring,
@@ -99,7 +100,7 @@ def open_frame(data: object, columns: object = None, bins: Bins | None = None) -
         return _checked(_with_successors(with_cells(found, bins)))
 
 
-def opened(data: object, mapping: Mapping[str, str | None], known: Sequence[str], in_order: bool = False) -> Frame:
+def opened(data: object, mapping: Columns, known: Sequence[str], in_order: bool = False) -> Frame:
     """The table, its columns named by their roles, of those known; with ``in_order`` as files have its rows."""
     with readable():
         if paths.is_path(data):

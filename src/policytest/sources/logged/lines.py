@@ -21,7 +21,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ import numpy as np
 
 from policytest._base.errors import InputError
 from policytest._base.text import plain
-from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, EpisodeColumns, resolve
+from policytest.sources.logged.columns import IGNORED, LABELS, OPTIONAL, Columns, EpisodeColumns, resolve
 from policytest.sources.logged.paths import compressed
 
 Record: TypeAlias = dict[str, Any]
@@ -68,7 +68,7 @@ def text(line: bytes) -> str:
     return line.decode("utf-8")
 
 
-def header(line: str, columns: Mapping[str, str | None]) -> tuple[list[str], str]:
+def header(line: str, columns: Columns) -> tuple[list[str], str]:
     """The names in the first line of a CSV file, and the delimiter: one that gives the wanted names, or the most."""
     if not line.strip():
         raise InputError("it is empty; a CSV file begins with the names of its columns")
@@ -126,7 +126,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> Record:
 class Keys:
     """Which keys of JSON lines have which role: those of the first line, and the same in all others."""
 
-    def __init__(self, columns: Mapping[str, str | None], first: Record, place: str) -> None:
+    def __init__(self, columns: Columns, first: Record, place: str) -> None:
         self.parts = resolve(columns, list(first), place)
         self._needed = {name for role, name in self.parts.items() if role != IGNORED}
         if columns.get("reward", "") is None and "reward" not in self._needed:
@@ -165,7 +165,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise InputError(f"{path}: the compressed file is damaged or cut short ({error}); copy it again") from None
 
 
-def csv_file(path: Path, columns: Mapping[str, str | None]) -> tuple[list[str], str, int]:
+def csv_file(path: Path, columns: Columns) -> tuple[list[str], str, int]:
     """The names and the delimiter of a CSV file, and the number of its rows; all of it is checked."""
     names, delimiter, crlf, rows, line = [""], "", False, -1, 1
     with _opened(path) as file:
@@ -191,7 +191,7 @@ def csv_file(path: Path, columns: Mapping[str, str | None]) -> tuple[list[str], 
     return names, delimiter, rows
 
 
-def json_file(path: Path, columns: Mapping[str, str | None]) -> tuple[dict[str, str], int]:
+def json_file(path: Path, columns: Columns) -> tuple[dict[str, str], int]:
     """The keys of the parts in a file of JSON lines (none, if it is empty), and its rows; all of it is checked."""
     keys, rows, at = None, 0, 0
     uniform = re.compile(rb"(?!)")

@@ -19,7 +19,7 @@ import stat
 import sys
 import time
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from policytest.sources.logged.columns import (
     IGNORED,
     LABELS,
     NEXT_BINNED,
+    Columns,
     check_bins,
     check_mapping,
     ignoring,
@@ -146,7 +147,7 @@ class Parser:
     def __init__(
         self,
         task: Task,
-        columns: Mapping[str, str | None] | None = None,
+        columns: Columns | None = None,
         skip: Collection[str] = (),
         place: str = "the log",
         bins: Bins | None = None,
