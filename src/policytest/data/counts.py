@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from policytest._base import arrays
 from policytest._base.arrays import IntArray, Kernel, SparseArray
 from policytest._base.errors import InputError
+from policytest._base.files import write_arrays
 from policytest._base.rows import entry_keys, flat
 from policytest._base.text import plural
 from policytest.mdp.task import Task
@@ -278,12 +279,16 @@ class Counts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the counts to a file of exactly this name, as NPZ; it appears complete or not at all."""
-        _file().save(path, self)
+        from policytest.data.counts_file import as_arrays  # which imports this module
+
+        write_arrays(path, **as_arrays(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Counts:
         """The counts in a file that `save` wrote; anything else is refused."""
-        return cast(Counts, _file().read_counts(path, _file().from_arrays))
+        from policytest.data.counts_file import from_arrays, read_counts
+
+        return read_counts(path, from_arrays)
 
     __copy__ = copy
 
@@ -377,13 +382,6 @@ class Counts:
         entries = np.concatenate([counts / self._visits[seen // S], laws, np.ones(barren.size)])
         order = np.argsort(keys, kind="stable")
         return _csr(keys[order], entries[order], S, A)
-
-
-def _file() -> Any:
-    """The module of files of counts, which imports this one."""
-    from policytest.data import counts_file
-
-    return counts_file
 
 
 def flaws(selected: bool, other_rewards: bool, cells: str | None = None) -> tuple[str, ...]:

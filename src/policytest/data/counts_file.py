@@ -11,16 +11,11 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import InputError, first_line, unreadable
-from policytest._base.files import ARCHIVE_LIMIT, FREE, array_headers, not_too_large, opened, write_arrays
+from policytest._base.files import ARCHIVE_LIMIT, FREE, array_headers, not_too_large, opened
 from policytest.data.counts import COUNT_RULE, TOTAL_LIMIT, Counts
 
 FORMAT, VERSION = "policytest-counts", 1
 Content = TypeVar("Content")
-
-
-def save(path: str | os.PathLike[str], counts: Counts) -> None:
-    """Write the counts to a file of exactly this name."""
-    write_arrays(path, **as_arrays(counts))
 
 
 def as_arrays(counts: Counts) -> dict[str, Any]:
