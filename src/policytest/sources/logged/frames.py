@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from policytest._base import errors as errors_module
-from policytest._base.errors import InputError, Needed
+from policytest._base.errors import InputError, Needed, interrupted
 from policytest._base.text import plain
 from policytest.data.counts import CELLS_ARE_MARKOV
 from policytest.mdp.task import Task
@@ -245,7 +244,7 @@ def readable() -> Iterator[None]:
     except (InputError, ImportError, MemoryError):
         raise
     except Exception as error:
-        if errors_module.interrupted(error):
+        if interrupted(error):
             raise KeyboardInterrupt from None
         if type(error).__name__ == "OutOfMemoryException":
             raise InputError(
