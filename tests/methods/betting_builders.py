@@ -157,13 +157,13 @@ def rollouts(run, plan, u):
     """The sums of the rollouts that the compiled code makes of these random numbers, and the capital at their end."""
     size, payoff = len(u), run.payoff
     seen = small.Transcript(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
-    stakes = small.Stakes(plan.fractions, TwoSided(payoff.strategy).above.capital, plan.L, plan.sign, plan.lead)
+    stakes = plan.stakes(TwoSided(payoff.strategy).above.capital)
     limits = small.Limits(np.inf, 2**62, np.inf)
     common = stakes, run.source.draws(), small.RolloutState(), u, limits, seen
     if len(plan.parts) > 1:
-        done = two_policies.bet(payoff.dynamics, plan.parts, plan.B, *common)
+        done = two_policies.bet(payoff.dynamics, *plan.parts, *common)
     else:
-        done = kernels.bet(payoff.dynamics, plan.a, *common)
+        done = kernels.bet(payoff.dynamics, plan.a, *common, small.NOT_SERVED)
     assert done.used == size
     assert done.samples <= done.steps <= done.used
     return seen.sums[: done.rollouts], stakes.capital

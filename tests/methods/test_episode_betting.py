@@ -159,10 +159,10 @@ def test_compiled_rollouts_are_those_of_the_definition(seed, settings):
         start = np.arange(len(pairs) + 1) * n
         draws = draws._replace(start=start, successor=x.astype(np.int32), reward=r, at=start[:-1].copy())
     seen = small.Transcript(*(np.empty(n, dtype=kind) for kind in (np.int64, np.int64, float, float)))
-    stakes = small.Stakes(plan.fractions, run.bets[sign].capital, plan.L, sign, plan.lead)
+    stakes = small.Stakes(plan.B, plan.fractions, run.bets[sign].capital, plan.L, sign, plan.lead)
     longest = 6.0 if task.is_total else 0.0
     start = small.RolloutState(), u, small.Limits(np.inf, 2**62, np.inf), seen
-    done = kernels.bet(run.payoff.dynamics._replace(longest=longest), plan.a, stakes, draws, *start)
+    done = kernels.bet(run.payoff.dynamics._replace(longest=longest), plan.a, stakes, draws, *start, small.NOT_SERVED)
     expected = replayed(Definition(run, plan), kernel, stack, u, longest)
     assert done.rollouts >= 100
     assert np.allclose(seen.sums[: done.rollouts], expected[: done.rollouts], atol=1e-9)

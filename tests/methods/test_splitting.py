@@ -146,16 +146,16 @@ def test_without_a_discount_the_mean_is_exact_up_to_the_steps_at_which_branches_
 def rolled(run, plan, targets, u, longest, draws=None, other=None):
     """The sums of both sides that the compiled code makes of these random numbers, in two calls."""
     seen = small.Transcript(*(np.empty(len(u), dtype=kind) for kind in (np.int64, np.int64, float, float, float)))
-    mirrored = small.ONE_SIDE
+    mirrored = small.NOT_SERVED
     if other is not None:
         capital = run.bets[-plan.sign].capital.copy()
-        mirrored = small.OtherSide(other.plan.B, plan.fractions, capital, other.plan.L, other.plan.sign, 0.0)
-    stakes = small.Stakes(plan.fractions, run.bets[plan.sign].capital.copy(), plan.L, plan.sign, 0.0)
+        mirrored = small.Stakes(other.plan.B, plan.fractions, capital, other.plan.L, other.plan.sign, 0.0)
+    stakes = small.Stakes(plan.B, plan.fractions, run.bets[plan.sign].capital.copy(), plan.L, plan.sign, 0.0)
     at, branches, sums = small.RolloutState(), splitting.open_branches(), []
     dynamics, limits = run.payoff.dynamics._replace(longest=longest), small.Limits(np.inf, 2**62, np.inf)
     for part in (u[: len(u) // 3], u[len(u) // 3 :]):
-        about = dynamics, plan.a._replace(B=plan.B), targets, stakes, draws or run.source.draws()
-        done = kernels.branch(*about, at, branches, part, limits, seen, other=mirrored)
+        about = dynamics, plan.a, targets, stakes, draws or run.source.draws()
+        done = kernels.branch(*about, at, branches, part, limits, seen, mirrored)
         pairs = zip(seen.sums[: done.rollouts], seen.mirrored[: done.rollouts], strict=True)
         sums, at = [*sums, *pairs], done.at
         assert done.used == len(part)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled.small import Residuals
+from policytest._base.compiled.small import Residuals, Stakes
 from policytest.eprocess.capital import Bet
 
 REFIT = 1.2  # V0 is fitted again when the samples have grown by this factor
@@ -53,6 +53,10 @@ class BettingPlan(NamedTuple):
     def bet(self) -> Bet:
         """What is staked on a rollout, whose outcome less the threshold is lead + S."""
         return Bet(self.room, self.fractions, self.wide)
+
+    def stakes(self, capital: FloatArray) -> Stakes:
+        """The bets of this side with this capital."""
+        return Stakes(self.B, self.fractions, capital, self.L, self.sign, self.lead)
 
     def widened(self, wider: float) -> BettingPlan:
         """With a range that is this many times the worst sum, on both sides."""

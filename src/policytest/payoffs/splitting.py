@@ -36,17 +36,15 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.rollouts import bet, branch
 from policytest._base.compiled.small import (
     LARGEST_WEIGHT,
-    ONE_SIDE,
+    NOT_SERVED,
     Draws,
     Dynamics,
     Limits,
-    OtherSide,
     RolloutState,
-    Stakes,
     Transcript,
 )
 from policytest.data.simulators import cumulative_rows
-from policytest.eprocess.strategies import NONE, best_growth, expected_gap, interval_gap, most_promising
+from policytest.eprocess.strategies import best_growth, expected_gap, interval_gap, most_promising
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
 
@@ -114,7 +112,7 @@ class Outlook:
         cumulative = cumulative_rows(rows.start, q)
         self.model = Draws(True, _starts(policy), rows.successor, cumulative, np.zeros(0, dtype=np.int64))
         self.plan, self.dynamics = plan, dynamics._replace(longest=policy.longest)
-        self.side = plan.a._replace(base=policy.expected_base(plan.a.base), B=plan.B)
+        self.side = plan.a._replace(base=policy.expected_base(plan.a.base))
 
     def at(self, pace: Pace, samples: int) -> Paced | None:
         """The plan at this pace; None where no rollout ends in time."""
@@ -150,19 +148,18 @@ class Outlook:
         rows = min(max(FEWEST_SIMULATED, samples), MOST_SIMULATED)
         enough, times = max(ENOUGH_SIMULATED, samples // 50), min(3 + samples // 20_000, MOST_TIMES)
         seen = Transcript(np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64), np.empty(rows))
-        other, mirrored = ONE_SIDE, plan.mirrored
-        if mirrored is not None:
-            seen = seen._replace(mirrored=np.empty(rows))
-            other = OtherSide(mirrored.B, NONE, NO_STAKES, mirrored.L, mirrored.sign, mirrored.lead)
-        stakes, limits = Stakes(NONE, NO_STAKES, plan.L, plan.sign, plan.lead), Limits(np.inf, rows, np.inf)
+        other = NOT_SERVED
+        if plan.mirrored is not None:
+            seen, other = seen._replace(mirrored=np.empty(rows)), plan.mirrored.stakes(NO_STAKES)
+        stakes, limits = plan.stakes(NO_STAKES), Limits(np.inf, rows, np.inf)
         at, branches, sums, drawn, count = RolloutState(), open_branches(), [], 0, 0
         for time in range(times):
             numbers = _numbers()[time * MOST_SIMULATED :][:rows]
             if len(plan.targets):
                 rolled = self.dynamics, self.side, plan.targets, stakes, self.model, at, branches
-                done = branch(*rolled, numbers, limits, seen, other=other)
+                done = branch(*rolled, numbers, limits, seen, other)
             else:
-                done = bet(self.dynamics, self.side, stakes, self.model, at, numbers, limits, seen, other=other)
+                done = bet(self.dynamics, self.side, stakes, self.model, at, numbers, limits, seen, other)
             at, drawn, count = done.at, drawn + done.samples, count + done.rollouts
             sums.append(seen.sums[: done.rollouts].copy())
             if count >= enough:

@@ -51,14 +51,12 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts, small, two_policies
 from policytest._base.compiled.small import (
-    ONE_SIDE,
+    NOT_SERVED,
     Advance,
     Dynamics,
     Limits,
-    OtherSide,
     Residuals,
     RolloutState,
-    Stakes,
     Transcript,
 )
 from policytest._base.errors import AssumptionWarning, InputError
@@ -137,21 +135,17 @@ class Rollouts:
         seen: Transcript,
     ) -> Advance:
         """Rollouts, in compiled code, which settles the bets. Rows that list only what was seen may have grown."""
-        rows, draws, other = self.tally.rows, self.source.draws(), ONE_SIDE
+        rows, draws, mirrored = self.tally.rows, self.source.draws(), plan.mirrored
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
-        stakes = Stakes(plan.fractions, bets[plan.sign].capital, plan.L, plan.sign, plan.lead)
+        stakes = plan.stakes(bets[plan.sign].capital)
         if len(self.policies) > 1:
-            both = (plan.a, plan.b), plan.B
-            return two_policies.bet(self.dynamics, *both, stakes, draws, at, numbers, limits, seen)
-        side = plan.a._replace(B=plan.B)
-        if (mirrored := plan.mirrored) is not None:
-            capital = bets[mirrored.sign].capital
-            other = OtherSide(mirrored.B, mirrored.fractions, capital, mirrored.L, mirrored.sign, mirrored.lead)
+            return two_policies.bet(self.dynamics, plan.a, plan.b, stakes, draws, at, numbers, limits, seen)
+        other = NOT_SERVED if mirrored is None else mirrored.stakes(bets[mirrored.sign].capital)
         if len(plan.targets):
-            branched = self.dynamics, side, plan.targets, stakes, draws, at, self.branches, numbers
+            branched = self.dynamics, plan.a, plan.targets, stakes, draws, at, self.branches, numbers
             return rollouts.branch(*branched, limits, seen, other)
-        return rollouts.bet(self.dynamics, side, stakes, draws, at, numbers, limits, seen, other)
+        return rollouts.bet(self.dynamics, plan.a, stakes, draws, at, numbers, limits, seen, other)
 
     def record(self, seen: Transcript, count: int) -> None:
         """Count what was drawn."""

@@ -24,12 +24,12 @@ from policytest.worst_case.functional_solver import DifferenceSolver
 from policytest.worst_case.projection_free import ProjectionFree
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ValueWithHorizon(Functional):
     """V(rho) - ``less`` of a kernel, over ``steps`` steps from the law ``first``."""
 
-    first: FloatArray | None = None
-    steps: int = 1
+    first: FloatArray
+    steps: int
     less: float = 0.0
 
     def linear(self, entries: FloatArray) -> tuple[float, FloatArray]:
@@ -62,7 +62,8 @@ def has_gradient(task: Task) -> bool:
 def value_with_horizon(task: Task, rows: Rows, less: float = 0.0) -> ValueWithHorizon:
     """The value of the task's policy on its rows; see `has_gradient`."""
     terms, less = (term_of(task, rows),), less - task.reached_at_start
-    return ValueWithHorizon(rows, task.discount, task.n_states, terms, None, task.initial, task.steps or 1, less)
+    about = rows, task.discount, task.n_states, terms
+    return ValueWithHorizon(*about, first=task.initial, steps=task.steps or 1, less=less)
 
 
 def searching(solver: object) -> DifferenceSolver:

@@ -6,16 +6,16 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
-from policytest._base.compiled.small import MIXTURE as MIXTURE
-from policytest._base.compiled.small import compiled, counted, entry, growth_of, loss_of, mean_log
+from policytest._base.compiled.small import compiled, entry, loss_of, place_of
 
 # ---------------------------------------------------------------- the sequential test
 # Evidence of a witness w, in nats: loss(w) - dimension term of the boundary, one number for each prior.
 
-PAPER = 0  # kinds of boundary: this, or MIXTURE
+PAPER, MIXTURE = 0, 1  # kinds of boundary; the evidence of a mixture is a likelihood ratio
 ALL_USED = 0  # how a block of observations ended
 WITNESS_FAILED = 1
 NOT_ALLOWED = 2
@@ -71,10 +71,51 @@ def dimensions(start: Ints, N: Reals, n: Reals, kind: int, priors: Reals, width:
     return out
 
 
+@compiled
+def _mean_log(x: Reals) -> float:
+    """log of the mean of exp(x_j), without overflow."""
+    if len(x) == 1:
+        return x[0]
+    top = x[0]
+    for j in range(1, len(x)):
+        top = max(top, x[j])
+    if np.isinf(top):
+        return top
+    total = 0.0
+    for j in range(len(x)):
+        total += np.exp(x[j] - top)
+    return top + np.log(total / len(x))
+
+
+@compiled
+def _step(z: float) -> float:
+    """z log(1 + 1/z), by its series where that is exact to rounding; 0 at 0."""
+    if z <= 0.0:
+        return 0.0
+    if z < 200.0:
+        return z * np.log1p(1.0 / z)
+    u = 1.0 / z
+    return 1.0 - u * (0.5 - u * (1.0 / 3.0 - u * (0.25 - u * (0.2 - u * (1.0 / 6.0 - u / 7.0)))))
+
+
+@compiled
+def _growth_of(kind: int, count: float, visits: float, prior: float, width: float, chance: float) -> float:
+    """What one observation adds to the evidence of a witness that gives it this chance.
+
+    Mixture: log of the predictive probability (N + a)/(n + m a) over the chance. Paper: the growth of N log N less
+    that of n log n and of width log(1 + n/width), less the log of the chance.
+    """
+    if kind == MIXTURE:
+        return np.log((count + prior) / ((visits + width * prior) * chance))
+    likelihood = np.log((count + 1.0) / ((visits + 1.0) * chance)) + _step(count) - _step(visits)
+    reach = width + visits
+    return likelihood - (width / reach * _step(reach) if width > 0.0 else 0.0)
+
+
 @entry
 def observe(
     start: Ints,
-    successor: Ints,
+    successor: npt.NDArray[np.int32],
     kind: int,
     priors: Reals,
     width: Reals,
@@ -84,7 +125,7 @@ def observe(
     evidence: Reals,
     required: float,
     k: Ints,
-    x: Reals,
+    x: Ints,
 ) -> Any:
     """Record the transitions (row k[i], successor x[i]) until the evidence of the witness w reaches what is required.
 
@@ -94,9 +135,15 @@ def observe(
     for i in range(len(k)):
         if k[i] < 0:
             continue
-        if not counted(start, successor, kind, priors, width, N, n, w, evidence, k[i], x[i]):
+        row = k[i]
+        e = place_of(start, successor, row, x[i])
+        if e < 0:
             return i, NOT_ALLOWED
-        if required < np.inf and not mean_log(evidence) < required:
+        for j in range(len(priors)):
+            evidence[j] += _growth_of(kind, N[e], n[row], priors[j], width[row], w[e])
+        N[e] += 1.0
+        n[row] += 1.0
+        if required < np.inf and not _mean_log(evidence) < required:
             return i + 1, WITNESS_FAILED
     return len(k), ALL_USED
 
@@ -129,13 +176,13 @@ def safe_ahead(
         for j in range(J):
             best = -np.inf
             for e in range(start[row], start[row + 1]):
-                gain[j, e] += growth_of(kind, N[e] + visits[row], n[row] + visits[row], priors[j], width[row], w[e])
+                gain[j, e] += _growth_of(kind, N[e] + visits[row], n[row] + visits[row], priors[j], width[row], w[e])
                 best = max(best, gain[j, e])
             if best > peak[j, row]:
                 bound[j] += best - peak[j, row]
                 peak[j, row] = best
         visits[row] += 1.0
-        if required < np.inf and not mean_log(bound) < required:
+        if required < np.inf and not _mean_log(bound) < required:
             return i + 1
     return len(k)
 

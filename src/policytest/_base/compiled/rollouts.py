@@ -12,22 +12,19 @@ from policytest._base.compiled.small import (
     BETWEEN,
     BLOCK_ENDS,
     BRANCHING,
-    ONE_SIDE,
     OUT_OF_BOUNDS,
     SMALLEST_CHANCE,
     SMALLEST_WEIGHT,
     TINY,
     TOGETHER,
-    Advance,
     Draws,
     Dynamics,
     Limits,
-    OtherSide,
     Residuals,
     RolloutState,
     Stakes,
     Transcript,
-    advance,
+    called_with_records,
     coin,
     compiled,
     ending_at,
@@ -39,7 +36,6 @@ from policytest._base.compiled.small import (
     place_of,
     residual,
     settled,
-    settled_other,
     stepped,
     stopped,
 )
@@ -234,17 +230,18 @@ def _bounded(
     return reward + then - now, least, other, True
 
 
+@called_with_records
 @entry
-def _bet(
-    dynamics_of: tuple[Any, ...],
-    side_of: tuple[Any, ...],
-    stakes_of: tuple[Any, ...],
-    draws_of: tuple[Any, ...],
-    at: tuple[float, ...],
+def bet(
+    dynamics: Dynamics,
+    side: Residuals,
+    stakes: Stakes,
+    draws: Draws,
+    at: RolloutState,
     u: FloatArray,
-    limits_of: tuple[Any, ...],
-    seen_of: tuple[Any, ...],
-    other_of: tuple[Any, ...],
+    limits: Limits,
+    seen: Transcript,
+    other: Stakes,
 ) -> tuple[Any, ...]:
     """Rollouts of one policy, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a
     refit is due.
@@ -254,10 +251,10 @@ def _bet(
 
     Rollouts may serve both sides: then coins keep S >= -L and -S >= -L of the other side.
     """
-    dynamics, side, stakes, draws = Dynamics(*dynamics_of), Residuals(*side_of), Stakes(*stakes_of), Draws(*draws_of)
-    limits, seen, other = Limits(*limits_of), Transcript(*seen_of), OtherSide(*other_of)
+    dynamics, side, stakes, draws = Dynamics(*dynamics), Residuals(*side), Stakes(*stakes), Draws(*draws)
+    limits, seen, other = Limits(*limits), Transcript(*seen), Stakes(*other)
     serves_both, on_entries, has_bounds = len(other.B) > 0, len(side.gain) > 0, dynamics.total_low < dynamics.total_high
-    gamma, longest, L, sign, B = dynamics.discount, dynamics.longest, stakes.L, stakes.sign, side.B
+    gamma, longest, L, sign, B = dynamics.discount, dynamics.longest, stakes.L, stakes.sign, stakes.B
     phase, state, earned, weight, left, _, _, total = at
     s = int(state)
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
@@ -313,27 +310,11 @@ def _bet(
         rollouts += 1
         own_steps += longest - left if left > 0.0 else 0.0
         phase = BETWEEN
-        ending = ending_at(settled(stakes, earned), settled_other(other, mirrored), samples, limits)
+        ending = ending_at(settled(stakes, earned), settled(other, mirrored), samples, limits)
         if ending != BLOCK_ENDS:
             break
     after = phase, float(s), earned, weight, left, -1.0, 0.0, total
     return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
-
-
-def bet(
-    dynamics: Dynamics,
-    side: Residuals,
-    stakes: Stakes,
-    draws: Draws,
-    at: RolloutState,
-    u: FloatArray,
-    limits: Limits,
-    seen: Transcript,
-    other: OtherSide = ONE_SIDE,
-) -> Advance:
-    """`_bet` by names: numba recognises plain tuples in half the time, and a simulator may be called very often."""
-    plain = (tuple(part) for part in (dynamics, side, stakes, draws, at))
-    return advance(_bet(*plain, u, tuple(limits), tuple(seen), tuple(other)))
 
 
 # ---------------------------------------------------------------- rollouts that branch
@@ -371,29 +352,30 @@ def _pieces(
     return (1 if goes_on and not at_worst else 0), weight, at_worst
 
 
+@called_with_records
 @entry
-def _branch(
-    dynamics_of: tuple[Any, ...],
-    side_of: tuple[Any, ...],
+def branch(
+    dynamics: Dynamics,
+    side: Residuals,
     targets: FloatArray,
-    stakes_of: tuple[Any, ...],
-    draws_of: tuple[Any, ...],
-    at: tuple[float, ...],
+    stakes: Stakes,
+    draws: Draws,
+    at: RolloutState,
     branches: FloatArray,
     u: FloatArray,
-    limits_of: tuple[Any, ...],
-    seen_of: tuple[Any, ...],
-    other_of: tuple[Any, ...],
+    limits: Limits,
+    seen: Transcript,
+    other: Stakes,
 ) -> tuple[Any, ...]:
-    """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `_bet`.
+    """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `bet`.
 
     ``branches`` [M,2] are the place and the weight of the open branches; the last one moves. Where rollouts serve both
     sides, coins keep the sums of both in their ranges. The proof: `policytest.methods.betting.splitting`.
     """
-    dynamics, side, stakes = Dynamics(*dynamics_of), Residuals(*side_of), Stakes(*stakes_of)
-    draws, limits, seen, other = Draws(*draws_of), Limits(*limits_of), Transcript(*seen_of), OtherSide(*other_of)
+    dynamics, side, stakes, draws = Dynamics(*dynamics), Residuals(*side), Stakes(*stakes), Draws(*draws)
+    limits, seen, other = Limits(*limits), Transcript(*seen), Stakes(*other)
     serves_both, on_entries = len(other.B) > 0, len(side.gain) > 0
-    gamma, longest, L, sign, B = dynamics.discount, dynamics.longest, stakes.L, stakes.sign, side.B
+    gamma, longest, L, sign, B = dynamics.discount, dynamics.longest, stakes.L, stakes.sign, stakes.B
     phase, state, earned, mirrored, left = at[0], at[1], at[2], at[3], at[4]
     n = int(state) if phase == BRANCHING else 0
     reserve = _worst_of(branches, n, B)  # the worst of all open branches together, for each side
@@ -454,27 +436,8 @@ def _branch(
         rollouts += 1
         own_steps += longest - left if left > 0.0 else 0.0
         phase = BETWEEN
-        ending = ending_at(settled(stakes, earned), settled_other(other, mirrored), samples, limits)
+        ending = ending_at(settled(stakes, earned), settled(other, mirrored), samples, limits)
         if ending != BLOCK_ENDS:
             break
     after = phase, float(n), earned, mirrored if serves_both else 0.0, left, -1.0, 0.0, 0.0
     return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
-
-
-def branch(
-    dynamics: Dynamics,
-    side: Residuals,
-    targets: FloatArray,
-    stakes: Stakes,
-    draws: Draws,
-    at: RolloutState,
-    branches: FloatArray,
-    u: FloatArray,
-    limits: Limits,
-    seen: Transcript,
-    other: OtherSide = ONE_SIDE,
-) -> Advance:
-    """`_branch` by names."""
-    fixed = tuple(dynamics), tuple(side), targets, tuple(stakes), tuple(draws)
-    found = _branch(*fixed, tuple(at), branches, u, tuple(limits), tuple(seen), tuple(other))
-    return advance(found)

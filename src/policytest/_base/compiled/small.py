@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numba
 import numpy as np
@@ -17,6 +17,9 @@ import numpy.typing as npt
 
 from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
+
+Parts = ParamSpec("Parts")
+Result = TypeVar("Result")
 
 TINY = 1e-300
 SETTINGS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -45,12 +48,12 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _jitted(function, {**INSIDE, "forceinline": True})
 
 
-def entry(function: Callable[..., Any]) -> Any:
+def entry(function: Callable[Parts, Result]) -> Callable[Parts, Result]:
     """A kernel that Python calls: says what to delete when the cache on disk is damaged."""
     kernel: Any = _jitted(function, SETTINGS)
 
     @wraps(function)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Parts.args, **none: Parts.kwargs) -> Result:
         try:
             return kernel(*arguments)
         except (EOFError, pickle.UnpicklingError) as error:
@@ -194,77 +197,6 @@ def first_above(cumulative: Reals, first: int, last: int, u: float) -> int:
     return first
 
 
-# ---------------------------------------------------------------- the evidence of a witness
-
-MIXTURE = 1  # the kind of boundary whose evidence is the likelihood ratio of a mixture
-
-
-@compiled
-def mean_log(x: Reals) -> float:
-    """log of the mean of exp(x_j), without overflow."""
-    if len(x) == 1:
-        return x[0]
-    top = x[0]
-    for j in range(1, len(x)):
-        top = max(top, x[j])
-    if np.isinf(top):
-        return top
-    total = 0.0
-    for j in range(len(x)):
-        total += np.exp(x[j] - top)
-    return top + np.log(total / len(x))
-
-
-@compiled
-def _step(z: float) -> float:
-    """z log(1 + 1/z), by its series where that is exact to rounding; 0 at 0."""
-    if z <= 0.0:
-        return 0.0
-    if z < 200.0:
-        return z * np.log1p(1.0 / z)
-    u = 1.0 / z
-    return 1.0 - u * (0.5 - u * (1.0 / 3.0 - u * (0.25 - u * (0.2 - u * (1.0 / 6.0 - u / 7.0)))))
-
-
-@compiled
-def growth_of(kind: int, count: float, visits: float, prior: float, width: float, chance: float) -> float:
-    """What one observation adds to the evidence of a witness that gives it this chance.
-
-    Mixture: log of the predictive probability (N + a)/(n + m a) over the chance. Paper: the growth of N log N less
-    that of n log n and of width log(1 + n/width), less the log of the chance.
-    """
-    if kind == MIXTURE:
-        return np.log((count + prior) / ((visits + width * prior) * chance))
-    likelihood = np.log((count + 1.0) / ((visits + 1.0) * chance)) + _step(count) - _step(visits)
-    reach = width + visits
-    return likelihood - (width / reach * _step(reach) if width > 0.0 else 0.0)
-
-
-@compiled
-def counted(
-    start: Ints,
-    successor: Ints,
-    kind: int,
-    priors: Reals,
-    width: Reals,
-    N: Reals,
-    n: Reals,
-    w: Reals,
-    evidence: Reals,
-    row: int,
-    x: int,
-) -> bool:
-    """Count the transition from a row to x, and what it adds to the evidence [J] of w; False where x is not listed."""
-    e = place_of(start, successor, row, x)
-    if e < 0:
-        return False
-    for j in range(len(priors)):
-        evidence[j] += growth_of(kind, N[e], n[row], priors[j], width[row], w[e])
-    N[e] += 1.0
-    n[row] += 1.0
-    return True
-
-
 # ---------------------------------------------------------------- capital
 # The capital of F bets is an array [F + 1]: what each has made of its share of the first unit, divided by a common
 # factor, and the logarithm of that factor. Powers of two, so that dividing by them changes no digit.
@@ -347,6 +279,7 @@ class Residuals(NamedTuple):
 class Stakes(NamedTuple):
     """The bets of one side, and what a rollout can win and lose."""
 
+    B: Reals  # the worst sums, of all policies together; empty where rollouts do not serve this side
     fractions: Reals  # of the largest bet
     capital: Reals  # [F + 1]; changed in place
     L: float
@@ -354,18 +287,7 @@ class Stakes(NamedTuple):
     lead: float
 
 
-class OtherSide(NamedTuple):
-    """The bet of the other side on the same rollouts: its worst sums, empty where they serve one side; its stakes."""
-
-    B: Reals = np.zeros(0)
-    fractions: Reals = np.zeros(0)
-    capital: Reals = np.zeros(0)  # changed in place
-    L: float = 0.0
-    sign: float = 0.0
-    lead: float = 0.0
-
-
-ONE_SIDE = OtherSide()
+NOT_SERVED = Stakes(np.zeros(0), np.zeros(0), np.zeros(0), 0.0, 0.0, 0.0)
 
 
 class Dynamics(NamedTuple):
@@ -445,24 +367,28 @@ class Advance(NamedTuple):
     cut: int = 0  # rollouts whose steps were used up
 
 
-def advance(found: tuple[Any, ...]) -> Advance:
-    """How far a call came, by names."""
-    ending, used, steps, samples, rollouts, wanted, state, own_steps, cut = found
-    return Advance(ending, used, steps, samples, rollouts, wanted, RolloutState(*state), own_steps, cut)
+def called_with_records(kernel: Callable[Parts, tuple[Any, ...]]) -> Callable[Parts, Advance]:
+    """A kernel of rollouts that gets its records as plain tuples, which numba recognises in half the time.
+
+    A simulator may be called very often. The kernel makes records of them again, which costs nothing there.
+    """
+
+    plain: Any = kernel
+
+    @wraps(kernel)
+    def call(*records: Parts.args, **none: Parts.kwargs) -> Advance:
+        found = Advance(*plain(*(tuple(part) if isinstance(part, tuple) else part for part in records)))
+        return found._replace(at=RolloutState(*found.at))
+
+    return call
 
 
 @compiled
 def settled(stakes: Stakes, earned: float) -> float:
-    """Settle the bets of a rollout; the evidence."""
-    return settle(stakes.capital, stakes.fractions, (stakes.lead + earned) / (stakes.L - stakes.lead))
-
-
-@compiled
-def settled_other(other: OtherSide, earned: float) -> float:
-    """The same for the other side; nothing where the rollout serves one."""
-    if len(other.B) == 0:
+    """Settle the bets of a rollout on a side that it serves; the evidence."""
+    if len(stakes.B) == 0:
         return -np.inf
-    return settle(other.capital, other.fractions, (other.lead + earned) / (other.L - other.lead))
+    return settle(stakes.capital, stakes.fractions, (stakes.lead + earned) / (stakes.L - stakes.lead))
 
 
 @inlined

@@ -22,7 +22,6 @@ from policytest._base.compiled.small import (
     BETWEEN,
     BLOCK_ENDS,
     TOGETHER,
-    Advance,
     Draws,
     Dynamics,
     Limits,
@@ -30,7 +29,7 @@ from policytest._base.compiled.small import (
     RolloutState,
     Stakes,
     Transcript,
-    advance,
+    called_with_records,
     coin,
     ending_at,
     entry,
@@ -85,25 +84,26 @@ def _tossed(
     return A_IN_TURN, ended, weight, weight, extra
 
 
+@called_with_records
 @entry
-def _bet(
-    dynamics_of: tuple[Any, ...],
-    sides: tuple[Any, ...],
-    B: FloatArray,
-    stakes_of: tuple[Any, ...],
-    draws_of: tuple[Any, ...],
-    at: tuple[float, ...],
+def bet(
+    dynamics: Dynamics,
+    side_a: Residuals,
+    side_b: Residuals,
+    stakes: Stakes,
+    draws: Draws,
+    at: RolloutState,
     u: FloatArray,
-    limits_of: tuple[Any, ...],
-    seen_of: tuple[Any, ...],
+    limits: Limits,
+    seen: Transcript,
 ) -> tuple[Any, ...]:
     """Rollouts, until the numbers ``u`` [rows, 3] or the samples run out, a bet crosses the level, or a refit is due.
 
     ``B`` are the worst sums of the two together. A rollout that is cut short goes on next time from the state that is
     returned. Each step uses one row of ``u``, for an action, a successor and a coin.
     """
-    dynamics, stakes, draws = Dynamics(*dynamics_of), Stakes(*stakes_of), Draws(*draws_of)
-    limits, seen, side_a, side_b = Limits(*limits_of), Transcript(*seen_of), Residuals(*sides[0]), Residuals(*sides[1])
+    dynamics, side_a, side_b, stakes = Dynamics(*dynamics), Residuals(*side_a), Residuals(*side_b), Stakes(*stakes)
+    draws, limits, seen, B = Draws(*draws), Limits(*limits), Transcript(*seen), stakes.B
     gamma, longest, L, sign = dynamics.discount, dynamics.longest, stakes.L, stakes.sign
     worst, on_entries = (B, side_a.B, side_b.B), len(side_a.gain) > 0 or len(side_b.gain) > 0
     phase, state, earned, weight, left, state_b, weight_b, _ = at
@@ -165,19 +165,3 @@ def _bet(
             break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, 0.0
     return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
-
-
-def bet(
-    dynamics: Dynamics,
-    sides: tuple[Residuals, Residuals],
-    B: FloatArray,
-    stakes: Stakes,
-    draws: Draws,
-    at: RolloutState,
-    u: FloatArray,
-    limits: Limits,
-    seen: Transcript,
-) -> Advance:
-    """`_bet` by names: numba recognises plain tuples in half the time, and a simulator may be called very often."""
-    plain, pair = (tuple(part) for part in (stakes, draws, at)), (tuple(sides[0]), tuple(sides[1]))
-    return advance(_bet(tuple(dynamics), pair, B, *plain, u, tuple(limits), tuple(seen)))
