@@ -154,8 +154,8 @@ def rolled(run, plan, targets, u, longest, draws=None, other=None):
     at, branches, sums = small.RolloutState(), splitting.open_branches(), []
     dynamics, limits = run.payoff.dynamics._replace(longest=longest), small.Limits(np.inf, 2**62, np.inf)
     for part in (u[: len(u) // 3], u[len(u) // 3 :]):
-        about = dynamics, plan.a, targets, stakes, draws or run.source.draws()
-        done = kernels.branch(*about, at, branches, part, limits, seen, mirrored)
+        about = dynamics, plan.a, targets, stakes, draws or run.source.draws(), branches
+        done = kernels.branch(*about, at, part, limits, seen, mirrored)
         pairs = zip(seen.sums[: done.rollouts], seen.mirrored[: done.rollouts], strict=True)
         sums, at = [*sums, *pairs], done.at
         assert done.used == len(part)

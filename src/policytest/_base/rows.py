@@ -47,11 +47,11 @@ class Rows(NamedTuple):
         return self.per_entry(np.arange(len(self.pair)))
 
     def per_entry(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """[E] a row vector [K], repeated for each entry of its row."""
+        """[..., E] a row vector [..., K], repeated for each entry of its row."""
         width = self.start[1:] - self.start[:-1]
         if len(width) > MANY_ROWS and (width == width[0]).all():  # then repeated in a third of the time
-            return np.repeat(values, width[0])
-        return np.repeat(values, width)
+            return np.repeat(values, width[0], axis=-1)
+        return np.repeat(values, width, axis=-1)
 
     def rewards(self) -> FloatArray:
         """[E] r(s,a,x) of every entry, whether the reward is on the successor or on the pair."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled import small
-from policytest._base.compiled.small import Limits, RolloutState
+from policytest._base.compiled.small import Call, Limits, RolloutState
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
@@ -132,7 +132,7 @@ class TDRun(Run):
         if len(self.seen.pair) < len(self.numbers):
             self.seen = self.payoff.transcript(len(self.numbers))
         seen, plan, limits = self.seen, self.plan, Limits(with_rounding_margin(required), most, self._until_due())
-        done = self.payoff.roll(plan, self.bets, self.at, self.numbers, limits, seen)
+        done = self.payoff.roll(plan, self.bets, Call(self.at, self.numbers, limits, seen))
         self.at, self.numbers = done.at, self.numbers[done.used :]
         self.payoff.record(seen, done.steps)
         self.samples += done.samples

@@ -60,7 +60,8 @@ class Fit:
         """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
         payoff, samples = self.payoff, self.payoff.pool.samples
         self.due = max(self.growth * samples, samples + 1.0)
-        payoff.before_fit()
+        if payoff.clock is not None:
+            payoff.clock.refit()
         if payoff.visited is not None:
             return self._of_visited(payoff.visited, progress)
         q = payoff.pool.model()

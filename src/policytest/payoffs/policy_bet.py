@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts, search
 from policytest._base.compiled.small import TINY, Residuals
 from policytest._base.rows import Rows, first_of_state
+from policytest.data.reward_moments import RewardMoments
 from policytest.data.simulators import cumulative_rows
+from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply
@@ -31,6 +34,8 @@ NONE = np.zeros(0, dtype=np.int64)
 
 class Pool:
     """What all bets of one question share: the counts, the supply of draws, and the model fitted to the counts."""
+
+    moments: RewardMoments | None = None  # of observed rewards by transition, for forecasts
 
     def __init__(self, tally: WitnessedCounts, source: Supply) -> None:
         self.tally, self.source, self.samples = tally, source, 0
@@ -54,15 +59,27 @@ class Pool:
 
     def observe(self, k: IntArray, x: IntArray) -> None:
         """Count draws of unknown rows that no rollout asked for."""
-        self.tally.observe(k, x, np.inf)
+        self.tally.observe(k, x, np.inf)  # refuses what the support excludes
         self.samples += len(x)
 
-    def record(self, pair: IntArray, x: IntArray) -> None:
-        """Count the transitions of unknown rows; those of known rows are not draws."""
+    def learn(self, rows: Recorded) -> None:
+        """Transitions that are counted, and never bet on."""
+        drawn = rows.k >= 0
+        self.observe(rows.k[drawn], rows.x[drawn])
+
+    def record(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
+        """Count the transitions of unknown rows; those of known rows are not draws, and known rewards are not kept."""
         k = self.tally.task.layout.row_of_pair[pair]
         drawn = self.only[k] < 0
         if drawn.any():
             self.tally.observe(k[drawn], x[drawn], np.inf)
+
+    def state(self) -> dict[str, FloatArray]:
+        """What a run keeps of it, beyond the counts."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what was kept."""
 
 
 class PolicyBet:
@@ -76,6 +93,7 @@ class PolicyBet:
     so to the compiled code. (With a discount well below 1 coins end it as soon.)
     """
 
+    centre: FloatArray  # [S] the mean of r^pi(s) - eta(s,a) over actions; without rewards on successors, or observed
     closed: IntArray = NONE  # closed states in which a rollout ends
     longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
 
@@ -87,15 +105,19 @@ class PolicyBet:
         self.on_successor = task.rewards_on_successor
         self.reward = np.zeros(len(rows.pair)) if self.on_successor else task.rewards.ravel()[rows.pair]
         self.gain = rows.pick(task.rewards, S) if self.on_successor else np.zeros(0)
-        self.policy_reward = np.bincount(rows.state, self.prob * self.reward, minlength=S).astype(np.float64)
-        self.V = self.policy_reward / (1.0 - task.discount)  # fitted last
+        self.centre = self.mean_over_actions(self.reward)
+        self.V = self.centre / (1.0 - task.discount)  # fitted last
         self.base_shape = self.reward.shape
-        self.first_rows = first_of_state(rows)
         self.closed = self._closed_states() if task.is_discounted_table and task.expected_steps > LONG else NONE
-        earned = self.policy_reward
+        earned = self.centre
         if len(self.closed) and self.on_successor:
             earned = earned + np.bincount(rows.state, self.prob * rows.sums(self.gain))
         self.closed_values = earned[self.closed] / (1.0 - task.discount)
+
+    def mean_over_actions(self, reward: FloatArray) -> FloatArray:
+        """[S] the mean of rewards [K]."""
+        rows = self.pool.tally.rows
+        return np.bincount(rows.state, self.prob * reward, minlength=self.task.n_states).astype(np.float64)
 
     def _closed_states(self) -> IntArray:
         """The states that are followed by themselves alone."""
@@ -103,7 +125,7 @@ class PolicyBet:
         leaves = np.bincount(rows.state, only != rows.state, minlength=self.task.n_states)
         return np.flatnonzero(leaves == 0)
 
-    def kept(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What a run keeps for later, beyond counts and plan."""
         return {}
 
@@ -111,8 +133,13 @@ class PolicyBet:
         """These values were chosen."""
         self.V = V
 
-    def take_up(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on from what was kept."""
+
+    @cached_property
+    def first_rows(self) -> IntArray:
+        """[S] the first row of each state."""
+        return first_of_state(self.pool.tally.rows)
 
     def rows(self) -> Rows:
         """The rows of the pool, with this policy and these rewards."""
@@ -139,14 +166,14 @@ class PolicyBet:
         rows = tally.rows
         visits = np.bincount(rows.state, tally.n, minlength=S)
         P = sparse.csr_array((tally.N, rows.successor, rows.start), shape=(len(rows.pair), S))
-        V = self.V if self.alone else self.policy_reward / (1.0 - gamma)
+        V = self.V if self.alone else self.centre / (1.0 - gamma)
         for _ in range(MOST_SWEEPS):
             earned = P @ V
             by_state = np.bincount(rows.state, earned, minlength=S) + STATE_MASS * V.mean()
             mean = (by_state / (visits + STATE_MASS))[rows.state]
             if not self.alone:
                 mean = (earned + PAIR_MASS * mean) / (tally.n + PAIR_MASS)
-            new = self.policy_reward + gamma * np.bincount(rows.state, self.prob * mean, minlength=S)
+            new = self.centre + gamma * np.bincount(rows.state, self.prob * mean, minlength=S)
             moved, V = np.abs(new - V).max(), new
             if moved <= CLOSE_ENOUGH * np.abs(V).max():
                 break
@@ -165,13 +192,14 @@ class PolicyBet:
         return self.pool.tally.value()[0]
 
     def row_visits(self, d: FloatArray) -> FloatArray:
-        """[K] the discounted visits of each pair, by those of states."""
-        return np.asarray(d[self.pool.tally.rows.state] * self.prob)
+        """[K] the discounted visits of each pair in a rollout, by those of states [H S]; H = 1 without a horizon."""
+        return np.asarray(d.reshape(-1, self.task.n_states).sum(axis=0)[self.pool.tally.rows.state] * self.prob)
 
-    @property
-    def centre(self) -> FloatArray:
-        """[S] the mean of r^pi(s) - eta(s,a) over actions; without rewards on successors."""
-        return np.zeros(self.task.n_states) if self.on_successor else self.policy_reward
+    def entry_visits(self, q: FloatArray, d: FloatArray) -> FloatArray:
+        """[H E] the discounted visits of each transition that the model expects."""
+        rows = self.pool.tally.rows
+        by_row = d.reshape(-1, self.task.n_states)[:, rows.state] * self.prob
+        return np.asarray(q * rows.per_entry(by_row)).ravel()
 
     def base(self, V: FloatArray, q: FloatArray | None, share: float) -> FloatArray:
         """[K] r^pi(s) - eta(s,a), eta a share of the advantages of the model; without rewards on successors."""
@@ -186,8 +214,12 @@ class PolicyBet:
 
     def is_centred(self, base: FloatArray, size: float) -> bool:
         """Whether the advantages in ``base`` have the mean 0 in every state, up to rounding of numbers of this size."""
-        mean = np.bincount(self.pool.tally.rows.state, self.prob * base, minlength=self.task.n_states)
+        mean = self.by_state(self.prob * base.reshape(-1, len(self.prob)))
         return bool(np.abs(mean - self.centre).max() <= size)
+
+    def by_state(self, table: FloatArray) -> FloatArray:
+        """[H,S] the sums over the rows [H,K] of each state; every state has one."""
+        return np.asarray(np.add.reduceat(table, self.first_rows, axis=1))
 
     def bet(self, V: FloatArray, base: FloatArray, sign: float) -> Residuals:
         """The bet on these values and advantages, with its worst paths."""

@@ -37,6 +37,7 @@ from policytest._base.compiled.rollouts import bet, branch
 from policytest._base.compiled.small import (
     LARGEST_WEIGHT,
     NOT_SERVED,
+    Call,
     Draws,
     Dynamics,
     Limits,
@@ -155,11 +156,11 @@ class Outlook:
         at, branches, sums, drawn, count = RolloutState(), open_branches(), [], 0, 0
         for time in range(times):
             numbers = _numbers()[time * MOST_SIMULATED :][:rows]
+            call = Call(at, numbers, limits, seen)
             if len(plan.targets):
-                rolled = self.dynamics, self.side, plan.targets, stakes, self.model, at, branches
-                done = branch(*rolled, numbers, limits, seen, other)
+                done = branch(self.dynamics, self.side, plan.targets, stakes, self.model, branches, *call, other)
             else:
-                done = bet(self.dynamics, self.side, stakes, self.model, at, numbers, limits, seen, other)
+                done = bet(self.dynamics, self.side, stakes, self.model, *call, other)
             at, drawn, count = done.at, drawn + done.samples, count + done.rollouts
             sums.append(seen.sums[: done.rollouts].copy())
             if count >= enough:

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -53,8 +53,8 @@ from policytest._base.compiled import rollouts, small, two_policies
 from policytest._base.compiled.small import (
     NOT_SERVED,
     Advance,
+    Call,
     Dynamics,
-    Limits,
     Residuals,
     RolloutState,
     Transcript,
@@ -79,8 +79,21 @@ from policytest.payoffs.plan import NO_POLICY, BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet, cumulative
 from policytest.payoffs.visited import VisitedBet
 
+if TYPE_CHECKING:
+    from policytest.payoffs.in_time import Clock
+
 Policies = tuple[PolicyBet, ...]
 SLACK = 1.0 + 1e-9  # of a range, for rounding
+
+
+class Kept(Protocol):
+    """A part that a run goes on with."""
+
+    def state(self) -> dict[str, Any]:
+        """What a run keeps of it for later, as arrays."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what was kept."""
 
 
 class Rollouts:
@@ -101,14 +114,17 @@ class Rollouts:
     sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
     WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "steps_left")  # kept of a rollout
 
-    def __init__(self, task: Task, threshold: float, policies: Policies) -> None:
-        self.task, self.threshold, self.policies = task, threshold, policies
+    def __init__(self, task: Task, threshold: float, policies: Policies, clock: Clock | None = None) -> None:
+        self.task, self.threshold, self.policies, self.clock = task, threshold, policies, clock
         self.pool, self.rounding = policies[0].pool, sum(policy.rounding for policy in policies)
         self.source, self.tally = self.pool.source, self.pool.tally
         grid = ON_STACKS if self.source.waits and self.grid is ONE_POLICY else self.grid
         self.strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
         self.branches = splitting.open_branches()
+        self.kept: list[Kept] = [*policies, self.pool, *([] if clock is None else [clock])]
         self.dynamics = self._made_dynamics()
+        if clock is not None:
+            self.dynamics, self.sides = clock.laid_out(self.dynamics), self._finite_sides()
 
     # ------------------------------------------------------------ rollouts
 
@@ -125,40 +141,35 @@ class Rollouts:
         transitions = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
         return Transcript(*transitions, np.empty(size), rewards, np.empty(size if self.may_serve_both else 0))
 
-    def roll(
-        self,
-        plan: BettingPlan,
-        bets: TwoSided,
-        at: RolloutState,
-        numbers: FloatArray,
-        limits: Limits,
-        seen: Transcript,
-    ) -> Advance:
-        """Rollouts, in compiled code, which settles the bets. Rows that list only what was seen may have grown."""
-        rows, draws, mirrored = self.tally.rows, self.source.draws(), plan.mirrored
+    def roll(self, plan: BettingPlan, bets: TwoSided, call: Call) -> Advance:
+        """One call of the compiled code; it settles the capital of the plan's side in place, and of the other."""
+        rows, draws, mirrored, clock = self.tally.rows, self.source.draws(), plan.mirrored, self.clock
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
+        if clock is not None:
+            self.dynamics = self.dynamics._replace(longest=clock.longest)
         stakes = plan.stakes(bets[plan.sign].capital)
-        if len(self.policies) > 1:
-            return two_policies.bet(self.dynamics, plan.a, plan.b, stakes, draws, at, numbers, limits, seen)
         other = NOT_SERVED if mirrored is None else mirrored.stakes(bets[mirrored.sign].capital)
-        if len(plan.targets):
-            branched = self.dynamics, plan.a, plan.targets, stakes, draws, at, self.branches, numbers
-            return rollouts.branch(*branched, limits, seen, other)
-        return rollouts.bet(self.dynamics, plan.a, stakes, draws, at, numbers, limits, seen, other)
+        if len(self.policies) > 1:
+            done = two_policies.bet(self.dynamics, plan.a, plan.b, stakes, draws, *call)
+        elif len(plan.targets):
+            done = rollouts.branch(self.dynamics, plan.a, plan.targets, stakes, draws, self.branches, *call, other)
+        else:
+            done = rollouts.bet(self.dynamics, plan.a, stakes, draws, *call, other)
+        if clock is not None:
+            clock.count(done, self.source)
+        return done
 
     def record(self, seen: Transcript, count: int) -> None:
         """Count what was drawn."""
-        self.pool.record(seen.pair[:count], seen.x[:count])
+        self.pool.record(seen.pair[:count], seen.x[:count], seen.reward[:count])
 
     def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """These rollouts have ended."""
 
     def learn(self, rows: Recorded) -> None:
         """Transitions that are counted, and never bet on: burn-in for fitting."""
-        drawn = rows.k >= 0
-        self.tally.observe(rows.k[drawn], rows.x[drawn], np.inf)  # refuses what the support excludes
-        self.pool.samples += int(drawn.sum())
+        self.pool.learn(rows)
         for policy in self.policies:
             policy.alone = False
 
@@ -178,19 +189,18 @@ class Rollouts:
     @property
     def chooses_pace(self) -> bool:
         """Whether rollouts are simulated, and their pace is chosen: for one policy, where draws are made."""
-        return not self.source.waits and len(self.policies) == 1
+        return not self.source.waits and len(self.policies) == 1 and self.task.total_rewards is None
 
     @property
     def chooses_share(self) -> bool:
         """Whether a share of the fitted advantages may be chosen."""
-        return True
-
-    def before_fit(self) -> None:
-        """What is fixed before a plan is made."""
+        return not self.task.is_total
 
     def start_value(self, values: Sequence[FloatArray]) -> float:
         """rho.V0, or the difference of two."""
-        return float(self.policies[0].task.initial @ (values[0] if len(values) == 1 else values[0] - values[1]))
+        U = values[0] if len(values) == 1 else values[0] - values[1]
+        value = float(self.task.initial @ U[: self.task.n_states])
+        return value if self.clock is None else value + self.clock.at_once - self.threshold
 
     def planned(self, values: Sequence[FloatArray], bases: Iterable[FloatArray], sign: float) -> BettingPlan:
         """The bet with these residuals: its worst paths and its range."""
@@ -206,6 +216,20 @@ class Rollouts:
         B = self._worst(parts, sign)
         L = max(-float(B[: task.n_states][task.initial > 0].min()), self.least_range(parts, lead))
         return BettingPlan(parts[0], parts[1] if len(parts) > 1 else NO_POLICY, B, L, sign, lead)
+
+    def _finite_sides(self) -> tuple[float, ...]:
+        """The sides on which the worst sum of an episode is finite; refused where there is none."""
+        starts, found = self.task.initial > 0, list[float]()
+        for sign in (1.0, -1.0):
+            parts = [
+                policy.bet(V := np.zeros_like(policy.V), policy.base(V, None, 0.0), side)
+                for policy, side in zip(self.policies, (sign, -sign), strict=False)
+            ]
+            if np.isfinite(self._worst(parts, sign)[: self.task.n_states][starts]).all():
+                found.append(sign)
+        if not found:
+            raise InputError(f"the total of an episode may be infinite on both sides; {REMEDIES}")
+        return tuple(found)
 
     def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
         """[S] the worst sum along any path."""
@@ -224,8 +248,7 @@ class Rollouts:
 
     def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
         """[E] the discounted numbers of visits of each transition."""
-        rows = self.tally.rows
-        return [q * rows.per_entry(occupancies[0][rows.state] * self.policies[0].prob)]
+        return [self.policies[0].entry_visits(q, occupancies[0])]
 
     def squares(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
         """The mean of S^2 of a rollout, in units of room^2."""
@@ -263,16 +286,17 @@ class Rollouts:
     @property
     def reward_moments(self) -> RewardMoments | None:
         """What was observed of rewards, for forecasts."""
-        return None
+        return self.pool.moments
 
     @property
     def has_nearest_kernel(self) -> bool:
         """Whether the nearest kernel beyond the threshold is sought for reports."""
-        return self.visited is None and not self.tally.is_open
+        one_value = len(self.policies) == 1 and self.task.is_discounted_table
+        return one_value and self.visited is None and not self.tally.is_open
 
     def why_undecided(self) -> str:
         """What there is to say of the payoff itself."""
-        return ""
+        return "" if len(self.sides) == 2 else one_sided(self.sides)
 
     def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
         """The least sum at which the rollout on its way can end."""
@@ -291,14 +315,14 @@ class Rollouts:
     def state(self, at: RolloutState) -> dict[str, Any]:
         """What is needed to go on later, beyond counts, plan and bets."""
         kept: dict[str, Any] = {"branches": self.branches[: int(at.state) if at.phase == small.BRANCHING else 0]}
-        for policy in self.policies:
-            kept.update(policy.kept())
+        for part in self.kept:
+            kept.update(part.state())
         return {name: value.copy() for name, value in kept.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state; the counts are back."""
-        for policy in self.policies:
-            policy.take_up(state)
+        for part in self.kept:
+            part.restore(state)
         branches = np.array(state["branches"], dtype=np.float64)
         self.branches[: len(branches)] = branches
 

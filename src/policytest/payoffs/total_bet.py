@@ -31,7 +31,7 @@ from scipy import sparse
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import episodes as kernels
 from policytest._base.compiled.small import LARGEST_WEIGHT, TINY
-from policytest._base.rows import Rows, first_of_state
+from policytest._base.rows import Rows
 from policytest.data.reward_moments import RewardMoments
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
@@ -48,33 +48,35 @@ class TotalPool(Pool):
     ``moments`` has the same by transition, for forecasts.
     """
 
-    moments: RewardMoments | None = None
-
     def __init__(self, task: Task, tally: WitnessedCounts, source: Supply) -> None:
         super().__init__(tally, source)
-        self.rewards = task.rewards if isinstance(task.rewards, Observed) else None
-        pair = tally.rows.pair
-        if self.rewards is not None:
+        pair, rewards = tally.rows.pair, task.rewards
+        if isinstance(rewards, Observed):
             self.only = np.where(task.known_rows.ravel()[pair], tally.rows.successor[tally.rows.start[:-1]], -1)
-            self.low, self.high = self.rewards.low.ravel()[pair], self.rewards.high.ravel()[pair]
+            self.low, self.high = rewards.low.ravel()[pair], rewards.high.ravel()[pair]
             self.moments = RewardMoments(tally.rows, task.n_states)
         self.sums, self.squares = np.zeros(len(pair)), np.zeros(len(pair))
 
-    def record_rewards(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
-        """Add up what was observed."""
+    def record(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
+        """Count the transitions, and add up the rewards that were observed."""
+        super().record(pair, x, rewards)
+        self._record_rewards(pair, x, rewards)
+
+    def _record_rewards(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
+        if self.moments is None:
+            return
         k = self.tally.task.layout.row_of_pair[pair]
         drawn = self.only[k] < 0
         np.add.at(self.sums, k[drawn], rewards[drawn])
         np.add.at(self.squares, k[drawn], rewards[drawn] ** 2)
-        if self.moments is not None:
-            self.moments.record(k[drawn], x[drawn], rewards[drawn])
+        self.moments.record(k[drawn], x[drawn], rewards[drawn])
 
-    def kept_rewards(self) -> dict[str, FloatArray]:
-        """What was observed, as arrays."""
-        kept = {"rewards": np.array([self.sums, self.squares])}
+    def state(self) -> dict[str, FloatArray]:
+        """The rewards that were observed, and what was drawn ahead."""
+        kept = {"rewards": np.array([self.sums, self.squares]), **self.source.stacks()}
         return kept if self.moments is None else {**kept, "reward_moments": self.moments.table.copy()}
 
-    def restore_rewards(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on from what was kept."""
         rewards = np.array(state["rewards"], dtype=np.float64)
         if rewards.shape != (2, len(self.sums)) or not np.isfinite(rewards).all():
@@ -82,18 +84,14 @@ class TotalPool(Pool):
         self.sums, self.squares = rewards
         if self.moments is not None:
             self.moments.restore(state["reward_moments"])
+        self.source.restore_stacks(state)
 
     def learn(self, rows: Recorded) -> None:
-        """Transitions that are counted, and never bet on."""
-        drawn = rows.k >= 0
-        self.tally.observe(rows.k[drawn], rows.x[drawn], np.inf)
-        self.learn_rewards(rows)
-
-    def learn_rewards(self, rows: Recorded) -> None:
-        """Their rewards, where these are observed."""
-        if self.rewards is not None:
+        """Transitions that are counted, and never bet on, with their rewards where these are observed."""
+        super().learn(rows)
+        if self.moments is not None:
             drawn = rows.k >= 0
-            self.record_rewards(self.tally.rows.pair[rows.k[drawn]], rows.x[drawn], rows.r[drawn])
+            self._record_rewards(self.tally.rows.pair[rows.k[drawn]], rows.x[drawn], rows.r[drawn])
 
     def mean_rewards(self) -> FloatArray:
         """[K] fitted: a pair's mean drawn to its state's, and that to the mean of all; within the range of the pair."""
@@ -136,9 +134,10 @@ class TotalBet(PolicyBet):
             self.known_reward = task.rewards.ravel()[rows.pair]
         elif self.observed:
             self.known_reward = np.where(pool.only >= 0, pool.low, 0.0)
+        self.centre = self.mean_over_actions(self.known_reward)
         self.reward = self._fitted()
         self.ends_total = [self._total_end(sign) for sign in (1.0, -1.0)] if task.is_total else None
-        self.returns = may_return(part_of(self.rows_with(self.reward), self.k)[0], self.over)
+        self.returns = may_return(self._taken_rows(self.reward), self.over)
         self.V = np.zeros(task.n_states * (1 if self.H is None else self.H + 1))
         self.base_shape = (len(rows.pair) * (self.H or 1),)
 
@@ -152,7 +151,7 @@ class TotalBet(PolicyBet):
 
     def _total_end(self, sign: float) -> FloatArray:
         """[S] the least total of any path (sign 1), at most 0; or the largest."""
-        rows = part_of(self.rows_with(self._worst_rewards(sign)), self.k)[0]
+        rows = self._taken_rows(self._worst_rewards(sign))
         return np.asarray(sign * kernels.least_totals(rows, rows.reward, np.zeros(self.task.n_states), sign)[0])
 
     def _worst_rewards(self, sign: float) -> FloatArray:
@@ -160,15 +159,15 @@ class TotalBet(PolicyBet):
             return self.known_reward
         return np.where(self.pool.only >= 0, self.known_reward, self.pool.low if sign > 0 else self.pool.high)
 
-    def rows_with(self, reward: FloatArray) -> Rows:
-        """The rows of the pool, with this policy and these rewards on pairs."""
-        return self.pool.tally.rows._replace(prob=self.prob, reward=reward, gain=self.gain)
+    def _taken_rows(self, reward: FloatArray) -> Rows:
+        """The rows that the policy takes, with these rewards on pairs."""
+        return part_of(self.rows()._replace(reward=reward), self.k)[0]
 
     def values(self, q: FloatArray | None) -> tuple[FloatArray, FloatArray | None]:
         """V0 by steps, one after the other, and the occupancy of the fitted kernel likewise."""
         assert q is not None
         task, self.reward = self.task, self._fitted()
-        found = evaluated(task, self.rows_with(self.reward), q)
+        found = evaluated(task, self.rows(), q)
         V, d = found.V, np.where(np.isfinite(found.d), found.d, 0.0)
         V = np.where(np.isfinite(V), V, 0.0)
         if self.ends_total is not None:
@@ -183,7 +182,7 @@ class TotalBet(PolicyBet):
     def empirical_values(self) -> FloatArray:
         """[S] the values of the empirical kernel from the first step on, with the means of the observed rewards."""
         reward = self.pool.observed_means() if self.observed else self.known_reward
-        V = evaluated(self.task, self.rows_with(reward), self.pool.tally.estimate()).V
+        V = evaluated(self.task, self.rows()._replace(reward=reward), self.pool.tally.estimate()).V
         return np.asarray(V if self.H is None else V[0])
 
     @property
@@ -197,14 +196,6 @@ class TotalBet(PolicyBet):
             return V[None, :], V[None, :]
         table = V.reshape(self.H + 1, -1)
         return table[:-1], table[1:]
-
-    @property
-    def centre(self) -> FloatArray:
-        """[S] the mean of r^pi(s) - eta(s,a) over actions; without rewards that are observed, or on successors."""
-        by_state: FloatArray = np.bincount(
-            self.pool.tally.rows.state, self.prob * self.known_reward, minlength=self.task.n_states
-        ).astype(np.float64)
-        return by_state
 
     def base(self, V: FloatArray, q: FloatArray | None, share: float) -> FloatArray:
         """[H K] what is known of r - eta. With a bound on totals eta = 0, and the reward is the one that is earned."""
@@ -220,24 +211,15 @@ class TotalBet(PolicyBet):
         mean = np.add.reduceat(q * worth, rows.start[:-1], axis=1)
         if self.observed:
             mean += self.reward
-        by_state = self._by_state(self.prob * mean)
+        by_state = self.by_state(self.prob * mean)
         return np.asarray(base - share * (mean - by_state[:, rows.state]).ravel())
-
-    def _by_state(self, table: FloatArray) -> FloatArray:
-        """[H,S] the sums over the rows of each state; every state has one."""
-        return np.asarray(np.add.reduceat(table, first_of_state(self.pool.tally.rows), axis=1))
-
-    def is_centred(self, base: FloatArray, size: float) -> bool:
-        """Whether the advantages have the mean 0 in every state and step, up to rounding."""
-        by_state = self._by_state(self.prob * base.reshape(self.layers, -1))
-        return bool(np.abs(by_state - self.centre).max() <= size)
 
     def worst(self, V: FloatArray, base: FloatArray, sign: float) -> FloatArray:
         """B at every place, positive where an episode is over; infinite where totals have no bound on this side."""
         task = self.task
         base = self._at_worst(base, sign)
         if self.H is not None:
-            chosen = part_of(self.rows_with(self.reward), self.k)[0]
+            chosen = self._taken_rows(self.reward)
             taken = base.reshape(self.H, -1)[:, self.k].ravel()
             return np.asarray(
                 kernels.worst_steps(chosen, taken, V, np.zeros(0), self.over, sign, task.discount, self.H)
@@ -246,7 +228,7 @@ class TotalBet(PolicyBet):
             low, high = task.total_rewards
             B = low - V if sign > 0 else V - high
         elif task.discount == 1.0:
-            chosen = part_of(self.rows_with(self.reward), self.k)[0]
+            chosen = self._taken_rows(self.reward)
             first = np.where(self.returns, np.minimum(sign * V, 0.0), sign * V)
             C, missed = kernels.least_totals(chosen, base[self.k], first, sign)
             B = C - sign * V - LARGEST_WEIGHT * self.longest * missed
@@ -277,7 +259,7 @@ class TotalBet(PolicyBet):
         base = self.expected_base(base).reshape(self.layers, -1) - here[:, rows.state]
         gain = self.gain if self.on_successor else 0.0
         worth = self.task.discount * after[:, rows.successor] + gain
-        return np.asarray(np.repeat(base, np.diff(rows.start), axis=1) + worth).ravel()
+        return np.asarray(rows.per_entry(base) + worth).ravel()
 
     def expected_base(self, base: FloatArray) -> FloatArray:
         """[H K] with fitted rewards where these are observed."""
@@ -288,16 +270,6 @@ class TotalBet(PolicyBet):
     def reward_noise(self) -> FloatArray:
         """[K] fitted, where rewards are observed."""
         return self.pool.reward_noise() if self.observed else super().reward_noise()
-
-    def row_visits(self, d: FloatArray) -> FloatArray:
-        """[K] the discounted visits of each pair in an episode."""
-        return super().row_visits(d.reshape(self.layers, -1).sum(axis=0))
-
-    def visits(self, q: FloatArray, d: FloatArray) -> FloatArray:
-        """[H E] the discounted visits of each transition that the model expects."""
-        rows = self.pool.tally.rows
-        by_row = d.reshape(self.layers, -1)[:, rows.state] * self.prob
-        return np.asarray(q * np.repeat(by_row, np.diff(rows.start), axis=1)).ravel()
 
 
 def may_return(rows: Rows, over: BoolArray) -> BoolArray:

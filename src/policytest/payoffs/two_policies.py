@@ -45,7 +45,7 @@ Inside, the rewards of A are centred by c + m and those of B by c, so that diffe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -61,6 +61,9 @@ from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.plan import LARGE, BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet, Pool, cumulative, least_by_state, part_of, worst_anywhere
 from policytest.payoffs.td_rollouts import Policies, Rollouts
+
+if TYPE_CHECKING:
+    from policytest.payoffs.in_time import Clock
 
 LEAST_FACTOR = 1e-14  # of the capital, that a rollout on its way can leave
 
@@ -79,9 +82,9 @@ class CoupledRollouts(Rollouts):
     grid = TWO_POLICIES
     WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "state_b", "weight_b")
 
-    def __init__(self, task: Task, threshold: float, policies: Policies) -> None:
+    def __init__(self, task: Task, threshold: float, policies: Policies, clock: Clock | None = None) -> None:
         self.recent = Moments()  # of sums, earlier ones counting less
-        super().__init__(task, threshold, policies)
+        super().__init__(task, threshold, policies, clock)
 
     def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """Remember how large the sums are."""
@@ -92,11 +95,6 @@ class CoupledRollouts(Rollouts):
         v = self.recent.square(plan.room)
         self.recent.fade(0.5)
         return v
-
-    @property
-    def has_nearest_kernel(self) -> bool:
-        """No nearest kernel is sought."""
-        return False
 
     def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
         """The least sum at which the rollout on its way can end."""

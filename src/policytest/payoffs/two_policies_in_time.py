@@ -29,11 +29,10 @@ from policytest._base.compiled.small import (
     LARGEST_WEIGHT,
     TINY,
     Advance,
+    Call,
     Dynamics,
-    Limits,
     Residuals,
     RolloutState,
-    Transcript,
 )
 from policytest._base.errors import InputError
 from policytest._base.rows import first_of_state
@@ -41,14 +40,12 @@ from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
 from policytest.eprocess.capital import TwoSided
-from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.payoffs.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
-from policytest.payoffs.in_time import Clock, broken_bound, finite_sides, pool_in_time, start_mean
+from policytest.payoffs.in_time import Clock, broken_bound, pool_in_time, start_mean
 from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.plan import LARGE, BettingPlan
 from policytest.payoffs.policy_bet import part_of
-from policytest.payoffs.td_rollouts import one_sided
 from policytest.payoffs.total_bet import TotalBet, TotalPool
 from policytest.payoffs.two_policies import CoupledRollouts, difference, parted
 
@@ -92,9 +89,13 @@ class Ends:
         self.open_rows = np.array([0.0, 0.0 if ended or overdue else others, 0.0])
         return bool(overdue)
 
-    def restore(self, kept: FloatArray) -> None:
+    def state(self) -> dict[str, FloatArray]:
+        """What a run keeps for later."""
+        return {"open_rows": self.open_rows.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on with these rows."""
-        self.open_rows = np.array(kept, dtype=np.float64)
+        self.open_rows = np.array(state["open_rows"], dtype=np.float64)
         if self.open_rows.shape != (3,) or not (self.open_rows >= 0).all() or not self.open_rows[0] < LOOK:
             raise ValueError("the rows of the rollout on its way are not three numbers")
 
@@ -109,45 +110,22 @@ class TwoPoliciesInTime(CoupledRollouts):
         self.bet, self.other = (TotalBet(summing_to_one(task), pool) for task in (task_a, task_b))
         self.ends = None if task_a.total_rewards is None else Ends(task_a, (self.bet, self.other))
         self.coupling = maximal_coupling(self.bet.task.policy, self.other.task.policy)
-        self.clock = Clock(task_a, pool, (self.bet, self.other))
-        self.tally, self.task = pool.tally, task_a
-        self.sides = finite_sides(task_a, self._without_values)
-        super().__init__(task_a, margin, (self.bet, self.other))
+        super().__init__(task_a, margin, (self.bet, self.other), Clock(task_a, (self.bet, self.other)))
+        self.kept += [] if self.ends is None else [self.ends]
 
     def _made_dynamics(self) -> Dynamics:
-        return self.clock.laid_out(parted(super()._made_dynamics(), self.coupling, self.other))
+        return parted(super()._made_dynamics(), self.coupling, self.other)
 
-    def roll(
-        self,
-        plan: BettingPlan,
-        bets: TwoSided,
-        at: RolloutState,
-        numbers: FloatArray,
-        limits: Limits,
-        seen: Transcript,
-    ) -> Advance:
+    def roll(self, plan: BettingPlan, bets: TwoSided, call: Call) -> Advance:
         """As without a horizon; where totals have bounds, a rollout that does not end is ended at its worst."""
-        if self.ends is None:
-            self.dynamics = self.dynamics._replace(longest=self.bet.longest)
-            done = super().roll(plan, bets, at, numbers, limits, seen)
-            self.clock.count(done)
-            return done
-        done = super().roll(plan, bets, at, numbers[: LOOK - int(self.ends.open_rows[0])], limits, seen)
-        self.clock.count(done)
+        if self.ends is None or self.clock is None:
+            return super().roll(plan, bets, call)
+        done = super().roll(plan, bets, call._replace(u=call.u[: LOOK - int(self.ends.open_rows[0])]))
         if self.ends.is_overdue(done, self.clock):
             bets[plan.sign].stake(plan.bet, plan.lead - plan.L)
-            seen.sums[done.rollouts] = -plan.L
+            call.seen.sums[done.rollouts] = -plan.L
             done = done._replace(at=RolloutState(), rollouts=done.rollouts + 1)
         return done
-
-    def record(self, seen: Transcript, count: int) -> None:
-        """Count what was drawn, and what it earned."""
-        self.clock.record(seen, count)
-
-    def learn(self, rows: Recorded) -> None:
-        """With their rewards."""
-        super().learn(rows)
-        self.bet.pool.learn_rewards(rows)
 
     def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """Refuse totals that differ by more than their bounds allow."""
@@ -163,28 +141,6 @@ class TwoPoliciesInTime(CoupledRollouts):
         super().settled(plan, sums)
 
     # ------------------------------------------------------------ plans
-
-    def before_fit(self) -> None:
-        """The steps after which a rollout ends at its worst; those of whole episodes are limited in `roll`."""
-        if self.task.is_total and self.ends is None:
-            self.clock.limit(self.clock.patience)
-
-    def start_value(self, values: Sequence[FloatArray]) -> float:
-        """The difference of the two rho.V0, less the threshold; a start in the goal counts as 1."""
-        U = (values[0] - values[1])[: self.task.n_states]
-        return float(self.task.initial @ U) + self.clock.at_once - self.threshold
-
-    @property
-    def chooses_share(self) -> bool:
-        """Without a discount advantages would open cycles that lose."""
-        return not self.task.is_total
-
-    def _without_values(self, sign: float) -> FloatArray:
-        """B for V0 = 0."""
-        bets = (self.bet, sign), (self.other, -sign)
-        return self._worst(
-            [bet.bet(V := np.zeros_like(bet.V), bet.base(V, None, 0.0), side) for bet, side in bets], sign
-        )
 
     def joined(self, parts: Sequence[Residuals], sign: float) -> BettingPlan:
         """The bet; where totals have bounds, with the worst difference of two of them."""
@@ -257,32 +213,11 @@ class TwoPoliciesInTime(CoupledRollouts):
     def estimate(self) -> float:
         """The difference of the values under the empirical kernel, with the mean of the observed rewards."""
         difference = self.bet.empirical_values() - self.other.empirical_values()
-        return start_mean(self.task, difference) + self.clock.at_once
-
-    @property
-    def reward_moments(self) -> Any:
-        """What was observed of rewards, for forecasts."""
-        return self.bet.pool.moments
-
-    def why_undecided(self) -> str:
-        """Which answer no data can give."""
-        return "" if len(self.sides) == 2 else one_sided(self.sides)
+        return start_mean(self.task, difference) + self.bet.task.reached_at_start - self.other.task.reached_at_start
 
     def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
         """Where totals have bounds, all may be lost until the end."""
         return super().worst_sum(plan, at) if self.ends is None else -plan.L
-
-    def state(self, at: RolloutState) -> dict[str, Any]:
-        """With the lengths and the rewards."""
-        open_rows = {} if self.ends is None else {"open_rows": self.ends.open_rows.copy()}
-        return {**super().state(at), **self.clock.state(), **open_rows}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a kept state."""
-        super().restore(state)
-        self.clock.restore(state)
-        if self.ends is not None:
-            self.ends.restore(state["open_rows"])
 
 
 def two_policies_in_time(

@@ -95,11 +95,11 @@ class VisitedBet(PolicyBet):
         self.V, self.reaches = self.prior, dict[tuple[float, float], Reach]()
         self.onward: dict[float, IntArray] = {}  # the worst paths of the last share
 
-    def kept(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """The counts of the reference."""
         return {"reference_at": self.seen, "reference_N": self.counts}
 
-    def take_up(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """The reference of these counts, which are part of the present ones."""
         tally = self.pool.tally
         N, at = np.zeros(len(tally.N)), np.array(state["reference_at"], dtype=np.int64)

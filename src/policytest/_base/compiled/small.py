@@ -353,6 +353,15 @@ class RolloutState(NamedTuple):
     total: float = 0.0  # earned in the episode, where its total has bounds
 
 
+class Call(NamedTuple):
+    """What a call goes on from, what it may use, and what it fills in."""
+
+    at: RolloutState
+    u: Reals  # [rows, 3] random numbers
+    limits: Limits
+    seen: Transcript
+
+
 class Advance(NamedTuple):
     """How far a call came."""
 
