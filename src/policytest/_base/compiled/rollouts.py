@@ -32,8 +32,6 @@ from policytest._base.compiled.small import (
     first_above,
     inlined,
     largest_of,
-    one_step_later,
-    place_of,
     residual,
     settled,
     stepped,
@@ -258,7 +256,7 @@ def bet(
     phase, state, earned, weight, left, _, _, total = at
     s = int(state)
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
-    own_steps, cut, e = 0.0, 0, 0
+    own_steps, cut = 0.0, 0
     while used < len(u):
         if phase == BETWEEN:
             s = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0])
@@ -267,15 +265,12 @@ def bet(
             ended, weight, extra = coin(1.0, L, B[s], u[used, 1], other.L, other_least)
         else:
             a = first_above(dynamics.together[s], 0, dynamics.together.shape[1], u[used, 0])
-            k, y, r = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples)
+            k, y, r, e, is_drawn = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples, on_entries)
             if y < 0:
                 ending, wanted = stopped(k, y)
                 break
-            samples += 1 if dynamics.only[k] < 0 else 0
+            samples += is_drawn
             steps += 1
-            if on_entries:
-                e = place_of(dynamics.start, dynamics.successor, k, y)
-            k, y = one_step_later(dynamics, s, k, y)
             least, other_least = B[y], other.B[y] if serves_both else 0.0
             if has_bounds:
                 reward = r + side.base[k] + (side.gain[e] if on_entries else 0.0)
@@ -390,19 +385,17 @@ def branch(
         else:
             s, weight = int(branches[n - 1, 0]), branches[n - 1, 1]
             a = first_above(dynamics.alone_a[s], 0, dynamics.alone_a.shape[1], u[used, 0])
-            k, y, gained = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples)
+            k, y, r, e, is_drawn = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples, on_entries)
             if y < 0:
                 ending, wanted = stopped(k, y)
                 break
-            samples += 1 if dynamics.only[k] < 0 else 0
+            samples += is_drawn
             steps += 1
             n -= 1
             reserve = reserve - weight * B[s] if n > 0 else 0.0
             if serves_both:
                 other_reserve = other_reserve - weight * other.B[s] if n > 0 else 0.0
-            if on_entries:
-                gained += side.gain[place_of(dynamics.start, dynamics.successor, k, y)]
-            k, y = one_step_later(dynamics, s, k, y)
+            gained = r + side.gain[e] if on_entries else r
             gained = sign * weight * (gained + side.base[k] + gamma * side.V[y] - side.V[s])
             earned += gained
             mirrored -= gained

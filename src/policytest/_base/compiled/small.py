@@ -451,6 +451,15 @@ def drawn(draws: Draws, pair: int, u: float) -> tuple[int, float]:
 
 
 @inlined
+def one_step_later(dynamics: Dynamics, s: int, k: int, x: int) -> tuple[int, int]:
+    """The places of row k and of its successor x where there is a horizon: in the step of place s, and in the next."""
+    if dynamics.layer == 0:
+        return k, x
+    t = s // dynamics.layer
+    return k + t * (len(dynamics.start) - 1), x + (t + 1) * dynamics.layer
+
+
+@inlined
 def stepped(
     dynamics: Dynamics,
     draws: Draws,
@@ -461,39 +470,36 @@ def stepped(
     u: float,
     steps: int,
     samples: int,
-) -> tuple[int, int, float]:
-    """Take an action and note where it leads: (the row of the pair, the successor, the observed reward).
+    on_entries: bool,
+) -> tuple[int, int, float, int, int]:
+    """Take an action and note where it leads.
 
-    Where no successor can be drawn nothing is noted: (the pair, NOT_THERE or NOT_ALLOWED, 0).
+    (The place of the pair's row, that of the successor, the observed reward, the entry of the successor if rewards are
+    ``on_entries``, 1 if it was drawn.) Where no successor can be drawn nothing is noted: (the pair, NOT_THERE or
+    NOT_ALLOWED, 0, 0, 0).
     """
     p = dynamics.real[s] * dynamics.alone_a.shape[1] + a
     k = dynamics.row_of_pair[p]
-    x, r = dynamics.only[k], 0.0
+    x, r, is_drawn = dynamics.only[k], 0.0, 0
     if x < 0:
         if samples >= limits.most:
-            return p, NOT_ALLOWED, 0.0
+            return p, NOT_ALLOWED, 0.0, 0, 0
         x, r = drawn(draws, p, u)
         if x < 0:
-            return p, NOT_THERE, 0.0
+            return p, NOT_THERE, 0.0, 0, 0
+        is_drawn = 1
     seen.pair[steps], seen.x[steps] = p, x
     if len(draws.reward) > 0:
         seen.reward[steps] = r
-    return k, x, r
+    e = place_of(dynamics.start, dynamics.successor, k, x) if on_entries else 0
+    k, y = one_step_later(dynamics, s, k, x)
+    return k, y, r, e, is_drawn
 
 
 @inlined
 def stopped(pair: int, x: int) -> tuple[int, int]:
     """Why `stepped` made no step: (how the call ends, the pair that is waited for, or -1)."""
     return (WAITING, pair) if x == NOT_THERE else (BLOCK_ENDS, -1)
-
-
-@inlined
-def one_step_later(dynamics: Dynamics, s: int, k: int, x: int) -> tuple[int, int]:
-    """The places of row k and of its successor x where there is a horizon: in the step of place s, and in the next."""
-    if dynamics.layer == 0:
-        return k, x
-    t = s // dynamics.layer
-    return k + t * (len(dynamics.start) - 1), x + (t + 1) * dynamics.layer
 
 
 @inlined

@@ -35,8 +35,6 @@ from policytest._base.compiled.small import (
     entry,
     first_above,
     inlined,
-    one_step_later,
-    place_of,
     residual,
     settled,
     stepped,
@@ -109,7 +107,7 @@ def bet(
     phase, state, earned, weight, left, state_b, weight_b, _ = at
     at_a, at_b = int(state), int(state_b)
     used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
-    own_steps, cut, e = 0.0, 0, 0
+    own_steps, cut = 0.0, 0
     while used < len(u):
         if phase == BETWEEN:
             at_a, at_b = first_above(dynamics.initial, 0, len(dynamics.initial), u[used, 0]), -1
@@ -120,15 +118,12 @@ def bet(
             phase = B_ALONE
         else:
             s, a, apart, b_moves = _action(dynamics, phase, at_a, at_b, u[used, 0])
-            k, y, r = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples)
+            k, y, r, e, is_drawn = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples, on_entries)
             if y < 0:
                 ending, wanted = stopped(k, y)
                 break
-            samples += 1 if dynamics.only[k] < 0 else 0
+            samples += is_drawn
             steps += 1
-            if on_entries:
-                e = place_of(dynamics.start, dynamics.successor, k, y)
-            k, y = one_step_later(dynamics, s, k, y)
             if b_moves:
                 earned -= sign * weight_b * residual(side_b, gamma, s, k, y, r, e)
                 at_b, weight_b = y, gamma * weight_b
