@@ -12,7 +12,7 @@ import pytest
 
 import policytest as pt
 from builders import each
-from policytest._base.compiled.weights import doubly_robust
+from policytest._base.compiled.weights import CriticRows, doubly_robust
 from policytest.results.estimate import Interval
 from policytest.results.load import from_data
 
@@ -118,17 +118,17 @@ def test_doubly_robust_outcomes_keep_the_mean_and_the_slack(H, low, high, discou
     logs, asks = (np.array([getattr(path, name) for path in paths]) for name in ("logged", "asked"))
     V = float(asks @ returns(paths, discount))
     log = logged(paths, critics=True, discount=discount, horizon=H + 1 if H > 1 else H, reward_range=(low, high))
-    about = log.start, log.reward, log.ratio, log.q, log.v, 1.0 / log.smallest_propensity, log.reward_scale
+    rows = CriticRows(log.start, log.reward, log.ratio, log.q, log.v, 1.0 / log.smallest_propensity, log.reward_scale)
     spent = []
     for sign, bound in ((1.0, log.bounds[0]), (-1.0, log.bounds[1])):
         for slack in (0.0, 0.1, 1.0, 10.0, 1e3, INF):
-            Z = doubly_robust(*about, sign, slack)
+            Z = doubly_robust(rows, sign, slack)
             assert logs @ Z == pytest.approx(V, abs=1e-9)
             assert (sign * (Z - bound) >= -slack - 1e-9).all()
             spent.append(float((sign * (Z - bound)).min()) < -1e-9)
         if H == 1:  # without slack nothing can be subtracted at the first step
             plain = log.outcomes.above if sign > 0 else log.outcomes.below
-            np.testing.assert_allclose(doubly_robust(*about, sign, 0.0), plain, atol=1e-9 * (1 + np.abs(plain).max()))
+            np.testing.assert_allclose(doubly_robust(rows, sign, 0.0), plain, atol=1e-9 * (1 + np.abs(plain).max()))
     assert any(spent)  # the rule is put to the test: some slack is spent
 
 
@@ -136,19 +136,19 @@ def test_a_critic_that_knows_the_values_removes_the_noise_of_weights():
     """With q exact and rewards that follow from the action, the estimator is the same number on each path: V."""
     pi, mu, r = np.array([0.7, 0.2, 0.1]), np.array([0.1, 0.3, 0.6]), np.array([0.9, 0.2, 0.5])
     log = pt.LoggedEpisodes(None, r, mu, pi, reward_range=(0, 1), q=r, v=np.full(3, pi @ r), smallest_propensity=0.1)
-    about = log.start, log.reward, log.ratio, log.q, log.v, 1.0 / log.smallest_propensity, log.reward_scale
-    np.testing.assert_allclose(doubly_robust(*about, 1.0, INF), pi @ r)
+    rows = CriticRows(log.start, log.reward, log.ratio, log.q, log.v, 1.0 / log.smallest_propensity, log.reward_scale)
+    np.testing.assert_allclose(doubly_robust(rows, 1.0, INF), pi @ r)
 
 
 def test_without_a_bound_of_the_weights_a_critic_breaks_the_bound():
     """Why ``smallest_propensity`` is asked for: declared too large, some path falls below the bound, and is refused."""
     paths = tree(3, 1, 0.0, 1.0, 1.0)
     log = logged(paths, critics=True, horizon=1, reward_range=(0.0, 1.0))
-    about = log.start, log.reward, log.ratio, log.q, log.v
     wrong = np.full(len(log), 1.05)  # 1/smallest propensity
-    assert doubly_robust(*about, wrong, log.reward_scale, 1.0, 10.0).min() < -0.1
+    rows = CriticRows(log.start, log.reward, log.ratio, log.q, log.v, wrong, log.reward_scale)
+    assert doubly_robust(rows, 1.0, 10.0).min() < -0.1
     with pytest.raises(pt.InputError, match="smallest_propensity does not hold in episode 3 of these"):
-        doubly_robust(*about, wrong, log.reward_scale, 1.0, 0.1)  # cut off at -0.1 its mean would be above V
+        doubly_robust(rows, 1.0, 0.1)  # cut off at -0.1 its mean would be above V
 
 
 def test_a_bound_that_the_columns_contradict_after_they_were_checked_is_refused_at_work():

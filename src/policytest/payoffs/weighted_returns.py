@@ -41,7 +41,7 @@ import math
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled.weights import doubly_robust
+from policytest._base.compiled.weights import CriticRows, doubly_robust
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.eprocess.capital import SIDES, Bet, EProcess
 from policytest.eprocess.strategies import (
@@ -87,14 +87,10 @@ class Side:
         """The outcomes of these episodes, of the kind that was chosen; all kinds are remembered for the next choice."""
         found = [self.plain[first:last]]
         if critics is not None:
-            log = self.log
-            start = log.start[first : last + 1]
-            rows = slice(int(start[0]), int(start[-1]))
-            about = log.reward[rows], log.ratio[rows], *critics, log.largest_inverse[rows], log.reward_scale
-            found += [doubly_robust(start - start[0], *about, self.sign, slack) for slack in self.slacks[1:]]
-        self.count += last - first
-        if critics is not None:
+            rows = _critic_rows(self.log, first, last, critics)
+            found += [doubly_robust(rows, self.sign, slack) for slack in self.slacks[1:]]
             self.recent.append(found)
+        self.count += last - first
         return found[self.chosen]
 
     def choose(self, threshold: float | None) -> None:
@@ -138,10 +134,19 @@ def _slacks(log: LoggedEpisodes) -> list[float]:
     return [(high - low) * largest * 4.0**-k for k in range(SLACKS)] + ([] if log.horizon == 1 else [0.0])
 
 
+def _critic_rows(log: LoggedEpisodes, first: int, last: int, critics: tuple[FloatArray, FloatArray]) -> CriticRows:
+    """The rows of these episodes."""
+    start = log.start[first : last + 1]
+    rows = slice(int(start[0]), int(start[-1]))
+    about = log.reward[rows], log.ratio[rows], *critics, log.largest_inverse[rows]
+    return CriticRows(start - start[0], *about, log.reward_scale)
+
+
 class RecordedEpisodes:
     """The episodes of a log in their order, as a supply; plain outcomes, unless `prepare` is called before a block."""
 
     drawing = False
+    extra = 0
 
     def __init__(self, log: LoggedEpisodes) -> None:
         self.log, self.taken = log, 0
@@ -202,13 +207,9 @@ class RecordedEpisodes:
 
     def _estimates(self, first: int, last: int, critics: tuple[FloatArray, FloatArray] | None) -> FloatArray:
         """Unbiased estimates of V, doubly robust where that is possible, without any bound."""
-        log = self.log
         if critics is None:
             return self.plain[first:last]
-        start = log.start[first : last + 1]
-        rows = slice(int(start[0]), int(start[-1]))
-        about = log.reward[rows], log.ratio[rows], *critics, log.largest_inverse[rows], log.reward_scale
-        return doubly_robust(start - start[0], *about, 1.0, np.inf)
+        return doubly_robust(_critic_rows(self.log, first, last, critics), 1.0, np.inf)
 
 
 def flaws_of(log: LoggedEpisodes) -> tuple[str, ...]:
@@ -231,8 +232,7 @@ def estimates_of(log: LoggedEpisodes) -> FloatArray:
     """[n] an unbiased estimate of V by each episode: doubly robust with q and v, weighted, or the return."""
     if log.q is None:
         return log.outcomes.estimates
-    about = log.reward, log.ratio, log.q, log.v, log.largest_inverse, log.reward_scale
-    return doubly_robust(log.start, *about, 1.0, np.inf)
+    return doubly_robust(_critic_rows(log, 0, log.n_episodes, (log.q, log.v)), 1.0, np.inf)
 
 
 def regressed(Z: FloatArray, w: FloatArray) -> tuple[float, float, int]:

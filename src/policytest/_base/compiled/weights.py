@@ -78,24 +78,25 @@ def weigh_episodes(start: Ints, reward: Reals, ratio: Reals, scale: Scale) -> An
     return found
 
 
-def doubly_robust(
-    start: Ints,
-    reward: Reals,
-    ratio: Reals,
-    q: Reals,
-    v: Reals,
-    largest: Reals,
-    scale: Scale,
-    side: float,
-    slack: float,
-) -> Reals:
+class CriticRows(NamedTuple):
+    """The rows of some episodes, with what is expected of their actions and of their states."""
+
+    start: Ints  # [n + 1]
+    reward: Reals
+    ratio: Reals  # pi/mu; empty: 1
+    q: Reals
+    v: Reals
+    largest: Reals  # 1/(smallest propensity)
+    scale: Scale
+
+
+def doubly_robust(rows: CriticRows, side: float, slack: float) -> Reals:
     """[n] the doubly robust outcomes of one side (1: above, -1: below), which spend at most ``slack``.
 
-    See `policytest.payoffs.weighted_returns`. ``largest`` is 1/(smallest propensity) of each row. Infinite slack: the
-    estimator itself, which has no bound. An outcome that falls below its bound by more than rounding is refused: the
-    bets on it would not be bets.
+    See `policytest.payoffs.weighted_returns`. Infinite slack: the estimator itself, which has no bound. An outcome that
+    falls below its bound by more than rounding is refused: the bets on it would not be bets.
     """
-    found = np.asarray(_doubly_robust(start, reward, ratio, q, v, largest, scale, side, slack))
+    found = np.asarray(_doubly_robust(rows, side, slack))
     if np.isnan(found).any():
         raise InputError(
             f"smallest_propensity does not hold in episode {int(np.argmax(np.isnan(found)))} of these: its outcome is "
@@ -105,18 +106,9 @@ def doubly_robust(
 
 
 @entry
-def _doubly_robust(
-    start: Ints,
-    reward: Reals,
-    ratio: Reals,
-    q: Reals,
-    v: Reals,
-    largest: Reals,
-    scale: Scale,
-    side: float,
-    slack: float,
-) -> Any:
+def _doubly_robust(rows: CriticRows, side: float, slack: float) -> Any:
     """[n] as `doubly_robust`; not a number where an outcome falls below its bound."""
+    start, reward, ratio, q, v, largest, scale = rows
     n = len(start) - 1
     found = np.empty(n)
     first = scale.least if side > 0 else -scale.most  # of a mirrored reward: side * reward >= first
