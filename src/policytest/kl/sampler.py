@@ -198,7 +198,7 @@ class Source(Drawn):
         self.rng = restored(state["generator"])
         self.k, self.x = state["k"].astype(np.int64), state["x"].astype(np.int64)
         self.size, self.drawn = int(state["size"][0]), int(state["drawn"][0])
-        left, required = state.get("left", (0, np.inf))
+        left, required = state["left"]
         self.left, self.planned_for = int(left), float(required)
         self.extra = kept_extra(state)
         allowed = (

@@ -16,7 +16,7 @@ from policytest._base.errors import InputError, blame_simulator
 from policytest.data.episodes import ROUNDING, Episodes, Range
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.walks import LARGEST_SEED, FunctionWalk
-from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes, never
+from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 
 REPEATED, REPEATED_STEPS = 16, 1_000
 """The latest episodes that a resumed run repeats, until they have this many transitions."""
@@ -46,12 +46,9 @@ class DrawnEpisodes(EpisodeSupply):
     not part of the run: its seed is drawn again, so that a run that goes on begins with the same episode.
     """
 
-    drawing = False
-
     def __init__(self, episodes: Episodes, rng: Seed) -> None:
         self.about, self.rng = episodes, generator(rng)
         self.low, self.high = episodes.bounds
-        self.stop: Callable[[], bool] = never
         self.most, self.given_up = math.inf, 0
         self.unseen: Range = (0.0, 0.0)  # what the rest of the last episode may add, where it was not seen
         self.recent: deque[Played] = deque(maxlen=REPEATED)

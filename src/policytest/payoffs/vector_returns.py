@@ -20,7 +20,7 @@ All transitions count as samples, also those of episodes that were under way or 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.vector_walks import VectorWalk
 from policytest.data.walks import LARGEST_SEED
-from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes, never
+from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
 
 FIRST_BLOCK = 16  # episodes of each row before the first new seed
 SHARE = 4  # later blocks have a quarter of the episodes before them
@@ -55,14 +55,11 @@ NOT_ENDED = Ended(0, np.nan, np.nan, np.nan)
 class VectoredEpisodes(EpisodeSupply):
     """Episodes of a vector of environments, as a supply."""
 
-    drawing = False
-
     def __init__(self, episodes: Episodes, walk: VectorWalk, rng: Seed) -> None:
         self.about, self.walk, self.rng = episodes, walk, generator(rng)
         self.low, self.high = episodes.bounds
         self.rewards = episodes.reward_range or (-LARGEST, LARGEST)
         self.before = self.dropped = 0
-        self.stop: Callable[[], bool] = never
         self.thread: int | None = None  # where it stepped the vector, which then was not begun again by another one
         self.earlier: list[float] = []  # the seed of an earlier block, and the return of its first episode
         self._new_block()
@@ -261,13 +258,13 @@ class VectoredEpisodes(EpisodeSupply):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with the block, which is repeated when the next episode is taken."""
-        n, seed, before, dropped, *more = (int(kept) for kept in state["block"])
+        n, seed, before, dropped, under_way = (int(kept) for kept in state["block"])
         if n != self.walk.n:
             raise InputError(
                 f"resume: that run had a vector of {n} environments, not of {self.walk.n}; pass the same, or start a "
                 "new run"
             )
-        if min(seed, before, dropped, *more) < 0:
+        if min(seed, before, dropped, under_way) < 0:
             raise ValueError("the block is not one")
         self.rng, self.seed, self.before, self.dropped = restored(state["rng"]), seed, before, dropped
         self.handed = [float(total) for total in state["block_returns"]]
@@ -275,7 +272,7 @@ class VectoredEpisodes(EpisodeSupply):
         if len(self.earlier) not in (0, 2):
             raise ValueError("the earlier block is not one")
         self._clear()
-        self.made = sum(more)  # until they are repeated; files of earlier versions do not know
+        self.made = under_way  # until they are repeated
         if len(self.handed) > self.size:
             raise ValueError("the block has too many episodes")
         self.walk.user = None
