@@ -35,7 +35,7 @@ import policytest as pt
 from policytest._base.compiled import evidence
 from policytest.eprocess.strategies import ONE_POLICY
 from policytest.kl.boundaries import Terms
-from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.ptst_difference import kl_comparison
 from policytest.methods.td_betting import rollouts_of
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.draws import Supply
@@ -187,7 +187,7 @@ def compared_wrongly(rule: str, side: int, runs: int, limit: int) -> int:
     sim, wrong, count = pt.TabularSimulator(kernel), "below" if side > 0 else "above", 0
     for seed in range(runs):
         if rule == "too little":
-            run = KLComparison(local(boundary=WithoutDimension()), first, second, -side * NEAR, sim, seed)
+            run = kl_comparison(local(boundary=WithoutDimension()), first, second, -side * NEAR, sim, seed)
             while run.answer is None and run.samples < limit:
                 run.step(-np.log(DELTA) / 10.0, limit - run.samples)
             count += run.answer == wrong

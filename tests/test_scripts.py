@@ -38,7 +38,11 @@ SHOWS = {
     "frozen_lake": [r"exact value of the better policy: 0\.1236", r"above 0\.06\? above", r"above 0\.2\? below"],
     "gate_deployment": [r"bar 1\.0: exit code 0 .*: deploy", r"bar 8\.0: exit code 1 .*: keep the old policy"],
     "hospital": [r"^6698 rows in"],
-    "median_returns": [r"^The median return is above .* \(certified\)", r"^of the mean return: below", r"give or take 0\.04"],
+    "median_returns": [
+        r"^The median return is above .* \(certified\)",
+        r"^of the mean return: below",
+        r"give or take 0\.04",
+    ],
     "lower_bound": [r"62\.80", r"51\.8", r"Not certified"],
     "model_checking": [
         r"^slow: P>=0\.9 \[F \"goal\"\] +above \(proved.*0\.9516",

@@ -9,7 +9,7 @@ import pytest
 import policytest as pt
 from policytest._base.text import nats
 from policytest.data.randomness import generator
-from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.ptst_difference import kl_comparison
 from policytest.methods.td_run import TDRun
 from policytest.questions.assess import recorded as recorded_data
 from policytest.questions.watch import Watch
@@ -47,7 +47,7 @@ OTHER = pt.Task(TWO.task.rewards, TWO.alternative_policy, TWO.task.initial, TWO.
 BY_INTERVAL = {
     **{method.describe()[:40]: method.start for method in METHODS[1:]},
     "hoeffding": pt.MonteCarlo("hoeffding").start,
-    "comparison": lambda task, sim, margin, rng: KLComparison(pt.PTST(), task, OTHER, margin, sim, rng),
+    "comparison": lambda task, sim, margin, rng: kl_comparison(pt.PTST(), task, OTHER, margin, sim, rng),
 }
 
 

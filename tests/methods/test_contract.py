@@ -24,14 +24,13 @@ from policytest.kl.sampler import Recorded
 from policytest.methods import checkpoint
 from policytest.methods.episode_log_betting import EpisodeLogBetting
 from policytest.methods.paired_betting import paired_run
-from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.ptst_difference import kl_comparison
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Run, is_certified, steps
 from policytest.methods.td_betting import CoupledBetting
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import shared_pool
-from policytest.payoffs.two_policies import TwoPolicies
-from policytest.payoffs.two_policies_in_time import two_policies_in_time
+from policytest.payoffs.two_policies_in_time import two_policies
 from policytest.questions import driver
 from policytest.questions.watch import Watch
 from policytest.results.load import from_data
@@ -155,14 +154,14 @@ RUNS: dict[str, tuple[Question, tuple[float, float]]] = {
     "rollouts with a horizon": (lambda R: pt.TDBetting().start(SHORT, simulator(), R, SEED), (-0.04, 0.15)),
     "KL with a horizon": (lambda R: pt.PTST().start(SHORT, simulator(), R, SEED), (-0.04, 0.15)),
     "two policies": (
-        lambda R: coupled(TwoPolicies(TWO.task, OTHER, R, shared_pool([TWO.task, OTHER], simulator(), SEED))),
+        lambda R: coupled(two_policies(TWO.task, OTHER, R, shared_pool([TWO.task, OTHER], simulator(), SEED))),
         (-0.3, 0.8),
     ),
     "two policies with a horizon": (
-        lambda R: coupled(two_policies_in_time(SHORT, SHORT_OTHER, R, simulator(), SEED)),
+        lambda R: coupled(two_policies(SHORT, SHORT_OTHER, R, shared_pool([SHORT, SHORT_OTHER], simulator(), SEED))),
         (-0.1, 0.2),
     ),
-    "two policies, KL": (lambda R: KLComparison(pt.PTST(), TWO.task, OTHER, R, simulator(), SEED), (-0.3, 0.8)),
+    "two policies, KL": (lambda R: kl_comparison(pt.PTST(), TWO.task, OTHER, R, simulator(), SEED), (-0.3, 0.8)),
     "recorded draws": (lambda R: pt.TDBetting().replay(TWO.task, R, log_of()), (-0.3, 0.75)),
     "a log": (lambda R: pt.LogBetting(coins=2).replay(TWO.task, R, log_of()), (-0.3, 0.75)),
     "stacks": (lambda R: pt.LogBetting().stacks(TWO.task, R, log_of(), 2), (-0.3, 0.75)),

@@ -12,7 +12,8 @@ from betting_builders import too_often
 from builders import assert_refused, each
 from methods.episode_builders import sums_of
 from policytest.methods.td_run import TDRun
-from policytest.payoffs.two_policies_in_time import two_policies_in_time
+from policytest.payoffs.coupling import shared_pool
+from policytest.payoffs.two_policies_in_time import two_policies
 
 DELTA = 0.1
 
@@ -83,7 +84,7 @@ def test_a_rollout_has_the_law_of_the_difference_of_two_totals(seed, sign):
     """By enumeration: its mean is that of the values, no sum is below -L, and compiled sums come as often."""
     tasks, rewards, kernel = staircase(seed)
     policies, rho = np.array([task.policy for task in tasks]), tasks[0].initial
-    run = TDRun(None, two_policies_in_time(*tasks, 0.1, pt.TabularSimulator(kernel), seed))
+    run = TDRun(None, two_policies(*tasks, 0.1, shared_pool(tasks, pt.TabularSimulator(kernel), seed)))
     rng = np.random.default_rng(seed)
     V = np.append(rng.normal(size=(2, 4)), np.zeros((2, 1)), axis=1)
     bets = (run.payoff.bet, sign), (run.payoff.other, -sign)
@@ -115,7 +116,7 @@ def test_the_worst_total_of_the_difference_is_attained():
         for row in ([1.0, 0.0], [0.0, 1.0])
     ]
     for sign, pair in ((1.0, tasks), (-1.0, tasks[::-1])):
-        payoff = two_policies_in_time(*pair, 0.0, pt.TabularSimulator(kernel), 0)
+        payoff = two_policies(*pair, 0.0, shared_pool(pair, pt.TabularSimulator(kernel), 0))
         bets = (payoff.bet, sign), (payoff.other, -sign)
         parts = [bet.bet(np.zeros(2), bet.base(np.zeros(2), None, 0.0), side) for bet, side in bets]
         assert abs(payoff.joined(parts, sign).L - 4.0) <= 1e-6

@@ -26,7 +26,8 @@ from methods.episode_builders import (
 from policytest._base.compiled import rollouts as kernels
 from policytest._base.compiled import small
 from policytest.methods.td_run import TDRun
-from policytest.payoffs.two_policies_in_time import two_policies_in_time
+from policytest.payoffs.coupling import shared_pool
+from policytest.payoffs.two_policies_in_time import two_policies as compared
 
 DELTA = 0.1
 SEED_BY_SEED = [147, 105, 229, 127, 181, 164]  # samples on the paper's 2x2
@@ -225,7 +226,7 @@ def test_the_mean_and_the_range_of_coupled_rollouts(seed, sign, settings):
     """With arbitrary values and advantages; the mean within five standard errors, a wrong one is not."""
     tasks, means, kernel, _ = two_policies(seed, **settings)
     rng = np.random.default_rng(seed)
-    run = TDRun(None, two_policies_in_time(*tasks, 0.1, simulator(tasks[0], kernel), 0))
+    run = TDRun(None, compared(*tasks, 0.1, shared_pool(tasks, simulator(tasks[0], kernel), 0)))
     bets = (run.payoff.bet, sign), (run.payoff.other, -sign)
     plan = run.payoff.joined([arbitrary_part(bet, rng, side) for bet, side in bets], sign)
     S = sums_of(run, plan, 20_000)

@@ -16,7 +16,7 @@ from betting_builders import too_often
 from policytest._base.compiled import evidence
 from policytest.kl.boundaries import Terms
 from policytest.kl.sampling_balanced import balanced
-from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.ptst_difference import kl_comparison
 
 
 def two_policies(n=2):
@@ -82,7 +82,7 @@ def test_the_rule_stops_as_soon_as_no_kernel_in_the_ball_is_on_the_other_side():
     before = pt.compare(first, second, sim, margin=margin, method=method, rng=1, max_samples=verdict.samples - 1)
     assert (verdict.answer, before.answer) == ("above", None)
     assert verdict.interval[0] >= margin - 1e-9
-    run = KLComparison(method, first, second, margin, sim, 1)
+    run = kl_comparison(method, first, second, margin, sim, 1)
     for _ in range(10_000):
         if run.samples == verdict.samples - 1:
             break
@@ -117,7 +117,7 @@ def test_a_ptst_comparison_errs_at_most_as_often_as_delta_allows_and_the_control
     for boundary, asked, caught in ((pt.MixtureBoundary(), level, False), (WithoutDimension(), level / 8, True)):
         method, answers = pt.PTST(boundary=boundary), []
         for seed in range(runs):
-            run = KLComparison(method, first, second, 0.0, sim, seed)
+            run = kl_comparison(method, first, second, 0.0, sim, seed)
             while run.answer is None and run.samples < 120:
                 run.step(asked, 120 - run.samples)
             answers.append(run.answer)

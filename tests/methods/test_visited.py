@@ -177,7 +177,7 @@ def test_close_to_discount_1_rollouts_end_in_closed_states_and_steps_do_not_grow
         value = pt.value(task, kernel)
         run = pt.TDBetting().start(task, pt.TabularSimulator(kernel), value - 0.1, 0)
         steps, record = [], run.pool.record
-        monkeypatch.setattr(run.pool, "record", lambda pair, *of, s=steps, r=record: (s.append(len(pair)), r(pair, *of)))
+        monkeypatch.setattr(run.pool, "record", lambda *of, s=steps, r=record: (s.append(len(of[0])), r(*of)))
         while run.answer is None:
             run.step(3.0, 10_000)
             assert (run.plan.a.B[[3, 4]] > 0).all() == ends

@@ -219,6 +219,12 @@ def _shape(kernel: Any) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
+def cumulative(table: FloatArray) -> FloatArray:
+    """Running sums of each row of a table, for draws."""
+    count, width = table.shape
+    return cumulative_rows(np.arange(count + 1) * width, table.ravel()).reshape(count, width)
+
+
 def cumulative_rows(start: IntArray, entries: FloatArray) -> FloatArray:
     """Running sums within each row start[k]:start[k+1]; 2 from the last entry with mass on: no later one is drawn."""
     sums = np.zeros(len(entries))

@@ -24,7 +24,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.compiled import draws
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest.data.simulators import SimulatorLike, checked_draw, cumulative_rows, is_table
+from policytest.data.simulators import SimulatorLike, checked_draw, cumulative, is_table
 from policytest.mdp.task import Task
 from policytest.worst_case.lower_bound import check_allocation, optimal_allocation, uniform_allocation
 
@@ -206,9 +206,7 @@ class Walk:
 
     def __init__(self, task: Task, restart: float) -> None:
         self.task, self.restart = task, restart
-        S, A = task.policy.shape
-        self.actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
-        self.initial = cumulative_rows(np.array([0, S]), task.initial)
+        self.actions, self.initial = cumulative(task.policy), cumulative(task.initial[None, :])[0]
         self.position = -1  # not started
 
     def steps(

@@ -17,7 +17,6 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
-from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.eprocess.capital import SIDES, with_rounding_margin
@@ -178,10 +177,6 @@ class LogRun(RunOnALog):
     def estimate(self) -> float:
         """The value of the empirical kernel."""
         return self.payoff.estimate
-
-    def counts(self) -> Counts:
-        """What was observed."""
-        return self.payoff.tally.counts()
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,9 @@ class PairedBetting:
 
     policies: tuple[str, str] = ("", "")
 
-    def on(
-        self, task: Episodes, margin: float, supply: EpisodeSupply, indifference: float, both_sides: bool
-    ) -> ReturnsRun:
+    def on(self, task: Episodes, margin: float, supply: EpisodeSupply, indifference: float) -> ReturnsRun:
         """The test at work on any supply of pairs."""
-        return ReturnsRun(self, task, margin, supply, indifference, both_sides)
+        return ReturnsRun(self, task, margin, supply, indifference)
 
     def describe(self) -> str:
         """The method in a few words."""
@@ -29,9 +27,7 @@ class PairedBetting:
         return f"betting on returns, agent A{a} against agent B{b} in pairs of episodes with the same seed"
 
 
-def paired_run(
-    a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0, both_sides: bool = False
-) -> ReturnsRun:
+def paired_run(a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
     """The test at work."""
     method = PairedBetting((a.agent_policy, b.agent_policy))
-    return method.on(a, margin, PairedEpisodes(a, b, rng), indifference, both_sides)
+    return method.on(a, margin, PairedEpisodes(a, b, rng), indifference)

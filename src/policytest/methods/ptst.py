@@ -34,6 +34,7 @@ from policytest.kl.sampler import UNLIMITED, Recorded, SampledMethod, Source
 from policytest.kl.witness import WitnessedCounts, is_zero
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
+from policytest.methods.ptst_horizon import counts_with_horizon, settings_with_horizon
 from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Outcome, Run, is_certified
 from policytest.worst_case import Bracket, Solver, Status
@@ -102,9 +103,13 @@ class PTST(SampledMethod["PTSTRun"]):
 
     def _run(self, task: Task, threshold: float, source: Source | Recorded) -> PTSTRun:
         if has_gradient(task):
-            return _horizon_run()(self, task, threshold, source)
-        kind = PTSTRun if self.zeta is None else _printed_run()
-        return kind(self, task, threshold, source)
+            tally = counts_with_horizon(task, threshold, self.boundary)
+            return PTSTRun(settings_with_horizon(self), task, threshold, source, tally)
+        if self.zeta is None:
+            return PTSTRun(self, task, threshold, source)
+        from policytest.methods.ptst_printed import PrintedRun  # it is a `PTSTRun`
+
+        return PrintedRun(self, task, threshold, source)
 
 
 _EXAMPLES = {"boundary": "MixtureBoundary()", "solver": "Certified()"}
@@ -197,9 +202,9 @@ class PTSTRun(Run):
         else:
             self.look(required)
 
-    def draw(self, most: int) -> None:
+    def draw(self, most: int, due: int = UNLIMITED) -> None:
         """Go on by samples of the run's own rule, at most so many, without a look at what they say."""
-        k, x = self.source.ahead(self.tally, np.inf, most)
+        k, x = self.source.ahead(self.tally, np.inf, most, due)
         used = self.tally.observe(k, x, np.inf)
         self.source.take(used)
         self.samples += used
@@ -215,11 +220,6 @@ class PTSTRun(Run):
     def _owes_a_look(self, required: float) -> bool:
         """Whether no witness stands, and none was sought at this sample; to look twice would change what comes next."""
         return self.looked != (self.samples, required) and not self.tally.witness_evidence() < required
-
-    @property
-    def samples_used(self) -> int:
-        """The samples, and the steps that the simulator made on the way to them."""
-        return self.samples + int(self.source.extra)
 
     def why_undecided(self) -> str:
         """An answer that lacks its proof."""
@@ -249,16 +249,15 @@ class PTSTRun(Run):
 
     def update_answer(self, required: float) -> None:
         """Answer if the last finding, made at this sample, decides with this much required."""
-        self.answer = None
-        if self.finding is not None and self.finding.samples == self.samples:
-            decided = max(self.finding.evidence) >= required
-            self.answer = ("above" if self.finding.side > 0 else "below") if decided else None
+        found, self.answer = self.fresh, None
+        if found is not None and max(found.evidence) >= required:
+            self.answer = "above" if found.side > 0 else "below"
 
     def _pause(self) -> None:
         """Put off the next look where looks are dear, or where the solver failed, or found no proof."""
-        pause, fresh = 0.0, self.finding is not None and self.finding.samples == self.samples
-        if fresh and self.finding is not None and _in_trouble(self.finding):
-            pause = _until_next_proof(self.finding, getattr(self.solver, "gap", 0.0)) * self.samples
+        pause, found = 0.0, self.fresh
+        if found is not None and found.distance is not None and found.distance.status not in FINISHED:
+            pause = _until_next_proof(found, getattr(self.solver, "gap", 0.0)) * self.samples
         elif not self.tally.inside:
             pause = TROUBLE_GROWTH * self.samples
         if self.tally.is_open:
@@ -327,18 +326,19 @@ class PTSTRun(Run):
 
     def conclude(self) -> Examination:
         """What the exact problem says now."""
-        if self.finding is None or self.finding.samples != self.samples:
-            self.finding = self._examine(np.inf, self.solver)
-        return self.finding
+        found = self.fresh or self._examine(np.inf, self.solver)
+        self.finding = found
+        return found
+
+    @property
+    def fresh(self) -> Examination | None:
+        """The last finding, if it was made at this sample."""
+        return self.finding if self.finding is not None and self.finding.samples == self.samples else None
 
     def proof(self) -> tuple[float, float]:
-        """What the lower end of the distance proves, at this sample."""
-        fresh = self.finding is not None and self.finding.samples == self.samples
-        return self.finding.proved if fresh and self.finding is not None else (-np.inf, -np.inf)
-
-    def ends_refuted(self) -> tuple[float, float]:
-        """No KL rule answers "within"."""
-        return -np.inf, -np.inf
+        """What the lower end of the distance proves, at this sample; a search for other functionals proves nothing."""
+        found = self.fresh if self.tally.targets_policy_value else None
+        return (-np.inf, -np.inf) if found is None else found.proved
 
     def outcome(self, required: float) -> Outcome:
         """What the answer rests on."""
@@ -382,10 +382,6 @@ class PTSTRun(Run):
         """How many worst-case problems were solved."""
         return self.tally.solves
 
-    def counts(self) -> Counts:
-        """What was observed."""
-        return self.tally.counts()
-
     # ------------------------------------------------------------ keeping
 
     def state(self) -> Record:
@@ -403,18 +399,6 @@ class PTSTRun(Run):
         self.source.restore(part_of(state, "source"))
         if self.samples != self.tally.n.sum():
             raise ValueError("the number of samples is not that of the counts")
-
-
-def _printed_run() -> type[PTSTRun]:
-    from policytest.methods.ptst_printed import PrintedRun  # it is a `PTSTRun`
-
-    return PrintedRun
-
-
-def _horizon_run() -> type[PTSTRun]:
-    from policytest.methods.ptst_horizon import HorizonRun  # it is a `PTSTRun`
-
-    return HorizonRun
 
 
 def found_distance(distance: Bracket) -> float:
@@ -438,8 +422,3 @@ def _until_next_proof(finding: Examination, gap: float) -> float:
     if c > 1.0 - gap:  # no attempt was made
         return TROUBLE_GROWTH
     return float(np.clip(c / max(1.0 - PROOF_PATIENCE * (1.0 - c), 0.5 * c) - 1.0, TROUBLE_GROWTH, 1.0))
-
-
-def _in_trouble(finding: Examination) -> bool:
-    """Whether the solver ended early, or without a proof."""
-    return finding.distance is not None and finding.distance.status not in FINISHED

@@ -70,25 +70,18 @@ def check_settings(method: PTST) -> ProjectionFree:
     return method.solver if isinstance(method.solver, ProjectionFree) else ProjectionFree()
 
 
-class KLComparison(PTSTRun):
+def kl_comparison(method: PTST, task_a: Task, task_b: Task, margin: float, sim: SimulatorLike, rng: Seed) -> PTSTRun:
     """PTST at work on a difference."""
-
-    def __init__(self, method: PTST, task_a: Task, task_b: Task, margin: float, sim: SimulatorLike, rng: Seed) -> None:
-        settings, known = comparing(method), known_difference(task_a, task_b)
-        reach = margin - known.low, known.high - margin
-        tally = difference_counts(task_a, task_b, margin, reach, method.boundary)
-        allocation: Any = method.allocation
-        if isinstance(allocation, Adaptive):
-            allocation = balancing(allocation, partial(_cut, tally))
-        source = Source(tally.task, sim, allocation, 0.0, rng, method.batch)
-        super().__init__(settings, task_a, margin, source, tally, (known.low, known.high))
-
-    def proof(self) -> tuple[float, float]:
-        """Nothing: a descent may miss the nearest kernel."""
-        return -np.inf, -np.inf
+    settings, known = comparing(method), known_difference(task_a, task_b)
+    tally = _difference_counts(task_a, task_b, margin, (margin - known.low, known.high - margin), method.boundary)
+    allocation: Any = method.allocation
+    if isinstance(allocation, Adaptive):
+        allocation = balancing(allocation, partial(_cut, tally))
+    source = Source(tally.task, sim, allocation, 0.0, rng, method.batch)
+    return PTSTRun(settings, task_a, margin, source, tally, (known.low, known.high))
 
 
-def difference_counts(
+def _difference_counts(
     task_a: Task, task_b: Task, margin: float, reach: tuple[float, float], boundary: Boundary
 ) -> WitnessedCounts:
     """Counts of the rows that policy A or B takes. Rewards are centred: V^A - V^B - margin is compared with 0."""

@@ -9,39 +9,33 @@ what the search (`worst_case.horizon`) cannot prove, so answers say ``certified=
 from __future__ import annotations
 
 from dataclasses import replace
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from policytest._base.errors import InputError
-from policytest.kl.sampler import Recorded, Source
+from policytest.kl.boundaries import Boundary
 from policytest.kl.sampling import Forward
 from policytest.kl.witness import Target, WitnessedCounts, check_listed
 from policytest.mdp.task import Task, counting_task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.ptst import PTST, PTSTRun
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.horizon import value_with_horizon
 from policytest.worst_case.projection_free import ProjectionFree
 
-
-class HorizonRun(PTSTRun):
-    """PTST at work on a value with a horizon."""
-
-    def __init__(self, method: PTST, task: Task, threshold: float, source: Source | Recorded) -> None:
-        counted = replace(counting_task(task), states=task.states, actions=task.actions)
-        check_listed(counted)
-        low, high = value_range(task)
-        value = value_with_horizon(task, task.layout.rows, threshold)
-        target = Target(value, threshold - low, high - threshold, 4.0 * value_range_error(task))
-        tally = WitnessedCounts(counted, 0.0, method.boundary, target=target)
-        super().__init__(_settings(method), task, threshold, source, tally, (low, high))
-
-    def proof(self) -> tuple[float, float]:
-        """Nothing: a descent may miss the nearest kernel."""
-        return -np.inf, -np.inf
+if TYPE_CHECKING:
+    from policytest.methods.ptst import PTST
 
 
-def _settings(method: PTST) -> PTST:
+def counts_with_horizon(task: Task, threshold: float, boundary: Boundary) -> WitnessedCounts:
+    """Counts of a task with a horizon, whose value is compared with the threshold."""
+    counted = replace(counting_task(task), states=task.states, actions=task.actions)
+    check_listed(counted)
+    low, high = value_range(task)
+    value = value_with_horizon(task, task.layout.rows, threshold)
+    target = Target(value, threshold - low, high - threshold, 4.0 * value_range_error(task))
+    return WitnessedCounts(counted, 0.0, boundary, target=target)
+
+
+def settings_with_horizon(method: PTST) -> PTST:
     """The settings with the solver that runs; those that have no meaning here are refused."""
     if method.zeta is not None or not isinstance(method.solver, Certified | ProjectionFree):
         raise InputError(

@@ -32,13 +32,11 @@ class ReturnBetting:
         """The test at work."""
         if not isinstance(task, Episodes):
             raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
-        return self.on(task, threshold, supply_of(task, rng), indifference, both_sides)
+        return ReturnsRun(self, task, threshold, supply_of(task, rng), indifference, both_sides)
 
-    def on(
-        self, task: Episodes, threshold: float, supply: EpisodeSupply, indifference: float, both_sides: bool
-    ) -> ReturnsRun:
+    def on(self, task: Episodes, threshold: float, supply: EpisodeSupply, indifference: float = 0.0) -> ReturnsRun:
         """The test at work on any supply of episodes."""
-        return ReturnsRun(self, task, threshold, supply, indifference, both_sides)
+        return ReturnsRun(self, task, threshold, supply, indifference)
 
     def replay(self, task: Any, threshold: float, source: Any) -> ReturnsRun:
         """Recorded transitions of a table have no episodes."""

@@ -50,11 +50,6 @@ class ReturnsRun(Run):
     # ------------------------------------------------------------ going on
 
     @property
-    def samples_used(self) -> int:
-        """The transitions of all episodes, also of those that a vector of environments has under way."""
-        return self.samples + self.source.extra
-
-    @property
     def episodes(self) -> int:
         """How many episodes were bet on."""
         return len(self.returns)

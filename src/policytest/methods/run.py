@@ -60,7 +60,7 @@ class Run:
     @property
     def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
-        return self.samples
+        return self.samples + int(self.source.extra)
 
     @property
     def episodes(self) -> int | None:
@@ -117,8 +117,8 @@ class Run:
         return self.evidence()
 
     def ends_refuted(self) -> tuple[float, float]:
-        """Of the answer "within": the evidence against V <= R - indifference, and against V >= R + indifference."""
-        raise NotImplementedError
+        """Of the answer "within", if it can be given: the evidence against V <= R - indifference, and V >= R + it."""
+        return -math.inf, -math.inf
 
     def outcome(self, required: float) -> Outcome:
         """What the run rests on: the evidence is the log-capital."""
@@ -126,7 +126,7 @@ class Run:
 
     def counts(self) -> Any:
         """What was observed."""
-        raise NotImplementedError
+        return self.tally.counts()
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on later, as arrays."""

@@ -251,7 +251,7 @@ class StacksRun(RunOnALog):
 
     def counts(self) -> Counts:
         """All rows."""
-        return self.whole.counts()
+        return self.whole.tally.counts()
 
     @property
     def reward_moments(self) -> RewardMoments | None:

@@ -12,10 +12,10 @@ from policytest.kl.witness import Target, WitnessedCounts, largest_rounding
 from policytest.mdp.task import Task
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.draws import Supply
-from policytest.payoffs.in_time import RolloutsInTime, pool_in_time
+from policytest.payoffs.in_time import RolloutsInTime
 from policytest.payoffs.policy_bet import MOST_LISTED, PolicyBet, Pool, is_large
 from policytest.payoffs.td_rollouts import Rollouts, warn_of_sides
-from policytest.payoffs.total_bet import TotalBet
+from policytest.payoffs.total_bet import TotalBet, pool_in_time
 from policytest.payoffs.visited import VisitedBet
 
 

@@ -166,11 +166,6 @@ class TDRun(Run):
         if self.between_rollouts:
             super().update_answer(required)
 
-    @property
-    def samples_used(self) -> int:
-        """The samples, and the steps that the simulator made on the way to them."""
-        return self.samples + self.source.extra
-
     def used(self) -> int:
         """Of recorded transitions, up to the last one that was taken; all, where there is no answer."""
         return self.source.reach() if self.answer is not None else self.source.size
@@ -308,10 +303,6 @@ class TDRun(Run):
     def reward_moments(self) -> RewardMoments | None:
         """What was observed of rewards, for forecasts."""
         return self.payoff.reward_moments
-
-    def counts(self) -> Counts:
-        """What was observed."""
-        return self.tally.counts()
 
     # ------------------------------------------------------------ keeping
 

@@ -22,6 +22,7 @@ from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.policy_bet import MOST_LISTED, Pool
+from policytest.payoffs.total_bet import pool_in_time
 
 SAME = 1e-14  # probabilities that differ by less are rounded ones of the same number
 
@@ -44,7 +45,10 @@ def shared_pool(
 ) -> Pool:
     """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
     task = joint_task(tasks)
-    return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), supply_of(task, sim, rng))
+    supply = supply_of(task, sim, rng)
+    if not task.is_discounted_table:
+        return pool_in_time(task, supply)
+    return Pool(WitnessedCounts(task, 0.0, MixtureBoundary(), most_listed), supply)
 
 
 def supply_of(task: Task, sim: SimulatorLike | Transitions, rng: Seed) -> Supply:

@@ -13,13 +13,11 @@ import numpy as np
 from policytest._base.arrays import FloatArray
 from policytest._base.compiled.small import OUT_OF_BOUNDS, Advance, Dynamics, RolloutState
 from policytest._base.errors import InputError
-from policytest.kl.boundaries import MixtureBoundary
-from policytest.kl.witness import WitnessedCounts, is_open
-from policytest.mdp.task import Task, counting_task
+from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.plan import LARGE, BettingPlan
 from policytest.payoffs.td_rollouts import Rollouts
-from policytest.payoffs.total_bet import TotalBet, TotalPool
+from policytest.payoffs.total_bet import TotalBet
 
 LONGEST = 1000.0  # steps, without a discount, after which a rollout ends at its worst; more where rollouts are longer
 
@@ -142,11 +140,3 @@ def broken_bound(source: Supply) -> tuple[str, str]:
         "a rollout of rows from different episodes of the log",
         "a Markov table makes such an episode possible: widen the bound, or pass a horizon instead",
     )
-
-
-def pool_in_time(task: Task, supply: Supply) -> TotalPool:
-    """The counts and draws of a task: the rows that its policy takes, all successors listed."""
-    counted = counting_task(task)
-    if is_open(counted):
-        raise InputError(f"task: any of {task.n_states:,} states may follow each pair; declare `support`")
-    return TotalPool(task, WitnessedCounts(counted, 0.0, MixtureBoundary()), supply)

@@ -44,13 +44,13 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.log_rollouts import LogDynamics, LogPlans, OpenRollouts, follow_log
 from policytest.data.randomness import Seed
+from policytest.data.simulators import cumulative
 from policytest.eprocess.interval import Settled
 from policytest.eprocess.strategies import ENDS, OWN_DRAWS
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply, nothing_to_draw
 from policytest.payoffs.plan import BettingPlan
-from policytest.payoffs.policy_bet import cumulative
 from policytest.payoffs.td_rollouts import Rollouts
 
 MOST_PAIRS = 20  # whose rows are unknown, up to which rollouts own their draws

@@ -15,7 +15,6 @@ from policytest._base.compiled import rollouts, search
 from policytest._base.compiled.small import TINY, Residuals
 from policytest._base.rows import Rows, first_of_state
 from policytest.data.reward_moments import RewardMoments
-from policytest.data.simulators import cumulative_rows
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
@@ -94,6 +93,7 @@ class PolicyBet:
     """
 
     centre: FloatArray  # [S] the mean of r^pi(s) - eta(s,a) over actions; without rewards on successors, or observed
+    layers: int = 1  # the steps of the horizon; 1 without one
     closed: IntArray = NONE  # closed states in which a rollout ends
     longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
 
@@ -241,12 +241,12 @@ class PolicyBet:
         return worst_anywhere(least, sign * V, np.zeros(S), gamma, float(size))
 
     def lowest_steps(self, V: FloatArray, base: FloatArray, B: FloatArray, sign: float) -> FloatArray:
-        """[K] the least of D(s,a,x) + gamma B(x) over x."""
+        """[H,K] the least of D(s,a,x) + gamma B(x) over x; H = 1 without a horizon."""
         rows, gamma = self.pool.tally.rows, self.task.discount
         if self.task.any_successor:
-            return np.asarray(sign * (base - V[rows.state]) + gamma * float((sign * V + B).min()))
+            return np.asarray(sign * (base - V[rows.state]) + gamma * float((sign * V + B).min()))[None, :]
         step = sign * self.residuals(V, base) + gamma * B[rows.successor]
-        return np.minimum.reduceat(step, rows.start[:-1])
+        return np.minimum.reduceat(step, rows.start[:-1])[None, :]
 
     def residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
         """[E] r - eta + gamma V0(x) - V0(s)."""
@@ -260,12 +260,6 @@ def is_large(task: Task) -> bool:
     if not task.is_discounted_table or task.support is None:
         return False
     return task.n_states > MANY_STATES or task.layout.n_entries > MANY_ENTRIES
-
-
-def cumulative(table: FloatArray) -> FloatArray:
-    """Running sums of each row of a table, for draws."""
-    count, width = table.shape
-    return cumulative_rows(np.arange(count + 1) * width, table.ravel()).reshape(count, width)
 
 
 def worst_anywhere(least: FloatArray, V: FloatArray, ends: FloatArray, gamma: float, size: float) -> FloatArray:

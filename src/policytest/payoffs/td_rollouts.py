@@ -61,6 +61,7 @@ from policytest._base.compiled.small import (
 )
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.reward_moments import RewardMoments
+from policytest.data.simulators import cumulative
 from policytest.eprocess.capital import TwoSided
 from policytest.eprocess.strategies import (
     ON_STACKS,
@@ -76,7 +77,7 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, widest_range
 from policytest.payoffs import splitting
 from policytest.payoffs.plan import NO_POLICY, BettingPlan
-from policytest.payoffs.policy_bet import PolicyBet, cumulative
+from policytest.payoffs.policy_bet import PolicyBet
 from policytest.payoffs.visited import VisitedBet
 
 if TYPE_CHECKING:

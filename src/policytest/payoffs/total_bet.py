@@ -31,13 +31,15 @@ from scipy import sparse
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled import episodes as kernels
 from policytest._base.compiled.small import LARGEST_WEIGHT, TINY
+from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.data.reward_moments import RewardMoments
+from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import Recorded
-from policytest.kl.witness import WitnessedCounts
+from policytest.kl.witness import WitnessedCounts, is_open
 from policytest.mdp.horizon import evaluated, over_in
 from policytest.mdp.observed import Observed
-from policytest.mdp.task import Task
+from policytest.mdp.task import Task, counting_task
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.policy_bet import PAIR_MASS, STATE_MASS, PolicyBet, Pool, part_of, rounded
 
@@ -114,6 +116,14 @@ class TotalPool(Pool):
         return np.where(n > 0, self.sums / np.maximum(n, 1.0), 0.5 * (self.low + self.high))
 
 
+def pool_in_time(task: Task, supply: Supply) -> TotalPool:
+    """The counts and draws of a task: the rows that its policy takes, all successors listed."""
+    counted = counting_task(task)
+    if is_open(counted):
+        raise InputError(f"task: any of {task.n_states:,} states may follow each pair; declare `support`")
+    return TotalPool(task, WitnessedCounts(counted, 0.0, MixtureBoundary()), supply)
+
+
 class TotalBet(PolicyBet):
     """One policy on the rows of an `TotalPool`. Nothing is centred: rho.V0 is compared with the threshold.
 
@@ -125,6 +135,7 @@ class TotalBet(PolicyBet):
     def __init__(self, task: Task, pool: TotalPool) -> None:
         self.task, self.pool, self.rounding, self.alone = task, pool, 0.0, True
         rows, self.over, self.H = pool.tally.rows, over_in(task), task.steps
+        self.layers = self.H or 1
         self.prob = task.policy.ravel()[rows.pair]
         self.k = np.flatnonzero(self.prob > 0)
         self.on_successor, self.observed = task.rewards_on_successor, task.observes_rewards
@@ -184,11 +195,6 @@ class TotalBet(PolicyBet):
         reward = self.pool.observed_means() if self.observed else self.known_reward
         V = evaluated(self.task, self.rows()._replace(reward=reward), self.pool.tally.estimate()).V
         return np.asarray(V if self.H is None else V[0])
-
-    @property
-    def layers(self) -> int:
-        """The steps of the horizon; 1 without one."""
-        return self.H or 1
 
     def _by_steps(self, V: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V0 here and V0 after a step, [H,S] each (H = 1 without a horizon)."""

@@ -50,16 +50,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
-from policytest._base.compiled import rollouts, search, small
+from policytest._base.compiled import episodes, rollouts, search, small
 from policytest._base.compiled.small import Dynamics, Residuals, RolloutState
+from policytest.data.simulators import cumulative
 from policytest.eprocess.strategies import TWO_POLICIES, Moments
 from policytest.kl.witness import centring_error
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.payoffs.coupling import Coupling, exact, maximal_coupling
-from policytest.payoffs.known_range import known_difference
+from policytest.payoffs.known_range import KnownRange, known_difference
 from policytest.payoffs.plan import LARGE, BettingPlan
-from policytest.payoffs.policy_bet import PolicyBet, Pool, cumulative, least_by_state, part_of, worst_anywhere
+from policytest.payoffs.policy_bet import PolicyBet, Pool, least_by_state, part_of, worst_anywhere
 from policytest.payoffs.td_rollouts import Policies, Rollouts
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class CoupledRollouts(Rollouts):
 
     grid = TWO_POLICIES
     WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "state_b", "weight_b")
+    coupling: Coupling
+    known: KnownRange
 
     def __init__(self, task: Task, threshold: float, policies: Policies, clock: Clock | None = None) -> None:
         self.recent = Moments()  # of sums, earlier ones counting less
@@ -114,6 +117,35 @@ class CoupledRollouts(Rollouts):
         """Go on from a kept state."""
         super().restore(state)
         self.recent.restore(state["recent"])
+
+    def _parting(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """[H S] the worst that can follow when the two part at s; infinite where they do not."""
+        rows, total = self.tally.rows, np.zeros((self.policies[0].layers, self.task.n_states))
+        laws = self.coupling.first, self.coupling.second
+        for policy, part, side, law in zip(self.policies, parts, (sign, -sign), laws, strict=True):
+            lowest = policy.lowest_steps(part.V, part.base, part.B, side)
+            lowest[:, law.ravel()[rows.pair] <= 0] = np.inf
+            total += np.minimum.reduceat(lowest, policy.first_rows, axis=1)
+        return total.ravel()
+
+    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
+        """[H E] the discounted numbers of visits of each transition: together, A alone, B alone."""
+        rows, task = self.tally.rows, self.policies[0].task
+        if len(q) * self.policies[0].layers > LARGE or task.is_total:
+            return None
+        common = rows._replace(prob=self.coupling.common.ravel()[rows.pair], gain=np.zeros(0))
+        if task.steps is not None:
+            d = episodes.by_steps(common, q, task.discount, task.initial, task.steps)[1]
+        else:
+            d = search.values_and_occupancy(common, q, task.discount, task.initial)[1][None, :]
+        both, own = d[:, rows.state] * common.prob, zip(occupancies, self.policies, strict=True)
+        alone = (np.maximum(d.reshape(len(both), -1)[:, rows.state] * policy.prob - both, 0.0) for d, policy in own)
+        return [(q * rows.per_entry(weight)).ravel() for weight in (both, *alone)]
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Where the difference lies for every kernel."""
+        return self.known.low, self.known.high
 
     def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this."""
@@ -155,32 +187,6 @@ class TwoPolicies(CoupledRollouts):
         least, ends = least_by_state(sign * base, rows.state, shared, S), np.minimum(floor, 0.0)
         finite = np.abs(ends).max() + np.abs(base[shared]).max(initial=0.0) / (1.0 - gamma)
         return worst_anywhere(least, sign * U, ends, gamma, float(finite + np.abs(a.V).max() + np.abs(b.V).max()))
-
-    def _parting(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
-        """[S] the worst that can follow when the two part at s; infinite where they do not."""
-        pair, state, S = self.tally.rows.pair, self.tally.rows.state, self.task.n_states
-        total = np.zeros(S)
-        laws = self.coupling.first, self.coupling.second
-        for policy, part, side, law in zip(self.policies, parts, (sign, -sign), laws, strict=True):
-            lowest = policy.lowest_steps(part.V, part.base, part.B, side)
-            total += least_by_state(lowest, state, np.flatnonzero(law.ravel()[pair] > 0), S)
-        return total
-
-    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
-        """[E] the discounted numbers of visits of each transition: together, A alone, B alone."""
-        if len(q) > LARGE:
-            return None
-        rows, task = self.tally.rows, self.policies[0].task
-        together = self.coupling.common.ravel()[rows.pair]
-        _, d, _ = search.values_and_occupancy(rows._replace(prob=together), q, task.discount, task.initial)
-        both, own = d[rows.state] * together, zip(occupancies, self.policies, strict=True)
-        alone = (np.maximum(d[rows.state] * policy.prob - both, 0.0) for d, policy in own)
-        return [q * rows.per_entry(weight) for weight in (both, *alone)]
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Where the difference lies for every kernel."""
-        return self.known.low, self.known.high
 
     @property
     def estimate(self) -> float:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base.arrays import FloatArray
-from policytest._base.compiled import episodes, rollouts, search, small
+from policytest._base.compiled import episodes, rollouts, small
 from policytest._base.compiled.small import (
     LARGEST_WEIGHT,
     TINY,
@@ -35,19 +35,15 @@ from policytest._base.compiled.small import (
     RolloutState,
 )
 from policytest._base.errors import InputError
-from policytest._base.rows import first_of_state
-from policytest.data.randomness import Seed
-from policytest.data.simulators import SimulatorLike
-from policytest.data.transitions import Transitions
 from policytest.eprocess.capital import TwoSided
 from policytest.mdp.task import Task
-from policytest.payoffs.coupling import joint_task, maximal_coupling, summing_to_one, supply_of
-from policytest.payoffs.in_time import Clock, broken_bound, pool_in_time, start_mean
+from policytest.payoffs.coupling import maximal_coupling, summing_to_one
+from policytest.payoffs.in_time import Clock, broken_bound, start_mean
 from policytest.payoffs.known_range import known_difference
-from policytest.payoffs.plan import LARGE, BettingPlan
-from policytest.payoffs.policy_bet import part_of
+from policytest.payoffs.plan import BettingPlan
+from policytest.payoffs.policy_bet import Pool, part_of
 from policytest.payoffs.total_bet import TotalBet, TotalPool
-from policytest.payoffs.two_policies import CoupledRollouts, difference, parted
+from policytest.payoffs.two_policies import CoupledRollouts, TwoPolicies, difference, parted
 
 LOOK = 512  # rows of random numbers between two looks at the length of rollouts
 NO_COIN = -1e300  # in the place of the worst sum to come: a rollout goes on with weight 1
@@ -160,7 +156,7 @@ class TwoPoliciesInTime(CoupledRollouts):
             return np.where(self.bet.over, TINY, NO_COIN)
         (a, b), task, rows, H = parts, self.bet.task, self.tally.rows, self.bet.H
         shared = np.flatnonzero(self.coupling.common.ravel()[rows.pair] > 0)
-        U, floor = a.V - b.V, self._partings(parts, sign)
+        U, floor = a.V - b.V, self._parting(parts, sign)
         base = (a.base - b.base).reshape(self.bet.layers, -1)[:, shared].ravel()
         chosen, entries = part_of(rows._replace(gain=np.zeros(0)), shared)
         chosen = chosen._replace(gain=difference(a.gain, b.gain, entries))
@@ -176,39 +172,6 @@ class TwoPoliciesInTime(CoupledRollouts):
         B[self.bet.over] = TINY
         return B
 
-    def _partings(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
-        """[H S] the worst that can follow when the two part; infinite where they do not."""
-        rows, total = self.tally.rows, np.zeros((self.bet.layers, self.task.n_states))
-        first, laws = first_of_state(rows), (self.coupling.first, self.coupling.second)
-        for bet, part, side, law in zip((self.bet, self.other), parts, (sign, -sign), laws, strict=True):
-            lowest = bet.lowest_steps(part.V, part.base, part.B, side)
-            lowest[:, law.ravel()[rows.pair] <= 0] = np.inf
-            total += np.minimum.reduceat(lowest, first, axis=1)
-        return total.ravel()
-
-    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
-        """[H E] the discounted visits of each transition: together, A alone, B alone; for choosing advantages."""
-        task, rows, H = self.bet.task, self.tally.rows, self.bet.H
-        if len(q) * self.bet.layers > LARGE or task.is_total:
-            return None
-        common = rows._replace(prob=self.coupling.common.ravel()[rows.pair], gain=np.zeros(0))
-        if H is not None:
-            d = episodes.by_steps(common, q, task.discount, task.initial, H)[1]
-        else:
-            d = search.values_and_occupancy(common, q, task.discount, task.initial)[1][None, :]
-        both = d[:, rows.state] * common.prob
-        own = zip(occupancies, (self.bet, self.other), strict=True)
-        alone = (np.maximum(d.reshape(len(both), -1)[:, rows.state] * bet.prob - both, 0.0) for d, bet in own)
-        width = np.diff(rows.start)
-        return [(q * np.repeat(weight, width, axis=1)).ravel() for weight in (both, *alone)]
-
-    # ------------------------------------------------------------ what is known
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Where the difference lies for every kernel."""
-        return self.known.low, self.known.high
-
     @property
     def estimate(self) -> float:
         """The difference of the values under the empirical kernel, with the mean of the observed rewards."""
@@ -220,14 +183,8 @@ class TwoPoliciesInTime(CoupledRollouts):
         return super().worst_sum(plan, at) if self.ends is None else -plan.L
 
 
-def two_policies_in_time(
-    task_a: Task, task_b: Task, margin: float, sim: SimulatorLike | Transitions, rng: Seed
-) -> TwoPoliciesInTime:
-    """The comparison on a simulator or on recorded transitions."""
-    return TwoPoliciesInTime(task_a, task_b, margin, shared_pool_in_time([task_a, task_b], sim, rng))
-
-
-def shared_pool_in_time(tasks: Sequence[Task], sim: SimulatorLike | Transitions, rng: Seed) -> TotalPool:
-    """The pool of all comparisons of some policies, on a simulator or on recorded transitions."""
-    joint = joint_task(tasks)
-    return pool_in_time(joint, supply_of(joint, sim, rng))
+def two_policies(task_a: Task, task_b: Task, margin: float, pool: Pool) -> TwoPolicies | TwoPoliciesInTime:
+    """The comparison of two policies on the rows of their shared pool."""
+    if isinstance(pool, TotalPool):
+        return TwoPoliciesInTime(task_a, task_b, margin, pool)
+    return TwoPolicies(task_a, task_b, margin, pool)

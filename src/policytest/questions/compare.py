@@ -28,8 +28,8 @@ from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.paired_betting import paired_run
-from policytest.methods.ptst import PTST
-from policytest.methods.ptst_difference import KLComparison
+from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.ptst_difference import kl_comparison
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.methods.td_betting import CoupledBetting, TDBetting
@@ -37,9 +37,8 @@ from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import joint_task, shared_pool
 from policytest.payoffs.known_range import KnownRange, check_alike, known_difference
 from policytest.payoffs.pairs import check_same_return, difference_bounds, whole_episodes
-from policytest.payoffs.td_rollouts import Rollouts, warn_of_sides
-from policytest.payoffs.two_policies import TwoPolicies
-from policytest.payoffs.two_policies_in_time import two_policies_in_time
+from policytest.payoffs.td_rollouts import warn_of_sides
+from policytest.payoffs.two_policies_in_time import two_policies
 from policytest.questions import driver
 from policytest.questions.assess import beside_data, judged
 from policytest.questions.cells import diagnosed, diagnosed_run
@@ -139,7 +138,7 @@ def compare(
         )
     else:
         if isinstance(method, PTST):
-            run: TDRun | KLComparison = KLComparison(method, task_a, task_b, margin, sim, rng)
+            run: TDRun | PTSTRun = kl_comparison(method, task_a, task_b, margin, sim, rng)
         else:
             run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
@@ -155,7 +154,7 @@ def _in_pairs(a: object, b: object, margin: float, delta: float, zone: float, or
     found = driver.known_verdict(known, a, margin, delta, zone, "difference", 3)
     if found is not None:
         return found
-    run = paired_run(a, b, margin, orders.rng, zone, zone > 0)
+    run = paired_run(a, b, margin, orders.rng, zone)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
     return replace(driver.carry_out(run, mark, delta, orders), about="difference")
 
@@ -164,10 +163,7 @@ def _coupled(
     task_a: Task, task_b: Task, margin: float, sim: SimulatorLike | Transitions, rng: Seed, zone: float
 ) -> TDRun:
     """Betting on coupled rollouts."""
-    if task_a.is_discounted_table:
-        payoff: Rollouts = TwoPolicies(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng))
-    else:
-        payoff = two_policies_in_time(task_a, task_b, margin, sim, rng)
+    payoff = two_policies(task_a, task_b, margin, shared_pool([task_a, task_b], sim, rng))
     warn_of_sides(payoff, zone)
     return TDRun(CoupledBetting(), payoff, zone, zone > 0)
 

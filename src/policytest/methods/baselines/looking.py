@@ -62,10 +62,7 @@ class LookingRun(PTSTRun):
 
     def step(self, required: float, most: int) -> None:
         """Go on to the next look, or to the end of a block."""
-        k, x = self.source.ahead(self.tally, np.inf, most, max(self.blind_until - self.samples, 1))
-        used = self.tally.observe(k, x, np.inf)
-        self.source.take(used)
-        self.samples += used
+        self.draw(most, max(self.blind_until - self.samples, 1))
         if self.samples >= self.blind_until:
             self.look(required)
             self.blind_until = self.samples + max(1, int(np.ceil(GROWTH * self.samples)))
@@ -77,12 +74,9 @@ class LookingRun(PTSTRun):
 
     judge = update_answer = look
 
-    def end(self, required: float) -> None:
-        """A look at the end of the samples. Without an answer the run can go on as it was."""
-        before = self.state()
-        self.look(required)
-        if self.answer is None:
-            self.restore(before)
+    def _owes_a_look(self, required: float) -> bool:
+        """At the end of the samples there is one."""
+        return True
 
     def begin(self, required: float) -> None:
         """A pause adds no look: a resumed run looks when the uninterrupted one does."""

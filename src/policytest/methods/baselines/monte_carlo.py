@@ -11,7 +11,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
-from policytest.data.simulators import checked_draw, cumulative_rows
+from policytest.data.simulators import checked_draw, cumulative
 from policytest.eprocess.capital import Bet, TwoSided
 from policytest.eprocess.interval import Refuter, clip_to_answer, ends
 from policytest.eprocess.plug_in import PlugIn
@@ -74,9 +74,8 @@ class MonteCarloRun(Run):
     def __init__(self, method: MonteCarlo, task: Task, threshold: float, source: Source) -> None:
         self.method, self.task, self.threshold, self.source = method, task, threshold, source
         self.tally = WitnessedCounts(task, threshold, MixtureBoundary())  # it counts
-        (S, A), centred = task.policy.shape, self.tally.task
-        self.actions = cumulative_rows(np.arange(S + 1) * A, task.policy.ravel()).reshape(S, A)
-        self.initial = cumulative_rows(np.array([0, S]), task.initial)
+        centred = self.tally.task
+        self.actions, self.initial = cumulative(task.policy), cumulative(task.initial[None, :])[0]
         self.rest = [extreme_state_values(centred, sense) for sense in ("min", "max")]  # [S] of what may follow
         self.settled = self.rest[1] - self.rest[0] <= 2.0 * self.tally.rounding  # [S] nothing unknown follows
         self.low, self.high = _least_return(centred, 1.0), -_least_return(centred, -1.0)
@@ -84,11 +83,6 @@ class MonteCarloRun(Run):
         self.lower, self.upper = np.zeros(0), np.zeros(0)  # of each rollout: the return, with the rest at its ends
         self.bets = TwoSided(TRUNCATED, TRUNCATED)
         self.peaks = [0.0, 0.0]
-
-    @property
-    def samples_used(self) -> int:
-        """The samples, and the steps that the simulator made on the way to them."""
-        return self.samples + int(self.source.extra)
 
     def begin(self, required: float) -> None:
         """What was seen before a pause may suffice."""
@@ -186,10 +180,6 @@ class MonteCarloRun(Run):
         if not len(self.lower):
             return 0.5 * sum(value_range(self.task))
         return float((0.5 * (self.lower + self.upper)).mean()) + self.threshold
-
-    def counts(self) -> Counts:
-        """What was observed."""
-        return self.tally.counts()
 
     def state(self) -> Record:
         """All that is needed to go on later, as arrays."""

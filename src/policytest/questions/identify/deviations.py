@@ -38,7 +38,7 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.compiled.small import Dynamics, Residuals
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
-from policytest.data.simulators import SimulatorLike
+from policytest.data.simulators import SimulatorLike, cumulative
 from policytest.kl.witness import FULL_ENTRIES, centring_error
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
@@ -47,7 +47,7 @@ from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import exact, shared_pool
 from policytest.payoffs.fit import Fit, Progress
 from policytest.payoffs.plan import REFIT, BettingPlan
-from policytest.payoffs.policy_bet import PolicyBet, Pool, cumulative
+from policytest.payoffs.policy_bet import PolicyBet, Pool
 from policytest.payoffs.two_policies import CoupledRollouts
 from policytest.questions.identify.policies import (
     action_values,
@@ -109,7 +109,7 @@ class Candidate:
         Q = action_values(bet.rows(), q, V, bet.task.discount)
         base = bet.reward  # the candidate is deterministic: its advantages are 0
         a, b = bet.bet(V, base, 1.0), bet.bet(V, base, -1.0)
-        return CommonFit(Q, a, b, bet.lowest_steps(V, base, a.B, 1.0), bet.lowest_steps(V, base, b.B, -1.0))
+        return CommonFit(Q, a, b, bet.lowest_steps(V, base, a.B, 1.0)[0], bet.lowest_steps(V, base, b.B, -1.0)[0])
 
     def test(self, place: tuple[int, int]) -> TDRun:
         """The test of one deviation."""

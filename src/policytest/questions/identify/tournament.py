@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -18,13 +17,12 @@ from policytest.mdp.values import value, value_range
 from policytest.methods.run import steps
 from policytest.methods.td_betting import CoupledBetting
 from policytest.methods.td_run import TDRun
-from policytest.payoffs.coupling import joint_task, shared_pool
+from policytest.payoffs.coupling import joint_task, shared_pool, supply_of
 from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.plan import REFIT
 from policytest.payoffs.policy_bet import PolicyBet, Pool
-from policytest.payoffs.total_bet import TotalBet
-from policytest.payoffs.two_policies import CoupledRollouts, TwoPolicies
-from policytest.payoffs.two_policies_in_time import TwoPoliciesInTime, shared_pool_in_time
+from policytest.payoffs.total_bet import TotalBet, TotalPool, pool_in_time
+from policytest.payoffs.two_policies_in_time import two_policies
 from policytest.questions.compare import compare
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
@@ -47,16 +45,8 @@ class Tournament:
     def __init__(self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed) -> None:
         self.tasks = tasks
         self.pool: Pool
-        self.bets: Sequence[PolicyBet]
-        self.payoff: Callable[[Task, Task], CoupledRollouts]
-        if tasks[0].is_discounted_table:
-            self.pool = pool = shared_pool(tasks, sim, rng)
-            self.bets = [PolicyBet(task, pool) for task in tasks]
-            self.payoff = partial(TwoPolicies, margin=0.0, pool=pool)
-        else:
-            self.pool = in_time = shared_pool_in_time(tasks, sim, rng)
-            self.bets = [TotalBet(task, in_time) for task in tasks]
-            self.payoff = partial(TwoPoliciesInTime, margin=0.0, pool=in_time)
+        self.pool = pool = shared_pool(tasks, sim, rng)
+        self.bets = [TotalBet(task, pool) if isinstance(pool, TotalPool) else PolicyBet(task, pool) for task in tasks]
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
         self.left = list(range(len(tasks)))
         self.source, self.delta, self.stuck = self.pool.source, delta, False
@@ -112,7 +102,9 @@ class Tournament:
 
     def _run(self, pair: tuple[int, int]) -> TDRun:
         if pair not in self.runs:
-            self.runs[pair] = TDRun(CoupledBetting(), self.payoff(self.tasks[pair[0]], self.tasks[pair[1]]))
+            self.runs[pair] = TDRun(
+                CoupledBetting(), two_policies(self.tasks[pair[0]], self.tasks[pair[1]], 0.0, self.pool)
+            )
         return self.runs[pair]
 
     def _check(self) -> SelectionCheck:
@@ -181,8 +173,9 @@ def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed)
 
 def _values_on_a_log(tasks: list[Task], data: Transitions) -> FloatArray:
     """The values that all rows give the policies; minus infinity where a total is not finite."""
-    pool, rows = shared_pool_in_time(tasks, data.first(0), 0), Recorded.of(joint_task(tasks), data)
-    pool.learn(rows)
+    joint = joint_task(tasks)
+    pool = pool_in_time(joint, supply_of(joint, data.first(0), 0))
+    pool.learn(Recorded.of(joint, data))
     starts = tasks[0].initial > 0
     found = (TotalBet(task, pool).empirical_values()[starts] for task in tasks)
     values = np.array([tasks[0].initial[starts] @ V for V in found])

@@ -42,7 +42,7 @@ from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest.data.shared_generators import by_one_thread
-from policytest.data.simulators import cumulative_rows
+from policytest.data.simulators import cumulative
 from policytest.data.walks import TERMINATED, TRUNCATED, first_observation, five_parts, truth
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
@@ -71,7 +71,7 @@ class Stepping:
         self.env, self.at, self.layout = env, at, layout
         self.n_states, self.n_actions = task.n_states, task.n_actions
         self.steps = self.resets = self.extra_steps = self.truncations = 0
-        self._actions = cumulative_rows(np.arange(at.n_states + 1) * at.n_actions, policy.ravel()).reshape(policy.shape)
+        self._actions = cumulative(policy)
         self._rng: Any = None
         self._state = -1  # where the environment stands; -1: nowhere, the episode is over
         self._paid = 0.0  # for the last step
