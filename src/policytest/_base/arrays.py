@@ -25,6 +25,8 @@ from policytest._base.errors import InputError
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+"""What a part of a run keeps for later: arrays by name."""
 SparseArray: TypeAlias = Any
 """A SciPy CSR array of shape (S*A, S), row ``s*A + a``."""
 Kernel: TypeAlias = Any

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
+from policytest._base.arrays import Arrays
 
 Seed = int | np.integer[Any] | np.random.Generator | np.random.SeedSequence | np.random.BitGenerator | None
 BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
@@ -23,7 +24,7 @@ def generator(rng: Seed) -> np.random.Generator:
     return arrays.seeded("rng", rng, (OWN_STREAM,))
 
 
-def kept_extra(state: dict[str, Any]) -> int:
+def kept_extra(state: Arrays) -> int:
     """The steps beside the samples, as a run kept them; before they were counted there were none."""
     extra = int(state.get("extra", [0])[0])
     if not 0 <= extra < 2**62:

@@ -54,7 +54,7 @@ class Terms(NamedTuple):
 
     def dimensions(self, start: IntArray, N: FloatArray, n: FloatArray) -> FloatArray:
         """[J] the dimension term for each prior, in nats."""
-        return np.asarray(evidence.dimensions(start, N, n, self.kind, self.priors, self.width))
+        return evidence.dimensions(start, N, n, self.kind, self.priors, self.width)
 
 
 class Boundary(Protocol):
@@ -62,6 +62,27 @@ class Boundary(Protocol):
 
     def terms(self, widths: FloatArray, n_states: int) -> Terms:
         """The boundary for rows with this many allowed successors [K]."""
+
+
+def level_of(boundary: Boundary, counts: Counts, delta: float, task: Task | None = None) -> float:
+    """beta(t, delta), in nats."""
+    arrays.instance("counts", counts, Counts)
+    S, A = counts.n_states, counts.n_actions
+    used = np.ones(S * A, dtype=bool)
+    sizes = np.full(S * A, float(S))
+    if task is not None:
+        arrays.instance("task", task, Task)
+        arrays.check_shape("counts", (S, A), (task.n_states, task.n_actions))
+        used, sizes = task.policy.ravel() > 0, widths(task)
+        task.check_support("counts", counts.N)
+    terms = boundary.terms(np.where(used, sizes, 1.0), S)  # a row that does not matter costs as much as a known one
+    table = counts.N
+    if arrays.is_sparse(table):
+        start, entries = table.indptr.astype(np.int64), table.data.astype(np.float64)
+    else:
+        start, entries = np.arange(S * A + 1) * S, table.ravel().astype(np.float64)
+    visits = np.where(used, counts.visits.ravel(), 0).astype(np.float64)
+    return -float(np.log(check_delta(delta))) + average(terms.dimensions(start, entries, visits))
 
 
 @dataclass(frozen=True)
@@ -78,9 +99,7 @@ class PaperBoundary:
     7.010635
     """
 
-    def level(self, counts: Counts, delta: float, task: Task | None = None) -> float:
-        """beta(t, delta), in nats."""
-        return level_of(self, counts, delta, task)
+    level = level_of
 
     def terms(self, widths: FloatArray, n_states: int) -> Terms:
         """For the compiled code: S - 1 for each row, 0 for known ones."""
@@ -121,9 +140,7 @@ class MixtureBoundary:
                 raise InputError(f"{name} is {a:.6g}; it must be at most {LARGEST_PRIOR:g}")
         object.__setattr__(self, "prior", tuple(priors.tolist()) if len(priors) > 1 else float(priors[0]))
 
-    def level(self, counts: Counts, delta: float, task: Task | None = None) -> float:
-        """beta(t, delta), in nats."""
-        return level_of(self, counts, delta, task)
+    level = level_of
 
     def terms(self, widths: FloatArray, n_states: int) -> Terms:
         """For the compiled code: the number of allowed successors of each row."""
@@ -149,27 +166,6 @@ def check_delta(delta: object) -> float:
     if not 0 < number < 1:
         raise InputError(f"delta is {number:.6g}; it is a probability of error and must lie strictly between 0 and 1")
     return number
-
-
-def level_of(boundary: Boundary, counts: Counts, delta: float, task: Task | None) -> float:
-    """beta(t, delta), in nats."""
-    arrays.instance("counts", counts, Counts)
-    S, A = counts.n_states, counts.n_actions
-    used = np.ones(S * A, dtype=bool)
-    sizes = np.full(S * A, float(S))
-    if task is not None:
-        arrays.instance("task", task, Task)
-        arrays.check_shape("counts", (S, A), (task.n_states, task.n_actions))
-        used, sizes = task.policy.ravel() > 0, widths(task)
-        task.check_support("counts", counts.N)
-    terms = boundary.terms(np.where(used, sizes, 1.0), S)  # a row that does not matter costs as much as a known one
-    table = counts.N
-    if arrays.is_sparse(table):
-        start, entries = table.indptr.astype(np.int64), table.data.astype(np.float64)
-    else:
-        start, entries = np.arange(S * A + 1) * S, table.ravel().astype(np.float64)
-    visits = np.where(used, counts.visits.ravel(), 0).astype(np.float64)
-    return -float(np.log(check_delta(delta))) + average(terms.dimensions(start, entries, visits))
 
 
 def widths(task: Task) -> FloatArray:

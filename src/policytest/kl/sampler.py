@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.errors import InputError, blame_simulator
 from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
 from policytest.data.simulators import SimulatorLike, checked_draw, draw_function
@@ -179,7 +179,7 @@ class Source(Drawn):
         self.left -= 0 if self.ahead_is_free else len(x)
         self.drawn += len(x)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """The generator, the rule, and what was drawn ahead."""
         rule = {f"rule.{name}": value for name, value in self.rule.state().items()}
         return {
@@ -193,7 +193,7 @@ class Source(Drawn):
             **rule,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state, with the generator as it was."""
         self.rng = restored(state["generator"])
         self.k, self.x = state["k"].astype(np.int64), state["x"].astype(np.int64)
@@ -217,9 +217,6 @@ class Recorded:
 
     def __init__(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
         self.k, self.x, self.r = k, x, np.zeros(0) if r is None else r
-
-    def stop_when(self, stopped: Callable[[], bool]) -> None:
-        """No-op: there are no episodes."""
 
     @classmethod
     def of(cls, task: Task, data: Transitions) -> Recorded:
@@ -248,11 +245,11 @@ class Recorded:
         """Some of them."""
         return Recorded(self.k[first:last], self.x[first:last], self.r[first:last])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """Nothing is drawn here, so there is nothing to keep."""
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Nothing to do."""
 
 

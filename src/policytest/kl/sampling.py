@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.arrays import Arrays, FloatArray, IntArray, Kernel
 from policytest._base.compiled import draws
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.simulators import SimulatorLike, checked_draw, cumulative, is_table
@@ -35,10 +35,10 @@ class Rule(Protocol):
     def plan(self, n: FloatArray, estimate: Callable[[], Kernel], most: int) -> IntArray:
         """The next rows to sample, at most ``most``, given visits [K]; `estimate()` is the empirical kernel."""
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """What must be kept to go on later."""
 
-    def restore(self, state: dict[str, FloatArray]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state."""
 
 
@@ -85,11 +85,11 @@ class Tracking:
         """The next rows; a function of the visits alone."""
         return np.asarray(draws.track(n, self.omega, most))
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """Nothing: the visits say it all."""
         return {}
 
-    def restore(self, state: dict[str, FloatArray]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Nothing to do."""
 
 
@@ -172,11 +172,11 @@ class TargetTracking:
             self.due = int(np.ceil(self.settings.growth * samples)) + 1
         return np.asarray(draws.track(n, self.omega, min(most, self.due - samples)))
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """The target and when it is due."""
         return {"omega": self.omega, "due": np.array([float(self.due)])}
 
-    def restore(self, state: dict[str, FloatArray]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on with a kept target."""
         self.omega, self.due = np.array(state["omega"]), int(state["due"][0])
 
@@ -228,11 +228,11 @@ class Walk:
         self.position = int(np.argmax(self.initial > u[1] / self.restart)) if again else int(x[0])
         return np.array([s * self.task.n_actions + a]), x
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """Where the trajectory is."""
         return {"position": np.array([float(self.position)])}
 
-    def restore(self, state: dict[str, FloatArray]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from there."""
         self.position = int(state["position"][0])
 

@@ -24,13 +24,13 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.arrays import Arrays, FloatArray, IntArray, Kernel
 from policytest._base.compiled import evidence, search
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
@@ -106,7 +106,7 @@ class WitnessedCounts:
     # ------------------------------------------------------------ observations
 
     def observe(self, k: IntArray, x: IntArray, required: float) -> int:
-        """Record transitions until the witness fails; how many were used."""
+        """Arrays transitions until the witness fails; how many were used."""
         self._forget()
         if self.is_open:
             self._list_successors(k, x)
@@ -336,11 +336,15 @@ class WitnessedCounts:
         self.w = entries
         if functional is not None:
             self._functional = functional
-        if loss is None:
-            evidence.witness_evidence(self.rows.start, *self.terms, self.N, self.n, self.w, self.evidence)
-        else:
-            self.evidence = loss - self.terms.dimensions(self.rows.start, self.N, self.n)
+        if loss is not None:
             self.multiplier = 0.0
+        self.evidence = self._evidence_at(loss)
+
+    def _evidence_at(self, loss: float | None) -> FloatArray:
+        """[J] that of a witness with this loss, for each prior; of the standing one where none is given."""
+        start, N, n = self.rows.start, self.N, self.n
+        loss = evidence.loss_at(start, N, n, self.w) if loss is None else loss
+        return np.asarray(loss - self.terms.dimensions(start, N, n))
 
     def witness_evidence(self) -> float:
         """The evidence of the standing witness, at least that of the nearest kernel; infinite where there is none."""
@@ -354,7 +358,7 @@ class WitnessedCounts:
         other.N, other.n, other.w, other.evidence = self.N.copy(), self.n.copy(), self.w.copy(), self.evidence.copy()
         return other
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """All that is needed to go on later, as arrays."""
         mutable = {"N": self.N, "n": self.n, "evidence": self.evidence}
         kept = {name: part.copy() for name, part in mutable.items()}
@@ -362,7 +366,7 @@ class WitnessedCounts:
         kept.update(multiplier=np.array([self.multiplier]), solves=np.array([self.solves]))
         return {**kept, "start": self.rows.start, "successor": self.rows.successor}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state."""
         self._forget()
         if self.is_open:
@@ -382,11 +386,9 @@ class WitnessedCounts:
         sound = sound and ((self.N >= 0) & (np.rint(self.N) == self.N) & (self.w >= 0) & (self.w <= 1 + 1e-9)).all()
         if not (sound and (self.rows.sums(self.N) == self.n).all() and not np.isnan(self.evidence).any()):
             raise ValueError("counts, visits and witness do not fit together")
-        if not self.is_open and np.isfinite(self.evidence).all():
-            fresh = np.empty_like(self.evidence)
-            evidence.witness_evidence(start, *self.terms, self.N, self.n, self.w, fresh)
-            if not np.allclose(fresh, self.evidence, rtol=1e-6, atol=1e-3):
-                raise ValueError("the evidence is not that of the counts")
+        stands = not self.is_open and np.isfinite(self.evidence).all()
+        if stands and not np.allclose(self._evidence_at(None), self.evidence, rtol=1e-6, atol=1e-3):
+            raise ValueError("the evidence is not that of the counts")
 
 
 def is_zero(functional: Functional, value: float) -> bool:

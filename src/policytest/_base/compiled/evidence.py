@@ -44,11 +44,10 @@ def _surplus(count: float, a: float) -> float:
     return shared - (a - 0.5) * np.log(z) + a - HALF_LOG_2PI + math.lgamma(a)
 
 
-@compiled
-def _dimensions(start: Ints, N: Reals, n: Reals, kind: int, priors: Reals, width: Reals, out: Reals) -> None:
-    """out[j]: the dimension term of the boundary, for each prior; width[k] is the boundary's own number for row k."""
-    for j in range(len(out)):
-        out[j] = 0.0
+@entry
+def dimensions(start: Ints, N: Reals, n: Reals, kind: int, priors: Reals, width: Reals) -> Reals:
+    """[J] the dimension term of the boundary for each prior."""
+    out = np.zeros(len(priors))
     for k in range(len(n)):
         if kind == PAPER:
             if width[k] > 0.0:
@@ -61,13 +60,6 @@ def _dimensions(start: Ints, N: Reals, n: Reals, kind: int, priors: Reals, width
             for e in range(start[k], start[k + 1]):
                 total += _surplus(N[e], priors[j])
             out[j] += total
-
-
-@entry
-def dimensions(start: Ints, N: Reals, n: Reals, kind: int, priors: Reals, width: Reals) -> Any:
-    """[J] the dimension term of the boundary for each prior."""
-    out = np.empty(len(priors))
-    _dimensions(start, N, n, kind, priors, width, out)
     return out
 
 
@@ -188,11 +180,6 @@ def safe_ahead(
 
 
 @entry
-def witness_evidence(
-    start: Ints, kind: int, priors: Reals, width: Reals, N: Reals, n: Reals, w: Reals, evidence: Reals
-) -> None:
-    """Fill evidence [J] of the witness w from the counts."""
-    loss = loss_of(start, N, n, w)
-    _dimensions(start, N, n, kind, priors, width, evidence)
-    for j in range(len(evidence)):
-        evidence[j] = loss - evidence[j]
+def loss_at(start: Ints, N: Reals, n: Reals, w: Reals) -> float:
+    """The loss of a witness: sum over rows of n KL(N/n, w)."""
+    return loss_of(start, N, n, w)
