@@ -17,11 +17,12 @@ a kept state is only believed if they make its capital.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.capital import settle_path
 from policytest.eprocess.interval import Score, Settled, ends
 from policytest.eprocess.strategies import ENDS, NONE, FractionGrid, IntervalGrid, Strategy
@@ -158,7 +159,7 @@ class EProcess:
 
     # ------------------------------------------------------------ keeping
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """The capital and the outcomes, as arrays."""
         bets = [segment.bet for segment in self.segments]
         return {
@@ -169,7 +170,7 @@ class EProcess:
             "certain": np.array([self.certain]),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state; capital that the outcomes do not make is refused."""
         won, lengths = np.array(state["won"], dtype=np.float64), np.array(state["lengths"]).astype(np.int64)
         bets = self.of_rows(state["bets"])
@@ -225,7 +226,7 @@ class TwoSided:
     def __getitem__(self, sign: float) -> EProcess:
         return self.above if sign > 0 else self.below
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[EProcess]:
         return iter((self.above, self.below))
 
     @property
@@ -238,18 +239,18 @@ class TwoSided:
         return self.above.evidence(), self.below.evidence()
 
     def not_refuted(
-        self, span: tuple[float, float], threshold: float, level: float, as_staked: bool, along: bool = False
+        self, span: tuple[float, float], threshold: float, level: float, as_staked: bool
     ) -> tuple[float, float]:
         """The values in this range that neither side refutes at this level."""
-        above, below = (side.settled(as_staked, along=along) for side in self)
+        above, below = (side.settled(as_staked) for side in self)
         return ends(above, below, span, threshold, level)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """Both, as arrays."""
         named = zip(("above", "below"), self, strict=True)
         return {f"{name}.{part}": value for name, side in named for part, value in side.state().items()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state; see `EProcess.restore`."""
         for name, side in zip(("above", "below"), self, strict=True):
             side.restore({part: state[f"{name}.{part}"] for part in side.state()})

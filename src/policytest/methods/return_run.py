@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest.data.episodes import ROUNDING
 from policytest.data.returns import Returns
@@ -151,7 +152,7 @@ class ReturnsRun(Run):
 
     # ------------------------------------------------------------ keeping
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """The capital, the episodes, and the source."""
         return {
             **self.bets.state(),
@@ -163,12 +164,12 @@ class ReturnsRun(Run):
             **self.source.state(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state; the latest episodes are repeated, to see that they still earn the same."""
         super().restore(state)
         self.source.repeat()
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: Arrays) -> None:
         self.bets.restore(state)
         self.returns, self.steps = state["returns"].tolist(), state["steps"].tolist()
         if len(self.returns) != len(self.steps) or min(self.steps, default=0) < 0:

@@ -70,7 +70,7 @@ class OneSide:
             self.weights[: self.long] = LONG_WEIGHT / self.long
             self.weights[self.long :] = (1.0 - LONG_WEIGHT) / (len(runs) - self.long)
         for run in runs:
-            run.bet_on(self.sign, REFIT)
+            run.fit.bet_on(self.sign, REFIT)
 
     def go_on(self, level: float, zone: float) -> None:
         """As far as the rows take each run: up to the level, and then to the end, for the interval."""

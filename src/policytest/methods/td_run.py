@@ -97,10 +97,6 @@ class TDRun(Run):
         self.exhausted = False  # more may have been recorded
         self.update_answer(required)
 
-    def bet_on(self, sign: float, growth: float) -> None:
-        """From now on bet on this side alone, and fit when the samples have grown by this factor."""
-        self.fit.bet_on(sign, growth)
-
     def step(self, required: float, most: int) -> None:
         """Rollouts, until an answer, a refit, the end of a block of random numbers, or of the samples.
 
@@ -134,7 +130,7 @@ class TDRun(Run):
         seen, plan, limits = self.seen, self.plan, Limits(with_rounding_margin(required), most, self._until_due())
         done = self.payoff.roll(plan, self.bets, Call(self.at, self.numbers, limits, seen))
         self.at, self.numbers = done.at, self.numbers[done.used :]
-        self.payoff.record(seen, done.steps)
+        self.pool.record(seen.pair[: done.steps], seen.x[: done.steps], seen.reward[: done.steps])
         self.samples += done.samples
         self.pool.samples += done.samples
         if done.rollouts:
@@ -302,7 +298,7 @@ class TDRun(Run):
     @property
     def reward_moments(self) -> RewardMoments | None:
         """What was observed of rewards, for forecasts."""
-        return self.payoff.reward_moments
+        return self.pool.moments
 
     # ------------------------------------------------------------ keeping
 

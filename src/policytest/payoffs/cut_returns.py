@@ -22,11 +22,11 @@ of the capital for a transition; whole episodes are one of the choices. They ser
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import Arrays, FloatArray
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.walks import Walk
@@ -188,7 +188,7 @@ class CutEpisodes(DrawnEpisodes):
 
     # ------------------------------------------------------------ keeping
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """The past episodes, the critic and the plan."""
         p = self.past[0].rows.shape[1] if self.past else 0
         normal = self.valuer.normal
@@ -205,7 +205,7 @@ class CutEpisodes(DrawnEpisodes):
             "cut_at": np.array([self.seen, self.plan_at], dtype=np.int64),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state."""
         super().restore(state)
         at = np.cumsum(state["past_lengths"])[:-1]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled.small import Draws
 from policytest._base.errors import InputError
 from policytest.data.randomness import Seed, generator
@@ -53,13 +51,13 @@ class Supply(Drawn):
         self.successor, self.reward = np.zeros(pairs * ahead, dtype=np.int32), np.zeros(pairs * ahead)
         self.at = self.start[1:].copy()
 
-    def stacks(self) -> dict[str, Any]:
+    def stacks(self) -> Arrays:
         """What was drawn ahead."""
         if self.ahead == 1:
             return {}
         return {"stack_at": self.at.copy(), "stack_x": self.successor.copy(), "stack_r": self.reward.copy()}
 
-    def restore_stacks(self, state: dict[str, Any]) -> None:
+    def restore_stacks(self, state: Arrays) -> None:
         """Go on with what was drawn ahead."""
         if self.ahead == 1:
             return

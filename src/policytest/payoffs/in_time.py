@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.small import OUT_OF_BOUNDS, Advance, Dynamics, RolloutState
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
@@ -74,11 +74,11 @@ class Clock:
                 f"{self.task.place(done.missing_pair)} earned {done.at.total:g}; {remedy}"
             )
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """What a run keeps for later."""
         return {"longest": np.append(self.lengths, self.longest)}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from what was kept."""
         kept = np.array(state["longest"], dtype=np.float64)
         if kept.shape != (4,) or not np.isfinite(kept).all():

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import Arrays
 from policytest.eprocess.capital import EProcess
 from policytest.payoffs import splitting
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import Rollouts
 
 
-def state_of(plan: BettingPlan) -> dict[str, FloatArray]:
+def state_of(plan: BettingPlan) -> Arrays:
     """The plan, as arrays."""
     mirrored = plan.mirrored
     kept = {
@@ -29,7 +27,7 @@ def state_of(plan: BettingPlan) -> dict[str, FloatArray]:
     return kept
 
 
-def restored(payoff: Rollouts, process: EProcess, state: dict[str, Any], serves_both: bool) -> BettingPlan:
+def restored(payoff: Rollouts, process: EProcess, state: Arrays, serves_both: bool) -> BettingPlan:
     """The plan of a kept state; one that cannot have been made is refused."""
     L, sign, lead, wider = map(float, state["numbers"])
     parts = "ab"[: len(payoff.policies)]
@@ -39,7 +37,7 @@ def restored(payoff: Rollouts, process: EProcess, state: dict[str, Any], serves_
     )
     sizes = []
     for policy, V, base in zip(payoff.policies, values, bases, strict=True):
-        if V.shape != policy.V.shape or base.shape != policy.base_shape or sign not in (1.0, -1.0):
+        if V.shape != policy.V.shape or base.shape != (policy.layers * len(policy.prob),) or sign not in (1.0, -1.0):
             raise ValueError("the plan does not fit the task")
         sizes.append(1e-9 * float(np.abs(V).max() + np.abs(base).max()))
         if not policy.is_centred(base, sizes[-1]):

@@ -21,10 +21,9 @@ from policytest.payoffs.policy_bet import MOST_LISTED, is_large
 
 def check_alike(task_a: Task, task_b: Task) -> None:
     """Refuse tasks that differ in more than policy and rewards, and say in what."""
-    for name in ("n_states", "n_actions", "discount", "horizon", "total_rewards"):
-        first, second = getattr(task_a, name), getattr(task_b, name)
-        if first != second:
-            raise InputError(f"task_a.{name} is {first} and task_b.{name} is {second}; they must be the same")
+    check_equal(
+        task_a, task_b, ("n_states", "n_actions", "discount", "horizon", "total_rewards"), "they must be the same"
+    )
     _check_observed(task_a, task_b)
     if not np.array_equal(task_a.initial, task_b.initial):
         at = int(np.argmax(task_a.initial != task_b.initial))
@@ -34,6 +33,14 @@ def check_alike(task_a: Task, task_b: Task) -> None:
         )
     if not _same_table(task_a.support, task_b.support, task_a.n_states):
         raise InputError("task_a.support and task_b.support differ; both policies meet the same kernel: pass the same")
+
+
+def check_equal(a: object, b: object, names: tuple[str, ...], otherwise: str) -> None:
+    """Both sides of a comparison have the same."""
+    for name in names:
+        first, second = getattr(a, name), getattr(b, name)
+        if first != second:
+            raise InputError(f"task_a.{name} is {first} and task_b.{name} is {second}; {otherwise}")
 
 
 def _check_observed(task_a: Task, task_b: Task) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 
 
 class Outcomes(NamedTuple):
@@ -71,9 +71,9 @@ class EpisodeSupply:
         No-op by default: full returns are unbiased on both sides.
         """
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """What is needed to go on, as arrays."""
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state."""

@@ -17,12 +17,13 @@ Both agents may share one environment object: an episode is over before the next
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.walks import FunctionWalk, Walk
+from policytest.payoffs.known_range import check_equal
 from policytest.payoffs.returns import DrawnEpisodes, GivenUp
 
 
@@ -51,11 +52,11 @@ class PairedEpisodes(DrawnEpisodes):
         super().repeat()
         self.other.repeat()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """The generator of seeds, and the latest episodes of both."""
         return {**super().state(), "other_recent": self.other.kept_recent()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on with the seeds that come next."""
         super().restore(state)
         self.other.restore_recent(state["other_recent"])
@@ -79,10 +80,4 @@ def whole_episodes(name: str, given: object) -> Episodes:
 
 def check_same_return(a: Episodes, b: Episodes) -> None:
     """Refuse returns that do not mean the same, and say in what they differ."""
-    for name in ("discount", "horizon"):
-        first, second = getattr(a, name), getattr(b, name)
-        if first != second:
-            raise InputError(
-                f"task_a.{name} is {first} and task_b.{name} is {second}; their returns are only comparable with the "
-                "same: pass the same"
-            )
+    check_equal(a, b, ("discount", "horizon"), "their returns are only comparable with the same: pass the same")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import rollouts, search
 from policytest._base.compiled.small import TINY, Residuals
 from policytest._base.rows import Rows, first_of_state
@@ -73,11 +72,11 @@ class Pool:
         if drawn.any():
             self.tally.observe(k[drawn], x[drawn], np.inf)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """What a run keeps of it, beyond the counts."""
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from what was kept."""
 
 
@@ -103,16 +102,21 @@ class PolicyBet:
         self.prob = task.policy.ravel()[rows.pair]
         self.k = np.flatnonzero(self.prob > 0)
         self.on_successor = task.rewards_on_successor
-        self.reward = np.zeros(len(rows.pair)) if self.on_successor else task.rewards.ravel()[rows.pair]
         self.gain = rows.pick(task.rewards, S) if self.on_successor else np.zeros(0)
-        self.centre = self.mean_over_actions(self.reward)
-        self.V = self.centre / (1.0 - task.discount)  # fitted last
-        self.base_shape = self.reward.shape
+        self.paid: FloatArray | float = self.gain if self.on_successor else 0.0
+        self.reward = self.known_reward = self._known_reward()
+        self.centre, left = self.mean_over_actions(self.known_reward), 1.0 - task.discount or 1.0
+        self.V = self.centre / left  # fitted last
         self.closed = self._closed_states() if task.is_discounted_table and task.expected_steps > LONG else NONE
         earned = self.centre
         if len(self.closed) and self.on_successor:
             earned = earned + np.bincount(rows.state, self.prob * rows.sums(self.gain))
-        self.closed_values = earned[self.closed] / (1.0 - task.discount)
+        self.closed_values = earned[self.closed] / left
+
+    def _known_reward(self) -> FloatArray:
+        """[K] the rewards on pairs."""
+        pair = self.pool.tally.rows.pair
+        return np.zeros(len(pair)) if self.on_successor else self.task.rewards.ravel()[pair]
 
     def mean_over_actions(self, reward: FloatArray) -> FloatArray:
         """[S] the mean of rewards [K]."""
@@ -125,7 +129,7 @@ class PolicyBet:
         leaves = np.bincount(rows.state, only != rows.state, minlength=self.task.n_states)
         return np.flatnonzero(leaves == 0)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """What a run keeps for later, beyond counts and plan."""
         return {}
 
@@ -133,7 +137,7 @@ class PolicyBet:
         """These values were chosen."""
         self.V = V
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from what was kept."""
 
     @cached_property
@@ -207,7 +211,7 @@ class PolicyBet:
         base = self.centre[rows.state]
         if share == 0.0 or q is None:
             return base
-        worth = self.task.discount * V[rows.successor] + (self.gain if self.on_successor else 0.0)
+        worth = self.task.discount * V[rows.successor] + self.paid
         mean = rows.sums(q * worth)
         by_state = np.bincount(rows.state, self.prob * mean, minlength=self.task.n_states)
         return np.asarray(base - share * (mean - by_state[rows.state]))
@@ -251,8 +255,7 @@ class PolicyBet:
     def residuals(self, V: FloatArray, base: FloatArray) -> FloatArray:
         """[E] r - eta + gamma V0(x) - V0(s)."""
         rows, gamma = self.pool.tally.rows, self.task.discount
-        gain = self.gain if self.on_successor else 0.0
-        return np.asarray(rows.per_entry(base - V[rows.state]) + gain + gamma * V[rows.successor])
+        return np.asarray(rows.per_entry(base - V[rows.state]) + self.paid + gamma * V[rows.successor])
 
 
 def is_large(task: Task) -> bool:

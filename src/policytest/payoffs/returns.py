@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.errors import InputError, blame_simulator
 from policytest.data.episodes import ROUNDING, Episodes, Range
 from policytest.data.randomness import Seed, generator, restored, stored
@@ -159,7 +159,7 @@ class DrawnEpisodes(EpisodeSupply):
             if (left := left - steps) <= 0:
                 break
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """The generator of seeds, and the latest episodes."""
         return {"rng": stored(self.rng), "recent": self.kept_recent()}
 
@@ -167,7 +167,7 @@ class DrawnEpisodes(EpisodeSupply):
         """[n, 4] the latest episodes."""
         return np.array(self.recent, dtype=np.float64).reshape(-1, 4)
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on with the seeds that come next."""
         self.rng = restored(state["rng"])
         self.restore_recent(state["recent"])

@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import rollouts, small, two_policies
 from policytest._base.compiled.small import (
     NOT_SERVED,
@@ -60,7 +60,6 @@ from policytest._base.compiled.small import (
     Transcript,
 )
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest.data.reward_moments import RewardMoments
 from policytest.data.simulators import cumulative
 from policytest.eprocess.capital import TwoSided
 from policytest.eprocess.strategies import (
@@ -90,10 +89,10 @@ SLACK = 1.0 + 1e-9  # of a range, for rounding
 class Kept(Protocol):
     """A part that a run goes on with."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """What a run keeps of it for later, as arrays."""
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from what was kept."""
 
 
@@ -160,10 +159,6 @@ class Rollouts:
         if clock is not None:
             clock.count(done, self.source)
         return done
-
-    def record(self, seen: Transcript, count: int) -> None:
-        """Count what was drawn."""
-        self.pool.record(seen.pair[:count], seen.x[:count], seen.reward[:count])
 
     def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """These rollouts have ended."""
@@ -285,11 +280,6 @@ class Rollouts:
         return self.policies[0].estimate() + self.threshold
 
     @property
-    def reward_moments(self) -> RewardMoments | None:
-        """What was observed of rewards, for forecasts."""
-        return self.pool.moments
-
-    @property
     def has_nearest_kernel(self) -> bool:
         """Whether the nearest kernel beyond the threshold is sought for reports."""
         one_value = len(self.policies) == 1 and self.task.is_discounted_table
@@ -313,14 +303,14 @@ class Rollouts:
 
     # ------------------------------------------------------------ keeping
 
-    def state(self, at: RolloutState) -> dict[str, Any]:
+    def state(self, at: RolloutState) -> Arrays:
         """What is needed to go on later, beyond counts, plan and bets."""
         kept: dict[str, Any] = {"branches": self.branches[: int(at.state) if at.phase == small.BRANCHING else 0]}
         for part in self.kept:
             kept.update(part.state())
         return {name: value.copy() for name, value in kept.items()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state; the counts are back."""
         for part in self.kept:
             part.restore(state)

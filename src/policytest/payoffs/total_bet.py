@@ -23,12 +23,10 @@ counts and the mean rewards, which all steps share; only V0 and B depend on the 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.arrays import Arrays, BoolArray, FloatArray, IntArray
 from policytest._base.compiled import episodes as kernels
 from policytest._base.compiled.small import LARGEST_WEIGHT, TINY
 from policytest._base.errors import InputError
@@ -73,12 +71,12 @@ class TotalPool(Pool):
         np.add.at(self.squares, k[drawn], rewards[drawn] ** 2)
         self.moments.record(k[drawn], x[drawn], rewards[drawn])
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """The rewards that were observed, and what was drawn ahead."""
         kept = {"rewards": np.array([self.sums, self.squares]), **self.source.stacks()}
         return kept if self.moments is None else {**kept, "reward_moments": self.moments.table.copy()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from what was kept."""
         rewards = np.array(state["rewards"], dtype=np.float64)
         if rewards.shape != (2, len(self.sums)) or not np.isfinite(rewards).all():
@@ -133,24 +131,17 @@ class TotalBet(PolicyBet):
     pool: TotalPool
 
     def __init__(self, task: Task, pool: TotalPool) -> None:
-        self.task, self.pool, self.rounding, self.alone = task, pool, 0.0, True
-        rows, self.over, self.H = pool.tally.rows, over_in(task), task.steps
+        self.observed, self.over, self.H = task.observes_rewards, over_in(task), task.steps
         self.layers = self.H or 1
-        self.prob = task.policy.ravel()[rows.pair]
-        self.k = np.flatnonzero(self.prob > 0)
-        self.on_successor, self.observed = task.rewards_on_successor, task.observes_rewards
-        self.gain = rows.pick(task.rewards, task.n_states) if self.on_successor else np.zeros(0)
-        self.known_reward = np.zeros(len(rows.pair))
-        if not self.observed and not self.on_successor:
-            self.known_reward = task.rewards.ravel()[rows.pair]
-        elif self.observed:
-            self.known_reward = np.where(pool.only >= 0, pool.low, 0.0)
-        self.centre = self.mean_over_actions(self.known_reward)
+        super().__init__(task, pool, alone=True)
         self.reward = self._fitted()
         self.ends_total = [self._total_end(sign) for sign in (1.0, -1.0)] if task.is_total else None
         self.returns = may_return(self._taken_rows(self.reward), self.over)
         self.V = np.zeros(task.n_states * (1 if self.H is None else self.H + 1))
-        self.base_shape = (len(rows.pair) * (self.H or 1),)
+
+    def _known_reward(self) -> FloatArray:
+        """[K] the rewards on pairs; 0 where they are observed."""
+        return np.where(self.pool.only >= 0, self.pool.low, 0.0) if self.observed else super()._known_reward()
 
     def limit_steps(self, longest: float) -> None:
         """From now on rollouts end at their worst after so many steps."""
@@ -212,8 +203,7 @@ class TotalBet(PolicyBet):
             base = np.tile(self.centre[rows.state], self.layers)
         if share == 0.0 or q is None:
             return base
-        worth = self.task.discount * self._by_steps(V)[1][:, rows.successor]
-        worth += self.gain if self.on_successor else 0.0
+        worth = self.task.discount * self._by_steps(V)[1][:, rows.successor] + self.paid
         mean = np.add.reduceat(q * worth, rows.start[:-1], axis=1)
         if self.observed:
             mean += self.reward
@@ -254,8 +244,8 @@ class TotalBet(PolicyBet):
         """[H,K] the least of D(t,s,a,x) + gamma B(t+1,x) over x and rewards."""
         rows, (here, after) = self.pool.tally.rows, self._by_steps(V)
         known = self._at_worst(base, sign).reshape(self.layers, -1) - here[:, rows.state]
-        gain, worst = self.gain if self.on_successor else 0.0, np.minimum(self._by_steps(B)[1], 0.0)
-        onward = sign * (self.task.discount * after[:, rows.successor] + gain)
+        worst = np.minimum(self._by_steps(B)[1], 0.0)
+        onward = sign * (self.task.discount * after[:, rows.successor] + self.paid)
         onward = onward + self.task.discount * worst[:, rows.successor]
         return np.asarray(sign * known + np.minimum.reduceat(onward, rows.start[:-1], axis=1))
 
@@ -263,8 +253,7 @@ class TotalBet(PolicyBet):
         """[H E] r - eta + gamma V0(t+1,x) - V0(t,s), with fitted rewards where these are observed."""
         rows, (here, after) = self.pool.tally.rows, self._by_steps(V)
         base = self.expected_base(base).reshape(self.layers, -1) - here[:, rows.state]
-        gain = self.gain if self.on_successor else 0.0
-        worth = self.task.discount * after[:, rows.successor] + gain
+        worth = self.task.discount * after[:, rows.successor] + self.paid
         return np.asarray(rows.per_entry(base) + worth).ravel()
 
     def expected_base(self, base: FloatArray) -> FloatArray:

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import episodes, rollouts, search, small
 from policytest._base.compiled.small import Dynamics, Residuals, RolloutState
 from policytest.data.simulators import cumulative
@@ -109,11 +109,11 @@ class CoupledRollouts(Rollouts):
         worst_of_a = at.weight * plan.a.B[int(at.state)] if a_goes_on else 0.0
         return float(at.earned + at.weight_b * plan.b.B[int(at.state_b)] + worst_of_a)
 
-    def state(self, at: RolloutState) -> dict[str, Any]:
+    def state(self, at: RolloutState) -> Arrays:
         """With the recent sums."""
         return {**super().state(at), "recent": self.recent.state()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept state."""
         super().restore(state)
         self.recent.restore(state["recent"])

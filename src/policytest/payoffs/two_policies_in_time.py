@@ -19,11 +19,10 @@ does not end is ended with S = -L, which is valid at any time: it cannot end wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled import episodes, rollouts, small
 from policytest._base.compiled.small import (
     LARGEST_WEIGHT,
@@ -85,11 +84,11 @@ class Ends:
         self.open_rows = np.array([0.0, 0.0 if ended or overdue else others, 0.0])
         return bool(overdue)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> Arrays:
         """What a run keeps for later."""
         return {"open_rows": self.open_rows.copy()}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on with these rows."""
         self.open_rows = np.array(state["open_rows"], dtype=np.float64)
         if self.open_rows.shape != (3,) or not (self.open_rows >= 0).all() or not self.open_rows[0] < LOOK:

@@ -22,11 +22,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import BoolArray, FloatArray
+from policytest._base.arrays import Arrays, BoolArray, FloatArray
 from policytest._base.errors import InputError, blame_simulator
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator, restored, stored
@@ -246,7 +246,7 @@ class VectoredEpisodes(EpisodeSupply):
 
     # ------------------------------------------------------------ keeping
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """The seed of the block, what it has given, and how many transitions are of episodes under way."""
         under_way = self.made - self.handed_steps
         return {
@@ -256,7 +256,7 @@ class VectoredEpisodes(EpisodeSupply):
             "earlier": np.array(self.earlier, dtype=np.float64),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """Go on with the block, which is repeated when the next episode is taken."""
         n, seed, before, dropped, under_way = (int(kept) for kept in state["block"])
         if n != self.walk.n:

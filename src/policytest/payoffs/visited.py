@@ -28,12 +28,12 @@ Once the slack is known W is lowered by more than rounding can do: for W - c the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.compiled.small import TINY, Residuals
 from policytest._base.linear import solved, system_of
@@ -95,11 +95,11 @@ class VisitedBet(PolicyBet):
         self.V, self.reaches = self.prior, dict[tuple[float, float], Reach]()
         self.onward: dict[float, IntArray] = {}  # the worst paths of the last share
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Arrays:
         """The counts of the reference."""
         return {"reference_at": self.seen, "reference_N": self.counts}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Arrays) -> None:
         """The reference of these counts, which are part of the present ones."""
         tally = self.pool.tally
         N, at = np.zeros(len(tally.N)), np.array(state["reference_at"], dtype=np.int64)
@@ -117,7 +117,7 @@ class VisitedBet(PolicyBet):
             W = rollouts.lowest_sums(
                 rows, base, sign * U, sign, gamma, self.onward.setdefault(sign, np.full(len(U), -1))
             )
-            step = gamma * W[rows.successor] + (sign * self.gain if self.on_successor else 0.0)
+            step = gamma * W[rows.successor] + sign * self.paid
             slack = sign * centre - W[rows.state] + np.minimum.reduceat(step, rows.start[:-1])
             squares = self._squares(rows, self.q, U, base)
             W -= 1e-13 * (np.abs(W).max() + np.abs(U).max()) / (1.0 - gamma)
