@@ -105,30 +105,6 @@ class AssumptionLadder(Shown):
 
     def data(self) -> Document:
         """What a program reads."""
-        rungs = [
-            {
-                "assumption": rung.assumption,
-                "interval": list(rung.interval),
-                "answer": rung.answer,
-                "rows": rung.rows,
-                "episodes": rung.episodes,
-            }
-            for rung in self.rungs
-        ]
+        rungs = [{**vars(rung), "interval": list(rung.interval)} for rung in self.rungs]
         about = {"threshold": self.threshold, "delta": self.delta, "refuted": self.refuted, "words": self.words}
         return {"rungs": rungs, **about}
-
-    @classmethod
-    def of_data(cls, data: Document) -> AssumptionLadder:
-        """The ladder that these data describe."""
-        rungs = []
-        for rung in data["rungs"]:
-            low, high = (float(end) for end in rung["interval"])
-            answer, episodes = rung["answer"], rung["episodes"]
-            if answer not in ANSWERS:
-                raise ValueError(f"the answer of a rung is {answer!r}")
-            times = None if episodes is None else int(episodes)
-            rungs.append(Rung(str(rung["assumption"]), (low, high), answer, int(rung["rows"]), times))
-        if not rungs:
-            raise ValueError("the ladder has no rungs")
-        return cls(tuple(rungs), float(data["threshold"]), float(data["delta"]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from policytest.results.alongside import Alongside
 from policytest.results.changes import Change
 from policytest.results.estimate import Estimate
 from policytest.results.forecast import Forecast
-from policytest.results.ladder import AssumptionLadder
+from policytest.results.ladder import ANSWERS, AssumptionLadder, Rung
 from policytest.results.plan import Plan
 from policytest.results.provenance import Provenance
 from policytest.results.saved import SavedForecast, Visits
@@ -33,14 +34,23 @@ from policytest.worst_case import Status
 from policytest.worst_case.lower_bound import Allocation
 
 Result = Verdict | Estimate | Plan | Selection
+Reader = Callable[[Any], Any]
 SCHEMAS = (1, 2)
 OPEN_UNIT = float(np.nextafter(0, 1)), float(np.nextafter(1, 0))  # the ends of (0, 1) in double precision
-OPTIONAL = {"lower_bound": np.nan, "solves": 0, "method": ""}
+OPTIONAL: Document = {"lower_bound": None, "solves": 0, "method": "", "interval_kind": TWO_SIDED, "versions": {}}
 """What a document may lack although every result has it."""
 NO_NUMBER = ("lower_bound", "estimate", "bound", "saving")
 """What null stands for in these: there is no number."""
 LARGEST = 1e300
 """Numbers that are drawn stay below, so that their differences do not overflow."""
+PROBABILITY = (0, 1, "a probability, from 0 to 1")
+LIMITS = {
+    "delta": (*OPEN_UNIT, "strictly between 0 and 1"),
+    "indifference": (0, LARGEST, "a distance, from 0 on"),
+    "observed": PROBABILITY,
+    "needed": PROBABILITY,
+}
+"""Between which numbers these are, and what they are."""
 
 
 def read(path: str | os.PathLike[str]) -> Result:
@@ -85,122 +95,129 @@ def from_data(data: object) -> Result:
     raise InputError("no kind of result has these keys; pass a verdict, an estimate, a plan or a selection")
 
 
-def _plain(kind: type, data: Document) -> Document:
-    """The fields of a result that are numbers, strings, or true and false."""
-    found: Document = {}
+def _ends(given: Iterable[float]) -> tuple[float, float]:
+    first, second = given
+    return float(first), float(second)
+
+
+def _range(given: Iterable[float | None]) -> tuple[float, ...]:
+    """(mean, low, high); null where there is none."""
+    mean, low, high = (np.nan if number is None else float(number) for number in given)
+    return mean, low, high
+
+
+def _optional(read: Reader) -> Reader:
+    return lambda given: None if given is None else read(given)
+
+
+def _by_name(read: Reader) -> Reader:
+    return lambda given: {str(name): read(value) for name, value in given.items()}
+
+
+READERS: dict[str, Reader] = {
+    "bool": lambda given: given,
+    "float": float,
+    "int": int,
+    "str": str,
+    "tuple[float, float]": _ends,
+    "float | None": _optional(float),
+    "int | None": _optional(int),
+    "str | None": _optional(str),
+    "tuple[float, float] | None": _optional(_ends),
+    "tuple[str, ...]": lambda given: tuple(map(str, given)),
+    "frozenset[str]": lambda given: frozenset(map(str, given)),
+    "dict[str, float]": _by_name(float),
+    "dict[str, tuple[float, float]]": _by_name(_ends),
+    "dict[str, Range]": _by_name(_range),
+    "Mapping[str, str]": _by_name(str),
+}
+"""How fields of these types are read."""
+
+
+def _fields(kind: type, data: Document) -> Document:
+    """What a document has of the fields of a record, each read as its type says; not those of other types."""
+    found, data = {}, {**OPTIONAL, **data}
     for field in fields(kind):
-        if field.type == "bool":
-            found[field.name] = _truth(data, field.name)
-        elif make := {"float": float, "int": int, "str": str}.get(str(field.type)):
-            default = OPTIONAL.get(field.name, field.default)
-            given = data[field.name] if default is MISSING else data.get(field.name, default)
-            found[field.name] = _number(given) if field.name in NO_NUMBER else make(given)
-    if "delta" in found:
-        found["delta"] = _between(data, "delta", *OPEN_UNIT, "strictly between 0 and 1")
+        name, type_name = field.name, str(field.type)
+        has_default = not (field.default is field.default_factory is MISSING)
+        if type_name not in READERS or (has_default and name not in data):
+            continue
+        given = np.nan if data[name] is None and name in NO_NUMBER else data[name]
+        found[name] = value = READERS[type_name](given)
+        if type_name == "bool" and not isinstance(value, bool):  # a report must not call proved what is not
+            raise InputError(f"{name} is {value!r}; it is true or false")
+        if name in LIMITS and not LIMITS[name][0] <= value <= LIMITS[name][1]:
+            raise InputError(f"{name} is {value}; it is {LIMITS[name][2]}")
     return found
 
 
 def _verdict(data: Document) -> Verdict:
     if data["schema"] == 2:  # in schema 1 the keys of these two groups are beside the others
         data = {**data["proof"], **data["provenance"], **data}
-    answer, names = data["answer"], _names(data)
-    if answer not in ("above", "below", "within", None):
+    if (answer := data["answer"]) not in ("above", "below", "within", None):
         raise InputError(f'answer is {answer!r}; it is "above", "below", "within" or null')
-    counts = _visits(data)
+    found, counts, names, ladder = _fields(Verdict, data), _visits(data), _names(data), data.get("ladder")
     changes = tuple(_change(change, counts.visits, names) for change in data.get("changes", ()))
-    one_look, ladder, seed = (data.get(key) for key in ("one_look", "ladder", "seed"))
-    return Verdict(
-        **{
-            **_plain(Verdict, data),
-            "task": names,
-            "answer": answer,
-            "interval": _interval(data),
-            "counts": counts._replace(changes=changes),
-            "indifference": _between(data, "indifference", 0, LARGEST, "a distance, from 0 on", 0.0),
-            "proof": Outcome(
-                **_plain(Outcome, data),
-                evidence=_pair(data, "evidence"),
-                witness=None,
-                dimension=None if data.get("dimension") is None else float(data["dimension"]),
-                proved=None if data.get("proved") is None else _pair(data, "proved"),
-                refuted=None if data.get("refuted") is None else _pair(data, "refuted"),
-            ),
-            "provenance": Provenance(
-                str(data.get("method", "")),
-                seed=None if seed is None else int(seed),
-                interval_kind=str(data.get("interval_kind", TWO_SIDED)),
-                versions={str(name): str(version) for name, version in data.get("versions", {}).items()},
-            ),
-            "forecast": _forecast(data.get("still_needed")),
-            "alongside": Alongside(
-                None if one_look is None else _pair(data, "one_look"),
-                None if ladder is None else AssumptionLadder.of_data(ladder),
-            ),
-        }
-    )
+    found |= {
+        "task": names,
+        "interval": _interval(data),
+        "counts": replace(counts, changes=changes),
+        "proof": Outcome(witness=None, **_fields(Outcome, data)),
+        "provenance": Provenance(**_fields(Provenance, data)),
+        "forecast": _forecast(data.get("still_needed")),
+        "alongside": Alongside(**_fields(Alongside, data), ladder=None if ladder is None else _ladder(ladder)),
+    }
+    return Verdict(**found)
 
 
 def _forecast(more: Document | None) -> Forecast:
     return Forecast() if more is None else Forecast(SavedForecast(str(more["words"]), more))
 
 
+def _ladder(data: Document) -> AssumptionLadder:
+    for rung in data["rungs"]:
+        if rung["answer"] not in ANSWERS:
+            raise ValueError(f"the answer of a rung is {rung['answer']!r}")
+    if not data["rungs"]:
+        raise ValueError("the ladder has no rungs")
+    rungs = tuple(Rung(**_fields(Rung, rung)) for rung in data["rungs"])
+    return AssumptionLadder(rungs, **_fields(AssumptionLadder, data))
+
+
 def _change(data: Document, visits: IntArray, names: Names) -> Change:
-    s, a, x = (int(data[key]) for key in ("state", "action", "next"))
-    for index, labels in ((s, names.states), (a, names.actions), (x, names.states)):
+    found = {"words": "", **data, "successor": data["next"], "visits": 0}
+    change = Change(**_fields(Change, found))
+    s, a = change.state, change.action
+    for index, labels in ((s, names.states), (a, names.actions), (change.successor, names.states)):
         if labels is not None and not 0 <= index < len(labels):
             raise InputError(f"changes has the index {index}, where there are {len(labels)} names")
-    times = int(visits[s, a]) if visits.ndim == 2 and 0 <= s < visits.shape[0] and 0 <= a < visits.shape[1] else 0
-    before, after = (_between(data, key, 0, 1, "a probability, from 0 to 1") for key in ("observed", "needed"))
-    return Change(s, a, x, before, after, times, str(data.get("words", "")))
+    is_counted = visits.ndim == 2 and 0 <= s < visits.shape[0] and 0 <= a < visits.shape[1]
+    return replace(change, visits=int(visits[s, a])) if is_counted else change
 
 
 def _estimate(data: Document) -> Estimate:
     lower, upper = _interval(data)
     whole = {**data, "lower": lower, "upper": upper}
-    return Estimate(**_plain(Estimate, whole), counts=_visits(data), task=_names(data))
+    return Estimate(**_fields(Estimate, whole), counts=_visits(data), task=_names(data))
 
 
 def _plan(data: Document) -> Plan:
-    low, high = _pair(data, "time")
     before = set(data.get("sensitivity", {}).get("values", ()))  # older files have the ends of the values guessed
-    weights = np.asarray(data["allocation"], dtype=float)
-    whole = {
-        **_plain(Plan, data),
-        "task": _names(data, weights.shape),
-        "time": (low, high),
-        "allocation": Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED),
-        "samples": _ranges(data["samples"]),
-        "episodes": _ranges(data.get("episodes", {})),
-        "runs": {str(name): (float(low), float(high)) for name, (low, high) in data.get("runs", {}).items()},
-        "methods": {},
-        "at_least": frozenset(map(str, data["at_least"])),
-        "notes": tuple(map(str, data.get("notes", ()))),
-        "guesses": int(data.get("guesses", max(len(before), 1))),
-        "sure": {str(name): float(share) for name, share in data.get("sure", {}).items()},
-    }
-    if data["allocation"] is None:
-        whole["allocation"] = None
-    return Plan(**whole)
-
-
-def _ranges(given: Document) -> dict[str, tuple[float, float, float]]:
-    """(mean, low, high) by name."""
-    return {str(name): (_number(a), _number(b), _number(c)) for name, (a, b, c) in given.items()}
+    found = _fields(Plan, {"guesses": max(len(before), 1), **data})
+    (low, high), weights = found["time"], np.asarray(data["allocation"], dtype=float)
+    allocation = Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED)
+    names = _names(data, weights.shape)
+    return Plan(**found, task=names, allocation=None if data["allocation"] is None else allocation, methods={})
 
 
 def _selection(data: Document) -> Selection:
     settled, questions = data["settled"]
-    policy, index = _table(data, "policy"), data["index"]
+    policy = _table(data, "policy")
     names = _names(data, policy.shape)
-    whole = {
-        **_plain(Selection, {**data, "settled": settled, "questions": questions}),
-        "policy": policy,
-        "index": None if index is None else int(index),
-        "values": _table(data, "values", 1),
-        "counts": _visits(data),
-        **{name: getattr(names, name) for name in ("states", "actions", "assumptions")},
-    }
-    return Selection(**whole)
+    found = _fields(Selection, {**data, "settled": settled, "questions": questions})
+    found |= {"policy": policy, "values": _table(data, "values", 1), "counts": _visits(data)}
+    found |= {"states": names.states, "actions": names.actions, "assumptions": names.assumptions}
+    return Selection(**found)
 
 
 def _names(data: Document, shape: tuple[int, ...] | None = None) -> Names:
@@ -223,17 +240,10 @@ def _names(data: Document, shape: tuple[int, ...] | None = None) -> Names:
 
 def _visits(data: Document) -> Visits:
     table = np.asarray(data.get("visits", np.zeros((0, 0))), dtype=np.int64)
-    selected, other = (_truth(data, name) if name in data else False for name in ("selected", "other_rewards"))
-    episodes = int(data["episodes"]) if "episodes" in data else None
-    refutes_model = _truth(data, "refutes_model") if "refutes_model" in data else False
-    return Visits(table, selected, other, episodes, _histogram(data), _flaws(data, selected, other), refutes_model)
-
-
-def _flaws(data: Document, selected: bool, other_rewards: bool) -> tuple[str, ...]:
-    """What is wrong with the data, in words; that of the ladder is said by the ladder."""
+    found = Visits(table, **_fields(Visits, data), histogram=_histogram(data))
     if "flaws" not in data:  # of an earlier version
-        return flaws(selected, other_rewards)
-    return tuple(words for words in map(str, data["flaws"]) if words != REFUTED)
+        return replace(found, flaws=flaws(found.selected, found.other_rewards))
+    return replace(found, flaws=tuple(words for words in found.flaws if words != REFUTED))  # of the ladder
 
 
 def _histogram(data: Document) -> Histogram | None:
@@ -256,33 +266,8 @@ def _table(data: Document, key: str, axes: int = 2) -> FloatArray:
     return table
 
 
-def _number(value: float | str | None) -> float:
-    """A number; null is written where there is none."""
-    return np.nan if value is None else float(value)
-
-
 def _interval(data: Document) -> tuple[float, float]:
-    lower, upper = _pair(data, "interval")
+    lower, upper = _ends(data["interval"])
     if any(LARGEST <= abs(end) < np.inf for end in (lower, upper)):
         raise InputError(f"interval is {[lower, upper]}; it has a lower and an upper end")
     return lower, upper
-
-
-def _between(data: Document, key: str, low: float, high: float, words: str, default: object = None) -> float:
-    """A number from ``low`` to ``high``."""
-    number = float(data[key] if default is None else data.get(key, default))
-    if not low <= number <= high:
-        raise InputError(f"{key} is {number}; it is {words}")
-    return number
-
-
-def _pair(data: Document, key: str) -> tuple[float, float]:
-    first, second = data[key]
-    return float(first), float(second)
-
-
-def _truth(data: Document, key: str) -> bool:
-    """True or false, nothing that merely looks like it: a report must not call proved what is not."""
-    if not isinstance(data[key], bool):
-        raise InputError(f"{key} is {data[key]!r}; it is true or false")
-    return bool(data[key])

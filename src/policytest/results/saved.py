@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from policytest._base.arrays import IntArray
@@ -11,7 +12,8 @@ from policytest.data.returns import Histogram, Returns
 from policytest.results.changes import Change
 
 
-class Visits(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Visits:
     """What a saved result keeps of its counts: [S,A] how often each pair was drawn, and what is wrong with the data.
 
     Of a verdict also the changes that its witness, which is not saved, had led to.
