@@ -107,18 +107,11 @@ class Estimate(Shown):
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
-        ends, about = f"{number(self.lower)} to {number(self.upper)}", sentences.two_sided(self.delta)
-        missed = "" if self.reached else "not reached"
+        missed, half = "" if self.reached else "not reached", f"within {number(sentences.half_width(self))}"
         proof = sentences.proof(self.certified, self.task.assumptions, self.flaws)
         rows = (
-            Row(
-                sentences.measured(self),
-                number(self.value),
-                f"within {number(sentences.half_width(self))}",
-                "value",
-                self.value,
-            ),
-            Row("interval", ends, about, "interval", [self.lower, self.upper]),
+            Row(sentences.measured(self), number(self.value), half, "value", self.value),
+            sentences.interval_row("interval", (self.lower, self.upper), sentences.two_sided(self.delta)),
             Row("wanted precision", number(self.epsilon), missed, "epsilon", self.epsilon),
             Row("delta", probability(self.delta), "probability that the interval misses, at most", "delta", self.delta),
             Row("samples", number(self.samples), "", "samples", self.samples),

@@ -79,6 +79,12 @@ def one_sided(delta: float) -> str:
     return f"each end holds with probability {sure(delta)}, at any time"
 
 
+def interval_row(label: str, ends: tuple[float, float], remark: str, key: str = "interval") -> Row:
+    """An interval in a summary."""
+    low, high = ends
+    return Row(label, f"{number(low)} to {number(high)}", remark, key, [low, high])
+
+
 def badge(certified: bool) -> str:
     """Whether an answer is proved, in a word."""
     return "certified" if certified else "not certified"
@@ -219,13 +225,28 @@ def about_proof(v: Verdict) -> tuple[str, str]:
     return proof(*about), proof_sentence("The answer", *about)
 
 
-def one_look(delta: float) -> str:
-    """What the usual interval is.
+def one_look_row(what: str, ends: tuple[float, float], delta: float) -> Row:
+    """The usual interval."""
+    remark = f"approximate {100 * (1 - delta):.4g}% interval for one look at a finished log; not certified"
+    return interval_row(f"{what}, one look", ends, remark, "one_look")
 
-    >>> one_look(0.05)
-    'approximate 95% interval for one look at a finished log; not certified'
-    """
-    return f"approximate {100 * (1 - delta):.4g}% interval for one look at a finished log; not certified"
+
+def evidence_rows(v: Verdict) -> list[Row]:
+    """The evidence of the stronger side; of "within", that against each end of the zone; and its p-value."""
+    required, both = f"of {nats(v.required)} required", list(v.evidence)
+    V, R = ("V", "R") if v.about == "value" else ("A - B", "margin")
+    if v.refuted is not None:
+        (first, second), eps = v.refuted, number(v.indifference)
+        rows = [
+            Row(f"evidence against {V} <= {R} - {eps}", nats(first), required, "evidence", both),
+            Row(f"evidence against {V} >= {R} + {eps}", nats(second), required, "refuted", list(v.refuted)),
+        ]
+        subject = f"|{V} - {R}| >= {eps}"
+    else:
+        subject = f"{V} {'<=' if v.evidence[0] >= v.evidence[1] else '>='} {R}"
+        remark = required + about_price(v)
+        rows = [Row(f"evidence against {subject}", nats(max(v.evidence)), remark, "evidence", both)]
+    return [*rows, Row("p-value, at any time", probability(v.p_value), f"of {subject}", "p_value", v.p_value)]
 
 
 def about_interval(v: Verdict) -> str:

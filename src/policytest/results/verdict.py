@@ -14,7 +14,7 @@ import numpy as np
 from policytest._base.arrays import BoolArray, Kernel
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.table import Document, Row, Shown, Table
-from policytest._base.text import nats, number, probability
+from policytest._base.text import number, probability
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
@@ -317,55 +317,24 @@ class Verdict(Shown):
     @cached_property
     def summary(self) -> Table:
         """The verdict as one table, for text, HTML and JSON."""
-        low, high = self.interval
-        alone = self.about == "value"
+        alone, what = self.about == "value", sentences.measured(self)
         zone = f"give or take {number(self.indifference)}" if self.indifference else ""
         about, proof = sentences.about_interval(self), sentences.about_proof(self)[0]
         rows = (
             Row("answer", sentences.answered(self), f"by {self.method}" if self.method else "", "answer", self.answer),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
             Row("threshold R" if alone else "margin", number(self.threshold), zone, "threshold", self.threshold),
-            Row(f"{sentences.measured(self)}, estimated", *sentences.about_estimate(self), "estimate", self.estimate),
-            Row(
-                f"{sentences.measured(self)}, interval",
-                f"{number(low)} to {number(high)}",
-                about,
-                "interval",
-                [low, high],
-            ),
-            *self._one_look_rows(),
+            Row(f"{what}, estimated", *sentences.about_estimate(self), "estimate", self.estimate),
+            sentences.interval_row(f"{what}, interval", self.interval, about),
+            *(() if self.one_look is None else (sentences.one_look_row(what, self.one_look, self.delta),)),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples, self.about),
             *(sentences.agent_rows(self.task) if alone else ()),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
-            *self._evidence_rows(),
+            *sentences.evidence_rows(self),
             Row("worst cases solved", number(self.solves), "", "solves", self.solves),
         )
         return Table(sentences.title(self), rows, tuple(self._notes()))
-
-    def _one_look_rows(self) -> list[Row]:
-        if self.one_look is None:
-            return []
-        low, high = self.one_look
-        label, about = f"{sentences.measured(self)}, one look", sentences.one_look(self.delta)
-        return [Row(label, f"{number(low)} to {number(high)}", about, "one_look", [low, high])]
-
-    def _evidence_rows(self) -> list[Row]:
-        """The evidence of the stronger side; of "within", that against each end of the zone."""
-        required, key = f"of {nats(self.required)} required", list(self.evidence)
-        V, R = ("V", "R") if self.about == "value" else ("A - B", "margin")
-        if self.refuted is not None:
-            (first, second), eps = self.refuted, number(self.indifference)
-            rows = [
-                Row(f"evidence against {V} <= {R} - {eps}", nats(first), required, "evidence", key),
-                Row(f"evidence against {V} >= {R} + {eps}", nats(second), required, "refuted", list(self.refuted)),
-            ]
-            subject = f"|{V} - {R}| >= {eps}"
-        else:
-            subject = f"{V} {'<=' if self.evidence[0] >= self.evidence[1] else '>='} {R}"
-            remark = required + sentences.about_price(self)
-            rows = [Row(f"evidence against {subject}", nats(max(self.evidence)), remark, "evidence", key)]
-        return [*rows, Row("p-value, at any time", probability(self.p_value), f"of {subject}", "p_value", self.p_value)]
 
     def _notes(self) -> list[str]:
         notes = [words] if (words := sentences.forecast(self)) else []
