@@ -38,6 +38,7 @@ from policytest.results import sentences
 from policytest.results.estimate import Estimate
 from policytest.results.load import from_data
 from policytest.results.plan import Plan
+from policytest.study.table import Study
 from policytest.worst_case import Status
 from policytest.worst_case.lower_bound import Allocation
 from policytest.worst_case.projection_free import ProjectionFree
@@ -230,25 +231,21 @@ def test_a_result_of_another_kind_has_its_table():
 
 
 def test_a_study():
+    known = dict.fromkeys(("value", "threshold", "uniform_time", "best_time", "lower_bound", "best_bound"), 1.0)
     rows = [
-        {"instance": "one", "method": method, "delta": delta, "seed": seed, "samples": 100 + seed, "cut": False}
+        {"instance": "one", "method": method, "delta": delta, "seed": seed, "samples": 100 + seed, "answer": "above",
+         "correct": seed > 0, "certified": True, "cut": False, "solves": 0, **known}
         for method in ("A", NASTY)
         for delta in (0.1, 0.01)
         for seed in range(3)
-    ]
-    means = [
-        {"instance": "one", "method": method, "delta": delta, "runs": 3, "mean": 101.0, "standard_error": 0.58,
-         "wrong": 1, "cut": 0}
-        for method in ("A", NASTY)
-        for delta in (0.1, 0.01)
     ]  # fmt: skip
-    study = SimpleNamespace(table=rows, means=means, title="A study", summary=None, notes=("Noted.",))
+    study = Study("A study", rows, notes=("Noted.",))
     page = check(report.render(study))
     assert len(page.all("svg")) == 2
     several = [{**row, "instance": name} for name in ("one", "two", NASTY) for row in rows]
-    study_of_three = SimpleNamespace(table=several, means=means, title="", summary=None)
+    study_of_three = Study("", several)
     assert len(check(report.render(study_of_three)).all("svg")) == 3 + 1  # one for each instance, and all together
-    for words in ("6 runs of 2 methods on 1 instance.", "4 wrong answers", "A study", "Noted.", "0.58"):
+    for words in ("6 runs of 2 methods on 1 instance.", "4 wrong answers", "A study", "Noted.", "0.577"):
         assert words in page.text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,14 @@ from policytest._base.text import nats, number
 from policytest.mdp.task import Names, Task
 from policytest.plots import Trace
 from policytest.plots.changes import top_changes, transition
-from policytest.plots.studies import BOUNDS, rows_of
+from policytest.plots.studies import BOUNDS, TableRow, grouped
 from policytest.report.svg import inline
 from policytest.results import sentences
 from policytest.results.estimate import Estimate
 from policytest.results.plan import Plan
 from policytest.results.selection import Selection
 from policytest.results.verdict import Verdict
+from policytest.study.table import Study
 
 FEWEST_POINTS = 3  # of a course that is worth a picture
 MOST_PANELS = 8  # instances of a study with a picture of their own
@@ -42,43 +44,31 @@ class Figure:
         return inline(self.draw(), self.key, self.title, self.description)
 
 
+@singledispatch
 def figures_of(result: object, trace: Trace | None, suppress_below: int) -> list[Figure]:
     """The pictures for this result, the most telling first."""
-    if isinstance(result, Verdict):
-        return _of_verdict(result, trace, suppress_below)
-    if isinstance(result, Estimate):
-        return _of_estimate(result, trace, suppress_below)
-    if isinstance(result, Plan):
-        return _of_plan(result)
-    if isinstance(result, Selection):
-        return _of_selection(result, suppress_below)
-    if hasattr(result, "table") and hasattr(result, "means"):
-        return _of_study(result)
     return []
 
 
+@figures_of.register
 def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> list[Figure]:
     what, bar = sentences.measured(verdict), "threshold" if verdict.about == "value" else "margin"
+    reach = f"{_reach(*verdict.interval)}, the estimate is {number(verdict.estimate)}, the {bar} "
     found = [
         *_returns(verdict, suppress_below),
-        Figure(
-            "place",
-            f"Where the {what} lies",
+        _place(
+            verdict,
             f"The interval for the {what}: {sentences.about_interval(verdict)}.",
-            f"{_reach(*verdict.interval)}, the estimate is {number(verdict.estimate)}, the {bar} "
-            f"{number(verdict.threshold)}.",
-            lambda: plots.estimate(verdict),
+            f"{reach}{number(verdict.threshold)}.",
         ),
     ]
     if (ladder := verdict.ladder) is not None:
+        refuted = f"{ladder.words}." if ladder.refuted else "Where two of them are disjoint, the stronger is refuted."
         found.append(
             Figure(
                 "ladder",
                 "What each assumption gives",
-                "The interval for the value by each set of assumptions, the strongest on top. "
-                + (
-                    f"{ladder.words}." if ladder.refuted else "Where two of them are disjoint, the stronger is refuted."
-                ),
+                f"The interval for the value by each set of assumptions, the strongest on top. {refuted}",
                 "; ".join(f"{rung.words}: {rung.reach}" for rung in ladder.rungs),
                 lambda: plots.ladder(ladder),
             )
@@ -86,19 +76,26 @@ def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> l
     if trace is not None and verdict.samples:
         found += _course(trace.ended(verdict), verdict)
     if changes := top_changes(verdict, suppress_below=suppress_below):
+        rows = [
+            f"{transition(verdict.task, change)}: observed {change.observed:.3f}, needed {change.needed:.3f}"
+            for change in changes
+        ]
         found.append(
             Figure(
                 "witness",
                 "What would have to be different" if verdict.answer else "What still speaks for the other side",
                 f"Transitions of a world with its {what} on the other side of the {bar}, beside what was observed.",
-                "; ".join(
-                    f"{transition(verdict.task, change)}: observed {change.observed:.3f}, needed {change.needed:.3f}"
-                    for change in changes
-                ),
+                "; ".join(rows),
                 lambda: plots.witness(verdict, suppress_below=suppress_below),
             )
         )
     return found + _samples(verdict.counts.visits, verdict.task, suppress_below)
+
+
+def _place(result: Verdict | Estimate, caption: str, reach: str) -> Figure:
+    """Where the value lies at the end."""
+    title = f"Where the {sentences.measured(result)} lies"
+    return Figure("place", title, caption, reach, lambda: plots.estimate(result))
 
 
 def _returns(result: Verdict | Estimate, suppress_below: int) -> list[Figure]:
@@ -160,25 +157,19 @@ def _narrowing(trace: Trace, threshold: float | None, about: str, kind: str) -> 
     ]
 
 
+@figures_of.register
 def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> list[Figure]:
-    kind, what = sentences.two_sided(found.delta), sentences.measured(found)
-    place = Figure(
-        "place",
-        f"Where the {what} lies",
-        f"{sentences.capital(kind)}.",
-        f"{_reach(found.lower, found.upper)}, around {number(found.value)}.",
-        lambda: plots.estimate(found),
-    )
-    course = [] if trace is None else _narrowing(trace, None, what, kind)
+    kind, reach = sentences.two_sided(found.delta), _reach(found.lower, found.upper)
     return [
         *_returns(found, suppress_below),
-        place,
-        *course,
+        _place(found, f"{sentences.capital(kind)}.", f"{reach}, around {number(found.value)}."),
+        *([] if trace is None else _narrowing(trace, None, sentences.measured(found), kind)),
         *_samples(found.counts.visits, found.task, suppress_below),
     ]
 
 
-def _of_plan(found: Plan) -> list[Figure]:
+@figures_of.register
+def _of_plan(found: Plan, *_: object) -> list[Figure]:
     shown = []
     if any(math.isfinite(mean) and mean > 0 for mean, _, _ in found.samples.values()):
         shown.append(
@@ -206,7 +197,8 @@ def _of_plan(found: Plan) -> list[Figure]:
     return shown
 
 
-def _of_selection(found: Selection, suppress_below: int) -> list[Figure]:
+@figures_of.register
+def _of_selection(found: Selection, _: object, suppress_below: int) -> list[Figure]:
     values, among = np.asarray(found.values), found.index is not None
     shown = []
     if values.size and np.isfinite(values).all():
@@ -222,34 +214,31 @@ def _of_selection(found: Selection, suppress_below: int) -> list[Figure]:
     return shown + _samples(found.counts.visits, found.names, suppress_below)
 
 
-def _of_study(study: object) -> list[Figure]:
-    rows = rows_of(study)
-    several = len({row.get("delta") for row in rows}) > 1
-    shown = [
-        Figure(
-            "efficiency",
-            "Samples of each method",
-            "Mean over the runs, with standard errors, at the smallest delta. An open marker: some runs were cut.",
-            "The same numbers are in the table below.",
-            lambda: plots.sample_efficiency(rows),
-        )
-    ]
-    if several:
-        names = list(dict.fromkeys(row.get("instance") for row in rows))
-        shown = [_against_delta(rows, name, at, len(names)) for at, name in enumerate(names[:MOST_PANELS])] + shown
-    return shown if rows else []
+@figures_of.register
+def _of_study(study: Study, *_: object) -> list[Figure]:
+    rows = study.table
+    if not rows:
+        return []
+    whole = Figure(
+        "efficiency",
+        "Samples of each method",
+        "Mean over the runs, with standard errors, at the smallest delta. An open marker: some runs were cut.",
+        "The same numbers are in the table below.",
+        lambda: plots.sample_efficiency(rows),
+    )
+    groups = list(grouped(rows, "instance").values()) if len({row["delta"] for row in rows}) > 1 else []
+    return [*(_against_delta(own, at, len(groups)) for at, own in enumerate(groups[:MOST_PANELS])), whole]
 
 
-def _against_delta(rows: list[Any], name: object, at: int, of: int) -> Figure:
+def _against_delta(rows: list[TableRow], at: int, of: int) -> Figure:
     """The samples of one instance against delta: a picture for each, so that lines and legend stay few."""
-    own = [row for row in rows if row.get("instance") == name]
-    is_known = any(0 < (row.get(column) or 0.0) < math.inf for row in own for column in BOUNDS)
+    is_known = any(0 < row[column] < math.inf for row in rows for column in BOUNDS if column in row)
     return Figure(
         f"stopping-{at}",
-        "Samples against delta" + (f": {name}" if of > 1 else ""),
+        "Samples against delta" + (f": {rows[0]['instance']}" if of > 1 else ""),
         "Mean over the runs, with standard errors" + (", and the lower bound of all tests." if is_known else "."),
         "The same numbers are in the table below.",
-        lambda: plots.stopping_times(own),
+        lambda: plots.stopping_times(rows),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 from policytest._base.table import Row
@@ -15,15 +16,17 @@ from policytest._base.text import number, plural, probability
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names
 from policytest.plots.changes import top_changes
-from policytest.plots.studies import rows_of
 from policytest.results import sentences
 from policytest.results.estimate import Estimate
 from policytest.results.needed import few
 from policytest.results.plan import Plan
 from policytest.results.selection import Selection
 from policytest.results.verdict import Verdict
+from policytest.study.table import Study
 
 YES, NO, OPEN, UNCERTIFIED = "yes", "no", "open", "uncertified"
+TONES: dict[str | None, str] = {"above": YES, "below": NO}
+CHANGES = {True: "What would have to be different, in numbers", False: "What speaks for the other side"}
 MOST_MEANS = 60
 
 
@@ -69,30 +72,20 @@ class Story:
         return f"{self.word} {self.claim}".strip()
 
 
-def tell(result: Any, question: str | None, suppress_below: int) -> Story:
+@singledispatch
+def tell(result: Any, question: str | None = None, suppress_below: int = 0) -> Story:
     """The story of any result that has a summary."""
-    if isinstance(result, Verdict):
-        return verdict_story(result, question, suppress_below)
-    if isinstance(result, Estimate):
-        return estimate_story(result, question, suppress_below)
-    if isinstance(result, Plan):
-        return plan_story(result, question)
-    if isinstance(result, Selection):
-        return selection_story(result, question, suppress_below)
-    if hasattr(result, "table") and hasattr(result, "means"):
-        return study_story(result, question)
     table = result.summary
-    rows = tuple(getattr(table, "rows", ()))
-    return Story(question or "A result", "", f"{table.title}", "", rows=rows, notes=tuple(table.notes))
+    return Story(question or "A result", "", table.title, "", rows=table.rows, notes=tuple(table.notes))
 
 
 # ---------------------------------------------------------------- each kind
 
 
+@tell.register
 def verdict_story(verdict: Verdict, question: str | None = None, suppress_below: int = 0) -> Story:
     """Is the value above the threshold, or the difference above the margin."""
     alone, rows = verdict.about == "value", safe_rows(verdict.summary.rows, suppress_below)
-    word, claim = sentences.claim(verdict)
     samples = sentences.after(how_many(verdict.samples, suppress_below), verdict.counts)
     place = Names(verdict.task.states, verdict.task.actions).place
     hidden = f"Counts from 1 to {suppress_below - 1} are not shown, nor what would give them away."
@@ -106,21 +99,16 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
         call = f"compare(task_a, task_b, sim, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed)"
     return Story(
         question or (f"Is this {who} good enough?" if alone else f"Which {who} is better?"),
-        word,
-        claim,
+        *sentences.claim(verdict),
         sentences.lead(verdict, samples),
-        _tone(
-            verdict.answer is not None, verdict.certified, {"above": YES, "below": NO}.get(str(verdict.answer), OPEN)
-        ),
+        _tone(verdict.answer is not None, verdict.certified, TONES.get(verdict.answer, OPEN)),
         "no guarantee" if verdict.flaws else sentences.badge(verdict.certified),
         sentences.about_proof(verdict)[1],
         picked(rows, "estimate", "interval", counted(rows), "evidence"),
         background=tuple(sentences.asked(verdict)),
         next_steps=sentences.next_steps(verdict) if verdict.answer is None else (),
         warnings=[*sentences.warnings(verdict), *([hidden] if suppress_below > 1 else ())],
-        changes_title="What would have to be different, in numbers"
-        if verdict.answer
-        else "What speaks for the other side",
+        changes_title=CHANGES[bool(verdict.answer)],
         changes_words=sentences.about_changes(verdict),
         changes=tuple(
             (place(c.state, c.action, c.successor), f"{c.observed:.3f}", f"{c.needed:.3f}", f"{c.visits:,}")
@@ -134,11 +122,13 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
     )
 
 
+@tell.register
 def estimate_story(found: Estimate, question: str | None = None, suppress_below: int = 0) -> Story:
     """How good is the policy."""
     rows = safe_rows(found.summary.rows, suppress_below)
     samples = sentences.after(how_many(found.samples, suppress_below), found.counts)
     who, given = ("agent", "episodes") if sentences.is_about_episodes(found.task) else ("policy", "task, sim")
+    more = "Sample on, with a larger max_samples: the interval narrows like one over the root of the samples."
     return Story(
         question or f"How good is this {who}?",
         _word(found.certified),
@@ -149,9 +139,7 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
         sentences.proof_sentence("The interval", found.certified, found.task.assumptions, found.flaws),
         picked(rows, "value", "interval", counted(rows), "epsilon"),
         background=tuple(sentences.described(found.task, "What is {}?")),
-        next_steps=()
-        if found.reached
-        else ("Sample on, with a larger max_samples: the interval narrows like one over the root of the samples.",),
+        next_steps=() if found.reached else (more,),
         rows=rows,
         guarantee=(sentences.estimate_guarantee(found), *sentences.uncertified_guarantee(found)),
         assumptions=sentences.assumptions_of(found.task),
@@ -159,19 +147,17 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
     )
 
 
-def plan_story(found: Plan, question: str | None = None) -> Story:
+@tell.register
+def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
     """How many samples it will take."""
     known, least = sentences.best_methods(found)
-    claim, rows = (
-        "No number of samples is enough." if found.samples else "There is nothing to plan with.",
-        found.summary.rows,
-    )
+    rows = found.summary.rows
+    claim = "No number of samples is enough." if found.samples else "There is nothing to plan with."
     no_bound = found.allocation is None and found.bound == 0 and not math.isfinite(found.time[1])
     facts = picked(rows, *(() if no_bound else ("bound", "saving")), "value")
     if (best := known or least) is not None:
-        claim = (
-            f"{'At least' if best in found.at_least else 'About'} {few(found.samples[best][0])} samples, with {best}."
-        )
+        about = "At least" if best in found.at_least else "About"
+        claim = f"{about} {few(found.samples[best][0])} samples, with {best}."
         facts = [*(row for row in rows if row.label == best), *facts]
     table = tuple(
         (name, f"{'> ' if name in found.at_least else ''}{few(mean)}", few(low), few(high), *_single_runs(found, name))
@@ -183,6 +169,7 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
     elif not math.isfinite(found.bound):
         bound = "At this guess the value equals the threshold, and no test ever ends."
     beware = tuple(note for note in found.notes if note.startswith("Beware"))
+    columns = ("method", "mean samples", "from", "to", *(("nine runs in ten",) if found.runs else ()))
     return Story(
         question or "How many samples will it take?",
         "",
@@ -195,15 +182,7 @@ def plan_story(found: Plan, question: str | None = None) -> Story:
         facts,
         background=tuple(sentences.described(found.task, "Is {} above " + f"{number(found.threshold)}?")),
         warnings=beware,
-        tables=(
-            ColumnTable(
-                "Methods",
-                ("method", "mean samples", "from", "to", *(("nine runs in ten",) if found.runs else ())),
-                table,
-            ),
-        )
-        if table
-        else (),
+        tables=(ColumnTable("Methods", columns, table),) if table else (),
         rows=rows,
         notes=tuple(note for note in found.notes if note not in beware),
         assumptions=(
@@ -222,6 +201,7 @@ def _single_runs(found: Plan, name: str) -> tuple[str, ...]:
     return (" to ".join(map(few, found.runs[name])) if name in found.runs else "",)
 
 
+@tell.register
 def selection_story(found: Selection, question: str | None = None, suppress_below: int = 0) -> Story:
     """Which policy is best."""
     samples, delta = how_many(found.samples, suppress_below), probability(found.delta)
@@ -229,6 +209,10 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
     reason = found.reason if not found.answered else sentences.why_uncertified(found)
     lead = f"After {samples}: {found.settled} of {found.questions} {sentences.settled_words(found)} ({reason})."
     known = (*sentences.MARKOV[:1], "Rewards, initial distribution and discount are the ones given.")
+    proof = sentences.proof_sentence("The answer", found.certified, found.assumptions, found.flaws)
+    more = (
+        "Search again with a larger max_samples. Where the best two are exactly as good, no number of samples ends it."
+    )
     return Story(
         question or "Which policy is best?",
         _word(found.certified) if found.answered else "Not settled yet:",
@@ -236,16 +220,9 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
         f"Found after {samples}, with a probability of error of at most {delta}." if found.certified else lead,
         _tone(found.answered, found.certified),
         sentences.badge(found.certified) if found.answered else "",
-        sentences.proof_sentence("The answer", found.certified, found.assumptions, found.flaws)
-        if found.answered
-        else "",
+        proof if found.answered else "",
         picked(rows, "settled", "samples", "delta"),
-        next_steps=()
-        if found.answered
-        else (
-            "Search again with a larger max_samples. Where the best two are exactly as good, no number of samples "
-            "ends it.",
-        ),
+        next_steps=() if found.answered else (more,),
         rows=rows,
         guarantee=(
             f"The probability of ever returning a policy that is not the best, or as good, is at most {delta}, however "
@@ -257,42 +234,42 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
     )
 
 
-def study_story(study: Any, question: str | None = None) -> Story:
+@tell.register
+def study_story(study: Study, question: str | None = None, _: int = 0) -> Story:
     """How methods compare."""
-    rows, means = rows_of(study), list(study.means)
-    methods, instances = ({str(row.get(key)) for row in rows} for key in ("method", "instance"))
-    runs = len({tuple(str(row.get(key)) for key in ("instance", "method", "seed")) for row in rows})
-    wrong = sum(int(mean.get("wrong", 0)) for mean in means)
+    methods, instances = ({row[key] for row in study.table} for key in ("method", "instance"))
+    runs = len({(row["instance"], row["method"], row["seed"]) for row in study.table})
+    wrong = sum(mean["wrong"] for mean in study.means)
     shown = tuple(
         (
-            str(mean["method"]),
-            str(mean["instance"]),
-            probability(float(mean["delta"])),
-            f"{int(mean['runs']):,}",
-            f"{'> ' if mean.get('cut') else ''}{few(float(mean['mean']))}",
-            few(float(mean["standard_error"])),
-            f"{int(mean.get('wrong', 0)):,}",
+            mean["method"],
+            mean["instance"],
+            probability(mean["delta"]),
+            number(mean["runs"]),
+            f"{'> ' if mean['cut'] else ''}{few(mean['mean'])}",
+            few(mean["standard_error"]),
+            number(mean["wrong"]),
         )
-        for mean in means[:MOST_MEANS]
+        for mean in study.means[:MOST_MEANS]
     )
     columns = ("method", "instance", "delta", "runs", "mean samples", "standard error", "wrong answers")
-    more = (f"{len(means) - MOST_MEANS:,} more rows are left out.",) if len(means) > MOST_MEANS else ()
+    left_out = len(study.means) - MOST_MEANS
     return Story(
-        question or getattr(study, "title", "") or "How do these methods compare?",
+        question or study.title or "How do these methods compare?",
         "",
         f"{plural(runs, 'run')} of {plural(len(methods), 'method')} on {plural(len(instances), 'instance')}.",
-        f"{plural(wrong, 'wrong answer')} in {plural(len(rows), 'row')} (one row for each run and delta).",
+        f"{plural(wrong, 'wrong answer')} in {plural(len(study.table), 'row')} (one row for each run and delta).",
         OPEN,
         tables=(ColumnTable("Mean samples", columns, shown, 2),),
-        warnings=getattr(study, "problems", ()),
+        warnings=study.problems,
         rows=(
             Row("runs", number(runs)),
             Row("methods", ", ".join(sorted(methods))),
             Row("instances", ", ".join(sorted(instances))),
         ),
         notes=(
-            *getattr(study, "notes", ()),
-            *more,
+            *study.notes,
+            *((f"{left_out:,} more rows are left out.",) if left_out > 0 else ()),
             "Each row is one run of one method with its own seed. Where runs were cut at their largest number of "
             "samples the mean is a lower bound, and marked by >.",
         ),
