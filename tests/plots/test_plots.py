@@ -428,21 +428,21 @@ def test_plan():
 
 
 def test_selection():
-    ax = drawn(plots.selection(SimpleNamespace(values=[0.1, 0.9, -0.3], index=1)))
+    ax = drawn(plots.selection(SimpleNamespace(values=[0.1, 0.9, -0.3], index=1, states=None)))
     assert list(line(ax, "the one chosen").get_xdata()) == [0.9]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["policy 1", "policy 0", "policy 2"]
-    many = drawn(plots.selection(SimpleNamespace(values=np.arange(1000.0), index=None)))
+    many = drawn(plots.selection(SimpleNamespace(values=np.arange(1000.0), index=None, states=None)))
     assert "980 more" in many.get_xlabel()
-    drawn(plots.selection(SimpleNamespace(values=[], index=None)))
+    drawn(plots.selection(SimpleNamespace(values=[], index=None, states=None)))
 
 
 def test_a_notebook_shows_the_picture():
     """By what IPython asks objects for; not where the user's own figure is drawn on."""
-    ax = plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1))
+    ax = plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1, states=None))
     assert "<svg" in ax._repr_svg_()
     assert ax._repr_svg_() == ax.figure._repr_svg_() == pickle.loads(pickle.dumps(ax))._repr_svg_()
     mine = Figure().add_subplot()
-    assert plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1), mine) is mine
+    assert plots.selection(SimpleNamespace(values=[0.1, 0.9], index=1, states=None), mine) is mine
     assert not hasattr(mine, "_repr_svg_")
 
 

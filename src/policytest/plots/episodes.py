@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from policytest._base.text import number
 from policytest.plots import style
-from policytest.plots.style import BLUE, INK, SKY, VERMILION
+from policytest.plots.style import BLUE, INK, SKY
 from policytest.results.estimate import Estimate
 from policytest.results.sentences import sure
 from policytest.results.verdict import Verdict
@@ -20,38 +20,27 @@ if TYPE_CHECKING:
 def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
     """A histogram of the returns, with the interval for their mean, the estimate of it, and the threshold."""
     ax = style.axes(ax)
-    paired = getattr(result, "about", "value") == "difference"
     found = getattr(result.counts, "histogram", None)
     if found is None:
         return style.nothing(ax, "no episodes were run")
+    words, unit = "return of an episode", "episodes"
+    if result.about == "difference":
+        words, unit = "return of A less that of B", "pairs of episodes"
+    bars: dict[str, Any] = {
+        "color": SKY,
+        "alpha": 0.6,
+        "edgecolor": "white",
+        "linewidth": 0.6,
+        "align": "edge",
+        "label": unit,
+    }
+    ax.bar(found.edges[:-1], found.episodes, np.diff(found.edges), **bars)
     if isinstance(result, Verdict):
-        (low, high), middle, bar = result.interval, result.estimate, result.threshold
-        words = f"interval for the mean (each end {sure(result.delta)})"
+        ends, middle, name, kind = result.interval, result.estimate, "estimate", f"each end {sure(result.delta)}"
     else:
-        (low, high), middle, bar = (result.lower, result.upper), result.value, None
-        words = f"interval for the mean ({sure(result.delta)})"
-    ax.bar(
-        found.edges[:-1],
-        found.episodes,
-        width=np.diff(found.edges),
-        align="edge",
-        color=SKY,
-        alpha=0.6,
-        edgecolor="white",
-        linewidth=0.6,
-        label="pairs of episodes" if paired else "episodes",
-    )
-    ax.axvspan(low, high, color=BLUE, alpha=0.18, linewidth=0, label=words)
-    name = "estimate" if bar is not None else "middle"
+        ends, middle, name, kind = (result.lower, result.upper), result.value, "middle", sure(result.delta)
+    ax.axvspan(*ends, color=BLUE, alpha=0.18, linewidth=0, label=f"interval for the mean ({kind})")
     ax.axvline(middle, color=INK, linewidth=1.5, label=f"{name} {number(middle)}")
-    if bar is not None:
-        ax.axvline(
-            bar,
-            color=VERMILION,
-            linestyle="--",
-            linewidth=1.6,
-            label=f"{'margin' if paired else 'threshold'} {number(bar)}",
-        )
-    if paired:
-        return style.finished(ax, "return of A less that of B", "pairs of episodes", "y")
-    return style.finished(ax, "return of an episode", "episodes", "y")
+    if isinstance(result, Verdict):
+        style.threshold_line(ax, result.threshold, result.about)
+    return style.finished(ax, words, unit, "y")

@@ -46,9 +46,7 @@ def allocation(
             raise InputError(f"weights_or_counts has shape {table.shape}, expected {task.policy.shape} as in task")
     whole = bool((table == np.rint(table)).all() and table.sum() > 1.0)
     words = "samples" if whole else "share of samples"
-    hidden = hide(table, suppress_below) if whole else np.zeros(table.shape, dtype=bool)
-    cells = _largest(table, hidden, task) if shape is None else _grid(table, hidden, shape)
-    return _draw(cells, ax, words, whole)
+    return _draw(_arranged(table, hide(table, suppress_below if whole else 0), task, shape), ax, words, whole)
 
 
 def occupancy(task: Task, kernel: object, ax: Axes | None = None, shape: tuple[int, int] | None = None) -> Axes:
@@ -57,9 +55,7 @@ def occupancy(task: Task, kernel: object, ax: Axes | None = None, shape: tuple[i
     visits = occupancy_of(task, kernel)
     scale = 1.0 - task.discount if task.is_discounted_table else 1.0 / visits.sum()
     table = scale * visits[:, None] * task.policy
-    hidden = np.zeros(table.shape, dtype=bool)
-    cells = _largest(table, hidden, task) if shape is None else _grid(table, hidden, shape)
-    return _draw(cells, ax, "share of time", False)
+    return _draw(_arranged(table, hide(table, 0), task, shape), ax, "share of time", False)
 
 
 def hide(table: FloatArray, below: int) -> BoolArray:
@@ -80,13 +76,17 @@ class _Cells(NamedTuple):
     columns: list[str]
 
 
+def _arranged(table: FloatArray, hidden: BoolArray, task: Task | Names | None, shape: tuple[int, int] | None) -> _Cells:
+    """What is drawn of a table: its states on a grid of this shape, or its largest rows and columns."""
+    return _largest(table, hidden, task) if shape is None else _grid(table, hidden, shape)
+
+
 def _draw(cells: _Cells, ax: Axes | None, words: str, whole: bool) -> Axes:
     """The cells as a heat map: with names of rows and columns, or as a grid."""
     is_grid = not cells.rows
     rows, columns = cells.values.shape
     ax = style.axes(ax, height=3.2 if is_grid else 1.1 + 0.23 * max(rows, 4))
-    shown = np.ma.masked_array(cells.values, cells.hidden)
-    top = _top(cells)
+    shown, top = np.ma.masked_array(cells.values, cells.hidden), _top(cells)
     mesh = ax.pcolormesh(shown, cmap=style.blues(), vmin=0.0, vmax=top, edgecolors="white", linewidth=0.6)
     ax.invert_yaxis()
     ax.tick_params(length=0)
@@ -98,10 +98,8 @@ def _draw(cells: _Cells, ax: Axes | None, words: str, whole: bool) -> Axes:
         ax.set_yticks([])
     else:
         ax.set_yticks(np.arange(rows) + 0.5, cells.rows)
-        tilt = max(map(len, cells.columns), default=0) * columns > 36
-        ax.set_xticks(
-            np.arange(columns) + 0.5, cells.columns, rotation=35 if tilt else 0, ha="right" if tilt else "center"
-        )
+        tilt, side = (35, "right") if max(map(len, cells.columns), default=0) * columns > 36 else (0, "center")
+        ax.set_xticks(np.arange(columns) + 0.5, cells.columns, rotation=tilt, ha=side)
         style.labels(ax, "action", "state")
     if cells.values.size <= MOST_WRITTEN:
         _write(ax, cells, whole, top)

@@ -34,9 +34,8 @@ def plan(found: Plan, ax: Axes | None = None) -> Axes:
             ax.plot([max(low, finite.min()), min(high, far)], [row, row], color=MUTED, linewidth=2.2)
             mark, inside, words = (">", "none", "> ") if cut else ("o", BLUE, "")
             ax.plot([mean], [row], mark, color=BLUE, markersize=8, markerfacecolor=inside)
-            words += style.few_digits(mean)
-            place: dict[str, Any] = {"xy": (mean, row), "xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
-            ax.annotate(words, **place, fontsize=8, color=style.INK)
+            look: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8, "color": style.INK}
+            ax.annotate(words + style.few_digits(mean), (mean, row), (0, 7), **look)
     if np.isfinite(found.bound) and found.bound > 0:
         label = f"lower bound: {style.few_digits(found.bound)}"
         ax.axvline(found.bound, color=VERMILION, linestyle="--", linewidth=1.5, label=label)

@@ -64,8 +64,7 @@ def interval(
         ax.plot(t, end, color=BLUE, linewidth=1.1)
     ax.plot(t, np.clip(trace.estimates[known], low, high), color=INK, linewidth=1.3, marker=".", label="estimate")
     if threshold is not None:
-        word = "margin" if what == "difference" else "threshold"
-        ax.axhline(threshold, color=VERMILION, linestyle="--", linewidth=1.4, label=f"{word} {number(threshold)}")
+        style.threshold_line(ax, threshold, what, 1.4, level=True)
     if t[-1] > MANY_TIMES * t[0]:
         ax.set_xscale("log")
         style.sparse_log(ax.xaxis)
@@ -89,27 +88,20 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
         low, high = result.lower, result.upper
         middle = getattr(result, "value", 0.5 * (low + high))
         label = f"interval ({sure(result.delta)})" if isinstance(result, Estimate) else "interval"
-    bar = getattr(result, "threshold", None)
+    bar, zone = getattr(result, "threshold", None), getattr(result, "indifference", 0.0)
     what = "value" if isinstance(result, Interval) else measured(result)
-    zone = getattr(result, "indifference", 0.0)
     around = () if bar is None else (bar - zone, bar + zone)
     places = [x for x in (low, high, middle, *around) if np.isfinite(x)]
     if not places:
         return style.nothing(ax, f"nothing is known about the {what}")
-    room = 0.12 * (max(places) - min(places)) or max(abs(places[0]), 1.0) * 0.1
-    left, right = min(places) - room, max(places) + room
-    ends = max(low, left), min(high, right)
-    ax.plot(ends, [0, 0], color=BLUE, linewidth=7, solid_capstyle="butt", alpha=0.45, label=label)
-    finite = [end for end in (low, high) if np.isfinite(end)]
-    ax.plot(finite, [0] * len(finite), color=BLUE, linestyle="none", marker="|", markersize=15, markeredgewidth=2)
+    ax.set_xlim(style.reach(places))
+    style.number_line(ax, (low, high), 0, 15, label)
     if np.isfinite(middle):
         ax.plot([middle], [0], color=INK, marker="o", markersize=6, linestyle="none", label="estimate")
     if bar is not None and np.isfinite(bar):
-        words = "margin" if what == "difference" else "threshold"
-        ax.axvline(bar, color=VERMILION, linestyle="--", linewidth=1.6, label=f"{words} {number(bar)}")
+        style.threshold_line(ax, bar, what)
     if zone and bar is not None:
         ax.axvspan(bar - zone, bar + zone, color=VERMILION, alpha=0.12, linewidth=0, label=f"± {number(zone)}")
-    ax.set_xlim(left, right)
     ax.set_ylim(-1, 1)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
@@ -131,17 +123,14 @@ def selection(found: Selection, ax: Axes | None = None, top: int = 20) -> Axes:
     ax = style.axes(ax, height=1.0 + 0.24 * max(len(chosen), 2))
     if not len(chosen):
         return style.nothing(ax, "there are no values to show")
-    rows = np.arange(len(chosen))
-    best = np.array([among and int(i) == found.index for i in chosen])
+    rows, best = np.arange(len(chosen)), np.array([among and int(i) == found.index for i in chosen])
     ax.axvline(0.0, color=FAINT, linewidth=0.8)
     ax.hlines(rows, 0.0, values[chosen], color=MUTED, linewidth=1.2)
-    ax.plot(values[chosen][~best], rows[~best], "o", color=BLUE, linestyle="none", markersize=6)
+    ax.plot(values[chosen][~best], rows[~best], "o", color=BLUE, markersize=6)
     if best.any():
-        ax.plot(
-            values[chosen][best], rows[best], "D", color=GREEN, markersize=8, linestyle="none", label="the one chosen"
-        )
-    names = None if among else getattr(found, "states", None)
-    ax.set_yticks(rows, [f"{'policy' if among else 'state'} {style.name(int(i), names)}" for i in chosen])
+        ax.plot(values[chosen][best], rows[best], "D", color=GREEN, markersize=8, label="the one chosen")
+    kind, names = ("policy", None) if among else ("state", found.states)
+    ax.set_yticks(rows, [f"{kind} {style.name(int(i), names)}" for i in chosen])
     ax.invert_yaxis()
     rest = len(values) - len(chosen)
     return style.finished(ax, "estimated value" + (f" ({rest:,} more are not shown)" if rest else ""))

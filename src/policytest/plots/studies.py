@@ -65,9 +65,9 @@ def stopping_times(table: object, ax: Axes | None = None, lower_bound: object = 
     rows = _with(rows_of(table), "delta", "samples")
     if not rows:
         return style.nothing(ax, "there are no runs to show")
-    many = len({row.get("instance") for row in rows}) > 1
     groups = grouped(rows, "instance", "method")
-    instances, methods = (list(dict.fromkeys(key[place] for key in groups)) for place in (0, 1))
+    instances, methods = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
+    many = len(instances) > 1
     for key, mine in groups.items():
         color, dashes, marker = _series(methods.index(key[1]))
         dashes = _series(instances.index(key[0]))[1] if many else dashes
@@ -109,15 +109,13 @@ def _apart(ax: Axes, methods: list[Any], instances: list[Any]) -> list[Any]:
 def _bounds(ax: Axes, rows: list[TableRow], lower_bound: Any, many: bool) -> None:
     """T* kl(delta, 1-delta) for each instance, as far as it is known; of several, in the line style of each."""
     for index, (key, mine) in enumerate(grouped(rows, "instance").items()):
-        deltas = np.unique([float(row["delta"]) for row in mine])
         time = lower_bound.get(key[0]) if isinstance(lower_bound, Mapping) else lower_bound
+        column = next((name for name in BOUNDS if all(_is_number(row.get(name)) for row in mine)), None)
+        if time is None and column is None:
+            continue
+        deltas, bound, _, _ = _summary(mine, "delta", column or "delta")
         if time is not None:
             bound = float(time) * np.array([information(-math.log(delta)) for delta in deltas])
-        else:
-            column = next((name for name in BOUNDS if all(_is_number(row.get(name)) for row in mine)), None)
-            if column is None:
-                continue
-            bound = np.array([_mean(mine, column, delta) for delta in deltas])
         use = np.isfinite(bound) & (bound > 0)
         if use.any():
             dashes, width = (_series(index)[1], 1.0) if many else (":", 1.4)
@@ -135,25 +133,18 @@ def sample_efficiency(table: object, ax: Axes | None = None, delta: float | None
     ax = style.axes(ax, height=1.3 + 0.34 * max(len(groups), 2))
     if not rows:
         return style.nothing(ax, "there are no runs to show")
-    methods = list(dict.fromkeys(str(row.get("method", "")) for row in rows))
-    for index, method in enumerate(methods):
+    places = {key: place for place, key in enumerate(groups)}
+    methods = grouped(rows, "method")
+    for index, (key, mine) in enumerate(methods.items()):
         color, _, marker = _series(index)
+        look: dict[str, Any] = {"color": color, "marker": marker, "markersize": 6, "capsize": 2.5, "linestyle": "none"}
         shift = 0.5 * (index - 0.5 * (len(methods) - 1)) / max(len(methods), 2)
-        label: str | None = style.short(method, 30)
-        for place, mine in enumerate(groups.values()):
-            own = [row for row in mine if str(row.get("method", "")) == method]
-            if not own:
-                continue
+        label: str | None = style.short(str(key[0] or ""), 30)
+        for instance, own in grouped(mine, "instance").items():
             mean, error = mean_and_error(own, "samples")
             inside = "none" if any(row.get("cut") for row in own) else color
-            look: dict[str, Any] = {
-                "color": color,
-                "marker": marker,
-                "markersize": 6,
-                "markerfacecolor": inside,
-                "capsize": 2.5,
-            }
-            ax.errorbar([mean], [place + shift], xerr=[error], linestyle="none", label=label, **look)
+            at = places[instance] + shift
+            ax.errorbar([mean], [at], xerr=[error], markerfacecolor=inside, label=label, **look)
             label = None
     ax.set_xscale("log")
     style.sparse_log(ax.xaxis)
@@ -175,14 +166,8 @@ def time_against_size(table: object, ax: Axes | None = None, size: str = "states
     for index, (key, mine) in enumerate(grouped(rows, "method").items()):
         color, dashes, marker = _series(index)
         sizes, means, errors, _ = _summary(mine, size, time)
-        look: dict[str, Any] = {
-            "color": color,
-            "linestyle": dashes,
-            "marker": marker,
-            "markersize": 5.5,
-            "linewidth": 1.5,
-        }
-        ax.errorbar(sizes, means, errors, **look, capsize=2.5, label=_label(key, False))
+        look: dict[str, Any] = {"color": color, "linestyle": dashes, "marker": marker, "markersize": 5.5}
+        ax.errorbar(sizes, means, errors, **look, linewidth=1.5, capsize=2.5, label=_label(key, False))
     ax.set_xscale("log")
     ax.set_yscale("log")
     style.sparse_log(ax.xaxis)
@@ -229,10 +214,6 @@ def mean_and_error(rows: list[TableRow], column: str) -> tuple[float, float]:
     numbers = np.array([float(row[column]) for row in rows])
     error = float(numbers.std(ddof=1) / math.sqrt(len(numbers))) if len(numbers) > 1 else 0.0
     return float(numbers.mean()), error
-
-
-def _mean(rows: list[TableRow], column: str, delta: float) -> float:
-    return float(np.mean([float(row[column]) for row in rows if float(row["delta"]) == delta]))
 
 
 def _label(key: tuple[Any, ...], many: bool) -> str | None:

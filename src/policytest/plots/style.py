@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from policytest._base.errors import needs
-from policytest._base.text import plain
+from policytest._base.text import number, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,6 +102,27 @@ def legend(ax: Axes, columns: int = 2, handles: Sequence[Any] = ()) -> None:
             break
     if hasattr(figure, "_repr_svg_"):  # made here
         figure.set_figheight(figure.get_figheight() + LINE * max(-(-len(shown) // ncols) - 2, 0))
+
+
+def reach(places: Sequence[float], share: float = 0.12) -> tuple[float, float]:
+    """The ends of an axis on which these places have some room."""
+    room = share * (max(places) - min(places)) or max(abs(places[0]), 1.0) * 0.1
+    return min(places) - room, max(places) + room
+
+
+def number_line(ax: Axes, ends: tuple[float, float], row: int, size: float, label: str | None) -> None:
+    """An interval as a bar at this height, with marks at its finite ends; cut at the ends of the axis."""
+    left, right = ax.get_xlim()
+    bar = [max(ends[0], left), min(ends[1], right)]
+    ax.plot(bar, [row, row], color=BLUE, linewidth=7, solid_capstyle="butt", alpha=0.45, label=label)
+    finite = [end for end in ends if math.isfinite(end)]
+    ax.plot(finite, [row] * len(finite), "|", color=BLUE, markersize=size, markeredgewidth=2)
+
+
+def threshold_line(ax: Axes, threshold: float, about: str = "value", width: float = 1.6, level: bool = False) -> None:
+    """A dashed line at the threshold, or at the margin of a "difference": upright, or level."""
+    draw, word = ax.axhline if level else ax.axvline, "margin" if about == "difference" else "threshold"
+    draw(threshold, color=VERMILION, linestyle="--", linewidth=width, label=f"{word} {number(threshold)}")
 
 
 def nothing(ax: Axes, words: str) -> Axes:

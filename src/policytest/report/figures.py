@@ -104,7 +104,7 @@ def _returns(result: Verdict | Estimate, suppress_below: int) -> list[Figure]:
     if found is None or suppress_below > 1:
         return []
     title, which, what, one = "The returns of the episodes", "episodes have which return", "returns", "episode"
-    if getattr(result, "about", "value") == "difference":
+    if result.about == "difference":
         title, which = "The differences of the pairs", "pairs of episodes have which difference, A less B"
         what, one = "differences", "pair"
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
@@ -72,6 +72,8 @@ class Estimate(Shown):
 
     ``lower`` and ``upper`` hold in any case. ``samples`` counts every transition drawn.
     """
+
+    about: ClassVar[str] = "value"
 
     value: float
     lower: float

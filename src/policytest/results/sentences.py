@@ -345,8 +345,8 @@ def of_episodes(task: Subject) -> str:
 
 def measured(result: Verdict | Estimate) -> str:
     """What a result is about: a "value", a "difference", or the mean return of episodes."""
-    about = getattr(result, "about", "value")
-    return of_episodes(result.task) if about == "value" and is_about_episodes(result.task) else about
+    is_return = result.about == "value" and is_about_episodes(result.task)
+    return of_episodes(result.task) if is_return else result.about
 
 
 def after(samples: str, counts: object) -> str:
