@@ -800,10 +800,10 @@ def test_recorded_draws_are_used_once_and_in_their_order(monkeypatch):
     run = BETTING.replay(task, pt.value(task, kernel), Recorded(k, log.x))
     heads, record = {}, run.pool.record
 
-    def watch(pair, x):
+    def watch(pair, x, rewards):
         for p, y in zip(pair, x, strict=True):
             heads.setdefault(int(p), []).append(int(y))
-        record(pair, x)
+        record(pair, x, rewards)
 
     monkeypatch.setattr(run.pool, "record", watch)
     while not run.exhausted:
