@@ -20,26 +20,28 @@ Paper: `alg:static_algorithm`, `eq:ideal stopping`, `thm:sample`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.eprocess.interval import clip_to_answer
 from policytest.kl.boundaries import Boundary, MixtureBoundary, PaperBoundary, information
-from policytest.kl.sampler import UNLIMITED, Recorded, SampledMethod, Source
+from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded, SampledMethod, Source
 from policytest.kl.witness import WitnessedCounts, is_zero
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.ptst_horizon import counts_with_horizon, settings_with_horizon
 from policytest.methods.record import Record, part_of, record
-from policytest.methods.run import Outcome, Run, is_certified
+from policytest.methods.run import Found, Nearest, Outcome, Run, is_certified
 from policytest.worst_case import Bracket, Solver, Status
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.horizon import has_gradient
+from policytest.worst_case.projection_free import ProjectionFree
 from policytest.worst_case.slsqp import SLSQPHeuristic
 
 FINISHED = (Status.CONVERGED, Status.PROVED, Status.IMMEDIATE, Status.UNREACHABLE, Status.HEURISTIC)
@@ -347,8 +349,7 @@ class PTSTRun(Run):
         per_nat = float(self.tally.n.sum()) / distance.upper if distance.upper > 0 else np.inf  # T* at the estimate
         return Outcome(
             finding.evidence if self.answer is not None else finding.allowed,
-            distance.kernel,
-            per_nat * information(required),
+            Found(distance.kernel, per_nat * information(required)),
             int(self.samples - self.found_at) if certified and self.found_at <= self.samples else 0,
             distance.certificate if certified else None,
             finding.dimension,
@@ -422,3 +423,28 @@ def _until_next_proof(finding: Examination, gap: float) -> float:
     if c > 1.0 - gap:  # no attempt was made
         return TROUBLE_GROWTH
     return float(np.clip(c / max(1.0 - PROOF_PATIENCE * (1.0 - c), 0.5 * c) - 1.0, TROUBLE_GROWTH, 1.0))
+
+
+class NearestKernel:
+    """The nearest kernel beyond the threshold, sought when it is asked for, for methods that answer without it."""
+
+    def __init__(self, task: Task, threshold: float, tally: WitnessedCounts, required: float) -> None:
+        self._about = task, threshold, tally, required
+
+    @property
+    def witness(self) -> Kernel | None:
+        """The kernel."""
+        return self._found.witness
+
+    @property
+    def lower_bound(self) -> float:
+        """T* kl(delta, 1-delta) at the estimate."""
+        return self._found.lower_bound
+
+    @cached_property
+    def _found(self) -> Nearest:
+        task, threshold, tally, required = self._about
+        method = PTST(solver=ProjectionFree(starts=FEW_STARTS))
+        rule = PTSTRun(method, task, threshold, Recorded(NOTHING, NOTHING), tally)
+        rule.judge(np.inf)
+        return rule.outcome(required).nearest

@@ -16,13 +16,34 @@ from policytest.mdp.task import Task
 from policytest.worst_case.certificate import Certificate
 
 
+class Nearest(Protocol):
+    """The kernel that would have to be true for the answer to be wrong."""
+
+    @property
+    def witness(self) -> Kernel | None:
+        """The nearest kernel on the other side, if one is sought."""
+        ...
+
+    @property
+    def lower_bound(self) -> float:
+        """The samples that any test with this allocation needs on average, if the estimate is right; nan if unknown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """The nearest kernel of a method that finds it on its way."""
+
+    witness: Kernel | None = field(default=None, repr=False)
+    lower_bound: float = math.nan
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a run can say at its end; see `policytest.results.verdict.Verdict`."""
 
     evidence: tuple[float, float]
-    witness: Kernel | None = field(repr=False)
-    lower_bound: float
+    nearest: Nearest = field(default=Found(), repr=False)
     proof_samples: int = 0
     certificate: Certificate | None = field(default=None, repr=False)
     dimension: float | None = None
@@ -122,7 +143,7 @@ class Run:
 
     def outcome(self, required: float) -> Outcome:
         """What the run rests on: the evidence is the log-capital."""
-        return Outcome(self.evidence(), None, math.nan)
+        return Outcome(self.evidence())
 
     def counts(self) -> Any:
         """What was observed."""

@@ -22,9 +22,9 @@ from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.capital import TwoSided, with_rounding_margin
 from policytest.eprocess.interval import Average, Refuter, average, clip_to_answer, ends
 from policytest.eprocess.strategies import Moments
-from policytest.kl.sampler import NOTHING, Recorded
+from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
-from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.ptst import NearestKernel
 from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Outcome, Run
 from policytest.payoffs import kept_plan, splitting
@@ -32,14 +32,12 @@ from policytest.payoffs.draws import Supply
 from policytest.payoffs.fit import Fit, Progress
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import Rollouts
-from policytest.worst_case.projection_free import ProjectionFree
 
 LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
 ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
 BLOCK, LARGEST_BLOCK, CALLED_BLOCK = 512, 65_536, 64  # random numbers drawn at once; the last for called simulators
 IDLE_BLOCKS = 200  # of random numbers in which no sample was drawn, before a run of two policies gives up
 REPORTED = 200_000  # entries up to which a witness is reported
-STARTS = 4  # descents to the nearest kernel that is reported
 PATIENCE = 0.05  # seconds between two looks of the driver, where a simulator is called step by step
 
 
@@ -280,15 +278,11 @@ class TDRun(Run):
         return first, second
 
     def outcome(self, required: float) -> Outcome:
-        """The evidence; and the nearest kernel found beyond R with its lower bound, except in very large tasks."""
+        """The evidence; and, when it is asked for, the nearest kernel beyond R, except in very large tasks."""
         tally = self.tally
         if not self.payoff.has_nearest_kernel or tally.rows.n_entries > REPORTED or not tally.n.any():
             return super().outcome(required)
-        method, nothing = PTST(solver=ProjectionFree(starts=STARTS)), Recorded(NOTHING, NOTHING)
-        rule = PTSTRun(method, self.task, self.threshold, nothing, tally.copy())
-        rule.judge(np.inf)
-        found = rule.outcome(required)
-        return Outcome(self.evidence(), found.witness, found.lower_bound)
+        return Outcome(self.evidence(), NearestKernel(self.task, self.threshold, tally.copy(), required))
 
     @property
     def estimate(self) -> float:

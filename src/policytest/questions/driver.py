@@ -39,7 +39,7 @@ from policytest.methods import checkpoint as checkpoints
 from policytest.methods.names import REPLACED
 from policytest.methods.record import Record
 from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.run import Method, Outcome, Pause, Run, is_certified, steps
+from policytest.methods.run import Found, Method, Outcome, Pause, Run, is_certified, steps
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.known_range import KnownRange, is_open_question, known_value
 from policytest.questions.plan.still_needed import further
@@ -297,8 +297,7 @@ def known_verdict(
         counts=nothing_seen(task),
         proof=Outcome(
             (np.inf if answer == "above" else 0.0, np.inf if answer == "below" else 0.0),
-            witness=None,
-            lower_bound=0.0,
+            Found(lower_bound=0.0),
             refuted=(math.inf, math.inf) if answer == "within" else None,
         ),
         provenance=Provenance(f"the range of {of} {whatever}"),

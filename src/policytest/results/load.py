@@ -18,7 +18,7 @@ from policytest.data.counts import flaws
 from policytest.data.episodes import POLICIES
 from policytest.data.returns import Histogram
 from policytest.mdp.task import Names
-from policytest.methods.run import Outcome
+from policytest.methods.run import Found, Outcome
 from policytest.results.alongside import Alongside
 from policytest.results.changes import Change
 from policytest.results.estimate import Estimate
@@ -162,7 +162,7 @@ def _verdict(data: Document) -> Verdict:
         "task": names,
         "interval": _interval(data),
         "counts": replace(counts, changes=changes),
-        "proof": Outcome(witness=None, **_fields(Outcome, data)),
+        "proof": Outcome(nearest=Found(**_fields(Found, data)), **_fields(Outcome, data)),
         "provenance": Provenance(**_fields(Provenance, data)),
         "forecast": _forecast(data.get("still_needed")),
         "alongside": Alongside(**_fields(Alongside, data), ladder=None if ladder is None else _ladder(ladder)),

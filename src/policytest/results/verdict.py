@@ -141,8 +141,11 @@ class Verdict(Shown):
 
     @property
     def witness(self) -> Kernel | None:
-        """The kernel that would have to be true for the answer to be wrong: the nearest on the other side, if any."""
-        return self.proof.witness
+        """The kernel that would have to be true for the answer to be wrong: the nearest on the other side, if any.
+
+        Bets do not need it: after `TDBetting` it is computed when it, or ``lower_bound``, is first asked for.
+        """
+        return self.proof.nearest.witness
 
     @property
     def certificate(self) -> Certificate | None:
@@ -156,7 +159,7 @@ class Verdict(Shown):
         No test that draws the pairs in these shares needs fewer samples on average, if the estimate is right; a test
         with other shares may.
         """
-        return self.proof.lower_bound
+        return self.proof.nearest.lower_bound
 
     @property
     def solves(self) -> int:

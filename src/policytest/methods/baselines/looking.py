@@ -43,7 +43,7 @@ from policytest.kl.sampler import Recorded, Source
 from policytest.kl.witness import check_listed
 from policytest.mdp.task import Task
 from policytest.methods.ptst import PTSTRun
-from policytest.methods.run import Outcome
+from policytest.methods.run import Found, Outcome
 from policytest.worst_case.certified import MOST_STATES
 
 GROWTH = 0.005  # the rules are looked at when the samples have grown by this share
@@ -96,4 +96,4 @@ class LookingRun(PTSTRun):
         nearest = self._nearest(side, self.solver, np.inf) if side else None
         per_nat = t / nearest.upper if nearest is not None and nearest.upper > 0 else np.inf
         witness = nearest.kernel if nearest is not None else None
-        return Outcome(self.evidence(), witness, per_nat * information(required))
+        return Outcome(self.evidence(), Found(witness, per_nat * information(required)))
