@@ -14,6 +14,8 @@ from policytest.methods.baselines import boxes, monte_carlo
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.baselines.klbts import KLBTS
 from policytest.methods.baselines.monte_carlo import MonteCarlo
+from policytest.methods.kl_rules import KLQuestion
+from policytest.methods.kl_run import KLRun
 from policytest.paper.product_box import robust_value
 
 TWO = pt.instances.paper(2)
@@ -173,7 +175,7 @@ def test_boxes_have_the_levels_of_their_rows_and_the_proof_is_tight(on_successor
         alone[s, a] = counts.N[s, a]
         level = pt.MixtureBoundary().level(pt.Counts.from_array(alone), 0.05 / len(unknown), task)
         budgets[s, a] = level / counts.visits[s, a]
-    assert np.allclose(run._budgets(LEVEL), budgets.ravel()[run.tally.rows.pair])
+    assert np.allclose(run.rule.budgets(LEVEL), budgets.ravel()[run.tally.rows.pair])
     low, high = run.interval(LEVEL)
     p = counts.N / counts.visits[:, :, None]
     assert low == pytest.approx(robust_value(task, p, budgets, "min").value, abs=1e-9)
@@ -190,8 +192,8 @@ def test_the_evidence_of_boxes_is_the_largest_level_at_which_they_answer():
         evidence = run.evidence()
         assert evidence[index] > 3
         assert evidence[1 - index] == 0
-        assert run.decides(sign, evidence[index] * (1 - 1e-9))
-        assert not run.decides(sign, evidence[index] * (1 + 1e-4))
+        assert run.rule.decides(run.samples, sign, evidence[index] * (1 - 1e-9))
+        assert not run.rule.decides(run.samples, sign, evidence[index] * (1 + 1e-4))
     assert loaded(RectangularKL(), task, pt.value(task, kernel), counts).evidence() == (0.0, 0.0)
 
 
@@ -359,11 +361,11 @@ class WrongRemainder(monte_carlo.MonteCarloRun):
         super()._add(upper, lower)
 
 
-class NarrowBoxes(boxes.RectangularRun):
+class NarrowBoxes(boxes.BoxesRule):
     """Boxes a tenth as large."""
 
-    def _budgets(self, required):
-        return 0.1 * super()._budgets(required)
+    def budgets(self, required):
+        return 0.1 * super().budgets(required)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +383,11 @@ def test_they_err_as_seldom_as_they_say_and_broken_ones_are_caught(method, broke
     wrong = method if broken is NarrowBoxes else MonteCarlo(method.kind, 1)
 
     def start(task, sim, threshold, rng):
-        return broken(wrong, task, threshold, method.start(task, sim, 0.0, rng).source)
+        source = method.start(task, sim, 0.0, rng).source
+        if broken is NarrowBoxes:
+            question = KLQuestion.of_value(task, threshold, pt.MixtureBoundary(wrong.prior))
+            return KLRun(wrong, source, NarrowBoxes(question, wrong.prior))
+        return broken(wrong, task, threshold, source)
 
     assert max(wrong_answers(start, limit)) > most
 

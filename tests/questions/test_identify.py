@@ -95,10 +95,10 @@ def test_at_the_stop_no_alternative_is_in_the_ball_and_before_it_one_is():
     for functional in search.current.alternatives:
         assert DifferenceSolver(starts=6).extreme(tally.problem(functional).extreme(1.0, radius)).upper > -1e-9
     again = KLSearch(Deviations(task), pt.PTST(), sim, 0.05, 7)
-    for _ in again.go(search.samples - 1):
+    for _ in again.go(search.run.samples - 1):
         pass
     assert not again.answered
-    assert again.samples == search.samples - 1 >= last - 1
+    assert again.run.samples == search.run.samples - 1 >= last - 1
     assert again.tally.witness_evidence() < level  # some kernel with an alternative that is as good is in the ball
     witness = again.tally.functional.value(again.tally.w)
     assert abs(witness) < 1e-8

@@ -232,6 +232,9 @@ class Recorded:
         most = min(most, due, LONGEST_REPLAY)
         return self.k[:most], self.x[:most]
 
+    def stop_when(self, stopped: Callable[[], bool]) -> None:
+        """No-op: nothing is drawn."""
+
     def take(self, used: int) -> None:
         """These were looked at."""
         self.k, self.x, self.r = self.k[used:], self.x[used:], self.r[used:]

@@ -31,7 +31,9 @@ from policytest.kl.sampling_balanced import balancing
 from policytest.kl.witness import Target, WitnessedCounts, centring_error, check_listed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.kl_rules import ExactRule, KLQuestion
+from policytest.methods.kl_run import KLRun
+from policytest.methods.ptst import PTST
 from policytest.payoffs.coupling import joint_task
 from policytest.payoffs.known_range import known_difference
 from policytest.worst_case.certified import Certified
@@ -70,7 +72,7 @@ def check_settings(method: PTST) -> ProjectionFree:
     return method.solver if isinstance(method.solver, ProjectionFree) else ProjectionFree()
 
 
-def kl_comparison(method: PTST, task_a: Task, task_b: Task, margin: float, sim: SimulatorLike, rng: Seed) -> PTSTRun:
+def kl_comparison(method: PTST, task_a: Task, task_b: Task, margin: float, sim: SimulatorLike, rng: Seed) -> KLRun:
     """PTST at work on a difference."""
     settings, known = comparing(method), known_difference(task_a, task_b)
     tally = _difference_counts(task_a, task_b, margin, (margin - known.low, known.high - margin), method.boundary)
@@ -78,7 +80,8 @@ def kl_comparison(method: PTST, task_a: Task, task_b: Task, margin: float, sim: 
     if isinstance(allocation, Adaptive):
         allocation = balancing(allocation, partial(_cut, tally))
     source = Source(tally.task, sim, allocation, 0.0, rng, method.batch)
-    return PTSTRun(settings, task_a, margin, source, tally, (known.low, known.high))
+    question = KLQuestion(task_a, margin, tally, (known.low, known.high))
+    return KLRun(settings, source, ExactRule(question, settings.solver))
 
 
 def _difference_counts(

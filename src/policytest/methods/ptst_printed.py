@@ -13,43 +13,48 @@ from dataclasses import replace
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray
-from policytest.methods.ptst import Examination, PTSTRun
+from policytest.methods.kl_rules import ExactRule, KLQuestion, Look, Rule
+from policytest.methods.run import Outcome, Run
+from policytest.worst_case import Solver
 
 
-class PrintedRun(PTSTRun):
-    """The rule as printed at work."""
+class PrintedRule(Rule):
+    """The rule as printed. It keeps no witness, so that every round is checked."""
 
-    def look(self, required: float) -> None:
+    def __init__(self, question: KLQuestion, solver: Solver, zeta: tuple[float, float]) -> None:
+        super().__init__(question)
+        self.solver, self.zeta = solver, zeta
+
+    @property
+    def first_look(self) -> int:
+        """That of the exact rule."""
+        return self._exact().first_look
+
+    def look(self, samples: int, required: float) -> Look:
         """One round of Algorithm 1, after each pair was sampled once."""
-        tally, (scale, power) = self.tally, self.method.zeta or (0.0, 0.0)
-        before, self.answer, self.looked = self.looked, None, (self.samples, required)
+        tally, (scale, power) = self.tally, self.zeta
         value, side = tally.value()
         if side == 0 or not (tally.n[tally.unknown] > 0).all():
-            return
+            return Look(None)
         tally.solves += 1
         problem, t = tally.problem(), float(tally.n.sum())
         ball = replace(problem, n=problem.n / t).extreme(float(side), (required + tally.dimension()) / t)
         ends = self.solver.extreme(ball)
-        if value * (ends.upper if side > 0 else ends.lower) >= scale / t**power:
-            self.answer, self.looked = "above" if side > 0 else "below", before
+        decides = value * (ends.upper if side > 0 else ends.lower) >= scale / t**power
+        return Look(("above" if side > 0 else "below") if decides else None)
 
-    judge = update_answer = look
+    def _exact(self) -> ExactRule:
+        """The exact rule on a copy of the counts: the printed one does not ask it, so its solves are not counted."""
+        return ExactRule(replace(self.question, tally=self.tally.copy()), self.tally.local(1))
 
-    def _keep_witness(self, entries: FloatArray, loss: float) -> None:
-        """No witness is kept, so that every round is checked."""
+    def evidence(self, samples: int) -> tuple[float, float]:
+        """That of the exact rule."""
+        return self._exact().conclude(samples).evidence
 
-    def evidence(self) -> tuple[float, float]:
-        """That of the exact rule, which the printed one does not ask."""
-        return self.conclude().evidence
-
-    def conclude(self) -> Examination:
-        """What the exact problem says; the rule does not ask, so it is not counted."""
-        before = self.tally.solves, self.found_at
-        self.finding = self._examine(np.inf, self.tally.local(1))
-        self.tally.solves, self.found_at = before
-        return self.finding
-
-    def proof(self) -> tuple[float, float]:
+    def proof(self, samples: int) -> tuple[float, float]:
         """Nothing: the heuristic may miss the extreme value."""
         return -np.inf, -np.inf
+
+    def outcome(self, run: Run, required: float) -> Outcome:
+        """What the exact problem says."""
+        return self._exact().outcome(run, required)

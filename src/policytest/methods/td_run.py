@@ -24,7 +24,7 @@ from policytest.eprocess.interval import Average, Refuter, average, clip_to_answ
 from policytest.eprocess.strategies import Moments
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
-from policytest.methods.ptst import NearestKernel
+from policytest.methods.kl_rules import KLQuestion, NearestKernel
 from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Outcome, Run
 from policytest.payoffs import kept_plan, splitting
@@ -282,7 +282,8 @@ class TDRun(Run):
         tally = self.tally
         if not self.payoff.has_nearest_kernel or tally.rows.n_entries > REPORTED or not tally.n.any():
             return super().outcome(required)
-        return Outcome(self.evidence(), NearestKernel(self.task, self.threshold, tally.copy(), required))
+        question = KLQuestion(self.task, self.threshold, tally.copy(), self.payoff.span)
+        return Outcome(self.evidence(), NearestKernel(question, required))
 
     @property
     def estimate(self) -> float:

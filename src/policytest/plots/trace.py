@@ -24,7 +24,8 @@ from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
-from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.kl_run import KLRun
+from policytest.methods.ptst import PTST
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Method, Run
 from policytest.methods.td_betting import TDBetting
@@ -151,7 +152,7 @@ class Trace:
         """How many samples to the next point. Runs that cannot be cut anywhere, and very large ones, are not cut."""
         if not _can_pause(run) or isinstance(run.method, ReturnBetting):  # which is looked at after every episode
             return most
-        if isinstance(run, PTSTRun) and run.task.layout.n_entries > LARGE:
+        if isinstance(run, KLRun) and run.task.layout.n_entries > LARGE:
             self.few()
         return int(min(most, max(self.wait - run.samples, _first_pause(run) - run.samples, 1)))
 
@@ -226,17 +227,17 @@ class Watched:
 
 def _can_pause(run: Any) -> bool:
     """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
-    if isinstance(run, PTSTRun) and run.task.layout.n_entries > HUGE:
+    if isinstance(run, KLRun) and run.task.layout.n_entries > HUGE:
         return False
     return isinstance(run.method, PTST | TDBetting | RectangularKL | ReturnBetting)
 
 
 def _first_pause(run: object) -> int:
     """Before every pair was seen the KL ball is everything."""
-    return len(run.task.layout.pairs.pair) if isinstance(run, PTSTRun) else 0
+    return len(run.task.layout.pairs.pair) if isinstance(run, KLRun) else 0
 
 
-def _exact(run: PTSTRun) -> tuple[float, float]:
+def _exact(run: KLRun) -> tuple[float, float]:
     """(distance to the nearest kernel beyond R) - (dimension term), on the estimate's side, as the search finds it."""
     counts = run.counts()
     base, side = -float(run.tally.dimension()), run.tally.value()[1]

@@ -27,8 +27,9 @@ from policytest.data.transitions import Transitions
 from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
+from policytest.methods.kl_run import KLRun
 from policytest.methods.paired_betting import paired_run
-from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import kl_comparison
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.stacks import StacksRun, replicate_seeds
@@ -138,7 +139,7 @@ def compare(
         )
     else:
         if isinstance(method, PTST):
-            run: TDRun | PTSTRun = kl_comparison(method, task_a, task_b, margin, sim, rng)
+            run: TDRun | KLRun = kl_comparison(method, task_a, task_b, margin, sim, rng)
         else:
             run = _coupled(task_a, task_b, margin, sim, rng, zone)
         mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])

@@ -33,9 +33,10 @@ from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
+from policytest.methods.kl_run import KLRun
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.log_betting import LogBetting
-from policytest.methods.ptst import PTST, PTSTRun
+from policytest.methods.ptst import PTST
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Run, steps
@@ -52,6 +53,7 @@ from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case import Solver
 from policytest.worst_case.certified import Certified
+from policytest.worst_case.problem import proves
 from policytest.worst_case.projection_free import ProjectionFree
 
 SEARCHES = 4  # starts, where no end can be proved
@@ -137,7 +139,7 @@ def _from_ball(task: Task, counts: Counts, level: float, method: PTST) -> Interv
     return replace(found, certified=found.certified and not counts.flaws)
 
 
-def ball_interval(run: PTSTRun, level: float, solver: Solver | None = None) -> Interval:
+def ball_interval(run: KLRun, level: float, solver: Solver | None = None) -> Interval:
     """The range of values over the ball of radius beta(t, delta) around the counts of a run, proved where possible."""
     low, high = value_range(run.task)
     problem, R = run.tally.problem(), run.threshold
@@ -146,7 +148,7 @@ def ball_interval(run: PTSTRun, level: float, solver: Solver | None = None) -> I
     radius = max(level + run.tally.dimension(), 0.0)
     if not run.tally.targets_policy_value:
         solver = run.tally.local(SEARCHES)
-    solver = solver or (run.method.solver if getattr(run.method.solver, "proves", False) else Certified())
+    solver = solver or (run.method.solver if proves(run.method.solver) else Certified())
     first = solver.extreme(problem.extreme(1.0, radius))
     second = solver.extreme(problem.extreme(-1.0, radius))
     lower = first.lower if first.certified else first.upper
@@ -257,7 +259,7 @@ def _estimate(
 class Narrowing:
     """An interval that narrows as a run samples: at each look it is intersected with the one of that moment."""
 
-    def __init__(self, run: TDRun | ReturnsRun | PTSTRun, best: Interval, level: float, epsilon: float) -> None:
+    def __init__(self, run: TDRun | ReturnsRun | KLRun, best: Interval, level: float, epsilon: float) -> None:
         self.run, self.best, self.level, self.epsilon = run, best, level, epsilon
 
     def is_short(self) -> bool:
@@ -268,7 +270,7 @@ class Narrowing:
         """Sample until the interval is short enough or the samples are used up; whether there was a look."""
         run, look = self.run, 0.0
         while not self.is_short() and run.samples_used < limit:
-            if isinstance(run, PTSTRun):
+            if isinstance(run, KLRun):
                 _draw(run, limit)
             else:
                 run.step(math.inf, limit - run.samples_used)
@@ -292,20 +294,20 @@ class Narrowing:
         ends = UnnamedEnds(run.task, run.tally)
         driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
         if not self.is_short():
-            last = ball_interval(run, level) if isinstance(run, PTSTRun) else _now(run, level, self.epsilon)
+            last = ball_interval(run, level) if isinstance(run, KLRun) else _now(run, level, self.epsilon)
             self.best = self.best & last
         return self.best
 
 
 def _now(run: Run, level: float, epsilon: float) -> Interval:
     """The interval of a run at this moment; that of a KL ball is proved only where it may end the run."""
-    if not isinstance(run, PTSTRun):
+    if not isinstance(run, KLRun):
         return Interval(*run.interval(level), certified=True)
     found = ball_interval(run, level, ProjectionFree(starts=2))
     return Interval(*value_range(run.task), certified=True) if found.width > 2 * epsilon else ball_interval(run, level)
 
 
-def _draw(run: PTSTRun, limit: int) -> None:
+def _draw(run: KLRun, limit: int) -> None:
     """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
     end = run.samples + max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
     while run.samples < end and run.samples_used < limit:

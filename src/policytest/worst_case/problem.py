@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -161,6 +161,34 @@ class Solver(Protocol):
 
     def nearest(self, problem: Nearest, warm: Bracket | None = None) -> Bracket:
         """Bracket the distance."""
+
+
+@runtime_checkable
+class SolverWithGap(Solver, Protocol):
+    """A solver that brings the ends of its bracket this near to each other, if it can."""
+
+    @property
+    def gap(self) -> float:
+        """Relative."""
+
+
+@runtime_checkable
+class ProvingSolver(SolverWithGap, Protocol):
+    """A solver whose lower end of a distance, and outer end of an extreme value, is proved."""
+
+    @property
+    def proves(self) -> bool:
+        """True."""
+
+
+def gap_of(solver: Solver) -> float:
+    """The gap of a solver; 0 of one that has none."""
+    return solver.gap if isinstance(solver, SolverWithGap) else 0.0
+
+
+def proves(solver: Solver) -> bool:
+    """Whether a solver proves what it finds."""
+    return isinstance(solver, ProvingSolver) and solver.proves
 
 
 def lay_out(

@@ -1,4 +1,16 @@
-"""Rectangular KL boxes: one confidence set for each row."""
+r"""Rectangular KL boxes: one confidence set for each row.
+
+*`RectangularKL`* gives each of the K unknown rows its own confidence set at the level delta/K, for all times at once,
+
+    n_sa KL(p_hat_sa, q_sa) <= log(K/delta) + g_a(N_sa)        (g_a: see `boundaries.MixtureBoundary`),
+
+and answers when robust policy evaluation over the product of the boxes keeps R out. *Its proof:* by Jensen,
+
+    q.c >= y + exp( sum_x p(x) log(c(x) - y) - b )     for every q with KL(p, q) <= b, and every y <= min c.
+
+With the best y this bounds one Bellman step from below, for any values U; if it loses at most e of U in every state,
+then no kernel in the box has a value below rho.U - e/(1-gamma).
+"""
 
 from __future__ import annotations
 
@@ -14,22 +26,19 @@ from policytest._base.compiled import search
 from policytest._base.rows import Rows
 from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import Recorded, SampledMethod, Source
+from policytest.kl.witness import check_listed
 from policytest.mdp.task import Task
-from policytest.mdp.values import value_range
-from policytest.methods.baselines.looking import (
-    BISECTIONS,
-    BOX_ITERATIONS,
-    LARGEST_BUDGET,
-    LARGEST_EVIDENCE,
-    LookingRun,
-)
+from policytest.methods.kl_rules import KLQuestion, Rule
+from policytest.methods.kl_run import KLRun
 from policytest.worst_case.functional import evaluated
 
+LARGEST_BUDGET = 50.0  # of a row, in nats, where the worst values are sought; the proof takes the true one
+BOX_ITERATIONS, BISECTIONS, LARGEST_EVIDENCE = 200, 60, 1e6
 SHARES = (1 - 1e-6, 0.999, 0.99, 0.9, 0.5)  # of the evidence found, tried in turn until one is proved
 
 
 @dataclass(frozen=True, eq=False)
-class RectangularKL(SampledMethod["RectangularRun"]):
+class RectangularKL(SampledMethod[KLRun]):
     """KL boxes, one for each unknown row at the level delta/K, and robust policy evaluation. Answers are certified.
 
     Parameters
@@ -48,27 +57,27 @@ class RectangularKL(SampledMethod["RectangularRun"]):
         arrays.positive(prior=self.prior)
         self._keep_shares()
 
-    @property
-    def boundary(self) -> MixtureBoundary:
-        """The mixture of each row."""
-        return MixtureBoundary(self.prior)
-
-    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> RectangularRun:
-        return RectangularRun(self, task, threshold, source)
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> KLRun:
+        check_listed(task)
+        question = KLQuestion.of_value(task, threshold, MixtureBoundary(self.prior))
+        return KLRun(self, source, BoxesRule(question, self.prior))
 
     def describe(self) -> str:
         """The method in a few words."""
         return f"rectangular KL boxes, {self._sampling()}"
 
 
-class RectangularRun(LookingRun):
-    """Boxes and robust policy evaluation at work."""
+class BoxesRule(Rule):
+    """Boxes and robust policy evaluation."""
 
-    _settled = (-1, 0.0)  # (samples, evidence required) of the last answer
+    def __init__(self, question: KLQuestion, prior: float) -> None:
+        super().__init__(question)
+        self.prior = prior
+        self._settled = -1, 0.0  # (samples, evidence required) of the last answer
 
-    def _budgets(self, required: float) -> FloatArray:
+    def budgets(self, required: float) -> FloatArray:
         """[K] the radii of the boxes, (required + log K + g_a(N_sa))/n_sa; infinite for rows never visited."""
-        rows, N, n, a, lnG = self.tally.rows, self.tally.N, self.tally.n, self.method.prior, scipy.special.gammaln
+        rows, N, n, a, lnG = self.tally.rows, self.tally.N, self.tally.n, self.prior, scipy.special.gammaln
         m, K = np.diff(rows.start), max(self.tally.unknown.sum(), 1)
         seen = rows.sums(scipy.special.xlogy(N, N) - (lnG(N + a) - lnG(a))) - scipy.special.xlogy(n, n)
         radius = np.maximum(required + np.log(K) + seen + lnG(n + m * a) - lnG(m * a), 0.0)
@@ -77,7 +86,7 @@ class RectangularRun(LookingRun):
     def _worst(self, side: int, required: float) -> tuple[float, FloatArray]:
         """The smallest side * (V - R) found over the box, and side * the values of the kernel that has it."""
         rows, task = self.tally.rows, self.tally.task
-        b = np.minimum(self._budgets(required), LARGEST_BUDGET)
+        b = np.minimum(self.budgets(required), LARGEST_BUDGET)
         start = task.discount, task.initial, self.tally.estimate(), b, float(side), BOX_ITERATIONS
         _, q, value, _ = search.robust_box(rows, *start)
         return side * value, side * evaluated(rows, task.discount, task.initial, q)[0]
@@ -87,19 +96,19 @@ class RectangularRun(LookingRun):
         tally, task, rows = self.tally, self.tally.task, self.tally.rows
         U = self._worst(side, required)[1]
         worth = task.discount * U[rows.successor] + (side * rows.gain if len(rows.gain) else 0.0)
-        least, slack = _row_minima(rows, tally.estimate(), worth, self._budgets(required))
+        least, slack = _row_minima(rows, tally.estimate(), worth, self.budgets(required))
         step = np.bincount(rows.state, rows.prob * (side * rows.reward + least), minlength=task.n_states)
         lost = min(0.0, float((step - U).min())) - slack - 1e-13 * float(np.abs(U).max())
         return float(task.initial @ U) + lost / (1.0 - task.discount) - tally.rounding
 
-    def decides(self, side: int, required: float) -> bool:
+    def decides(self, samples: int, side: int, required: float) -> bool:
         """Whether the box lies on one side of R."""
         self.tally.solves += 1
         decided = self._worst(side, required)[0] > 0 and self.proved(side, required) > 0
-        self._settled = (self.samples, required) if decided else self._settled
+        self._settled = (samples, required) if decided else self._settled
         return decided
 
-    def evidence(self) -> tuple[float, float]:
+    def evidence(self, samples: int) -> tuple[float, float]:
         """The most evidence with which it would answer now, 0 where it would not; on the side of the estimate."""
         side, reached, high = self.tally.value()[1], 0.0, 1.0
 
@@ -111,12 +120,12 @@ class RectangularRun(LookingRun):
                 high *= 4.0
             found = scipy.optimize.brentq(excess, 0.0, high, xtol=1e-6) if excess(high) <= 0 else high
             reached = next((share * found for share in SHARES if self.proved(side, share * found) > 0), 0.0)
-            reached = max(reached, self._settled[1]) if self._settled[0] == self.samples else reached
+            reached = max(reached, self._settled[1]) if self._settled[0] == samples else reached
         return (reached if side > 0 else 0.0, reached if side < 0 else 0.0)
 
-    def interval(self, required: float) -> tuple[float, float]:
+    def interval(self, required: float, is_answered: bool) -> tuple[float, float]:
         """The values over the box; with probability at least 1 - delta, the intervals of all times hold the value."""
-        (low, high), R = value_range(self.task), self.threshold
+        (low, high), R = self.question.span, self.question.threshold
         return max(low, R + self.proved(1, required)), min(high, R - self.proved(-1, required))
 
 

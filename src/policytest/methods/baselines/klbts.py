@@ -1,4 +1,15 @@
-"""KLB-TS: a closed-form bound on T* in place of the worst case."""
+r"""KLB-TS: a closed-form bound on T* in place of the worst case.
+
+*`KLBTS`* stops when t/U(omega) >= beta(t, delta), with omega = n/t and U(omega) >= T*(omega) the bound of Al Marjani
+and Proutiere (2021) at the empirical kernel p; Delta = |V_p - R|, and Var, MD are those of gamma V_p under row p_sa:
+
+    U(omega) = max_sa H_sa/omega_sa,   H_sa = max( 16 Var_sa/(Delta(1-gamma))^2 , 6 (MD_sa/(Delta(1-gamma)))^(4/3) ).
+
+*Why it is sound.* If q lies beyond R, then Delta <= |V_p - V_q| = |sum_sa d_q(s,a) (q - p)_sa gamma V_p|, so that some
+row has |(q - p) gamma V_p| >= D = Delta(1-gamma). By Cauchy and Schwarz, with the squared Hellinger distance below
+k = KL(p_sa, q_sa) and E_q (gamma V_p - mean)^2 <= Var + MD^2 sqrt(2k),  D^2 <= 4 k Var + 2 sqrt(2) MD^2 k^(3/2). One of
+the two terms is at least D^2/2, and then k >= 1/H_sa; half the constants of H would do. So loss(q) >= t/U.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +24,15 @@ from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.kl.boundaries import Boundary, MixtureBoundary
 from policytest.kl.sampler import Recorded, SampledMethod, Source
+from policytest.kl.witness import check_listed
 from policytest.mdp.task import Task
-from policytest.methods.baselines.looking import LookingRun
+from policytest.methods.kl_rules import KLQuestion, Rule
+from policytest.methods.kl_run import KLRun
 from policytest.worst_case.functional import evaluated
 
 
 @dataclass(frozen=True, eq=False)
-class KLBTS(SampledMethod["KLBTSRun"]):
+class KLBTS(SampledMethod[KLRun]):
     """The rule t/U(omega) >= beta(t, delta) of KLB-TS, for policy testing with known rewards.
 
     Parameters
@@ -64,14 +77,15 @@ class KLBTS(SampledMethod["KLBTSRun"]):
         omega = np.where(unknown, 1.0 / unknown.sum(), 0.0)
         return 1.0 / _distances(self, centred, rows, p, omega, unknown)[0]
 
-    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> KLBTSRun:
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> KLRun:
         if self.policies == 2:
             arrays.check_shape("alternative", self.alternative.shape, task.policy.shape)
             untaken = (self.alternative > 0) & (task.policy == 0)
             if untaken.any():
                 place = task.place(int(np.argmax(untaken)))
                 raise InputError(f"alternative takes {place}, which the policy never does and the test never samples")
-        return KLBTSRun(self, task, threshold, source)
+        check_listed(task)
+        return KLRun(self, source, KLBTSRule(KLQuestion.of_value(task, threshold, self.boundary), self))
 
     def describe(self) -> str:
         """The method in a few words."""
@@ -112,8 +126,12 @@ def _distances(
     return (mine**0.5 + _hardest(task, rows, p, W, n, unknown & (other.prob > 0), D) ** 0.5) ** -2.0, proved
 
 
-class KLBTSRun(LookingRun):
-    """KLB-TS at work. Its interval is that of `PTST`, over the ball of the same boundary."""
+class KLBTSRule(Rule):
+    """The rule of KLB-TS. Its interval is that of `PTST`, over the ball of the same boundary."""
+
+    def __init__(self, question: KLQuestion, method: KLBTS) -> None:
+        super().__init__(question)
+        self.method = method
 
     def _reach(self) -> tuple[float, float]:
         """t/U - (dimension term), and the part of it that is proved."""
@@ -122,15 +140,15 @@ class KLBTSRun(LookingRun):
         found, proved = _distances(self.method, *parts)
         return found - tally.dimension(), proved - tally.dimension()
 
-    def decides(self, side: int, required: float) -> bool:
+    def decides(self, samples: int, side: int, required: float) -> bool:
         """t/U >= beta."""
         return self._reach()[0] >= required
 
-    def evidence(self) -> tuple[float, float]:
+    def evidence(self, samples: int) -> tuple[float, float]:
         """t/U - (dimension term) on the side of the estimate: at most that of `PTST` with the same boundary."""
         return self._sides(0)
 
-    def proof(self) -> tuple[float, float]:
+    def proof(self, samples: int) -> tuple[float, float]:
         """That of the rule with one policy, which is sound."""
         return self._sides(1)
 

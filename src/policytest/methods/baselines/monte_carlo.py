@@ -1,4 +1,17 @@
-"""Monte-Carlo returns: rollouts of fixed length, judged by bets or by Hoeffding's inequality."""
+r"""Monte-Carlo returns: rollouts of fixed length, judged by bets or by Hoeffding's inequality.
+
+*`MonteCarlo`* bets on truncated discounted returns from rho. What comes after the horizon H, in state x, is replaced by
+gamma^H times the lowest value of x over all allowed kernels for the side "above", by the highest for "below": 0 where
+the episode has ended. Scaled to [0, 1] by the least and the largest return of any path (mirrored for "below") this is
+X; if the answer would be wrong its mean is at most m, the threshold scaled likewise. Then
+
+    betting      sum_j w_j prod (1 + f_j (X/m - 1))                         for fractions f_j in (0, 1)
+    bernstein    prod exp( l (X - m) - (X - mu)^2 (-log(1-l) - l) )         for mu and l in (0, 1/2] from the past
+    hoeffding    prod exp( l (X - m) - l^2/8 )                              for l from the past
+
+are nonnegative supermartingales: each ever reaches 1/delta with probability at most delta. The last two, with their
+choices of mu and l, are the predictable plug-in processes of Waudby-Smith and Ramdas (2024).
+"""
 
 from __future__ import annotations
 
@@ -21,11 +34,11 @@ from policytest.kl.sampler import Recorded, SampledMethod, Source
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
-from policytest.methods.baselines.looking import BATCH, BATCH_GROWTH
 from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Run
 
 KINDS = ("betting", "bernstein", "hoeffding")
+BATCH, BATCH_GROWTH = 16, 1 / 32  # rollouts at once: this many, or this share of those made
 ROUNDING = 1e-12  # of the range of returns, to which values are told apart
 REMAINDER = 0.05  # gamma^H is at most this, and falls as one over the root of the number of rollouts
 

@@ -39,7 +39,9 @@ from policytest.kl.sampling_balanced import balancing
 from policytest.kl.witness import SMOOTHING, Target, WitnessedCounts, centring_error, check_listed, is_zero
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.methods.ptst import FEW_STARTS, PTST, TROUBLE_GROWTH, PTSTRun, found_distance
+from policytest.methods.kl_rules import FEW_STARTS, TROUBLE_GROWTH, KLQuestion, Look, Rule, found_distance
+from policytest.methods.kl_run import KLRun
+from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import check_settings, nearest_cut
 from policytest.payoffs.coupling import joint_task
 from policytest.payoffs.known_range import known_difference
@@ -167,34 +169,35 @@ class Shares:
         return Tracking(self.omega)
 
 
-class KLSearch(PTSTRun):
-    """PTST at work on alternatives; of its run it keeps the loop."""
+class KLSearch(Rule):
+    """PTST at work on alternatives: the rule of a run, which the search steps."""
 
     def __init__(self, family: Deviations | Rivals, method: PTST, sim: SimulatorLike, delta: float, rng: Seed) -> None:
-        settings, self.family, self.delta = replace(method, solver=check_settings(method)), family, delta
-        self.required = -math.log(delta)
         check_listed(family.task)
-        self.tally = WitnessedCounts(family.task, 0.0, method.boundary, target=Target())
+        tally = WitnessedCounts(family.task, 0.0, method.boundary, target=Target())
+        super().__init__(KLQuestion(family.task, 0.0, tally, (-np.inf, np.inf)))
+        solver = check_settings(method)
+        self.family, self.delta, self.required, self.starts = family, delta, -math.log(delta), solver.starts
         self.current = self._best()
-        source = Source(self.tally.task, sim, self._allocation(method.allocation), 0.0, rng, method.batch)
-        super().__init__(settings, family.task, 0.0, source, self.tally, (-np.inf, np.inf))
-        self.blind_until = int(family.sampled.sum())
-        self.starts = int(settings.solver.starts)  # type: ignore[attr-defined]
+        self.source = Source(tally.task, sim, self._allocation(method.allocation), 0.0, rng, method.batch)
+        self.method = replace(method, solver=solver)
+        self.run = KLRun(self.method, self.source, self)
 
     @property
     def answered(self) -> bool:
         """Whether all alternatives are refuted."""
-        return self.answer is not None
+        return self.run.answer is not None
 
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Sample until all alternatives are refuted."""
+        run = self.run
         if not self.current.alternatives:
-            self.answer = FOUND
+            run.look(self.required)
         yield self._check()
-        while self.answer is None and self.samples_used < limit and self.family.sampled.any():
-            self.step(self.required, limit - self.samples_used)
-            if self.answer is None and self._best() is not self.current:
-                self.look(self.required)
+        while run.answer is None and run.samples_used < limit and self.family.sampled.any():
+            run.step(self.required, limit - run.samples_used)
+            if run.answer is None and self._best() is not self.current:
+                run.look(self.required)
             yield self._check()
 
     def _allocation(self, given: object) -> object:
@@ -210,15 +213,23 @@ class KLSearch(PTSTRun):
 
     # ------------------------------------------------------------ the rule
 
-    def look(self, required: float) -> None:
+    @property
+    def first_look(self) -> int:
+        """After one sample a pair."""
+        return int(self.family.sampled.sum())
+
+    def look(self, samples: int, required: float) -> Look:
         """The witness failed, or the candidate is another one: find a witness against it, or answer."""
-        self.current, self.answer = self._best(), None
+        self.current = self._best()
         for search in (self._cheaply, self._carefully):
             for i in self.current.order():
                 if not search(int(i), required):
-                    self._pause()
-                    return
-        self.answer = FOUND
+                    return Look(None, self.pause(samples))
+        return Look(FOUND)
+
+    def pause(self, samples: int) -> float:
+        """Where no witness stands, look again a little later."""
+        return 0.0 if self.tally.witness_evidence() < self.required else TROUBLE_GROWTH * samples
 
     def _cheaply(self, i: int, required: float) -> bool:
         """Whether the witnesses at hand, and one descent, leave alternative i refuted."""
@@ -267,14 +278,6 @@ class KLSearch(PTSTRun):
         self.current.evidence[i] = tally.witness_evidence()
         return not tally.witness_evidence() < required
 
-    def _pause(self) -> None:
-        """Where no witness stands, look again a little later."""
-        if not self.tally.witness_evidence() < self.required:
-            self.blind_until = max(self.blind_until, self.samples + int(np.ceil(TROUBLE_GROWTH * self.samples)))
-
-    def end(self, required: float) -> None:
-        """Nothing was put off."""
-
     # ------------------------------------------------------------ shares
 
     def _cut(self, entries: FloatArray, weights: FloatArray) -> FloatArray | None:
@@ -295,7 +298,7 @@ class KLSearch(PTSTRun):
 
     def _check(self) -> SelectionCheck:
         questions = self.current.settled + len(self.current.alternatives)
-        return SelectionCheck(self.samples_used, self._settled(), questions, self.required, self._about)
+        return SelectionCheck(self.run.samples_used, self._settled(), questions, self.required, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """What the standing witness allows, and about the value of the candidate."""
@@ -310,7 +313,7 @@ class KLSearch(PTSTRun):
         return Selection(
             policy=current.task.policy,
             index=self.family.index,
-            samples=self.samples_used,
+            samples=self.run.samples_used,
             certified=known and self.answered,
             answered=self.answered,
             values=self.family.values(tally.rows, tally.estimate()),

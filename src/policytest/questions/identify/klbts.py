@@ -17,7 +17,7 @@ goes to all pairs equally.
 
     D_sa <= gamma (q-p)_sa.V + gamma q_sa.W - W(s) <= x + (1+gamma)/(1-gamma) y,
 
-x = |gamma (q-p)_sa.V|, and y the largest of the same at the pairs (s',pi(s')). By the proof in `baselines.looking`
+x = |gamma (q-p)_sa.V|, and y the largest of the same at the pairs (s',pi(s')). By the proof in `baselines.klbts`
 each row has x^2 <= 4 k Var + 2 sqrt(2) MD^2 k^(3/2) with k = KL(p_sa, q_sa); so k is at least the inverse of this,
 k_sa(x), and over all ways to divide D_sa
 
@@ -47,7 +47,7 @@ from policytest.kl.witness import WitnessedCounts, centring_error, check_listed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.baselines.klbts import KLBTS, spread
-from policytest.methods.baselines.looking import GROWTH
+from policytest.methods.kl_rules import GROWTH
 from policytest.questions.identify.kl_search import Shares
 from policytest.questions.identify.policies import (
     action_values,

@@ -33,6 +33,7 @@ from policytest.questions.plan.posterior import Posterior
 from policytest.questions.plan.truth import WITH_REWARDS, RewardLaw, Truth, law_of_values, law_with_means, mixed
 from policytest.questions.recorded import check_indices
 from policytest.results.plan import FACTOR
+from policytest.worst_case.problem import proves
 
 EACH = 4  # runs against each of the kernels that are simulated
 LEVEL = 0.90  # of the stated ranges
@@ -292,6 +293,6 @@ def _simulate(question: Question, truth: Truth, method: Method, runs: int) -> Me
 
 def has_formula(method: Method) -> TypeGuard[PTST]:
     """Whether the expected evidence can stand for a simulation: PTST with fixed shares, and no proof to wait for."""
-    if not isinstance(method, PTST) or method.zeta is not None or getattr(method.solver, "proves", False):
+    if not isinstance(method, PTST) or method.zeta is not None or proves(method.solver):
         return False
     return isinstance(method.allocation, np.ndarray) or method.allocation == "uniform"

@@ -55,6 +55,7 @@ from policytest.questions.plan.posterior import Posterior
 from policytest.results.needed import Needed, Simulated, forecast, not_known
 from policytest.results.verdict import Verdict
 from policytest.worst_case.lower_bound import uniform_allocation
+from policytest.worst_case.problem import gap_of, proves
 
 RUNS, LOGS = 40, 20  # that go on, or are simulated, each against another kernel
 SETS = 4  # of coins, in a comparison on a log that is simulated
@@ -164,7 +165,7 @@ class _Ahead:
     def __init__(self, verdict: Verdict, rule: PTST, chance: float) -> None:
         task, R, counts = verdict.task, verdict.threshold, verdict.counts
         self.task, self.z = task, float(scipy.special.ndtri(chance))
-        share = 1.0 - getattr(rule.solver, "gap", 0.0) if getattr(rule.solver, "proves", False) else 1.0
+        share = 1.0 - gap_of(rule.solver) if proves(rule.solver) else 1.0
         kernel = counts.kernel(task)
         self.prospect = Prospect(task, R, verdict.delta, kernel, rule.boundary, counts, share)
         self.visits = self.prospect.visits()

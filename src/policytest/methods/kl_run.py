@@ -1,0 +1,171 @@
+"""Counts of a table at work: a run draws up to the next sample at which its stopping rule has to look."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from policytest.data.counts import Counts
+from policytest.eprocess.interval import clip_to_answer
+from policytest.kl.sampler import UNLIMITED, Recorded, Source
+from policytest.kl.witness import WitnessedCounts
+from policytest.methods.kl_rules import Look, Rule
+from policytest.methods.record import Record, part_of, record
+from policytest.methods.run import Outcome, Run
+
+
+class Settings(Protocol):
+    """What a run asks of the settings of its method."""
+
+    @property
+    def batch(self) -> int:
+        """Looks are made at multiples of this number of samples."""
+
+    def describe(self) -> str:
+        """The method in a few words."""
+
+
+class KLRun(Run):
+    """Samples and their counts at work, and the rule that looks at them: `step` until `answer` is given."""
+
+    source: Source | Recorded
+    tally: WitnessedCounts
+    looked = (-1, np.inf)  # the samples and the evidence required at the last look that brought no answer
+
+    def __init__(self, method: Settings, source: Source | Recorded, rule: Rule) -> None:
+        self.method, self.source, self.rule = method, source, rule
+        self.task, self.threshold, self.tally = rule.question.task, rule.question.threshold, rule.tally
+        self.blind_until = rule.first_look  # no look before this many samples
+
+    # ------------------------------------------------------------ the loop
+
+    def begin(self, required: float) -> None:
+        """Before the first step, and after a pause: see that there is a witness, or answer."""
+        if self.samples >= self.blind_until and self._owes_a_look(required):
+            self.look(required)
+
+    def step(self, required: float, most: int) -> None:
+        """Go on to the next sample at which a witness fails, or to the end of a block; `most` samples at most."""
+        blind = self.blind_until - self.samples
+        self.draw(most, *((blind, np.inf) if blind > 0 else (UNLIMITED, required)))
+        if self.samples < self.blind_until:
+            return
+        if self.tally.witness_evidence() < required:
+            if self.source.between_blocks or self.samples == self.blind_until:  # not where a limit cuts a block
+                self.tally.refresh()
+                self._put_off(self.rule.pause(self.samples))
+        elif self.samples % self.method.batch:  # look at the end of this batch
+            self.blind_until = self.samples + self.method.batch - self.samples % self.method.batch
+        else:
+            self.look(required)
+
+    def draw(self, most: int, due: int = UNLIMITED, watched: float = np.inf) -> None:
+        """Go on by samples of the run's own rule, at most so many, until the witness has this much evidence."""
+        k, x = self.source.ahead(self.tally, watched, most, due)
+        used = self.tally.observe(k, x, watched)
+        self.source.take(used)
+        self.samples += used
+
+    def end(self, required: float) -> None:
+        """No more samples are allowed: look, if that was put off. Without an answer the run can go on as it was."""
+        if self._owes_a_look(required):
+            before = self.state()
+            self.look(required)
+            if self.answer is None:
+                self.restore(before)
+
+    def _owes_a_look(self, required: float) -> bool:
+        """Whether no witness stands, and none was sought at this sample; to look twice would change what comes next."""
+        return self.looked != (self.samples, required) and not self.tally.witness_evidence() < required
+
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
+        """Take over counts recorded elsewhere, and judge them; the design does not matter."""
+        self.tally.load(counts)
+        self.samples = counts.total
+        self._heed(self.rule.judge(self.samples, required), required)
+
+    def look(self, required: float) -> None:
+        """The witness failed, or a look is due: the rule finds another witness, or answers."""
+        self.answer = None
+        self._heed(self.rule.look(self.samples, required), required)
+
+    def update_answer(self, required: float) -> None:
+        """Answer if what was found at this sample decides with this much evidence required."""
+        self._heed(self.rule.look_again(self.samples, required), required)
+
+    def _heed(self, found: Look, required: float) -> None:
+        """Do as the rule says."""
+        self.answer = found.answer
+        if found.pause is not None:
+            self._put_off(found.pause)
+        if found.is_new and self.answer is None:
+            self.looked = self.samples, required
+
+    def _put_off(self, pause: float) -> None:
+        """The next look comes after so many samples at the earliest."""
+        self.blind_until = max(self.blind_until, self.samples + int(np.ceil(pause)))
+
+    # ------------------------------------------------------------ what it can say
+
+    def why_undecided(self) -> str:
+        """An answer that lacks its proof."""
+        if self.answer is None and self.rule.found_at <= self.samples:
+            return "an answer was found, but no proof of it; PTST(solver=ProjectionFree()) answers without one"
+        return ""
+
+    def evidence(self) -> tuple[float, float]:
+        """(against V <= R, against V >= R), in nats."""
+        return self.rule.evidence(self.samples)
+
+    def proof(self) -> tuple[float, float]:
+        """The part of the evidence that is proved."""
+        return self.rule.proof(self.samples)
+
+    def outcome(self, required: float) -> Outcome:
+        """What the answer rests on."""
+        return self.rule.outcome(self, required)
+
+    def interval(self, required: float) -> tuple[float, float]:
+        """Where the value lies."""
+        return self.rule.interval(required, self.answer is not None)
+
+    def verdict_interval(self, required: float) -> tuple[float, float]:
+        """The interval of a verdict: each end holds with probability at least 1 - delta, as the answer does.
+
+        That the ball lies on one side of R is the same event as the answer: rounding in the search apart, the end
+        towards R is on the answer's side, and it is put there.
+        """
+        return clip_to_answer(self.interval(required), self.threshold, self.answer)
+
+    @property
+    def estimate(self) -> float:
+        """The value of the empirical kernel."""
+        return self.rule.question.estimate
+
+    @property
+    def solves(self) -> int:
+        """How many worst-case problems were solved."""
+        return self.tally.solves
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self) -> Record:
+        """All that is needed to go on later, as arrays."""
+        return {
+            "samples": np.array([self.samples]),
+            "blind_until": np.array([self.blind_until]),
+            "found_at": np.array([float(self.rule.found_at)]),
+            "looked": np.array(self.looked, dtype=np.float64),
+            **record(tally=self.tally.state(), source=self.source.state()),
+        }
+
+    def _restore(self, state: Record) -> None:
+        self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
+        self.rule.found_at = float(state["found_at"][0])
+        samples, required = state["looked"]
+        self.looked = int(samples), float(required)
+        self.tally.restore(part_of(state, "tally"))
+        self.source.restore(part_of(state, "source"))
+        if self.samples != self.tally.n.sum():
+            raise ValueError("the number of samples is not that of the counts")
