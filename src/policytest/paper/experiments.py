@@ -96,10 +96,10 @@ class Gap(NamedTuple):
 
 def heuristic_gap(problem: Problem, seed: int, delta: float, max_samples: int = HEURISTIC_CAP) -> Gap | None:
     """What the heuristic's stop on this run rests on; None where it does not stop."""
-    task, sim = problem.task, TabularSimulator(problem.kernel)
+    task, sim = problem.table, TabularSimulator(problem.kernel)
     rng = stream(problem.name, seed)
-    verdict = decide(task, sim, problem.threshold, delta, PTST.as_printed(), rng, max_samples)
-    if verdict.answer is None:
+    verdict = decide(problem.task, sim, problem.threshold, delta, PTST.as_printed(), rng, max_samples)
+    if task is None or verdict.answer is None:
         return None
     counts, t = verdict.counts, verdict.counts.total
     ball = KLBall(counts.kernel(), counts.visits / t, PaperBoundary().level(counts, delta, task) / t)

@@ -26,15 +26,11 @@ def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
     words, unit = "return of an episode", "episodes"
     if result.about == "difference":
         words, unit = "return of A less that of B", "pairs of episodes"
-    bars: dict[str, Any] = {
-        "color": SKY,
-        "alpha": 0.6,
-        "edgecolor": "white",
-        "linewidth": 0.6,
-        "align": "edge",
-        "label": unit,
-    }
-    ax.bar(found.edges[:-1], found.episodes, np.diff(found.edges), **bars)
+    widths = np.diff(found.edges)
+    ax.bar(
+        found.edges[:-1], found.episodes, widths, color=SKY, alpha=0.6, edgecolor="white", linewidth=0.6, align="edge",
+        label=unit,
+    )
     if isinstance(result, Verdict):
         ends, middle, name, kind = result.interval, result.estimate, "estimate", f"each end {sure(result.delta)}"
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from policytest.plots.style import INK, MUTED, SERIES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TableRow = dict[str, Any]
+TableRow: TypeAlias = dict[str, Any]
+"""What a row holds, by the names of its columns; numbers are read by ``float``."""
 BOUND = "lower bound"
 BOUNDS = ("best_bound", "lower_bound", "uniform_bound")
 """Columns with lower bounds on the mean number of samples: of any allocation, or of that of the table."""

@@ -5,7 +5,7 @@ paper's figure. `load` reads a saved table back.
 """
 
 import importlib
-from typing import Any
+from collections.abc import Callable
 
 from policytest.study.cells import Cell, Problem, Sweep, Trial, stream
 from policytest.study.runner import Step, run
@@ -28,7 +28,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Callable[..., Sweep]:
     if name != "paper_sweep":
         raise AttributeError(f"module 'policytest.study' has no attribute {name!r}")
-    return importlib.import_module("policytest.paper.experiments").paper_sweep  # a layer above, on first use
+    found: Callable[..., Sweep] = importlib.import_module("policytest.paper.experiments").paper_sweep
+    return found  # of a layer above, on first use

@@ -12,11 +12,11 @@ import hashlib
 import importlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -24,10 +24,12 @@ from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.kl.boundaries import check_delta
+from policytest.mdp.task import Task
 from policytest.mdp.values import value, value_range_error
 from policytest.methods import checkpoint
 from policytest.methods.run import Method
 
+T = TypeVar("T", bound=Hashable)
 MOST_CELLS = 1_000_000
 LONGEST_NAME = 200
 
@@ -40,23 +42,28 @@ class Problem:
     """
 
     name: str
-    task: Any  # the Task, or the Episodes
+    task: Task | Episodes
     kernel: Kernel | None
     threshold: float
     alternative: FloatArray | None = None
     mean: float = math.nan
     source: str = ""
 
+    @property
+    def table(self) -> Task | None:
+        """The task, where it is a table: `Episodes` have none."""
+        return self.task if isinstance(self.task, Task) else None
+
     @cached_property
     def value(self) -> float:
         """The true value of the policy; nan where it is not known."""
-        return self.mean if isinstance(self.task, Episodes) else float(value(self.task, self.kernel))
+        return self.mean if self.table is None else float(value(self.table, self.kernel))
 
     @cached_property
     def side(self) -> str | None:
         """The right answer; None at V = R, where every answer is an error, and where the value is not known."""
         gap = self.value - self.threshold
-        error = 0.0 if isinstance(self.task, Episodes) else 4 * value_range_error(self.task)
+        error = 0.0 if self.table is None else 4 * value_range_error(self.table)
         if not abs(gap) > error:
             return None
         return "above" if gap > 0 else "below"
@@ -105,8 +112,9 @@ class Sweep:
             if seen.setdefault(trial.problem.name, trial.problem) is not trial.problem:
                 raise InputError(f"two instances are called {trial.problem.name!r}; names must differ")
         names = [(trial.problem.name, trial.name) for trial in self.trials]
-        for instance, method in repeated(names):
-            raise InputError(f"the method {method!r} appears twice on {instance!r}; names must differ")
+        for (instance, method), times in Counter(names).items():
+            if times > 1:
+                raise InputError(f"the method {method!r} appears twice on {instance!r}; names must differ")
         if len(names) * len(self.seeds) > MOST_CELLS:
             raise InputError(
                 f"the sweep has {len(names) * len(self.seeds):,} cells; at most {MOST_CELLS:,} are allowed"
@@ -152,33 +160,29 @@ def check_deltas(deltas: object) -> tuple[float, ...]:
     """Distinct probabilities strictly between 0 and 1."""
     if isinstance(deltas, int | float) and not isinstance(deltas, bool):
         deltas = [deltas]
-    values = _listed("deltas", deltas, "a list of probabilities, such as [0.1, 0.01]")
     checked = []
-    for index, delta in enumerate(values):
+    for index, delta in enumerate(_some("deltas", deltas, "a list of probabilities, such as [0.1, 0.01]")):
         with placed(f"deltas[{index}]"):
             checked.append(check_delta(delta))
-    for twice in repeated(checked):
-        raise InputError(f"deltas has {twice:g} twice; keep one")
-    return tuple(checked)
+    return distinct("deltas", checked, "{:g}".format)
 
 
 def check_seeds(seeds: object) -> tuple[int, ...]:
     """A number of seeds K, for 0, ..., K-1, or a list of distinct ones."""
-    if isinstance(seeds, bool):
-        raise InputError(f"seeds is {seeds}; pass how many, or a list of whole numbers")
-    if isinstance(seeds, int | np.integer):
+    if _is_whole(seeds):
         if not 1 <= seeds <= MOST_CELLS:
             raise InputError(f"seeds is {seeds}; at least one is needed, and at most {MOST_CELLS:,} are allowed")
         return tuple(range(int(seeds)))
-    values = _listed("seeds", seeds, "how many, or a list of whole numbers")
-    checked = []
+    values = _some("seeds", seeds, "how many, or a list of whole numbers")
     for index, seed in enumerate(values):
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        if not (_is_whole(seed) and 0 <= seed < 2**63):
             raise InputError(f"seeds[{index}] is {seed!r}; seeds are whole numbers from 0 on")
-        checked.append(int(seed))
-    for twice in repeated(checked):
-        raise InputError(f"seeds has {twice} twice; keep one")
-    return tuple(checked)
+    return distinct("seeds", list(map(int, values)))
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    """Whether this is a whole number, of Python or of NumPy."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 @contextmanager
@@ -190,9 +194,12 @@ def placed(place: str) -> Iterator[None]:
         raise InputError(f"{place}: {error}") from None
 
 
-def repeated(found: Iterable[Any]) -> list[Any]:
-    """Those that are there more than once."""
-    return [one for one, times in Counter(found).items() if times > 1]
+def distinct(name: str, found: Sequence[T], words: Callable[[T], str] = str) -> tuple[T, ...]:
+    """These; refused if one of them is there more than once."""
+    for one, times in Counter(found).items():
+        if times > 1:
+            raise InputError(f"{name} has {words(one)} twice; keep one")
+    return tuple(found)
 
 
 def check_name(kind: str, name: object) -> str:
@@ -202,10 +209,15 @@ def check_name(kind: str, name: object) -> str:
     return name
 
 
-def _listed(name: str, values: object, wanted: str) -> Sequence[Any]:
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InputError(f"{name} is {values!r}; pass {wanted}")
-    found = list(values)
-    if not found:
-        raise InputError(f"{name} is empty; pass {wanted}")
-    return found
+def listed(name: str, given: object, wanted: str) -> list[Any]:
+    """What a list, or anything else that can be gone through, holds; a text or a table is no list."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"{name} is {given!r}; pass {wanted}")
+    return list(given)
+
+
+def _some(name: str, given: object, wanted: str) -> list[Any]:
+    """What a list holds, one entry at least."""
+    if found := listed(name, given, wanted):
+        return found
+    raise InputError(f"{name} is empty; pass {wanted}")

@@ -14,23 +14,23 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from policytest._base import arrays, errors
 from policytest._base.errors import InputError
 from policytest._base.text import short
-from policytest.data.episodes import Episodes
 from policytest.data.simulators import TabularSimulator
 from policytest.kl.boundaries import information
-from policytest.mdp.task import Task
+from policytest.plots.studies import TableRow
 from policytest.questions.decide import stopping_times
 from policytest.questions.driver import time_limit
 from policytest.study.cells import Cell, Problem, Sweep, Trial, stream
-from policytest.study.spec import read, sweep
+from policytest.study.spec import Description, read, sweep
 from policytest.study.store import Record, Store
 from policytest.study.table import Study
 from policytest.worst_case.lower_bound import characteristic_time, optimal_allocation
 
+Context: TypeAlias = contextlib.AbstractContextManager[object]
 CONNECT = 15  # seconds to wait for a cluster
 
 
@@ -45,7 +45,7 @@ class Step:
 
 
 def run(
-    spec: Sweep | Mapping[str, Any] | str | os.PathLike[str],
+    spec: Sweep | Description | str | os.PathLike[str],
     store: str | os.PathLike[str] | None = None,
     jobs: int = 2,
     cluster: object = None,
@@ -101,7 +101,7 @@ def run(
     return study
 
 
-def as_sweep(spec: Sweep | Mapping[str, Any] | str | os.PathLike[str]) -> Sweep:
+def as_sweep(spec: Sweep | Description | str | os.PathLike[str]) -> Sweep:
     """The sweep itself, or the one described."""
     if isinstance(spec, Sweep):
         return spec
@@ -143,7 +143,7 @@ def _results(plan: Sweep, todo: dict[Cell, Trial], jobs: int, cluster: object) -
     if not todo:
         return
     calls = [(trial, cell.seed, plan.deltas) for cell, trial in todo.items()]
-    if any(isinstance(trial.problem.task, Episodes) for trial in todo.values()) and cluster is None:
+    if any(trial.problem.table is None for trial in todo.values()) and cluster is None:
         jobs = 1  # an environment is stepped by one thread
     if cluster is None and min(jobs, len(calls)) == 1:
         for call in calls:
@@ -202,8 +202,8 @@ def compile_first(plan: Sweep) -> None:
     """Short runs of every method on every form of task, so that compiling is done before workers start."""
     seen = set()
     for trial in plan.trials:
-        task, kernel = trial.problem.task, trial.problem.kernel
-        if isinstance(task, Episodes) or kernel is None:
+        task, kernel = trial.problem.table, trial.problem.kernel
+        if task is None:
             continue
         form = tuple(arrays.is_sparse(part) for part in (kernel, task.rewards, task.support))
         key = (trial.name, *form, task.support is None, getattr(task.rewards, "ndim", 2))
@@ -218,26 +218,25 @@ def compile_first(plan: Sweep) -> None:
                     raise KeyboardInterrupt from None
 
 
-def _one_blas_thread() -> contextlib.AbstractContextManager[Any]:
+def _one_blas_thread() -> Context:
     """Linear algebra on one thread for each run, where the package that can limit it is there."""
     try:
-        limits: Any = importlib.import_module("threadpoolctl").threadpool_limits
+        limited: Context = importlib.import_module("threadpoolctl").threadpool_limits(limits=1)
     except ImportError:
         return contextlib.nullcontext()
-    context: contextlib.AbstractContextManager[Any] = limits(limits=1)
-    return context
+    return limited
 
 
-def _connected(cluster: object) -> contextlib.AbstractContextManager[Any]:
+def _connected(cluster: object) -> Context:
     """The client through which joblib reaches the cluster."""
     distributed = errors.needs("distributed", "cluster")
     if isinstance(cluster, distributed.Client):
-        current: contextlib.AbstractContextManager[Any] = cluster.as_current()
+        current: Context = cluster.as_current()
         return current
     if isinstance(cluster, str) and not cluster.strip():
         raise InputError("cluster is empty; pass the address of a Dask scheduler, such as tcp://host:8786")
     try:
-        client: contextlib.AbstractContextManager[Any] = distributed.Client(cluster, timeout=CONNECT)
+        client: Context = distributed.Client(cluster, timeout=CONNECT)
     except (OSError, ValueError, TypeError) as error:  # OSError: nobody answered
         raise InputError(
             f"cluster: no Dask scheduler was found at {cluster!r} ({type(error).__name__}: {error}); "
@@ -267,7 +266,7 @@ def _study(plan: Sweep, records: dict[Cell, Record]) -> Study:
     return Study(plan.title, table, failures, missing, seconds, plan.notes)
 
 
-def _row(cell: Cell, trial: Trial, record: Record, facts: dict[str, float], k: int, delta: float) -> dict[str, Any]:
+def _row(cell: Cell, trial: Trial, record: Record, facts: dict[str, float], k: int, delta: float) -> TableRow:
     answer, needed = record["answers"][k], information(-math.log(delta))
     return {
         "instance": cell.instance,
@@ -291,9 +290,10 @@ def _facts(problem: Problem, bounds: bool) -> dict[str, float]:
     uniform = best = math.nan
     if problem.value == problem.threshold or (problem.side is None and not math.isnan(problem.value)):
         uniform = best = math.inf
-    elif bounds and isinstance(problem.task, Task) and problem.kernel is not None:
+    elif bounds and problem.table is not None:
+        task, kernel, threshold = problem.table, problem.kernel, problem.threshold
         with contextlib.suppress(InputError, ArithmeticError):
-            uniform = float(characteristic_time(problem.task, problem.kernel, threshold=problem.threshold).time)
-            rate = optimal_allocation(problem.task, problem.kernel, problem.threshold).upper_bound
+            uniform = float(characteristic_time(task, kernel, threshold=threshold).time)
+            rate = optimal_allocation(task, kernel, threshold).upper_bound
             best = 1.0 / rate if rate > 0 else math.inf
     return {"value": problem.value, "threshold": problem.threshold, "uniform_time": uniform, "best_time": best}

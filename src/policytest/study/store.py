@@ -19,11 +19,11 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from policytest._base.errors import InputError
 from policytest._base.files import TEXT_LIMIT, opened, read_file, write_file
-from policytest._base.table import to_json
+from policytest._base.table import Document, to_json
 from policytest.study.cells import Cell, Sweep
 from policytest.study.table import Study, csv_bytes
 
@@ -34,7 +34,8 @@ BEGINNING = b'{"cell": ['
 """Of each record."""
 RESULTS = ("table.csv", "table.parquet", "seconds.csv", "summary.json")
 FILES = (HEADER, JOURNAL, *RESULTS)
-Record = dict[str, Any]
+Record = Document
+"""A run, as `policytest.study.runner.run_cell` describes it."""
 
 
 class Store:
@@ -139,7 +140,7 @@ class Store:
         return found
 
 
-def describe(sweep: Sweep) -> dict[str, Any]:
+def describe(sweep: Sweep) -> Document:
     """Which study it is, for the header."""
     return {
         "format": FORMAT,
@@ -152,7 +153,7 @@ def describe(sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def _parsed_header(path: Path) -> dict[str, Any]:
+def _parsed_header(path: Path) -> Document:
     try:
         header = json.loads(read_file(path))
     except (OSError, ValueError) as error:
@@ -162,7 +163,7 @@ def _parsed_header(path: Path) -> dict[str, Any]:
     return header
 
 
-def _compare(folder: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+def _compare(folder: Path, theirs: Document, mine: Document) -> None:
     """Refuse the folder of another study, saying what differs."""
     if theirs.get("fingerprint") == mine["fingerprint"]:
         return
@@ -179,7 +180,7 @@ def _compare(folder: Path, theirs: dict[str, Any], mine: dict[str, Any]) -> None
     )
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> IO[bytes]:
     try:
         if os.path.lexists(path):
             opened(path, JOURNAL_LIMIT).close()
@@ -188,7 +189,7 @@ def _opened(path: Path) -> Any:
         raise InputError(f"{path}: cannot be written ({error.strerror or error}); choose another folder") from None
 
 
-def _lock(file: Any, folder: Path) -> None:
+def _lock(file: IO[bytes], folder: Path) -> None:
     """One process at a time; the system frees the lock when the process ends, however it ends."""
     try:
         import fcntl

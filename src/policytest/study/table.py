@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import errors
 from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.files import TEXT_LIMIT, read_file, write_file
-from policytest._base.table import Shown
+from policytest._base.table import Document, Shown
 from policytest._base.text import plural
-from policytest.plots.studies import grouped, mean_and_error
+from policytest.plots.studies import TableRow, grouped, mean_and_error
 from policytest.study.grid import Block, Grid, Line
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 COLUMNS: dict[str, type] = {
     "instance": str,
@@ -64,10 +68,10 @@ class Study(Shown):
     """
 
     title: str
-    table: list[dict[str, Any]]
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    table: list[TableRow]
+    failures: list[TableRow] = field(default_factory=list)
     missing: int = 0
-    seconds: list[dict[str, Any]] = field(default_factory=list)
+    seconds: list[TableRow] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
     @property
@@ -76,7 +80,7 @@ class Study(Shown):
         return not self.failures and not self.missing
 
     @cached_property
-    def means(self) -> list[dict[str, Any]]:
+    def means(self) -> list[TableRow]:
         """One entry for each instance, method and delta: mean samples, its standard error, and how runs ended.
 
         Where runs were cut the mean is too small: it is that of the samples drawn, and ``cut`` says how many they are.
@@ -86,10 +90,8 @@ class Study(Shown):
     @property
     def errors(self) -> dict[tuple[str, str], FloatArray]:
         """(instance, method) -> [k] the share of wrong answers among all runs, one number for each delta."""
-        found: dict[tuple[str, str], list[float]] = {}
-        for mean in self.means:
-            found.setdefault((mean["instance"], mean["method"]), []).append(mean["wrong"] / mean["runs"])
-        return {key: np.array(shares) for key, shares in found.items()}
+        groups = grouped(self.means, "instance", "method")
+        return {key: np.array([mean["wrong"] / mean["runs"] for mean in means]) for key, means in groups.items()}
 
     def only(self, instances: Iterable[str] | None = None, methods: Iterable[str] | None = None) -> Study:
         """The part of the study on these instances, and by these methods."""
@@ -99,7 +101,7 @@ class Study(Shown):
             if lost := sorted(names - {row[key] for row in (*self.table, *self.failures)}):
                 raise InputError(f"{key}s has {lost[0]!r}, which is not in this study")
 
-        def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        def kept(rows: list[TableRow]) -> list[TableRow]:
             return [row for row in rows if all(row[key] in names for key, names in wanted.items())]
 
         return replace(self, table=kept(self.table), failures=kept(self.failures), seconds=kept(self.seconds))
@@ -109,12 +111,8 @@ class Study(Shown):
     @cached_property
     def summary(self) -> Grid:
         """Mean samples with their standard errors, at some of the deltas; JSON has all."""
-        blocks = []
-        for instance, group in itertools.groupby(self.means, key=lambda mean: mean["instance"]):
-            means = list(group)
-            deltas = _some(sorted({mean["delta"] for mean in means}))
-            blocks.append(_block(instance, means, deltas))
-        return Grid(self.title, tuple(blocks), (*self.problems, *self.notes))
+        blocks = tuple(_block(means) for means in grouped(self.means, "instance").values())
+        return Grid(self.title, blocks, (*self.problems, *self.notes))
 
     @property
     def problems(self) -> list[str]:
@@ -122,10 +120,8 @@ class Study(Shown):
         lines = []
         if any(mean["cut"] for mean in self.means):
             lines.append("> some runs were cut at their largest number of samples: the mean is at least this.")
-        for method in dict.fromkeys(mean["method"] for mean in self.means):
-            mine = [mean for mean in self.means if mean["method"] == method]
-            wrong = sum(mean["wrong"] for mean in mine)
-            if wrong:
+        for (method,), mine in grouped(self.means, "method").items():
+            if wrong := sum(mean["wrong"] for mean in mine):
                 total = sum(mean["runs"] - mean["cut"] for mean in mine)
                 lines.append(f"Wrong answers of {method}: {wrong:,} of {total:,}, over all instances and deltas.")
         for failure in self.failures[:MOST_SHOWN]:
@@ -137,29 +133,28 @@ class Study(Shown):
             lines.append(f"Interrupted: {plural(self.missing, 'run')} not made.")
         return lines
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """The means, the failures and the notes, for JSON; the table itself is for `save`."""
         names = ("title", "complete", "missing", "failures", "means", "notes")
         return {name: getattr(self, name) for name in names}
 
     # ------------------------------------------------------------ other forms
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str) -> npt.NDArray[Any]:
         """One column as an array; `answer` and `correct` are object arrays, with None where there is no answer."""
         if name not in COLUMNS:
             raise InputError(f"there is no column {name!r}; the columns are {', '.join(COLUMNS)}")
-        kinds: dict[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_, str: object}
-        kind = object if name in MAY_BE_EMPTY else kinds[COLUMNS[name]]
+        kind = object if name in MAY_BE_EMPTY or COLUMNS[name] is str else COLUMNS[name]
         return np.array([row[name] for row in self.table], dtype=kind)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pyarrow.Table:
         """The table as a PyArrow table."""
         arrow = errors.needs("pyarrow", "study")
         types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
         schema = arrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
         return arrow.Table.from_pylist(self.table, schema=schema)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The table as a pandas DataFrame."""
         return errors.needs("pandas", "study").DataFrame({name: self.column(name) for name in COLUMNS})
 
@@ -193,7 +188,7 @@ def load(path: str | PathLike[str]) -> Study:
 # ---------------------------------------------------------------- files
 
 
-def csv_bytes(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+def csv_bytes(columns: Iterable[str], rows: Iterable[TableRow]) -> bytes:
     """Comma-separated values, floats exactly, true and false, nothing for None."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -216,7 +211,7 @@ def _is_formula(text: str) -> bool:
     return text.lstrip("'").startswith(FORMULAS)
 
 
-def _read_csv(path: Path) -> list[dict[str, Any]]:
+def _read_csv(path: Path) -> list[TableRow]:
     try:
         lines = list(csv.reader(io.StringIO(read_file(path, TABLE_LIMIT).decode("utf-8"), newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -226,8 +221,8 @@ def _read_csv(path: Path) -> list[dict[str, Any]]:
     return [_parsed(path, number, line) for number, line in enumerate(lines[1:], start=2)]
 
 
-def _parsed(path: Path, number: int, line: list[str]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
+def _parsed(path: Path, number: int, line: list[str]) -> TableRow:
+    row: TableRow = {}
     try:
         for (name, kind), text in zip(COLUMNS.items(), line, strict=True):
             if text == "" and name in MAY_BE_EMPTY:
@@ -240,7 +235,7 @@ def _parsed(path: Path, number: int, line: list[str]) -> dict[str, Any]:
     return row
 
 
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
+def _read_parquet(path: Path) -> list[TableRow]:
     arrow = errors.needs("pyarrow.parquet", "study")
     try:
         table = arrow.read_table(path)
@@ -248,14 +243,14 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path}: cannot be read ({error}); run the study again") from None
     if table.column_names != list(COLUMNS):
         raise InputError(f"{path}: this is not the table of a study; its columns must be {', '.join(COLUMNS)}")
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows: list[TableRow] = table.to_pylist()
     return rows
 
 
 # ---------------------------------------------------------------- the summary
 
 
-def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _mean(rows: list[TableRow]) -> TableRow:
     mean, error = mean_and_error(rows, "samples")
     runs, first = len(rows), rows[0]
     return {
@@ -278,25 +273,24 @@ def _some(deltas: list[float]) -> list[float]:
     return [deltas[place] for place in places]
 
 
-def _block(instance: str, means: list[dict[str, Any]], deltas: list[float]) -> Block:
+def _block(means: list[TableRow]) -> Block:
     """The means of one instance: a line for each method, a column for each delta."""
-    first = means[0]
-    at = {(mean["method"], mean["delta"]): mean for mean in means}
-    lines = []
+    first, lines = means[0], []
+    deltas = _some(sorted({mean["delta"] for mean in means}))
     for name, label in (("lower_bound", "lower bound, uniform sampling"), ("best_bound", "lower bound, best sampling")):
-        bounds = {mean["delta"]: mean[name] for mean in means}
         if not math.isnan(first[name]):
+            bounds = {mean["delta"]: mean[name] for mean in means}
             lines.append(Line(label, tuple(_count(bounds[delta]) for delta in deltas)))
-    for method in dict.fromkeys(mean["method"] for mean in means):
-        found = [at.get((method, delta)) for delta in deltas]
-        proved = all(mean["certified"] == mean["runs"] - mean["cut"] for mean in means if mean["method"] == method)
-        lines.append(Line(method, tuple(_cell(mean) for mean in found), "" if proved else "not certified"))
+    for (method,), mine in grouped(means, "method").items():
+        at = {mean["delta"]: mean for mean in mine}
+        proved = all(mean["certified"] == mean["runs"] - mean["cut"] for mean in mine)
+        lines.append(Line(method, tuple(_cell(at.get(delta)) for delta in deltas), "" if proved else "not certified"))
     known = "unknown" if math.isnan(first["value"]) else f"{first['value']:.6g}"
-    heading = f"{instance}: value {known}, threshold {first['threshold']:.6g}"
+    heading = f"{first['instance']}: value {known}, threshold {first['threshold']:.6g}"
     return Block(heading, tuple(f"delta = {delta:g}" for delta in deltas), tuple(lines))
 
 
-def _cell(mean: dict[str, Any] | None) -> str:
+def _cell(mean: TableRow | None) -> str:
     if mean is None:
         return ""
     error = "" if math.isnan(mean["standard_error"]) else f" ({mean['standard_error']:,.0f})"
