@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,11 +26,8 @@ def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
     words, unit = "return of an episode", "episodes"
     if result.about == "difference":
         words, unit = "return of A less that of B", "pairs of episodes"
-    widths = np.diff(found.edges)
-    ax.bar(
-        found.edges[:-1], found.episodes, widths, color=SKY, alpha=0.6, edgecolor="white", linewidth=0.6, align="edge",
-        label=unit,
-    )
+    left, heights, widths = found.edges[:-1], found.episodes, np.diff(found.edges)
+    ax.bar(left, heights, widths, color=SKY, alpha=0.6, edgecolor="white", linewidth=0.6, align="edge", label=unit)
     if isinstance(result, Verdict):
         ends, middle, name, kind = result.interval, result.estimate, "estimate", f"each end {sure(result.delta)}"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,13 +34,13 @@ def plan(found: Plan, ax: Axes | None = None) -> Axes:
             ax.plot([max(low, finite.min()), min(high, far)], [row, row], color=MUTED, linewidth=2.2)
             mark, inside, words = (">", "none", "> ") if cut else ("o", BLUE, "")
             ax.plot([mean], [row], mark, color=BLUE, markersize=8, markerfacecolor=inside)
-            look: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8, "color": style.INK}
-            ax.annotate(words + style.few_digits(mean), (mean, row), (0, 7), **look)
+            words += style.few_digits(mean)
+            look: style.Look = {"ha": "center", "fontsize": 8, "color": style.INK}
+            ax.annotate(words, (mean, row), (0, 7), textcoords="offset points", **look)
     if np.isfinite(found.bound) and found.bound > 0:
         label = f"lower bound: {style.few_digits(found.bound)}"
         ax.axvline(found.bound, color=VERMILION, linestyle="--", linewidth=1.5, label=label)
-    ax.set_xscale("log")
     ax.set_yticks(rows, [style.short(name, 24) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.7)
-    style.sparse_log(ax.xaxis)
+    style.log_axis(ax, "x")
     return style.finished(ax, "samples, on average", grid="x")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policytest._base.errors import needs
 from policytest._base.text import number
 from policytest.plots import style
 from policytest.plots.style import BLUE, FAINT, GREEN, INK, MUTED, VERMILION
@@ -44,7 +43,7 @@ def evidence(trace: Trace | Iterable[Check], ax: Axes | None = None, about: str 
         top, low = max(trace.required, leading.max()), min(0.0, leading.min())
         ax.set_ylim(low - 0.08 * (top - low), top + 0.12 * (top - low))
     ax.set_xlim(0, max(int(t[-1]), 1) * 1.02)
-    ax.xaxis.set_major_locator(_few_ticks())
+    style.few_ticks(ax.xaxis)
     style.thousands(ax.xaxis)
     return style.finished(ax, "samples", "evidence (nats)", "y")
 
@@ -66,10 +65,9 @@ def interval(
     if threshold is not None:
         style.threshold_line(ax, threshold, what, 1.4, level=True)
     if t[-1] > MANY_TIMES * t[0]:
-        ax.set_xscale("log")
-        style.sparse_log(ax.xaxis)
+        style.log_axis(ax, "x")
     else:
-        ax.xaxis.set_major_locator(_few_ticks())
+        style.few_ticks(ax.xaxis)
         style.thousands(ax.xaxis)
     return style.finished(ax, "samples", what, "y")
 
@@ -105,7 +103,7 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
     ax.set_ylim(-1, 1)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    ax.xaxis.set_major_locator(_few_ticks(6))
+    style.few_ticks(ax.xaxis, 6)
     words = {"value": "value of the policy", "difference": "value of policy A less value of policy B"}.get(what, what)
     return style.finished(ax, words, columns=4)
 
@@ -138,7 +136,3 @@ def selection(found: Selection, ax: Axes | None = None, top: int = 20) -> Axes:
 
 def _traced(trace: Trace | Iterable[Check]) -> Trace:
     return trace if isinstance(trace, Trace) else Trace.of(trace)
-
-
-def _few_ticks(most: int = 5) -> Any:
-    return needs("matplotlib.ticker", "report").MaxNLocator(most)

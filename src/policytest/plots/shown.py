@@ -6,7 +6,6 @@ Imported where a picture is made, since matplotlib is optional.
 from __future__ import annotations
 
 import io
-from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -27,5 +26,5 @@ class ShownAxes(Axes):
     """Axes in such a figure, shown as the figure."""
 
     def _repr_svg_(self) -> str:
-        figure: Any = self.figure
-        return str(figure._repr_svg_())
+        figure = self.figure
+        return figure._repr_svg_() if isinstance(figure, ShownFigure) else ""

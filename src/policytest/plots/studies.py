@@ -6,22 +6,24 @@ A table may be a list of dicts, a dict of columns, a data frame, or a study that
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.errors import InputError, needs
 from policytest.kl.boundaries import information
 from policytest.plots import style
 from policytest.plots.style import INK, MUTED, SERIES
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 TableRow: TypeAlias = dict[str, Any]
 """What a row holds, by the names of its columns; numbers are read by ``float``."""
+Key: TypeAlias = tuple[Any, ...]
 BOUND = "lower bound"
 BOUNDS = ("best_bound", "lower_bound", "uniform_bound")
 """Columns with lower bounds on the mean number of samples: of any allocation, or of that of the table."""
@@ -33,16 +35,6 @@ def rows_of(table: Any) -> list[TableRow]:
     >>> rows_of({"delta": [0.1, 0.01], "samples": [20, 40]})
     [{'delta': 0.1, 'samples': 20}, {'delta': 0.01, 'samples': 40}]
     """
-    for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
-        if not isinstance(table, Mapping) and hasattr(table, method):
-            return list(getattr(table, method)(*arguments))
-    for attribute in ("table", "rows"):
-        if not isinstance(table, Mapping | list | tuple) and hasattr(table, attribute):
-            inner = getattr(table, attribute)
-            return rows_of(inner() if callable(inner) else inner)
-    if hasattr(table, "deltas") and hasattr(table, "samples"):  # the stopping times of one run
-        pairs = zip(table.deltas, table.samples, table.answers, strict=True)
-        return [{"delta": float(d), "samples": int(n), "cut": answer is None} for d, n, answer in pairs]
     if isinstance(table, Mapping):
         columns = {str(name): list(column) for name, column in table.items()}
         lengths = {len(column) for column in columns.values()}
@@ -51,6 +43,16 @@ def rows_of(table: Any) -> list[TableRow]:
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if isinstance(table, list | tuple) and all(isinstance(row, Mapping) for row in table):
         return [dict(row) for row in table]
+    for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
+        if hasattr(table, method):
+            return list(getattr(table, method)(*arguments))
+    for attribute in ("table", "rows"):
+        if hasattr(table, attribute):
+            inner = getattr(table, attribute)
+            return rows_of(inner() if callable(inner) else inner)
+    if hasattr(table, "deltas") and hasattr(table, "samples"):  # the stopping times of one run
+        pairs = zip(table.deltas, table.samples, table.answers, strict=True)
+        return [{"delta": float(d), "samples": int(n), "cut": answer is None} for d, n, answer in pairs]
     raise InputError(f"table is a {type(table).__name__}; pass a list of dicts, a dict of columns, or a study")
 
 
@@ -80,20 +82,19 @@ def stopping_times(table: object, ax: Axes | None = None, lower_bound: object = 
                 ax.plot(deltas[at], means[at], marker, color=color, markersize=5.5, markerfacecolor=inside)
     _bounds(ax, rows, lower_bound, many)
     ax.set_xscale("log")
-    ax.set_yscale("log")
     if not ax.xaxis_inverted():
         ax.invert_xaxis()  # to the right it gets harder
-    style.sparse_log(ax.yaxis)
+    style.log_axis(ax, "y")
     handles = _apart(ax, methods, instances) if many else ()
     return style.finished(ax, "delta, the probability of error", "samples (mean ± s.e.)", "both", handles=handles)
 
 
-def _series(at: int) -> tuple[str, Any, str]:
+def _series(at: int) -> tuple[str, style.Dashes, str]:
     """Colour, line style and marker of the line at this place."""
     return SERIES[at % len(SERIES)]
 
 
-def _apart(ax: Axes, methods: list[Any], instances: list[Any]) -> list[Any]:
+def _apart(ax: Axes, methods: Sequence[object], instances: Sequence[object]) -> list[Artist]:
     """The colours of the methods and the styles of the instances, each once: not a line for each of their pairs."""
     line = needs("matplotlib.lines", "report").Line2D
     found = []
@@ -138,17 +139,16 @@ def sample_efficiency(table: object, ax: Axes | None = None, delta: float | None
     methods = grouped(rows, "method")
     for index, (key, mine) in enumerate(methods.items()):
         color, _, marker = _series(index)
-        look: dict[str, Any] = {"color": color, "marker": marker, "markersize": 6, "capsize": 2.5, "linestyle": "none"}
         shift = 0.5 * (index - 0.5 * (len(methods) - 1)) / max(len(methods), 2)
+        look: style.Look = {"color": color, "marker": marker, "markersize": 6, "linestyle": "none"}
         label: str | None = style.short(str(key[0] or ""), 30)
         for instance, own in grouped(mine, "instance").items():
             mean, error = mean_and_error(own, "samples")
             inside = "none" if any(row.get("cut") for row in own) else color
-            at = places[instance] + shift
-            ax.errorbar([mean], [at], xerr=[error], markerfacecolor=inside, label=label, **look)
+            look |= {"markerfacecolor": inside, "label": label}
+            ax.errorbar([mean], [places[instance] + shift], xerr=[error], capsize=2.5, **look)
             label = None
-    ax.set_xscale("log")
-    style.sparse_log(ax.xaxis)
+    style.log_axis(ax, "x")
     ax.set_yticks(range(len(groups)), [style.short(str(key[0])) for key in groups])
     ax.set_ylim(len(groups) - 0.4, -0.6)
     at_delta = f", delta = {wanted:g}" if wanted is not None else ""
@@ -167,12 +167,10 @@ def time_against_size(table: object, ax: Axes | None = None, size: str = "states
     for index, (key, mine) in enumerate(grouped(rows, "method").items()):
         color, dashes, marker = _series(index)
         sizes, means, errors, _ = _summary(mine, size, time)
-        look: dict[str, Any] = {"color": color, "linestyle": dashes, "marker": marker, "markersize": 5.5}
-        ax.errorbar(sizes, means, errors, **look, linewidth=1.5, capsize=2.5, label=_label(key, False))
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    style.sparse_log(ax.xaxis)
-    style.sparse_log(ax.yaxis)
+        look: style.Look = {"color": color, "linestyle": dashes, "linewidth": 1.5, "marker": marker, "markersize": 5.5}
+        ax.errorbar(sizes, means, errors, capsize=2.5, label=_label(key, False), **look)
+    style.log_axis(ax, "x")
+    style.log_axis(ax, "y")
     return style.finished(ax, size, time, "both")
 
 
@@ -194,15 +192,15 @@ def _is_number(x: Any) -> bool:
         return False
 
 
-def grouped(rows: list[TableRow], *columns: str) -> dict[tuple[Any, ...], list[TableRow]]:
+def grouped(rows: list[TableRow], *columns: str) -> dict[Key, list[TableRow]]:
     """The rows by what they have in these columns, in order."""
-    groups: dict[tuple[Any, ...], list[TableRow]] = {}
+    groups: dict[Key, list[TableRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(column) for column in columns), []).append(row)
     return groups
 
 
-def _summary(rows: list[TableRow], x: str, y: str) -> tuple[FloatArray, FloatArray, FloatArray, Any]:
+def _summary(rows: list[TableRow], x: str, y: str) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
     """For each x in order: mean and standard error of y, and whether a run was cut."""
     places = np.unique([float(row[x]) for row in rows])
     groups = [[row for row in rows if float(row[x]) == place] for place in places]
@@ -217,7 +215,7 @@ def mean_and_error(rows: list[TableRow], column: str) -> tuple[float, float]:
     return float(numbers.mean()), error
 
 
-def _label(key: tuple[Any, ...], many: bool) -> str | None:
+def _label(key: Key, many: bool) -> str | None:
     """The name of a line: its method, with its instance where there are several."""
     parts = [str(part) for part in (reversed(key) if many else key[-1:]) if part is not None]
     return style.short(", ".join(parts), 34) or None

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from policytest._base.errors import needs
 from policytest._base.text import number, plain
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.colors import Colormap
 
 INK, MUTED, FAINT = "#1c2024", "#5b6470", "#c9ced6"
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
-SERIES = (
+Dashes: TypeAlias = str | tuple[int, tuple[int, ...]]
+SERIES: tuple[tuple[str, Dashes, str], ...] = (
     (BLUE, "-", "o"),
     (VERMILION, "--", "s"),
     (GREEN, "-.", "^"),
@@ -34,7 +37,9 @@ SERIES = (
 WIDTH, HEIGHT = 4.8, 3.2  # inches: at this width the letters stay readable on a telephone
 LONGEST = 22  # letters of a name
 LINE = 0.18  # inches that a line of a legend takes
-LEGEND: dict[str, Any] = {
+Look: TypeAlias = dict[str, Any]
+"""How something looks: settings of matplotlib, by name."""
+LEGEND: Look = {
     "loc": "lower left",
     "bbox_to_anchor": (-0.02, 1.0),
     "frameon": False,
@@ -75,7 +80,7 @@ def finished(
     y: str = "",
     grid: Literal["x", "y", "both"] | None = None,
     columns: int = 2,
-    handles: Sequence[Any] = (),
+    handles: Sequence[Artist] = (),
 ) -> Axes:
     """The axes with their words, grid lines of "x", "y" or "both", and a legend."""
     if grid:
@@ -85,7 +90,7 @@ def finished(
     return ax
 
 
-def legend(ax: Axes, columns: int = 2, handles: Sequence[Any] = ()) -> None:
+def legend(ax: Axes, columns: int = 2, handles: Sequence[Artist] = ()) -> None:
     """Above the axes, where it covers nothing; none where there is nothing to tell apart.
 
     It has as many columns, up to ``columns``, as there is room for; a figure that is made here grows with its lines.
@@ -138,9 +143,16 @@ def thousands(axis: Axis) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1 or x == 0 else f"{x:g}"))
 
 
-def sparse_log(axis: Axis) -> None:
-    """Labels at the decades of a log axis; also between them where there are few decades."""
+def few_ticks(axis: Axis, most: int = 5) -> None:
+    """Ticks at round numbers, so many at most."""
+    axis.set_major_locator(needs("matplotlib.ticker", "report").MaxNLocator(most))
+
+
+def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:
+    """A log axis with labels at its decades; also between them where there are few decades."""
     ticker = needs("matplotlib.ticker", "report")
+    ax.set(**{f"{which}scale": "log"})
+    axis: Axis = getattr(ax, f"{which}axis")
     low, high = sorted(axis.get_view_interval())
     few = low > 0 and high / low < 30
     axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=6))
@@ -178,7 +190,9 @@ def few_digits(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 100 or x == int(x) else f"{x:.2g}"
 
 
-def blues() -> Any:
+def blues() -> Colormap:
     """From almost white to dark blue: an order that print and the colour-blind keep."""
     colors = needs("matplotlib.colors", "report")
-    return colors.LinearSegmentedColormap.from_list("policytest", ["#f1f6fa", "#7db7d9", BLUE, "#00324f"], N=32)
+    shades = ["#f1f6fa", "#7db7d9", BLUE, "#00324f"]
+    found: Colormap = colors.LinearSegmentedColormap.from_list("policytest", shades, N=32)
+    return found

@@ -76,9 +76,9 @@ class Trace:
 
     # ------------------------------------------------------------ recording
 
-    def __call__(self, check: Any, lower: float | None = None, upper: float | None = None) -> None:
+    def __call__(self, check: Check | int, lower: float = math.nan, upper: float = math.nan) -> None:
         """Keep this check if it is due; the one that answers always is."""
-        if lower is not None and upper is not None:
+        if isinstance(check, int | np.integer):
             if self.is_due(int(check)):
                 self._add(Point(int(check), estimate=0.5 * (lower + upper), interval=(float(lower), float(upper))))
             return
@@ -148,15 +148,15 @@ class Trace:
 
     # ------------------------------------------------------------ pausing
 
-    def most(self, run: Any, most: int) -> int:
+    def most(self, run: Run, most: int) -> int:
         """How many samples to the next point. Runs that cannot be cut anywhere, and very large ones, are not cut."""
         if not _can_pause(run) or isinstance(run.method, ReturnBetting):  # which is looked at after every episode
             return most
-        if isinstance(run, KLRun) and run.task.layout.n_entries > LARGE:
+        if _entries(run) > LARGE:
             self.few()
         return int(min(most, max(self.wait - run.samples, _first_pause(run) - run.samples, 1)))
 
-    def look(self, run: Any, required: float) -> None:
+    def look(self, run: Run, required: float) -> None:
         """Keep a point where one is due.
 
         Within a rollout the evidence of betting counts the rest of it at worst. Between its solves the KL rule knows
@@ -225,19 +225,22 @@ class Watched:
         return self.method.describe()
 
 
-def _can_pause(run: Any) -> bool:
+def _can_pause(run: Run) -> bool:
     """Whether the run may be stopped and resumed anywhere, and a point of it is not too dear."""
-    if isinstance(run, KLRun) and run.task.layout.n_entries > HUGE:
-        return False
-    return isinstance(run.method, PTST | TDBetting | RectangularKL | ReturnBetting)
+    return _entries(run) <= HUGE and isinstance(run.method, PTST | TDBetting | RectangularKL | ReturnBetting)
 
 
-def _first_pause(run: object) -> int:
+def _entries(run: Run) -> int:
+    """How many transitions the KL rule searches over; 0 for other rules, whose points cost little."""
+    return run.task.layout.n_entries if isinstance(run, KLRun) else 0
+
+
+def _first_pause(run: Run) -> int:
     """Before every pair was seen the KL ball is everything."""
     return len(run.task.layout.pairs.pair) if isinstance(run, KLRun) else 0
 
 
-def _exact(run: KLRun) -> tuple[float, float]:
+def _exact(run: Run) -> tuple[float, float]:
     """(distance to the nearest kernel beyond R) - (dimension term), on the estimate's side, as the search finds it."""
     counts = run.counts()
     base, side = -float(run.tally.dimension()), run.tally.value()[1]
