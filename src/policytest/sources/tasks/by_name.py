@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -40,6 +40,8 @@ PAIRS_LIMIT = 50_000_000
 DENSE_LIMIT = 4_000_000
 """Up to this many entries S*A*S, a table given entry by entry becomes an array; above, a CSR array."""
 FIELDS = ("s", "a", "s_next")
+Content: TypeAlias = dict[str, Any]
+"""The keys and values of a task file, in whichever format."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,11 @@ class Offer:
     valuations: list[str] | None = None
 
     @cached_property
-    def variables(self) -> dict[str, Any]:
+    def variables(self) -> dict[str, conditions.Values]:
         """The values of each variable, [S]; none where the file does not tell."""
         return conditions.columns(self.valuations or ())
 
-    def states(self, place: str, key: Any, at: Places) -> list[int]:
+    def states(self, place: str, key: object, at: Places) -> list[int]:
         """The states for which a label, a condition such as ``d!=6 & !done``, a name or a number stands."""
         if isinstance(key, str) and key in self.groups:
             if not self.groups[key] and place != "avoid":  # then there is nothing to avoid
@@ -99,25 +101,28 @@ class Entry(NamedTuple):
     place: str
 
 
+def is_word(value: object, word: str) -> bool:
+    """Whether a value is this word, and not an array that may hold it."""
+    return isinstance(value, str) and value == word
+
+
 def by_names(value: object) -> bool:
     """Whether a table is given by names rather than as an array."""
-    if isinstance(value, str | dict):
-        return True
-    return isinstance(value, list) and any(isinstance(item, str | dict) for item in value)
+    listed = value if isinstance(value, list) else [value]
+    return any(isinstance(item, str | dict) for item in listed)
 
 
 # ---------------------------------------------------------------- the initial distribution
 
 
-def initial(value: Any, at: Places, offer: Offer | None = None) -> FloatArray:
+def initial(value: object, at: Places, offer: Offer | None = None) -> FloatArray:
     """[S] from a state, the label of some states (equally likely), or probabilities by state."""
     rho = np.zeros(at.n_states)
     if isinstance(value, str):
         begin = [at.states.find("initial", value)] if offer is None else offer.states("initial", value, at)
         rho[begin] = 1.0 / len(begin)
         return rho
-    _need_dict("initial", value, "{state: probability}")
-    for name, number in value.items():
+    for name, number in _dict("initial", value, "{state: probability}").items():
         rho[at.states.find("initial", name, or_number=offer is not None)] = _number(f"initial.{name}", number)
     return rho
 
@@ -164,7 +169,7 @@ def _completed(entries: list[Entry], at: Places) -> list[Entry]:
     return entries + [Entry(s, a, x, 1.0, "support") for s, a in missing for x in range(S)]
 
 
-def available(value: dict[Any, Any], at: Places) -> BoolArray:
+def available(value: Content, at: Places) -> BoolArray:
     """[S,A] which actions there are, from {state: [action, ...]}; all of them in states that are not named."""
     table = np.ones((at.n_states, at.n_actions), dtype=bool)
     for state, names in value.items():
@@ -176,7 +181,7 @@ def available(value: dict[Any, Any], at: Places) -> BoolArray:
     return table
 
 
-def rewards(value: object, at: Places) -> Any:
+def rewards(value: object, at: Places) -> Kernel:
     """r[s,a], or r[s,a,x] where an entry names the next state."""
     entries = list(_entries("rewards", value, at, "r"))
     S, A = at.n_states, at.n_actions
@@ -225,7 +230,7 @@ def _table(name: str, entries: list[Entry], at: Places) -> Kernel:
     return assembled(row, column, number, S, A)
 
 
-def repeated(keys: Any) -> int | None:
+def repeated(keys: IntArray) -> int | None:
     """The place of the first key that was there before; None if all differ."""
     order = np.argsort(keys, kind="stable")
     again = order[1:][keys[order][1:] == keys[order][:-1]]
@@ -238,28 +243,27 @@ def assembled(row: object, column: object, number: FloatArray, S: int, A: int) -
     return table.toarray().reshape(S, A, S) if S * A * S <= DENSE_LIMIT else table
 
 
-def _entries(name: str, value: Any, at: Places, field: str | None) -> Iterator[Entry]:
+def _entries(name: str, value: object, at: Places, field: str | None) -> Iterator[Entry]:
     """The numbers of a table, from a list of entries or from nested names."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield _entry(f"{name}[{index}]", item, at, field)
         return
     forms = {"r": "{state: {action: r}}", "p": "{state: {action: {next: p}}}", None: "{state: {action: [next, ...]}}"}
-    _need_dict(name, value, forms[field])
-    for state, of_state in value.items():
-        s = at.states.find(name, state)
+    for state, of_state in _dict(name, value, forms[field]).items():
+        s, place = at.states.find(name, state), f"{name}.{state}"
         if field == "r" and not isinstance(of_state, dict):
-            yield Entry(s, None, None, _number(f"{name}.{state}", of_state), f"{name}.{state}")
+            yield Entry(s, None, None, _number(place, of_state), place)
             continue
         if field is None and isinstance(of_state, list):
             of_state = {at.actions.name(a): of_state for a in range(at.n_actions)}
-        _need_dict(f"{name}.{state}", of_state, "{action: ...}")
-        for action, of_action in of_state.items():
-            yield from _of_pair(f"{name}.{state}.{action}", s, action, of_action, at, field)
+        for action, of_action in _dict(place, of_state, "{action: ...}").items():
+            yield from _of_pair(
+                f"{place}.{action}", s, at.actions.find(f"{place}.{action}", action), of_action, at, field
+            )
 
 
-def _of_pair(place: str, s: int, action: Any, value: Any, at: Places, field: str | None) -> Iterator[Entry]:
-    a = at.actions.find(place, action)
+def _of_pair(place: str, s: int, a: int, value: object, at: Places, field: str | None) -> Iterator[Entry]:
     if field is None and isinstance(value, list | dict) and not value:
         raise InputError(f"{place} allows no successor; list at least one, or leave the pair out: then any may follow")
     if field == "r" and not isinstance(value, dict):
@@ -269,16 +273,15 @@ def _of_pair(place: str, s: int, action: Any, value: Any, at: Places, field: str
         for successor in value:
             yield Entry(s, a, at.states.find(place, successor), 1.0, f"{place}.{successor}")
         return
-    _need_dict(place, value, "[next, ...]" if field is None else f"{{next: {field}}}")
-    for successor, number in value.items():
+    for successor, number in _dict(place, value, "[next, ...]" if field is None else f"{{next: {field}}}").items():
         where = f"{place}.{successor}"
         allowed = float(number) if field is None and isinstance(number, bool) else _number(where, number)
         yield Entry(s, a, at.states.find(place, successor), allowed, where)
 
 
-def _entry(place: str, item: Any, at: Places, field: str | None) -> Entry:
+def _entry(place: str, item: object, at: Places, field: str | None) -> Entry:
     known = FIELDS if field is None else (*FIELDS, field)
-    _need_dict(place, item, "{" + ", ".join(known) + "}")
+    item = _dict(place, item, "{" + ", ".join(known) + "}")
     for key in item:
         if key not in known:
             raise InputError(f"{place} has the unknown key {key!r}; known are {', '.join(known)}")
@@ -291,9 +294,10 @@ def _entry(place: str, item: Any, at: Places, field: str | None) -> Entry:
     return Entry(s, a, x, 1.0 if field is None else _number(f"{place}.{field}", item[field]), place)
 
 
-def _need_dict(place: str, value: object, form: str) -> None:
+def _dict(place: str, value: object, form: str) -> Content:
     if not isinstance(value, dict):
         raise InputError(f"{place} is {arrays.shown(value)}; by names it is {form}")
+    return value
 
 
 def _number(place: str, value: object) -> float:

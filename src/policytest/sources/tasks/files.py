@@ -20,22 +20,22 @@ old file. Nothing in a file is ever evaluated or unpickled.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import Kernel
+from policytest._base.arrays import FloatArray, Kernel
 from policytest._base.errors import InputError, naming, unreadable
 from policytest._base.files import write_file
 from policytest._base.rows import looping
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
-from policytest.sources.tasks import json, keys, npz, policy_files, toml
-from policytest.sources.tasks.by_name import Offer
-from policytest.sources.tasks.keys import Content, Model
+from policytest.sources.tasks import by_name, json, keys, npz, policy_files, toml
+from policytest.sources.tasks.by_name import Content, Offer
+from policytest.sources.tasks.keys import Model
 from policytest.sources.tasks.model_checkers import drn, prism, prism_program
 from policytest.sources.tasks.model_checkers import listing as listing_module
 
@@ -197,11 +197,12 @@ def _passed(given: Content, content: Content, offer: Offer | None) -> Content:
     """What was passed, as content: a policy in whichever form as an array."""
     passed = dict(given)
     policy = passed.get("policy")
-    if policy is None or (isinstance(policy, str) and policy == "uniform" and offer is not None):
+    uniform = by_name.is_word(policy, "uniform")
+    if policy is None or (uniform and offer is not None):
         return passed
     at = keys.places_named(_shown_sizes(content), "policy", offer)
     normalise = given.get("normalise", content.get("normalise")) is True
-    if isinstance(policy, os.PathLike) or (isinstance(policy, str) and policy != "uniform"):
+    if isinstance(policy, str | os.PathLike) and not uniform:
         passed["policy"] = policy_files.read_policy(Path(policy), at, offer, normalise)
     else:
         passed["policy"] = keys.policy(policy, at, offer, normalise)
@@ -253,7 +254,7 @@ def _listed(path: Path, suffix: str, given: Content) -> tuple[Content, Offer]:
     return content, offer
 
 
-def _check_constants(constants: Any, suffix: str) -> Mapping[str, Any]:
+def _check_constants(constants: object, suffix: str) -> Mapping[str, object]:
     """Constants as a table; refused where there is no program."""
     if not constants:
         return {}
@@ -276,7 +277,7 @@ def _ends(asked: Content, named: Content, offer: Offer) -> dict[str, list[int]]:
     }
 
 
-def _named(states: list[int], content: Content) -> tuple[Any, ...]:
+def _named(states: list[int], content: Content) -> tuple[Hashable, ...]:
     names = content.get("states")
     return tuple(s if names is None else names[s] for s in states)
 
@@ -287,7 +288,7 @@ def _width(policy: object) -> int:
     return len(row) if isinstance(row, list) else 0
 
 
-def _one_state(offer: Offer) -> Any:
+def _one_state(offer: Offer) -> FloatArray:
     states = offer.groups.get("init", [])
     if len(states) != 1:
         raise InputError(

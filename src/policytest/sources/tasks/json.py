@@ -13,7 +13,8 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest._base.files import read_text
-from policytest.sources.tasks.keys import PARTS, Content
+from policytest.sources.tasks.by_name import Content
+from policytest.sources.tasks.keys import PARTS
 
 
 def read(path: Path) -> Any:

@@ -34,13 +34,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.arrays import FloatArray, Kernel, SparseArray
 from policytest._base.errors import InputError
 from policytest._base.rows import looping
 from policytest._base.text import did_you_mean
@@ -49,7 +48,7 @@ from policytest.mdp.task import DENSE_REWARD_LIMIT, Task, truth_table
 from policytest.sources.environments.bins import Bins, from_cuts
 from policytest.sources.labels import Places, as_name, places_of
 from policytest.sources.tasks import by_name
-from policytest.sources.tasks.by_name import Offer
+from policytest.sources.tasks.by_name import Content, Offer
 from policytest.sources.tasks.policy import policy_table
 from policytest.sources.tasks.start import FROM_LOG, start_from_log
 
@@ -81,8 +80,6 @@ QUESTION = ("rewards", *OBSERVED, "total_rewards", "discount", "avoid", "thresho
 """What a goal that is passed does away with: these belong to another question."""
 TABLES = ("rewards", "support", "kernel")
 PARTS = ("data", "indices", "indptr", "shape")
-Content: TypeAlias = dict[str, Any]
-"""The keys and values of a task file, in whichever format."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,14 +165,14 @@ def _ends(content: Content, at: Places) -> dict[str, list[int]]:
     return {"goal": goal, "avoid": avoid + [s for s in found["terminal"] if s not in {*goal, *avoid}]}
 
 
-def _anywhere(content: Content, ends: dict[str, list[int]]) -> dict[Any, float]:
+def _anywhere(content: Content, ends: dict[str, list[int]]) -> dict[Hashable, float]:
     """A state in which nothing ends, in the place of the initial distribution that the log will tell."""
     over = {s for states in ends.values() for s in states}
     s = next(s for s in range(len(over) + 1) if s not in over)
     return {content["states"][s] if "states" in content else s: 1.0}
 
 
-def _observed(given: Any, values: Any) -> Observed:
+def _observed(given: object, values: object) -> Observed:
     """Rewards that come with the data, from [low, high] and their values; one of the two may be missing."""
     if values is not None:
         values = arrays.real_array("reward_values", values, (None,))
@@ -229,7 +226,7 @@ def _of_cells(content: Content, bins: Bins) -> Content:
 def _from_log(content: Content, offer: Offer | None) -> bool:
     """Whether the log is to tell where episodes start."""
     named = (*content.get("states", ()), *(offer.groups if offer is not None else ()))
-    if not isinstance(content["initial"], str) or content["initial"] != FROM_LOG or FROM_LOG in named:
+    if FROM_LOG in named or not by_name.is_word(content["initial"], FROM_LOG):
         return False
     if "kernel" in content:
         raise InputError('initial is "log", and a kernel to sample from does not tell where episodes start; remove one')
@@ -265,7 +262,7 @@ def _asks_for_goal(task: Task) -> bool:
     if task.total_rewards is not None or task.observes_rewards or task.discount < 1:
         return False
     avoided = [label for label in task.terminal or () if label not in (task.goal or ())]
-    known: dict[str, Any] = {name: getattr(task, name) for name in ("policy", "initial", "support", "states", "start")}
+    known: Content = {name: getattr(task, name) for name in ("policy", "initial", "support", "states", "start")}
     again = Task.reaching(task.goal or (), avoided, within=task.horizon, **known)
     if arrays.is_sparse(again.rewards) != arrays.is_sparse(task.rewards):
         return False
@@ -282,7 +279,7 @@ def _storable_bins(task: Task, bins: Bins) -> Content:
     }
 
 
-def _reward_range(task: Task) -> Any:
+def _reward_range(task: Task) -> list[float] | FloatArray:
     """[low, high] as two numbers if they hold wherever an episode goes on, otherwise as two tables."""
     both = np.array([task.rewards.low, task.rewards.high])
     going_on = np.delete(both, task.ends, axis=1).reshape(2, -1)
@@ -326,13 +323,13 @@ def check_keys(content: Iterable[str], required: Iterable[str] | None = None) ->
         raise InputError(f"required {'keys are' if missing[1:] else 'key is'} missing: {', '.join(missing)}; add them")
 
 
-def _scalar(value: object) -> Any:
+def _scalar(value: object) -> object:
     return value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
 
 
-def _array(key: str, value: object) -> Any:
+def _array(key: str, value: object) -> object:
     """Lists of numbers as arrays; text among them is refused, where NumPy would read it as numbers."""
-    if key in LISTS or isinstance(value, str | np.ndarray) or arrays.is_sparse(value) or by_name.by_names(value):
+    if key in LISTS or isinstance(value, np.ndarray) or arrays.is_sparse(value) or by_name.by_names(value):
         if key in ("discount", "threshold") and isinstance(value, str):
             raise InputError(f"{key} is {value!r}, which is text; write a number without quotes")
         return value
@@ -349,19 +346,19 @@ def _array(key: str, value: object) -> Any:
     return array if array.dtype.kind in "biuf" else value
 
 
-def names_of(name: str, value: object) -> Any:
+def names_of(name: str, value: object) -> tuple[Hashable, ...]:
     """A list of names from a file, lists among them as tuples."""
     if isinstance(value, tuple):
         return value
     if not isinstance(value, list):
         raise InputError(f"{name} is {value!r}; it must be a list of names")
-    return as_name(value)
+    return tuple(as_name(item) for item in value)
 
 
-def storable_names(name: str, labels: Iterable[Hashable] | None) -> list[Any] | None:
+def storable_names(name: str, labels: Iterable[Hashable] | None) -> list[object] | None:
     """Names as JSON can hold them."""
 
-    def plain(label: object, index: int) -> Any:
+    def plain(label: object, index: int) -> object:
         if isinstance(label, tuple):
             return [plain(part, index) for part in label]
         label = label.item() if isinstance(label, np.generic) else label
@@ -386,7 +383,7 @@ def from_parts(content: Content) -> Content:
     }
 
 
-def csr(name: str, parts: Mapping[str, object]) -> Any:
+def csr(name: str, parts: Mapping[str, object]) -> SparseArray:
     """A sparse table from its four parts, refused unless they fit together."""
     if sorted(parts) != sorted(PARTS):
         raise InputError(f"{name} has the parts {', '.join(sorted(parts))}; a sparse table has {', '.join(PARTS)}")
@@ -418,7 +415,7 @@ def resolved(content: Content, offer: Offer | None = None, normalise: bool = Fal
         return content
     at = places_named(content, by_names[0], offer)
     content = dict(content)
-    readers: dict[str, Callable[[Any], Any]] = {  # in this order: the support may be the kernel's
+    readers: dict[str, Callable[[object], object]] = {  # in this order: the support may be the kernel's
         "kernel": lambda value: by_name.kernel(_ended(value, at), at),
         "support": lambda value: by_name.support(value, at, content.get("kernel")),
         "rewards": lambda value: by_name.rewards(value, at),
@@ -431,7 +428,7 @@ def resolved(content: Content, offer: Offer | None = None, normalise: bool = Fal
     return content
 
 
-def _offer(available: Any, content: Content, offer: Offer | None) -> Offer:
+def _offer(available: object, content: Content, offer: Offer | None) -> Offer:
     """The actions that there are in each state, from a table or from {state: [action, ...]}."""
     if offer is not None:
         raise InputError("available is for task files; the model's own file says which actions there are")
@@ -446,7 +443,7 @@ def _offer(available: Any, content: Content, offer: Offer | None) -> Offer:
     return Offer(truth_table("available", table), {})
 
 
-def _ended(kernel: object, at: Places) -> Any:
+def _ended(kernel: object, at: Places) -> object:
     """A kernel by names, in which terminal states that it does not name are followed by themselves."""
     if not isinstance(kernel, dict):
         return kernel
@@ -458,7 +455,7 @@ def _ended(kernel: object, at: Places) -> Any:
 
 def policy(value: object, at: Places, offer: Offer | None = None, normalise: bool = False) -> FloatArray:
     """[S,A] from what `policytest.sources.tasks.policy` understands; "uniform" is over the actions that are offered."""
-    if isinstance(value, str) and value == "uniform" and offer is not None:
+    if offer is not None and by_name.is_word(value, "uniform"):
         return np.asarray(offer.available / offer.available.sum(axis=1, keepdims=True))
     return policy_table(value, at, normalise, at.free)
 

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays as arrays_module
+from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest._base.files import ARCHIVE_LIMIT, FREE, npz_bytes, opened, read_arrays
-from policytest.sources.tasks.keys import LISTS, PARTS, REQUIRED, TABLES, Content, check_keys, csr
+from policytest.sources.tasks.by_name import Content
+from policytest.sources.tasks.keys import LISTS, PARTS, REQUIRED, TABLES, check_keys, csr
 
+Headers: TypeAlias = dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]
+"""The shape and the type of each array in a file."""
 TEXTS = (*LISTS, "bins")
 """Keys whose values are kept as JSON text."""
 
@@ -38,7 +43,7 @@ def read(path: Path, required: tuple[str, ...] = REQUIRED) -> Content:
         ) from None
 
 
-def _check_headers(headers: dict[str, Any], required: tuple[str, ...]) -> None:
+def _check_headers(headers: Headers, required: tuple[str, ...]) -> None:
     """Keys that are known, and shapes that fit the policy's."""
     whole = [key.partition(".")[0] if key.partition(".")[0] in TABLES else key for key in headers]
     check_keys(dict.fromkeys(whole), required)
@@ -53,7 +58,7 @@ def _check_headers(headers: dict[str, Any], required: tuple[str, ...]) -> None:
                 arrays_module.check_shape(key, headers[key][0], (S, A, S))
 
 
-def _assembled(arrays: dict[str, Any]) -> Content:
+def _assembled(arrays: Arrays) -> Content:
     """Arrays by their names in the file, as the content they stand for."""
     content: Content = {}
     for key, array in arrays.items():
@@ -73,7 +78,7 @@ def _assembled(arrays: dict[str, Any]) -> Content:
     }
 
 
-def _from_text(name: str, array: Any) -> Any:
+def _from_text(name: str, array: npt.NDArray[np.generic]) -> object:
     """Names, or bins, from JSON text; for names a plain array of strings or numbers does as well."""
     if array.ndim:
         return array.tolist()
@@ -90,7 +95,7 @@ def _from_text(name: str, array: Any) -> Any:
 
 def as_bytes(content: Content) -> memoryview:
     """Compressed arrays, by their keys."""
-    arrays: dict[str, Any] = {}
+    arrays: Arrays = {}
     for key, value in content.items():
         if arrays_module.is_sparse(value):
             arrays |= {f"{key}.{part}": np.asarray(getattr(value, part)) for part in PARTS}

@@ -20,8 +20,8 @@ agents get what the environment would show them: an observation, or the name of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def policy(given: object, task: object, *, normalise: bool = False) -> FloatArra
     return policy_table(given, places(task), normalise)
 
 
-def policy_table(given: Any, at: Places, normalise: bool = False, free: Any = ()) -> FloatArray:
+def policy_table(given: object, at: Places, normalise: bool = False, free: Iterable[int] = ()) -> FloatArray:
     """The array pi[s,a]. In the states ``free``, where nothing depends on it, a dictionary or list may say nothing."""
     if isinstance(given, str):
         if given != "uniform":
@@ -69,7 +69,7 @@ def policy_table(given: Any, at: Places, normalise: bool = False, free: Any = ()
     if isinstance(given, type):
         raise InputError(f"policy is the class {given.__name__}; pass an object made from it")
     if hasattr(given, "predict"):
-        return _rows(lambda s: _predicted(given, at.asked(s)), at, normalise)
+        return _rows(lambda s: _predicted(given.predict, at.asked(s)), at, normalise)
     if callable(given):
         return _rows(lambda s: _asked_twice(given, at.asked(s)), at, normalise)
     return _from_array(given, at, normalise, sorted({int(s) for s in free}))
@@ -94,7 +94,13 @@ def places(task: object) -> Places:
     )
 
 
-def numbers_of(space: Any) -> range:
+class Discrete(Protocol):
+    """A space of numbers, from `start` on where there is one."""
+
+    n: int
+
+
+def numbers_of(space: Discrete) -> range:
     """The numbers of a Discrete space."""
     start = int(getattr(space, "start", 0))
     return range(start, start + int(space.n))
@@ -117,8 +123,8 @@ def discrete(env: object, name: str) -> range:
 # ---------------------------------------------------------------- one state at a time
 
 
-def _from_mapping(given: Mapping[Any, Any], at: Places, normalise: bool, free: set[int]) -> FloatArray:
-    table, said = np.zeros((at.n_states, at.n_actions)), dict[int, Any]()
+def _from_mapping(given: Mapping[object, object], at: Places, normalise: bool, free: set[int]) -> FloatArray:
+    table, said = np.zeros((at.n_states, at.n_actions)), dict[int, object]()
     for key, value in given.items():
         s = at.states.find("policy", key, or_number=True)
         if s in said:
@@ -133,7 +139,7 @@ def _from_mapping(given: Mapping[Any, Any], at: Places, normalise: bool, free: s
     return table
 
 
-def _rows(choice: Callable[[int], Any], at: Places, normalise: bool) -> FloatArray:
+def _rows(choice: Callable[[int], object], at: Places, normalise: bool) -> FloatArray:
     return np.array([_row(choice(s), at, s, normalise) for s in range(at.n_states)])
 
 
@@ -159,7 +165,7 @@ def _is_one(choice: Any, at: Places) -> bool:
     return is_one_integer(choice) or (isinstance(choice, Hashable) and choice in (at.actions.names or ()))
 
 
-def _asked_twice(function: Callable[[Any], Any], state: object) -> Any:
+def _asked_twice(function: Callable[[object], object], state: object) -> object:
     first, second = (item(_called(function, state)) for _ in range(2))
     if not _same(first, second):
         raise InputError(
@@ -169,7 +175,7 @@ def _asked_twice(function: Callable[[Any], Any], state: object) -> Any:
     return first
 
 
-def _called(function: Callable[[Any], Any], state: object) -> Any:
+def _called(function: Callable[[object], object], state: object) -> object:
     try:
         return function(state)
     except Exception as error:
@@ -177,11 +183,11 @@ def _called(function: Callable[[Any], Any], state: object) -> Any:
         raise
 
 
-def _predicted(agent: Any, state: Any) -> Any:
+def _predicted(predict: Callable[..., object], state: object) -> int | str:
     """The action of an agent. Only what it does deterministically is known: a sample does not tell its probability."""
-    answer = _called(lambda s: agent.predict(s, deterministic=True), state)
+    answer = _called(lambda s: predict(s, deterministic=True), state)
     has_memory = isinstance(answer, tuple) and len(answer) > 1 and answer[1] is not None
-    if has_memory and "state" in prediction_arguments(agent.predict):
+    if has_memory and "state" in prediction_arguments(predict):
         raise InputError(
             f"policy.predict returned a hidden state for state {state!r}, so what it does depends on what it saw "
             "before; a table of states cannot hold it: test the agent with policytest.Episodes(env, agent)"

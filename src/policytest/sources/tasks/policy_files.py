@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,17 +27,17 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError, naming
 from policytest._base.files import ARCHIVE_LIMIT, array_header, opened, read_text, write_file
 from policytest.mdp.task import Task
-from policytest.sources.labels import Lookup, Places, as_name, places_in, places_of
+from policytest.sources.labels import Lookup, Names, Places, as_name, places_in, places_of
 from policytest.sources.tasks import json, npz, toml
-from policytest.sources.tasks.by_name import Offer
-from policytest.sources.tasks.keys import NAMES, Content, policy, storable_names
+from policytest.sources.tasks.by_name import Content, Offer
+from policytest.sources.tasks.keys import NAMES, policy, storable_names
 from policytest.sources.tasks.model_checkers import scheduler
 
 _COLUMNS = ("state", "action", "probability")
 FORMATS = (".json", ".toml", ".npz", ".npy", ".csv")
 
 
-def load_policy(path: Any, task: Any, *, normalise: bool = False) -> FloatArray:
+def load_policy(path: str | os.PathLike[str], task: object, *, normalise: bool = False) -> FloatArray:
     """The policy in a file as an array pi[s,a].
 
     ``task`` says which states and actions there are: a `Task`, or the pair (states, actions), each a list of names or
@@ -47,7 +47,7 @@ def load_policy(path: Any, task: Any, *, normalise: bool = False) -> FloatArray:
     return read_policy(Path(path), places_for(task), normalise=normalise)
 
 
-def save_policy(path: Any, policy: Any, task: Any = None) -> None:
+def save_policy(path: str | os.PathLike[str], policy: object, task: object = None) -> None:
     """Write a policy, an array pi[s,a], to a file that `load_policy` reads back exactly; names come from the task."""
     path = Path(path)
     table = arrays.probability_rows("policy", arrays.real_array("policy", policy, (None, None)))
@@ -95,7 +95,7 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _content(path: Path, suffix: str) -> Any:
+def _content(path: Path, suffix: str) -> object:
     if suffix == ".json":
         return json.read(path)
     if suffix == ".toml":
@@ -137,7 +137,7 @@ def _order(name: str, mine: Lookup, axis: Lookup) -> list[int]:
     return [mine.find(name, label) for label in axis.names]
 
 
-def _own_lookup(name: str, labels: Any, axis: Lookup) -> Lookup:
+def _own_lookup(name: str, labels: Names, axis: Lookup) -> Lookup:
     """The axis as the file orders it; the names must be those of the task."""
     if labels is None:
         return axis
@@ -152,7 +152,7 @@ def _own_lookup(name: str, labels: Any, axis: Lookup) -> Lookup:
 # ---------------------------------------------------------------- CSV
 
 
-def _read_csv(path: Path, at: Places) -> dict[Any, dict[Any, float]]:
+def _read_csv(path: Path, at: Places) -> dict[Hashable, dict[Hashable, float]]:
     try:
         rows = list(csv.reader(io.StringIO(read_text(path), newline=""), strict=True))
     except csv.Error as error:
@@ -162,7 +162,7 @@ def _read_csv(path: Path, at: Places) -> dict[Any, dict[Any, float]]:
         raise InputError(
             f"the columns are {', '.join(heading) or 'missing'}; expected state, action and perhaps probability"
         )
-    found: dict[Any, dict[Any, float]] = {}
+    found: dict[Hashable, dict[Hashable, float]] = {}
     for line, row in enumerate(rows[1:], start=2):
         if not row:
             continue

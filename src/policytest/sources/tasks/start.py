@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import IntArray
+from policytest._base.arrays import IntArray, Kernel
 from policytest._base.errors import InputError
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import DENSE_REWARD_LIMIT, Task
@@ -65,7 +64,7 @@ def start_from_log(task: Task, goal: Sequence[int] | IntArray = ()) -> Task:
     )
 
 
-def _rewards(rewards: Any, S: int, A: int, gamma: float) -> Any:
+def _rewards(rewards: Kernel | Observed, S: int, A: int, gamma: float) -> Kernel | Observed:
     """In units one step later: those of the task, and 0 at the start."""
     if isinstance(rewards, Observed):
         values = None if rewards.values is None else rewards.values / gamma
@@ -73,7 +72,7 @@ def _rewards(rewards: Any, S: int, A: int, gamma: float) -> Any:
     return _padded(rewards, S, A) / gamma
 
 
-def _at_once(rewards: Any, S: int, A: int, goal: Sequence[int] | IntArray) -> Any:
+def _at_once(rewards: Kernel, S: int, A: int, goal: Sequence[int] | IntArray) -> Kernel:
     """The rewards r[s,a,x] with 1 for an episode that begins in the goal."""
     if not len(goal):
         return rewards
@@ -85,14 +84,14 @@ def _at_once(rewards: Any, S: int, A: int, goal: Sequence[int] | IntArray) -> An
     return sparse.csr_array(rewards + sparse.csr_array((np.ones(len(at[0])), at), shape=rewards.shape))
 
 
-def _padded(table: Any, S: int, A: int) -> Any:
+def _padded(table: Kernel, S: int, A: int) -> Kernel:
     """A table with zeros for the added state."""
     if arrays.is_sparse(table):
         return sparse.csr_array((table.data, table.indices, np.pad(table.indptr, (0, A), "edge")), (A * (S + 1), S + 1))
     return np.pad(np.asarray(table, dtype=np.float64), [(0, 1), (0, 0), (0, 1)][: table.ndim])
 
 
-def _support(support: Any, S: int, A: int) -> Any:
+def _support(support: Kernel | None, S: int, A: int) -> Kernel:
     """What may follow: nothing leads to the start, and any other state follows it."""
     if arrays.is_sparse(support):
         rows = sparse.csr_array(np.tile(np.append(np.ones(S), 0.0), (A, 1)))

@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from policytest._base.errors import InputError
+from policytest.sources.tasks.by_name import Content
 from policytest.sources.tasks.json import listed, parsed
-from policytest.sources.tasks.keys import Content
 
 DEPTH = 100
 """The most parts of a dotted key: reading one takes Python's parser time quadratic in them."""

@@ -13,17 +13,21 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays
+from policytest._base.arrays import BoolArray
 from policytest._base.errors import InputError
 from policytest._base.text import did_you_mean
 
 _TOKEN = re.compile(r'\s*(?:(<=|>=|!=|==|[=<>&|!()])|(-?\d+(?:\.\d+)?)|"([^"]*)"|([A-Za-z_][\w.]*))', re.ASCII)
 _MARKS = re.compile(r'[=<>!&|"]')
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+Values: TypeAlias = npt.NDArray[np.generic]
+"""A truth value, a number or a text for each state, or one for all."""
+_COMPARISONS: dict[str, Callable[[Values, Values], Values]] = {
     "=": operator.eq,
     "==": operator.eq,
     "!=": operator.ne,
@@ -39,9 +43,9 @@ def is_condition(text: str) -> bool:
     return _MARKS.search(text) is not None
 
 
-def columns(valuations: Sequence[str]) -> dict[str, Any]:
+def columns(valuations: Sequence[str]) -> dict[str, Values]:
     """The values of each variable, [S], from the valuations of all states, such as ``x=2 & !done``."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[float | bool | str]] = {}
     for holds in valuations:
         for part in holds.split(" & "):
             name, equals, value = part.removeprefix("!").partition("=")
@@ -49,7 +53,7 @@ def columns(valuations: Sequence[str]) -> dict[str, Any]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def _number(text: str) -> Any:
+def _number(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
@@ -57,7 +61,7 @@ def _number(text: str) -> Any:
 
 
 def where(
-    condition: str, variables: Mapping[str, Any], labels: Mapping[str, Sequence[int]], n_states: int
+    condition: str, variables: Mapping[str, Values], labels: Mapping[str, Sequence[int]], n_states: int
 ) -> list[int]:
     """The states in which a condition holds.
 
@@ -72,13 +76,13 @@ class _Parser:
     """Reads a condition from left to right; every part is a truth value, or a number, for each state."""
 
     def __init__(
-        self, text: str, variables: Mapping[str, Any], labels: Mapping[str, Sequence[int]], n_states: int
+        self, text: str, variables: Mapping[str, Values], labels: Mapping[str, Sequence[int]], n_states: int
     ) -> None:
         self.text, self.variables, self.labels, self.n_states = text, variables, labels, n_states
         self.at, self.ahead = 0, ("", "")
         self._next()
 
-    def condition(self) -> Any:
+    def condition(self) -> BoolArray:
         """The whole text."""
         found = self._truth(self._either())
         if self.ahead[0] != "end":
@@ -105,21 +109,21 @@ class _Parser:
     def _is(self, *signs: str) -> bool:
         return self.ahead[0] == "sign" and self.ahead[1] in signs
 
-    def _either(self) -> Any:
+    def _either(self) -> Values:
         found = self._both()
         while self._is("|"):
             self._next()
             found = self._truth(found) | self._truth(self._both())
         return found
 
-    def _both(self) -> Any:
+    def _both(self) -> Values:
         found = self._negation()
         while self._is("&"):
             self._next()
             found = self._truth(found) & self._truth(self._negation())
         return found
 
-    def _negation(self) -> Any:
+    def _negation(self) -> Values:
         if self._is("!"):
             self._next()
             return ~self._truth(self._negation())
@@ -135,12 +139,12 @@ class _Parser:
             return left
         sign = self._next()[1]
         right = self._value()
-        kinds = {np.asarray(side).dtype.kind for side in (left, right)}
+        kinds = {side.dtype.kind for side in (left, right)}
         if len(kinds) > 1 or (kinds != {"f"} and sign not in ("=", "==", "!=")):
             raise self._wrong(f"{sign} compares numbers" + (", or two truth values" if "=" in sign else ""))
         return _COMPARISONS[sign](left, right)
 
-    def _value(self) -> Any:
+    def _value(self) -> Values:
         if self.ahead[0] in ("sign", "end"):
             raise self._wrong(f"expected a variable, a label or a number, found {self._ahead_in_words()}")
         kind, word = self._next()
@@ -159,10 +163,10 @@ class _Parser:
         holds[list(self.labels[word])] = True
         return holds
 
-    def _truth(self, value: Any) -> Any:
-        if np.asarray(value).dtype.kind != "b":
+    def _truth(self, value: Values) -> BoolArray:
+        if value.dtype.kind != "b":
             raise self._wrong("a number stands where something is true or false; compare it, as in x=2")
-        return value
+        return value.astype(np.bool_, copy=False)
 
     def _wrong(self, why: str) -> InputError:
         return InputError(f"the condition {arrays.shown(self.text)}: {why}")

@@ -19,17 +19,16 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import FloatArray, IntArray, Kernel
 from policytest._base.errors import InputError
 from policytest._base.files import read_text
 from policytest.mdp.task import DENSE_REWARD_LIMIT
-from policytest.sources.labels import Places, places_of
-from policytest.sources.tasks.by_name import Offer, assembled, check_size, repeated
+from policytest.sources.labels import Names, Places, places_of
+from policytest.sources.tasks.by_name import Content, Offer, assembled, check_size, repeated
 
 LISTING_LIMIT = 2**30
 """The most bytes of a file that lists transitions."""
@@ -71,14 +70,14 @@ def index(place: str, text: str, what: str) -> int:
 class Listing:
     """Choices and transitions in the order of the file."""
 
-    choice_state: Any = field(default_factory=lambda: array("q"))
-    choice_number: Any = field(default_factory=lambda: array("q"))
+    choice_state: array[int] = field(default_factory=lambda: array("q"))
+    choice_number: array[int] = field(default_factory=lambda: array("q"))
     choice_name: list[str | None] = field(default_factory=list)
-    choice_reward: Any = field(default_factory=lambda: array("d"))
-    source: Any = field(default_factory=lambda: array("q"))  # the choice a transition belongs to
-    target: Any = field(default_factory=lambda: array("q"))
-    probability: Any = field(default_factory=lambda: array("d"))
-    line: Any = field(default_factory=lambda: array("q"))  # of each transition
+    choice_reward: array[float] = field(default_factory=lambda: array("d"))
+    source: array[int] = field(default_factory=lambda: array("q"))  # the choice a transition belongs to
+    target: array[int] = field(default_factory=lambda: array("q"))
+    probability: array[float] = field(default_factory=lambda: array("d"))
+    line: array[int] = field(default_factory=lambda: array("q"))  # of each transition
     state_reward: dict[int, float] = field(default_factory=dict)
     on_transitions: dict[tuple[int, int], float] = field(default_factory=dict)  # (choice, target): reward
     groups: dict[str, list[int]] = field(default_factory=dict)
@@ -116,8 +115,8 @@ class Listing:
 
 
 def content(
-    listing: Listing, actions: object = None, at_least: int = 0, normalise: bool = False
-) -> tuple[dict[str, Any], Offer]:
+    listing: Listing, actions: Names = None, at_least: int = 0, normalise: bool = False
+) -> tuple[Content, Offer]:
     """The listing as the tables of a task file, and what its states offer.
 
     ``actions`` is the list of action names from elsewhere: their order, or names for the numbers. Where they have no
@@ -140,7 +139,7 @@ def content(
     probability = _rows_to_one(listing, source, target, normalise, pair, at)
     available = np.zeros(S * A, dtype=bool)
     available[pair] = True
-    tables: dict[str, Any] = {"kernel": assembled(pair[source], target, probability, S, A)}
+    tables: Content = {"kernel": assembled(pair[source], target, probability, S, A)}
     if listing.has_rewards:
         tables["rewards"] = _rewards(listing, pair, S, A)
     if states is not None:
@@ -172,7 +171,7 @@ def _distinct(names: list[str] | None) -> list[str] | None:
     return names if names is not None and len(set(names)) == len(names) else None
 
 
-def _whole(values: Any) -> IntArray:
+def _whole(values: array[int]) -> IntArray:
     return np.frombuffer(values, dtype=np.int64) if len(values) else np.zeros(0, dtype=np.int64)
 
 
@@ -218,7 +217,7 @@ def _labels(listing: Listing) -> list[str] | None:
     return found
 
 
-def _actions(listing: Listing, labels: list[str] | None, given: Any) -> tuple[IntArray, list[Any] | None]:
+def _actions(listing: Listing, labels: list[str] | None, given: Names) -> tuple[IntArray, Names]:
     """The action of each choice, and the names of the actions."""
     if labels is None:
         numbers = _whole(listing.choice_number)
@@ -256,7 +255,7 @@ def _rows_to_one(
     return np.asarray(probability / totals[source]) if normalise else probability
 
 
-def _rewards(listing: Listing, pair: IntArray, S: int, A: int) -> Any:
+def _rewards(listing: Listing, pair: IntArray, S: int, A: int) -> Kernel:
     """r[s,a], and r[s,a,x] where transitions have rewards."""
     of_state = np.zeros(S)
     for s, number in listing.state_reward.items():
