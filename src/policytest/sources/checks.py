@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from policytest._base.errors import InputError
 from policytest._base.rows import entries_at
 from policytest.mdp.task import Task
 
+Rewards = TypeVar("Rewards", float, FloatArray)
 ROUNDING = 1e-6
 """Differences of rewards, absolute or relative, that may come from single precision."""
 IGNORED_REWARDS = (
@@ -31,14 +32,16 @@ def check_support(task: Task, pair: IntArray, x: IntArray, matters: BoolArray, w
         )
 
 
-def room(expected: Any, tolerance: float) -> Any:
+def room(expected: Rewards, tolerance: float) -> Rewards:
     """How far a reward may be from the expected one: the tolerance, absolute or relative."""
-    return tolerance * np.maximum(1.0, np.abs(expected))
+    found: Rewards = tolerance * np.maximum(1.0, np.abs(expected))
+    return found
 
 
-def close(said: Any, paid: Any) -> Any:
+def close(said: Rewards, paid: Rewards) -> BoolArray:
     """Whether rewards are the same up to the rounding of double precision."""
-    return np.abs(said - paid) <= room(paid, 1e-9)
+    same: BoolArray = np.abs(said - paid) <= room(paid, 1e-9)
+    return same
 
 
 def first_other(

@@ -15,6 +15,7 @@ A name in a *task file* or a *policy* is the name it equals (true is not 1 there
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -22,19 +23,26 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from policytest._base.arrays import IntArray
+from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.errors import InputError, Needed
 from policytest._base.text import did_you_mean
 from policytest.mdp.task import Task
 
+if TYPE_CHECKING:
+    import pyarrow
+
 pa, pc = Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
+Number = TypeVar("Number", np.int64, np.float64)
 Names: TypeAlias = Sequence[Hashable] | None
-Column: TypeAlias = Any
-"""A column of data: an Arrow array, or a list."""
+Column: TypeAlias = "pyarrow.Array | list[object]"
+"""A column of data: an Arrow array, or a list where its values are of mixed types."""
+Translated: TypeAlias = tuple[IntArray, list[object], IntArray]
+"""The indices of a column; its distinct labels, and for each entry the place of its label among them."""
 UNKNOWN, MISSING = -1, -2
 """Instead of an index: a label that is not a name, and no label at all (null, NaN)."""
 _INDEX = re.compile(r"\d{1,15}", re.ASCII)
@@ -55,7 +63,7 @@ class Lookup:
         self.numbers, self.numbered = range(count) if numbers is None else numbers, numbers is not None
 
     @cached_property
-    def _exact(self) -> dict[Any, int]:
+    def _exact(self) -> dict[object, int]:
         return {name: index for index, name in reversed(list(enumerate(self.names or self.numbers)))}
 
     @cached_property
@@ -77,7 +85,7 @@ class Lookup:
 
     # ---------------------------------------------------------------- names of one index
 
-    def name(self, index: int) -> Any:
+    def name(self, index: int) -> Hashable:
         """What a state is called: its name, or the number that an environment gives it."""
         return self.numbers[index] if self.names is None else self.names[index]
 
@@ -144,8 +152,8 @@ class Lookup:
         """
         return self.translated(column, form)[0]
 
-    def translated(self, column: Column, form: str = "typed") -> tuple[IntArray, list[Any], IntArray]:
-        """The indices of a column; its distinct labels, and for each entry the place of its label among them."""
+    def translated(self, column: Column, form: str = "typed") -> Translated:
+        """The indices of a column, its distinct labels, and where each entry has its label among them."""
         values, codes = distinct(column)
         found = np.fromiter((self.index(value, form) for value in values), np.int64, len(values))
         return np.append(found, MISSING)[codes], values, codes  # code -1: null
@@ -179,7 +187,7 @@ class Lookup:
             whole = _WHOLE.fullmatch(value)
             value = int(whole.group(1)) if whole else UNKNOWN
         try:
-            if not isinstance(value, tuple) and 0 <= value < self.count and value == int(value):
+            if 0 <= value < self.count and value == int(value):
                 return int(value)
         except (TypeError, ValueError, OverflowError, ArithmeticError):
             pass
@@ -204,6 +212,11 @@ class Places(NamedTuple):
     start: int | None = None
 
     @property
+    def by_role(self) -> dict[str, Lookup]:
+        """The states or the actions for each column of labels."""
+        return {"s": self.states, "a": self.actions, "s_next": self.states}
+
+    @property
     def n_states(self) -> int:
         """S."""
         return self.states.count
@@ -224,7 +237,7 @@ class Places(NamedTuple):
         text = repr([(lookup.count, lookup.names) for lookup in (self.states, self.actions)])
         return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
 
-    def asked(self, s: int) -> Any:
+    def asked(self, s: int) -> Hashable:
         """What functions and agents are asked about: the observation, or the name where no environment is at hand."""
         return self.states.numbers[s] if self.states.numbered else self.states.name(s)
 
@@ -257,9 +270,9 @@ def as_name(value: object) -> Any:
     return tuple(as_name(item) for item in value) if isinstance(value, list) else value
 
 
-def item(value: object) -> Any:
+def item(value: object) -> object:
     """A Python number for a NumPy one, and for an array that holds just one integer."""
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and (value.ndim == 0 or is_one_integer(value))):
+    if isinstance(value, np.generic | np.ndarray) and (value.ndim == 0 or is_one_integer(value)):
         return value.item()
     return value
 
@@ -271,32 +284,32 @@ def is_one_integer(value: object) -> bool:
 
 def _writings(name: object) -> Iterable[str]:
     """How a name that is not a string may be written."""
-    name = _plain(name)
-    if isinstance(name, bool):
-        return (str(name), str(name).lower())
-    if isinstance(name, float) and name.is_integer():
-        return (str(int(name)), repr(name))
-    if isinstance(name, datetime.datetime):
-        return (name.isoformat(), name.isoformat(" "))
-    if isinstance(name, datetime.date | datetime.time):
-        return (name.isoformat(),)
-    if isinstance(name, tuple):
-        return (str(name), str(name).replace(", ", ","))
-    return () if isinstance(name, str | bytes) or name is None else (str(name),)
+    match _plain(name):
+        case bool() as truth:
+            return (str(truth), str(truth).lower())
+        case float() as number if number.is_integer():
+            return (str(int(number)), repr(number))
+        case datetime.datetime() as time:
+            return (time.isoformat(), time.isoformat(" "))
+        case datetime.date() | datetime.time() as day:
+            return (day.isoformat(),)
+        case tuple() as parts:
+            return (str(parts), str(parts).replace(", ", ","))
+        case str() | bytes() | None:
+            return ()
+        case other:
+            return (str(other),)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Lists as tuples, scalars of arrays as Python's own."""
+    value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
     if isinstance(value, list | tuple):
         return tuple(_plain(part) for part in value)
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if type(value).__name__ in ("NAType", "NaTType"):  # pandas' own words for nothing
-        return None
-    return value.item() if isinstance(value, np.generic) else value
+    return None if type(value).__name__ in ("NAType", "NaTType") else value  # pandas' own words for nothing
 
 
-def _from_json(text: Any) -> Any:
+def _from_json(text: Any) -> object:
     try:
         return None if text is None else _plain(json.loads(text))
     except ValueError:  # a number with thousands of digits
@@ -306,23 +319,22 @@ def _from_json(text: Any) -> Any:
 # ---------------------------------------------------------------- columns of results
 
 
-def distinct(column: Column) -> tuple[list[Any], IntArray]:
+def distinct(column: Column) -> tuple[list[object], IntArray]:
     """The distinct values of a column, and for each entry the place of its value; -1 for null."""
     if isinstance(column, list):
         return _distinct_objects(column)
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     try:
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         codes = column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)  # they may be unsigned
         return column.dictionary.to_pylist(), codes
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):  # lists and such
-        return _distinct_objects(column.to_pylist())
+        return _distinct_objects(listed(column))
 
 
-def _distinct_objects(column: list[Any]) -> tuple[list[Any], IntArray]:
-    seen: dict[Any, int] = {}
-    values: list[Any] = []
+def _distinct_objects(column: list[object]) -> tuple[list[object], IntArray]:
+    seen: dict[object, int] = {}
+    values: list[object] = []
     codes = np.empty(len(column), dtype=np.int64)
     for at, value in enumerate(column):
         value = _plain(value)
@@ -337,24 +349,32 @@ def _distinct_objects(column: list[Any]) -> tuple[list[Any], IntArray]:
     return values, codes
 
 
-def entry(column: Column, at: int) -> Any:
+def listed(column: Column) -> list[object]:
+    """The entries of a column, as Python has them."""
+    return column if isinstance(column, list) else column.to_pylist()
+
+
+def entry(column: Column, at: int) -> object:
     """One entry of a column, as Python has it."""
-    return column[at].as_py() if hasattr(column[at], "as_py") else column[at]
+    return column[at] if isinstance(column, list) else column[at].as_py()
 
 
 def whole(column: Column) -> IntArray:
     """A column of whole numbers; sums come as decimals from some engines. Nulls count as 0."""
-    return np.asarray(numbers(column, int), dtype=np.int64)
+    return _array(column, np.dtype(np.int64), int, 0)
 
 
-def numbers(column: Column, kind: Callable[[Any], Any] = float, missing: float = 0) -> Any:
-    """A column of numbers as an array of floats, or of whole numbers; ``missing`` stands for nulls."""
-    dtype = np.int64 if kind is int else np.float64
+def numbers(column: Column, missing: float = 0.0) -> FloatArray:
+    """A column of numbers as an array of floats; ``missing`` stands for nulls."""
+    return _array(column, np.dtype(np.float64), float, missing)
+
+
+def _array(
+    column: Column, dtype: np.dtype[Number], kind: Callable[[Any], float], missing: float
+) -> npt.NDArray[Number]:
+    """A column of numbers of a kind as an array."""
     if not isinstance(column, list):
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        try:
-            cast = pc.cast(column, pa.int64() if kind is int else pa.float64())
-            return cast.fill_null(missing).to_numpy(zero_copy_only=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            column = column.to_pylist()
-    return np.array([kind(missing if value is None else value) for value in column], dtype=dtype)
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            cast = pc.cast(column, pa.from_numpy_dtype(dtype)).fill_null(missing)
+            return np.asarray(cast.to_numpy(zero_copy_only=False), dtype)
+    return np.array([kind(missing if value is None else value) for value in listed(column)], dtype)

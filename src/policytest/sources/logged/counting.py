@@ -16,10 +16,10 @@ from policytest._base.text import number, plural
 from policytest.data.counts import Counts
 from policytest.mdp.task import Task
 from policytest.sources.checks import IGNORED_REWARDS, ROUNDING, check_support, first_other, room, wrong_reward
-from policytest.sources.labels import MISSING, UNKNOWN, Places, distinct, numbers, whole
+from policytest.sources.labels import MISSING, UNKNOWN, Column, Places, Translated, distinct, entry, numbers, whole
 from policytest.sources.logged import frames
 from policytest.sources.logged.columns import LABELS, OPTIONAL, ignoring
-from policytest.sources.logged.frames import Batch, Frame
+from policytest.sources.logged.frames import Batch, Frame, NumberArray
 from policytest.sources.logged.log import (
     DATE,
     DATES,
@@ -62,7 +62,7 @@ class Reading:
 
     def __init__(self, task: Task, frame: Frame, at: Places, tolerance: float, keep: bool) -> None:
         self.task, self.frame, self.tolerance, self.keep = task, frame, tolerance, keep
-        self.lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
+        self.lookups = at.by_role
         self.counts, self.taken = new_counts(task), task.layout.unknown_pairs.ravel()
         self.paid = RewardSums.nothing(task) if task.observes_rewards else None
         self.rows = self.used = self.idle = self.lost = self.total = 0
@@ -113,7 +113,7 @@ class Reading:
         self.idle += int(rows[~self.taken[pair]].sum())
         self.counts.record(s, a, x, times if "rows" in batch or "high" in batch else 1)
 
-    def _found(self, batch: Batch) -> dict[str, Any]:
+    def _found(self, batch: Batch) -> dict[str, Translated]:
         """For s, a and s_next: the indices of the labels, the labels, and the place of each among them."""
         found = {role: lookup.translated(batch[role], self.frame.form) for role, lookup in self.lookups.items()}
         for role, cell in (("s", "cell"), ("s_next", "cell_next")):
@@ -137,7 +137,7 @@ class Reading:
         known = first & (s >= 0)
         self.counts.record(self.task.start, 0, s[known], times[known])
 
-    def _going_on(self, batch: Batch, rows: IntArray, found: dict[str, Any]) -> BoolArray:
+    def _going_on(self, batch: Batch, rows: IntArray, found: dict[str, Translated]) -> BoolArray:
         """Which rows have an outcome: not those in a terminal state, and not the last one of a visitor."""
         s, a, x = (found[role][0] for role in LABELS)
         last = whole(batch["last"]) == 1 if "last" in batch else np.zeros(len(rows), dtype=bool)
@@ -192,7 +192,7 @@ class Reading:
             self._kept.setdefault(name, []).append(column)
 
     def _note(
-        self, role: str, values: list[Any], codes: IntArray, indices: IntArray, rows: IntArray, wrong: Any
+        self, role: str, values: list[object], codes: IntArray, indices: IntArray, rows: IntArray, wrong: BoolArray
     ) -> None:
         """Remember rows whose label is missing or unknown."""
         if not wrong.any():
@@ -205,11 +205,11 @@ class Reading:
         for code in np.flatnonzero(sums)[: max(0, _DISTINCT - len(known))]:
             known[short(values[code], self.frame.form)] += int(sums[code])
 
-    def _check(self, batch: Batch, pair: IntArray, x: IntArray, times: IntArray, well: object) -> None:
+    def _check(self, batch: Batch, pair: IntArray, x: IntArray, times: IntArray, well: BoolArray) -> None:
         """Refuse what contradicts the task at pairs that the policy takes, and note other rewards that are let pass."""
 
-        def same(i: int) -> Any:
-            return (pair == pair[i]) & (x == x[i])
+        def same(i: int) -> BoolArray:
+            return np.asarray((pair == pair[i]) & (x == x[i]))
 
         def place(i: int) -> str:
             return self.task.place(pair[i], x[i])
@@ -340,7 +340,7 @@ class Reading:
         r = self._pop("r") if self.paid is not None else None
         order, values = frames.sortable(self._kept.pop("order", []))
         order = _small(order)
-        ids: list[Any] = []
+        ids: list[object] = []
         episode = None
         if "episode" in self.frame.roles:
             ids, episode = distinct(frames.joined(self._kept.pop("episode", [])))
@@ -361,7 +361,7 @@ class Reading:
         """A column of the rows that were kept, which is not needed any more."""
         return np.concatenate(self._kept.pop(name, [np.zeros(0, dtype=np.int8)]))
 
-    def _stopped(self, order: Any, episode: IntArray, is_open: Any) -> int:
+    def _stopped(self, order: NumberArray, episode: IntArray, is_open: BoolArray) -> int:
         """Episodes that stop in a state that is not terminal, longer before the log ends than any ever paused."""
         if not is_open.any():
             return 0
@@ -369,21 +369,15 @@ class Reading:
         pauses = np.diff(order[by].astype(np.float64))[episode[by[1:]] == episode[by[:-1]]]
         return int((order[is_open] + pauses.max(initial=0.0) < order.max()).sum())
 
-    def _with_starts(self, columns: IndexColumns, first: Any) -> IndexColumns:
+    def _with_starts(self, columns: IndexColumns, first: BoolArray) -> IndexColumns:
         """The rows with one more before the first row of each episode, from the start to its state."""
-        at = np.flatnonzero(first)
         if self.task.start is None:
             return columns
-        return columns._replace(
-            s=np.insert(columns.s, at, self.task.start),
-            a=np.insert(columns.a, at, 0),
-            x=np.insert(columns.x, at, columns.s[at]),
-            times=None if columns.times is None else np.insert(columns.times, at, columns.times[at]),
-            episode=None if columns.episode is None else np.insert(columns.episode, at, columns.episode[at]),
-            r=None if columns.r is None else np.insert(columns.r, at, 0.0),
-        )
+        at = np.flatnonzero(first)
+        new, none = columns.taken(at), np.zeros(len(at), np.int64)
+        return columns.inserted(at, new._replace(s=none + self.task.start, a=none, x=new.s, r=np.zeros(len(at))))
 
-    def _untied(self, order: Any, values: Any, ids: list[Any], episode: IntArray | None) -> IntArray:
+    def _untied(self, order: NumberArray, values: Column, ids: list[object], episode: IntArray | None) -> IntArray:
         """Rows by their order, those of the same order by the ids of their episodes; refused if an episode has two."""
         rank = np.zeros(len(order), np.int8) if episode is None else _small(ranks(ids, self.frame.form))[episode]
         by = np.lexsort((rank, order))
@@ -392,17 +386,18 @@ class Reading:
             first = int(by[at])
             found = {} if episode is None else {"episode": ids[episode[first]]}
             times = int(((order == order[first]) & (rank == rank[first])).sum())
-            raise repeated_key(times, found | {"order": values[first].as_py()}, self.frame)
+            raise repeated_key(times, found | {"order": entry(values, first)}, self.frame)
         return by
 
-    def _begins(self, order: Any, values: Any, by: IntArray, episode: Any, n_episodes: int) -> str:
+    def _begins(self, order: NumberArray, values: Column, by: IntArray, episode: IntArray | None, n: int) -> str:
         """The number with which every episode begins, in words; "" if they differ, or are times."""
-        same = n_episodes > 1 and np.bincount(episode[order[by] == order[by[0]]], minlength=n_episodes).all()
-        value = values[int(by[0])].as_py() if same else None
+        if episode is None or n < 2 or not np.bincount(episode[order[by] == order[by[0]]], minlength=n).all():
+            return ""
+        value = entry(values, int(by[0]))
         return short(value) if isinstance(value, int | float) else ""
 
 
-def _small(numbers: Any) -> Any:
+def _small(numbers: NumberArray) -> NumberArray:
     """Numbers that sort and differ as these do, in as few bytes as they need: whole ones from 0 on."""
     if numbers.dtype.kind not in "iu" or not len(numbers):
         return numbers
@@ -410,7 +405,7 @@ def _small(numbers: Any) -> Any:
     return numbers if span >= 2**63 else (numbers - least).astype(np.min_scalar_type(span))
 
 
-def repeated_key(rows: int, key: dict[str, Any], frame: Frame) -> InputError:
+def repeated_key(rows: int, key: dict[str, object], frame: Frame) -> InputError:
     """The error for rows with the same order, in the same episode where there are episodes."""
     shown = ", ".join(f"{name}={short(value)}" for name, value in key.items())
     remedies = ["drop the repeated rows"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from policytest.sources.environments.minari import Dataset
 from policytest.sources.labels import places_in, whole
 from policytest.sources.logged import frames
 from policytest.sources.logged.columns import LABELS
-from policytest.sources.logged.frames import Frame
+from policytest.sources.logged.frames import Frame, Table
 from policytest.sources.logged.log import IndexColumns, Log, short
 
 
@@ -148,10 +148,9 @@ class _Asked(NamedTuple):
         period = np.clip(found["period"], 0, periods - 1)
         return (period, *(found[name] for name in (*LABELS, "n")))
 
-    def _groups(self, query: Callable[[Frame], Any]) -> dict[str, IntArray]:
+    def _groups(self, query: Callable[[Frame], Table]) -> dict[str, IntArray]:
         """The groups of known labels, as indices; the labels of the row before may be unknown or missing (below 0)."""
-        at, parts = self.log.at, dict[str, list[IntArray]]()
-        lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
+        lookups, parts = self.log.at.by_role, dict[str, list[IntArray]]()
         with frames.readable():
             for batch in frames.batches(query(frames.with_windows(self.frame))):
                 for name, column in batch.items():

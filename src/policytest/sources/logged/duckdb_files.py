@@ -19,7 +19,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from policytest._base import errors
 from policytest._base.errors import InputError
@@ -37,16 +37,20 @@ from policytest.sources.logged.columns import (
 from policytest.sources.logged.lines import BLANKS, LONGEST, NUMBER, csv_file, json_file
 from policytest.sources.logged.paths import File, compressed, kind_of, provenance
 
+if TYPE_CHECKING:
+    import duckdb
+
+Connection: TypeAlias = "duckdb.DuckDBPyConnection"
 MEMORY, THREADS = 150, 8  # megabytes of working memory for each of DuckDB's threads, and how many at most
 _NUMERIC = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 
 
-def connect(in_order: bool = False) -> Any:
+def connect(in_order: bool = False) -> Connection:
     """A DuckDB connection of its own: bounded memory, a thread for each core, a folder for what does not fit.
 
     With ``in_order`` rows come as their files have them.
     """
-    duckdb = errors.needs("duckdb", "data")
+    engine = errors.needs("duckdb", "data")
     folder = tempfile.mkdtemp(prefix="policytest-")
     threads = min(os.cpu_count() or 1, THREADS)
     settings = {
@@ -56,15 +60,17 @@ def connect(in_order: bool = False) -> Any:
         "preserve_insertion_order": in_order,
         "autoinstall_known_extensions": "false",
     }
-    connection = duckdb.connect(":memory:", config=settings)
+    connection: Connection = engine.connect(":memory:", config=settings)
     weakref.finalize(connection, shutil.rmtree, folder, ignore_errors=True)
-    with contextlib.suppress(duckdb.Error):  # so that query_progress tells; nothing is printed
+    with contextlib.suppress(engine.Error):  # so that query_progress tells; nothing is printed
         for setting in ("enable_progress_bar = true", "enable_progress_bar_print = false", "progress_bar_time = 0"):
             connection.execute(f"SET {setting}")
     return connection
 
 
-def relation(connection: Any, paths: Sequence[Path], columns: Columns) -> tuple[Any, str, tuple[File, ...], int]:
+def relation(
+    connection: Connection, paths: Sequence[Path], columns: Columns
+) -> tuple[duckdb.DuckDBPyRelation, str, tuple[File, ...], int]:
     """The files as one relation with columns named by their parts; the form of its labels; the files; their rows."""
     kind = kind_of(paths[0])
     try:
@@ -119,7 +125,7 @@ def _number(text: str) -> str:
     return f"CASE WHEN regexp_full_match({text}, {_literal(NUMBER)}) THEN trim({text}, {_literal(BLANKS)}) END"
 
 
-def _order_type(connection: Any, source: str, text: str) -> str:
+def _order_type(connection: Connection, source: str, text: str) -> str:
     """What the first rows say that the order is: whole numbers, numbers, or times."""
     query = f"SELECT {text} FROM {source} WHERE {text} IS NOT NULL LIMIT 1000"
     first = f"SELECT * FROM ({query}) AS first(t)"
@@ -136,7 +142,7 @@ def _order_type(connection: Any, source: str, text: str) -> str:
 # ---------------------------------------------------------------- CSV
 
 
-def _csv(connection: object, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
+def _csv(connection: Connection, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
     written: dict[tuple[tuple[str, ...], str, bool], list[Path]] = {}  # files that agree are read together
     rows = []
     for path in paths:
@@ -179,7 +185,7 @@ def _same_parts(found: Sequence[tuple[str, Mapping[str, str]]]) -> None:
 # ---------------------------------------------------------------- JSON lines
 
 
-def _json(connection: object, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
+def _json(connection: Connection, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
     found = [json_file(path, columns) for path in paths]
     filled = [(str(path), parts) for path, (parts, _) in zip(paths, found, strict=True) if parts]
     if not filled:
@@ -205,7 +211,7 @@ def _json(connection: object, paths: Sequence[Path], columns: Columns) -> tuple[
 # ---------------------------------------------------------------- Parquet
 
 
-def _parquet(connection: object, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
+def _parquet(connection: Connection, paths: Sequence[Path], columns: Columns) -> tuple[str, list[int]]:
     found, rows = [], []
     kinds: dict[str, tuple[str, str, str]] = {}
     folders = _folder_columns(connection, paths, columns)
@@ -246,12 +252,12 @@ def _undamaged(path: Path, names: Iterable[str]) -> int:
         ) from None
 
 
-def _described(connection: Any, source: str) -> dict[str, str]:
+def _described(connection: Connection, source: str) -> dict[str, str]:
     """The types of the columns, by name."""
     return {name: kind for name, kind, *_ in connection.sql(f"DESCRIBE SELECT * FROM {source}").fetchall()}
 
 
-def _folder_columns(connection: object, paths: Sequence[Path], columns: Columns) -> str:
+def _folder_columns(connection: Connection, paths: Sequence[Path], columns: Columns) -> str:
     """Whether a column is to be read, as text, from the names of folders such as `a=left`; not one that files have."""
     off = "hive_partitioning = false"
     wanted = {columns.get(role, role) for role in {*LABELS, *OPTIONAL, *columns}}

@@ -7,7 +7,6 @@ and nothing is earned.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from policytest._base.errors import InputError, Needed
 from policytest.mdp.task import Task
@@ -41,7 +40,7 @@ def steps(frame: Frame) -> Table:
     return frame.table.filter(nw.col(EXIT) == 0) if EXIT in frame.flags else frame.table
 
 
-def _labels_of_ends(frame: Frame, task: Task) -> list[Any]:
+def _labels_of_ends(frame: Frame, task: Task) -> list[object]:
     """The labels of terminal states, as they are written in the log."""
     at = places_in(task)
     found = []

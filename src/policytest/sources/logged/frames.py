@@ -13,16 +13,17 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base.errors import InputError, Needed, interrupted
 from policytest._base.text import plain
 from policytest.data.counts import CELLS_ARE_MARKOV
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
-from policytest.sources.labels import MISSING, Column
+from policytest.sources.labels import MISSING, Column, listed
 from policytest.sources.logged import duckdb_files, paths
 from policytest.sources.logged.columns import (
     BINNED,
@@ -39,11 +40,19 @@ from policytest.sources.logged.columns import (
     with_bins,
 )
 
-nw, pa, pc = Needed("narwhals", "data"), Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
-Table: TypeAlias = Any
+if TYPE_CHECKING:
+    import duckdb
+    import narwhals as nw
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    nw, pa, pc = Needed("narwhals", "data"), Needed("pyarrow", "data"), Needed("pyarrow.compute", "data")
+
+Table: TypeAlias = "nw.DataFrame[Any] | nw.LazyFrame[Any]"
 """A frame of Narwhals, on whichever engine."""
-Expression: TypeAlias = Any
+Expression: TypeAlias = "nw.Expr"
 """What Narwhals makes of columns, not yet computed."""
+NumberArray: TypeAlias = npt.NDArray[np.number[Any]]
 Batch: TypeAlias = dict[str, Column]
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
@@ -69,7 +78,7 @@ class Frame:
     roles: tuple[str, ...]
     form: str
     files: tuple[paths.File, ...] = ()
-    connection: Any = None  # of the engine, kept as long as the frame
+    connection: duckdb.DuckDBPyConnection | None = None  # of the engine, kept as long as the frame
     n_rows: int | None = None
     flags: tuple[str, ...] = ()
     binned: tuple[str, ...] = ()
@@ -103,9 +112,9 @@ def opened(data: object, mapping: Columns, known: Sequence[str], in_order: bool 
     """The table, its columns named by their roles, of those known; with ``in_order`` as files have its rows."""
     with readable():
         if paths.is_path(data):
-            found, connection = paths.find(data), duckdb_files.connect(in_order)
-            relation, form, files, n_rows = duckdb_files.relation(connection, found, mapping)
-            return Frame(nw.from_native(relation), _of(known, relation.columns), form, files, connection, n_rows)
+            found, own = paths.find(data), duckdb_files.connect(in_order)
+            relation, form, files, n_rows = duckdb_files.relation(own, found, mapping)
+            return Frame(nw.from_native(relation), _of(known, relation.columns), form, files, own, n_rows)
         native, connection = scannable(data)
         try:
             table = nw.from_native(native)
@@ -200,7 +209,7 @@ def _beside(frame: Frame, step: int, name: str, **columns: str) -> Frame:
     return replace(frame, table=table, flags=(*frame.flags, name))
 
 
-def scannable(data: object) -> tuple[Any, Any]:
+def scannable(data: Any) -> tuple[Any, duckdb.DuckDBPyConnection | None]:
     """The data as something Narwhals takes, and the connection that holds it if there is one."""
     module = type(data).__module__.split(".")[0]
     if module == "pyarrow":
@@ -278,12 +287,12 @@ def _first_words(error: Exception) -> str:
 # ---------------------------------------------------------------- expressions
 
 
-def flag(condition: object) -> Expression:
+def flag(condition: Expression) -> Expression:
     """1 where it holds, 0 elsewhere."""
     return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
 
 
-def missing(name: str, kind: Any) -> Expression:
+def missing(name: str, kind: nw.dtypes.DType) -> Expression:
     """Whether a column of this type has no entry, or not a number."""
     column = nw.col(name)
     return column.is_null() | column.is_nan() if kind.is_float() else column.is_null()
@@ -389,13 +398,15 @@ def repeated(frame: Frame, keys: Sequence[str]) -> Table:
 
 def with_windows(frame: Frame) -> Frame:
     """The same rows, on an engine with exact windows: those of pandas, which shifts integers as floats, on DuckDB."""
-    engine = frame.table.implementation
-    if engine.is_dask():
+    table = frame.table
+    if table.implementation.is_dask():
         raise InputError(
             f"data has {frame.length():,} rows, more than are kept in order: to diagnose them takes window functions, "
             "and Dask has none; pass the files themselves, or a frame of Polars, DuckDB or Spark"
         )
-    return open_frame(frame.table.to_arrow()) if engine.is_pandas_like() else frame
+    if isinstance(table, nw.LazyFrame) or not table.implementation.is_pandas_like():
+        return frame
+    return open_frame(table.to_arrow())
 
 
 def lagged(frame: Frame) -> Table:
@@ -435,7 +446,7 @@ def by_period(frame: Frame, by_episode: bool, periods: int) -> Table:
     )
 
 
-def examples(frame: Frame, role: str, most: int = 3) -> list[Any]:
+def examples(frame: Frame, role: str, most: int = 3) -> list[object]:
     """What stands in the first rows that cannot be used for this column."""
     wrong = prepared(frame).filter(nw.col(f"bad_{role}") == 1)
     written = f"{role}_text" if f"{role}_text" in frame.table.collect_schema().names() else role
@@ -468,16 +479,17 @@ def watched(frame: Frame, progress: Callable[[float], None] | None, begin: float
 
     An error in `progress` is raised when the query is done.
     """
+    connection = frame.connection
     if progress is None:
         yield
         return
     done = threading.Event()
     errors: list[BaseException] = []
 
-    def ask() -> None:
+    def ask(connection: duckdb.DuckDBPyConnection) -> None:
         last = begin
         while not done.wait(0.2) and not errors:
-            share = begin + (end - begin) * min(max(frame.connection.query_progress(), 0.0), 100.0) / 100
+            share = begin + (end - begin) * min(max(connection.query_progress(), 0.0), 100.0) / 100
             if share > last:
                 last = share
                 try:
@@ -486,14 +498,14 @@ def watched(frame: Frame, progress: Callable[[float], None] | None, begin: float
                     errors.append(error)
 
     progress(begin)
-    asking = threading.Thread(target=ask, daemon=True)
-    if frame.connection is not None:
+    asking = threading.Thread(target=ask, args=(connection,), daemon=True)
+    if connection is not None:
         asking.start()
     try:
         yield
     finally:
         done.set()
-        if frame.connection is not None:
+        if connection is not None:
             asking.join()
     if errors:
         raise errors[0]
@@ -525,10 +537,11 @@ def _pieces(table: Table, limit: int) -> Iterator[Batch]:
     yield {name: _arrow(table.get_column(name)) for name in table.columns}
 
 
-def _arrow(column: Any) -> Column:
+def _arrow(column: nw.Series[Any]) -> Column:
     """A column of an eager frame as an Arrow array; as a list, where its values are of mixed types."""
     try:
-        return column.to_arrow()
+        found = column.to_arrow()
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return column.to_list()
 
@@ -536,19 +549,18 @@ def _arrow(column: Any) -> Column:
 def joined(pieces: list[Column]) -> Column:
     """Columns of batches as one: an Arrow array, or a list where values are of mixed types."""
     if any(isinstance(piece, list) for piece in pieces):
-        return [value for piece in pieces for value in (piece if isinstance(piece, list) else piece.to_pylist())]
-    chunks = [chunk for piece in pieces for chunk in getattr(piece, "chunks", [piece])]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.int64())
+        return [value for piece in pieces for value in listed(piece)]
+    return pa.concat_arrays(pieces) if pieces else pa.array([], pa.int64())
 
 
 def owned(column: Column) -> Column:
     """A copy of a column of a batch: the column itself would keep all others of its batch in memory."""
-    return column if isinstance(column, list | pa.ChunkedArray) else pa.concat_arrays([column[:0], column])
+    return column if isinstance(column, list) else pa.concat_arrays([column[:0], column])
 
 
-def sortable(pieces: list[Column]) -> tuple[Any, Column]:
+def sortable(pieces: list[Column]) -> tuple[NumberArray, Column]:
     """A column of numbers or times as an array of numbers that sort as they do; and the column itself."""
-    column = joined(pieces)
+    column: pa.Array = joined(pieces)
     kind = column.type
     if pa.types.is_temporal(kind):
         return column.view(pa.int64() if kind.bit_width == 64 else pa.int32()).to_numpy(), column

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.files import write_arrays
 from policytest._base.table import Row, Shown, Table
@@ -71,14 +72,14 @@ class IndexColumns(NamedTuple):
     x: IntArray
     times: IntArray | None  # how many transitions a row stands for; None: one each
     episode: IntArray | None  # the place of its episode's id
-    ids: Sequence[Any]
+    ids: Sequence[object]
     form: str  # of the ids: "text", "json" or "typed"
     tied: bool = False  # whether episodes share an order; their rows are then in the order of the ids
     restarts: str = ""  # the number with which the order begins in every episode, in words
     r: FloatArray | None = None  # the rewards, where those of the task are observed
 
     @property
-    def known(self) -> Any:
+    def known(self) -> BoolArray:
         """Which rows have labels that are all known."""
         return (self.s >= 0) & (self.a >= 0) & (self.x >= 0)
 
@@ -94,11 +95,19 @@ class IndexColumns(NamedTuple):
         order = np.argsort(ranks(self.ids, self.form)[self.episode], kind="stable")
         return self.taken(order)._replace(tied=False, restarts="")
 
-    def taken(self, rows: IntArray) -> IndexColumns:
+    def taken(self, rows: IntArray | BoolArray) -> IndexColumns:
         """These rows, in this order."""
+        return self._each(lambda name, column: column[rows])
+
+    def inserted(self, at: IntArray, new: IndexColumns) -> IndexColumns:
+        """These rows, and before those at these places new ones."""
+        return self._each(lambda name, column: np.insert(column, at, getattr(new, name)))
+
+    def _each(self, change: Callable[[str, npt.NDArray[Any]], npt.NDArray[Any]]) -> IndexColumns:
+        """The columns that are there, each with a change."""
         columns = {name: getattr(self, name) for name in ("s", "a", "x", "times", "episode", "r")}
-        chosen: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
-        return self._replace(**chosen)
+        new: dict[str, Any] = {name: change(name, column) for name, column in columns.items() if column is not None}
+        return self._replace(**new)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +136,7 @@ class RewardSums:
         return np.where(visits > 0, self.sums / np.maximum(visits, 1), np.nan)
 
 
-def ranks(ids: Sequence[Any], form: str) -> IntArray:
+def ranks(ids: Sequence[object], form: str) -> IntArray:
     """The rank of each episode's id: numbers by size, text by letters."""
 
     def size(place: int) -> tuple[float, Any]:
@@ -181,7 +190,7 @@ class Log(Shown):
     idle: int
     files: tuple[File, ...]
     at: Places = field(repr=False)
-    taken: Any = field(repr=False)  # [S*A] pairs that a test looks at: pi > 0, and the row is not known
+    taken: BoolArray | None = field(repr=False)  # [S*A] pairs that a test looks at: pi > 0, and the row is not known
     before: int = 0
     columns: IndexColumns | None = field(default=None, repr=False)
     no_order: str = field(default=COUNTS_ONLY, repr=False)  # why there are no columns
@@ -261,7 +270,7 @@ class Log(Shown):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write counts and provenance to one file (NPZ), which `Log.load` and `Counts.load` both read."""
-        about: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
+        about: dict[str, object] = {name: getattr(self, name) for name in _NUMBERS}
         about |= {"labels": self.at.mark, "left_out": list(map(astuple, self.left_out))}
         about |= {"files": list(map(astuple, self.files))}
         write_arrays(path, **as_arrays(self.counts), log=json.dumps(about))
@@ -273,7 +282,7 @@ class Log(Shown):
         return read_counts(path, lambda file: cls._from_file(file, task))
 
     @classmethod
-    def _from_file(cls, file: Any, task: Task) -> Log:
+    def _from_file(cls, file: Arrays, task: Task) -> Log:
         if "log" not in file:
             raise InputError("it has counts only, no log; read it with Counts.load")
         about = json.loads(str(file["log"]))
@@ -297,7 +306,8 @@ class Log(Shown):
     def data(self) -> dict[str, Any]:
         """What a program reads; small numbers are left out as they are in the table."""
         left = [
-            vars(entry) | {"rows": self._raw(entry.rows), "examples": self._named(entry)} for entry in self.left_out
+            vars(entry) | {"rows": self._raw(entry.rows), "examples": [list(one) for one in self._named(entry)]}
+            for entry in self.left_out
         ]
         files = [{"name": file.name, "size": file.size, "fingerprint": file.fingerprint} for file in self.files]
         return {**self.summary.data(), "left_out": left, "files": files, "notes": list(self.notes)}
@@ -312,9 +322,9 @@ class Log(Shown):
     def _row(self, label: str, n: int, remark: str, key: str) -> Row:
         return Row(label, self._number(n), remark, key, self._raw(n))
 
-    def _named(self, entry: LeftOut) -> list[list[Any]]:
+    def _named(self, entry: LeftOut) -> list[tuple[str, int]]:
         """The labels left out that are frequent enough to be named."""
-        return [[label, rows] for label, rows in entry.examples if self._raw(rows) is not None]
+        return [(label, rows) for label, rows in entry.examples if self._raw(rows) is not None]
 
 
 def stopped_early(episodes: int, sure: bool = True) -> str:

@@ -6,13 +6,16 @@ import glob
 import hashlib
 import os
 import stat
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 from policytest._base.errors import InputError, unreadable
 from policytest._base.text import did_you_mean, plain
 
+PathLike: TypeAlias = str | os.PathLike[str]
+Paths: TypeAlias = PathLike | Collection[PathLike]
 KINDS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json"}
 _BLOCK, _BLOCKS = 2**16, 64  # of a file that its fingerprint covers: all of it up to 4 MiB
 
@@ -30,14 +33,14 @@ class File:
     empty: bool = False
 
 
-def is_path(data: object) -> bool:
+def is_path(data: object) -> TypeGuard[Paths]:
     """Whether this names files: a path, or a list of paths."""
     if isinstance(data, list | tuple | set | frozenset):
         return all(isinstance(item, str | os.PathLike) for item in data)
     return isinstance(data, str | os.PathLike)
 
 
-def find(data: Any) -> list[Path]:
+def find(data: Paths) -> list[Path]:
     """The files that paths, folders and patterns name, each once."""
     items = [data] if isinstance(data, str | os.PathLike) else sorted(data, key=os.fspath)
     if not items:
@@ -57,7 +60,7 @@ def find(data: Any) -> list[Path]:
     return paths
 
 
-def _files_of(item: Any) -> list[Path]:
+def _files_of(item: PathLike) -> list[Path]:
     text = os.fspath(item)
     if not isinstance(text, str) or "\0" in text or not text:
         raise InputError(f"data is {text!r}; pass the path of a file")

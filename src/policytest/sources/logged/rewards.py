@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray, first
+from policytest._base.arrays import BoolArray, FloatArray, IntArray, first
 from policytest._base.errors import InputError
 from policytest._base.text import number
 from policytest.mdp.observed import Observed
@@ -23,10 +22,11 @@ NO_REWARDS = (
 )
 
 
-def outside(task: Task, pair: IntArray, rewards: FloatArray) -> Any:
+def outside(task: Task, pair: IntArray, rewards: FloatArray) -> BoolArray:
     """Which rewards, as they are paid, lie outside the range that the task declares; at pairs that the policy takes."""
     assert isinstance(task.rewards, Observed)
-    return task.rewards.outside(pair, rewards / task.reward_scale) & (task.policy.ravel()[pair] > 0)
+    found = task.rewards.outside(pair, rewards / task.reward_scale) & (task.policy.ravel()[pair] > 0)
+    return np.asarray(found)
 
 
 def wrong_range(task: Task, pair: int, x: int, reward: float) -> str:

@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from policytest.sources.logged import lines as rules
 from policytest.sources.logged.columns import (
     BINNED,
     IGNORED,
-    LABELS,
     NEXT_BINNED,
     Columns,
     check_bins,
@@ -55,6 +54,8 @@ from policytest.sources.logged.visits import Arrived, Waiting
 
 CHUNK = 1 << 16
 TOLERANCE = 1e-9  # of rewards, absolute or relative
+Moment: TypeAlias = tuple[str, Any]
+"""An order as something to compare: "number" with a number, or "time" with a time."""
 STDIN = 0
 """The file number of standard input."""
 
@@ -157,7 +158,7 @@ class Parser:
             self.columns = with_bins(self.columns, bins.names, bins.following)
         at = places_in(task)
         self._ends = frozenset(at.ends)
-        self._lookups = dict(zip(LABELS, (at.states, at.actions, at.states), strict=True))
+        self._lookups = at.by_role
         for part in skip:
             if part not in ("s", "a", "last"):
                 raise InputError(f"skip has {part!r}; rows of a growing log can be dropped for their s or a only")
@@ -169,7 +170,7 @@ class Parser:
         self._parts: dict[str, str] = {}
         self._keys: rules.Keys | None = None
         self._known: dict[tuple[str, str], int] = {}
-        self._last: dict[str, Any] = {}
+        self._last: dict[str, Moment] = {}
         self._begun: set[str] = set()
         self._over: dict[str, int] = {}
         self._episodes: dict[str, int] = {}
@@ -454,7 +455,7 @@ def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _moment(value: object) -> tuple[str, Any]:
+def _moment(value: object) -> Moment:
     """An order as something to compare: a number, or a time."""
     written = _written(value).strip(rules.BLANKS)
     if rules.number(written) is not None:
