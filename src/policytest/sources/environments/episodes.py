@@ -7,7 +7,7 @@ python:package.module:name       an environment, a function run(rng), or Episode
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from policytest._base import arrays, errors
 from policytest._base.errors import InputError
@@ -82,7 +82,7 @@ def _spelled(told: str, dashes: str) -> str:
     return told.replace("with a horizon or a discount below 1", f"with {dashes}horizon N or {dashes}discount below 1")
 
 
-def _gymnasium(address: str, vector: int | None) -> tuple[Any, float | None]:
+def _gymnasium(address: str, vector: int | None) -> tuple[object, float | None]:
     """The environment, or a vector of them, and the discount behind the question mark."""
     name, options = parsed_address(address)
     discount = options.pop("discount", None)
@@ -99,7 +99,7 @@ def _gymnasium(address: str, vector: int | None) -> tuple[Any, float | None]:
         raise InputError(f"{address}: no vector of it can be made: {errors.first_line(error)}") from error
 
 
-def _python(address: str, asked: AskedEpisodes, dashes: str) -> Any:
+def _python(address: str, asked: AskedEpisodes, dashes: str) -> object:
     """The environment, the function or the `Episodes` at a place."""
     place = address.removeprefix(PYTHON)
     found = instance_of("the model", place, imported("the model", place))
@@ -111,7 +111,7 @@ def _python(address: str, asked: AskedEpisodes, dashes: str) -> Any:
     return found
 
 
-def _declared(env: Any) -> Range | None:
+def _declared(env: object) -> Range | None:
     """The range of rewards that an environment declares, if it is finite."""
     given = getattr(getattr(env, "unwrapped", env), "reward_range", None)
     if not isinstance(given, tuple | list) or len(given) != 2 or not all(map(math.isfinite, given)):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -43,6 +43,8 @@ from policytest.sources.environments.bins import Bins
 from policytest.sources.environments.stepping import (
     OBSERVATIONS_ARE_MARKOV,
     Asked,
+    Given,
+    Stepped,
     Stepping,
     given_initial,
     given_rewards,
@@ -50,8 +52,9 @@ from policytest.sources.environments.stepping import (
     stepped_task,
 )
 from policytest.sources.environments.table import Rules, asked_task, read_table, rules
-from policytest.sources.labels import Names, Places, places_of
-from policytest.sources.tasks.policy import discrete, policy_table
+from policytest.sources.labels import Names, Places
+from policytest.sources.tasks.by_name import Content
+from policytest.sources.tasks.policy import discrete, places, places_shown, policy_table
 from policytest.sources.tasks.policy_files import load_policy
 
 HARMLESS = (
@@ -89,7 +92,7 @@ class Environment(Shown):
     """
 
     task: Task = field(repr=False)
-    simulator: Any = field(repr=False)
+    simulator: TabularSimulator | Stepping = field(repr=False)
     kernel: Kernel | None = field(repr=False)
     value: float | None
     name: str
@@ -130,8 +133,8 @@ def gymnasium(
     *,
     horizon: int | str | None = None,
     goal: object = None,
-    avoid: object = (),
-    options: Mapping[str, Any] | None = None,
+    avoid: Collection[object] = (),
+    options: Mapping[str, object] | None = None,
     rewards: object = None,
     initial: object = None,
     terminal: object = None,
@@ -181,7 +184,7 @@ def gymnasium(
     (16, 0.00448)
     """
     env = _environment(env, options)
-    at = _places(env, states, actions)
+    at = places_shown(discrete(env, "observation_space"), discrete(env, "action_space"), states, actions)
     arrays.one_of("ambiguous", ambiguous, ("refuse", "split"))
     limit, inner = _without_limit(env)
     steps = _horizon(horizon, limit, env)
@@ -196,15 +199,13 @@ def gymnasium(
     if P is None:
         if known_support:
             raise InputError("known_support is for tables; an environment that is stepped lists no successors")
-        told = {"policy": policy, "discount": gamma, "rewards": rewards, "initial": initial, "terminal": terminal}
-        told["asked"] = asked
-        return _stepped(inner, at, told, notes)
+        return _stepped(inner, at, Given(policy, gamma, rewards, initial, terminal, asked), notes)
     if terminal is not None:
         raise InputError("terminal is for environments that are stepped; the table says what ends an episode")
     listed = read_table(P, at)
     rho = _initial(env, initial, at)
-    given: Any = None if rewards is None else given_rewards(rewards, at)
-    found = rules(listed, at, rho, split=ambiguous == "split", known_support=bool(known_support), rewards=given)
+    said: Any = None if rewards is None else given_rewards(rewards, at)
+    found = rules(listed, at, rho, split=ambiguous == "split", known_support=bool(known_support), rewards=said)
     pi = policy_table(policy, at, free=np.flatnonzero(found.absorbing[: at.n_states]))[found.origin]
     pi[at.n_states :][found.absorbing[at.n_states :]] = np.eye(at.n_actions)[0]
     task, kernel = _tabular(found, pi, gamma, asked, at.actions.own_names)
@@ -214,7 +215,7 @@ def gymnasium(
 
 def _tabular(found: Rules, pi: FloatArray, discount: float, asked: Asked, actions: Names) -> tuple[Task, Kernel]:
     """The task on the rules of a table, and its kernel; goals and states to avoid are followed by themselves."""
-    known: dict[str, Any] = {"policy": pi, "initial": found.initial, "support": found.support, "actions": actions}
+    known: Content = {"policy": pi, "initial": found.initial, "support": found.support, "actions": actions}
     goal, over, kernel = None, found.absorbing, found.kernel
     if asked.goal is not None and asked.over is not None:
         goal, over = asked.goal[found.origin], asked.over[found.origin] | over
@@ -233,7 +234,7 @@ def _horizon(horizon: int | str | None, limit: int, env: object) -> int | None:
     return limit
 
 
-def _asked(horizon: int | None, goal: Any, avoid: Any, at: Places, others: Mapping[str, Any]) -> Asked:
+def _asked(horizon: int | None, goal: object, avoid: Collection[object], at: Places, others: Content) -> Asked:
     """The question beside discounted rewards, checked: a goal leaves no room for another."""
     if goal is None:
         if others["discount"] is None:
@@ -262,7 +263,7 @@ def _limit_notes(limit: int, horizon: int | None, what: str) -> list[str]:
     return [f"The time limit of {limit:,} steps {same}."]
 
 
-def from_address(address: str, policy: object, discount: float | None, **question: Any) -> Environment:
+def from_address(address: str, policy: object, discount: float | None, **question: object) -> Environment:
     """The environment at an address such as "gym:FrozenLake-v1?map_name=8x8&is_slippery=true", for the command line.
 
     What follows the question mark are options of `gymnasium.make`, and known_support, ambiguous, policy and discount.
@@ -270,7 +271,7 @@ def from_address(address: str, policy: object, discount: float | None, **questio
     The policy is a file, or "uniform". ``question`` are horizon, goal, avoid and known_support, as for `gymnasium`.
     """
     name, options = parsed_address(address)
-    own: dict[str, Any] = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
+    own: Content = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
     stated = {"policy": own.pop("policy", None), "discount": own.pop("discount", None)}
     policy, discount = policy or stated["policy"], stated["discount"] if discount is None else discount
     if discount is None and "goal" not in question:
@@ -281,7 +282,7 @@ def from_address(address: str, policy: object, discount: float | None, **questio
         raise InputError(f"{address} has no policy; pass --policy FILE, or write policy=FILE (or uniform) behind it")
     env = _environment(name, options)
     if policy != "uniform":
-        at = _places(env, None, None)
+        at = places(env)
         policy = load_policy(str(policy), (at.states.own_names or at.n_states, at.actions.own_names or at.n_actions))
     try:
         return gymnasium(env, policy, discount, table=True, **(own | question))
@@ -291,7 +292,7 @@ def from_address(address: str, policy: object, discount: float | None, **questio
         raise InputError(f"{address}: {told}") from None
 
 
-def parsed_address(address: str) -> tuple[str, dict[str, Any]]:
+def parsed_address(address: str) -> tuple[str, Content]:
     """The id of an environment, and the options behind the question mark."""
     name, _, query = address.removeprefix(PREFIX).partition("?")
     if not name:
@@ -307,9 +308,9 @@ def parsed_address(address: str) -> tuple[str, dict[str, Any]]:
     return name, options
 
 
-def _defaults(name: str) -> dict[str, Any]:
+def _defaults(name: str) -> Content:
     """The options of an environment as they are if nothing is said; those that can be known without making it."""
-    found: dict[str, Any] = {"known_support": False}
+    found: Content = {"known_support": False}
     gym = errors.needs("gymnasium", "gym")
     with contextlib.suppress(Exception):  # `gymnasium.make` will say what is wrong
         module, _, name = name.rpartition(":")
@@ -325,7 +326,7 @@ def _defaults(name: str) -> dict[str, Any]:
     return found
 
 
-def _option(key: str, text: str, default: object = None) -> Any:
+def _option(key: str, text: str, default: object = None) -> bool | int | float | str | None:
     """A number, true, false or none; otherwise the text itself. Where the default is true or false, one of these."""
     if isinstance(default, bool):
         if text.lower() not in SWITCHES:
@@ -345,7 +346,7 @@ def _option(key: str, text: str, default: object = None) -> Any:
 # ---------------------------------------------------------------- what is asked of an environment
 
 
-def _environment(env: object, options: Mapping[str, Any] | None) -> Any:
+def _environment(env: Any, options: Mapping[str, object] | None) -> Any:
     """The environment itself, made if it was named."""
     if not isinstance(env, str) and type(env).__name__ != "EnvSpec":
         if options:
@@ -358,18 +359,6 @@ def _environment(env: object, options: Mapping[str, Any] | None) -> Any:
             raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment, or its id")
         return env
     return made(env, **(options or {}))
-
-
-def _places(env: Any, states: Any, actions: Any) -> Places:
-    observations, codes = discrete(env, "observation_space"), discrete(env, "action_space")
-    return places_of(
-        len(observations),
-        len(codes),
-        arrays.names("states", states, len(observations)),
-        arrays.names("actions", actions, len(codes)),
-        tuple(observations),
-        tuple(codes),
-    )
 
 
 def _wrappers(env: object) -> list[Any]:
@@ -419,8 +408,8 @@ def _initial(env: object, given: object, at: Places) -> FloatArray:
     raise InputError("env does not say where it starts (initial_state_distrib); pass initial, rho[s] or the state")
 
 
-def _stepped(env: object, at: Places, given: dict[str, Any], notes: list[str]) -> Environment:
-    if given["rewards"] is None and given["asked"].goal is None:
+def _stepped(env: Stepped, at: Places, given: Given, notes: list[str]) -> Environment:
+    if given.rewards is None and given.asked.goal is None:
         raise InputError(
             f"{called(env)} has no table P; pass rewards: r[s,a], r[s,a,x], a function of (s, a, next state), or "
             "Observed(low, high), the range of those that it pays"

@@ -31,7 +31,6 @@ import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -49,11 +48,13 @@ from policytest.sources.checks import ROUNDING, check_support, first_other, wron
 from policytest.sources.environments.bins import SAME_EFFECT, Bins
 from policytest.sources.environments.gymnasium import Environment
 from policytest.sources.environments.minari_episodes import Steps, numbers, open_dataset, read
-from policytest.sources.environments.stepping import SteppedStates, stepped_task
-from policytest.sources.labels import Places, places_in, places_of
+from policytest.sources.environments.stepping import Given, SteppedStates, stepped_task
+from policytest.sources.labels import Places, places_in
 from policytest.sources.logged.counting import new_counts
 from policytest.sources.logged.log import Log
 from policytest.sources.logged.paths import File
+from policytest.sources.tasks.by_name import Content
+from policytest.sources.tasks.policy import places_shown
 
 SETTINGS = ("policy", "discount", "rewards", "initial", "terminal", "states", "actions")
 
@@ -169,7 +170,7 @@ def minari(
 
 
 def _task(
-    task: Any, settings: dict[str, Any], observations: range, codes: range, bins: Bins | None
+    task: Task | Environment | None, settings: Content, observations: range, codes: range, bins: Bins | None
 ) -> tuple[Places, Task, SteppedStates | None]:
     S, A = len(observations), len(codes)
     if task is not None:
@@ -189,14 +190,13 @@ def _task(
                 f"the dataset has {plural(S, 'observation')} and {plural(A, 'action')}, the task has {sizes[0]} and "
                 f"{sizes[1]}; pass the task of this environment, or policy, rewards and discount"
             )
-        return places_of(S, A, None, None, observations, codes), made, layout
+        return places_shown(observations, codes), made, layout
     for name in ("policy", "rewards", "discount"):
         if settings[name] is None:
             raise InputError(f"{name} is missing; pass a task, or policy, rewards and discount to make one")
     names = settings["states"] if settings["states"] is not None or bins is None else bins.states
-    named = arrays.names("states", names, S), arrays.names("actions", settings["actions"], A)
-    at = places_of(S, A, *named, observations, codes)
-    return at, *stepped_task(at, settings)[:2]
+    at = places_shown(observations, codes, names, settings["actions"])
+    return at, *stepped_task(at, Given(*(settings[name] for name in Given._fields[:5])))[:2]
 
 
 def _arrivals(task: Task, at: Places, layout: SteppedStates | None, steps: Steps) -> IntArray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays, errors
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
@@ -22,9 +23,9 @@ class Steps:
     a: IntArray
     x: IntArray
     reward: FloatArray
-    terminated: Any
+    terminated: BoolArray
     episode: IntArray
-    first: Any  # whether the step is the first of its episode
+    first: BoolArray  # whether the step is the first of its episode
 
 
 def open_dataset(dataset: object) -> Any:
@@ -65,7 +66,8 @@ def numbers(source: object, name: str, bins: Bins | None, setting: str) -> range
 
 def read(source: Any, observations: range, codes: range, bins: Bins | None, action_bins: Bins | None) -> Steps:
     """All steps, episode by episode."""
-    parts: list[tuple[Any, ...]] = []
+    none, never = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    parts: list[tuple[npt.NDArray[Any], ...]] = [(none, none, none, np.zeros(0), never, none, never)]
     for episode in source.iterate_episodes():
         place = f"episode {episode.id}"
         o = _indices(f"{place}: observations", episode.observations, observations, bins)
@@ -88,13 +90,10 @@ def read(source: Any, observations: range, codes: range, bins: Bins | None, acti
         if (at := arrays.first(~np.isfinite(reward))) is not None:
             raise InputError(f"{place}: rewards[{at}] is {reward[at]}; every reward must be a finite number")
         parts.append((o[:-1], a, o[1:], reward, over, np.full(T, int(episode.id)), np.arange(T) == 0))
-    if not parts:
-        empty = np.zeros(0, np.int64)
-        return Steps(empty, empty, empty, empty.astype(float), empty.astype(bool), empty, empty.astype(bool))
     return Steps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _flags(place: str, values: Any) -> BoolArray:
+def _flags(place: str, values: object) -> BoolArray:
     """Truth values, or 0 and 1."""
     found = arrays.numbers(place, values).reshape(-1)
     if (at := arrays.first((found != 0) & (found != 1))) is not None:

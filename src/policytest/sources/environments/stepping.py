@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -50,11 +50,24 @@ from policytest.questions.cells import has_cells
 from policytest.sources.checks import close
 from policytest.sources.environments.table import asked_task, check_size, differs, full_support, state_index
 from policytest.sources.labels import Places
+from policytest.sources.tasks.by_name import Content
 from policytest.sources.tasks.policy import policy_table
 
+Drawn: TypeAlias = IntArray | tuple[IntArray, FloatArray]
+"""Next states; with the rewards, where these are observed."""
 FUNCTION_LIMIT = 5_000_000  # calls of a function of (s, a, next state)
 OBSERVATIONS_ARE_MARKOV = "what follows depends on the observation and the action alone"
 LONGEST_WAY = 1_000_000  # steps, or resets, to a state that is asked for
+
+
+class Stepped(Protocol):
+    """What is used of a Gymnasium environment."""
+
+    def reset(self, *, seed: int | None = None) -> object:
+        """A new episode: the observation, and more."""
+
+    def step(self, action: int) -> object:
+        """The observation, the reward, whether the episode ended or was cut, and more."""
 
 
 class Stepping:
@@ -67,7 +80,7 @@ class Stepping:
     but goes on with a new episode, and so in another way than it would have without the interruption.
     """
 
-    def __init__(self, env: Any, at: Places, task: Task, layout: SteppedStates, policy: FloatArray) -> None:
+    def __init__(self, env: Stepped, at: Places, task: Task, layout: SteppedStates, policy: FloatArray) -> None:
         self.env, self.at, self.layout = env, at, layout
         self.n_states, self.n_actions = task.n_states, task.n_actions
         self.steps = self.resets = self.extra_steps = self.truncations = 0
@@ -79,12 +92,12 @@ class Stepping:
         self._has_cells = has_cells(task)
         self._begin()
 
-    def draw(self, states: Any, actions: Any, rng: np.random.Generator) -> Any:
+    def draw(self, states: IntArray, actions: IntArray, rng: np.random.Generator) -> Any:
         """The next state of each pair; and the rewards, where these are observed."""
         with by_one_thread(self, "the simulator, which steps an environment,"):
             return self._drawn(states, actions, rng)
 
-    def _drawn(self, states: Any, actions: Any, rng: np.random.Generator) -> Any:
+    def _drawn(self, states: IntArray, actions: IntArray, rng: np.random.Generator) -> Drawn:
         if rng is not self._rng:
             self._rng, self._state = None, -1
             self._begin()
@@ -224,6 +237,17 @@ class Asked(NamedTuple):
         return self.goal if self.goal is None or self.avoid is None else self.goal | self.avoid
 
 
+class Given(NamedTuple):
+    """What is said of an environment that is stepped, as people write it; None where nothing is."""
+
+    policy: object
+    discount: float
+    rewards: object
+    initial: object = None
+    terminal: object = None
+    asked: Asked = Asked()
+
+
 class SteppedStates:
     """Which states the task has beside those of the environment, and what they are for."""
 
@@ -233,7 +257,7 @@ class SteppedStates:
         rewards: FloatArray | Observed | None,
         terminal: BoolArray | None,
         initial: FloatArray | None,
-        asked: Asked = Asked(),  # noqa: B008
+        asked: Asked,
     ) -> None:
         S = self.S = at.n_states
         self.rewards, self.terminal, self.initial, self.asked = rewards, terminal, initial, asked
@@ -283,7 +307,7 @@ class SteppedStates:
             rho[self.start] = 1.0
         else:
             rho[:S] = self.initial
-        known: dict[str, Any] = {"policy": pi, "initial": rho, "actions": at.actions.own_names}
+        known: Content = {"policy": pi, "initial": rho, "actions": at.actions.own_names}
         known["states"] = self._names(at)
         known["support"] = None if not absorbing.any() and not unknown_start else self._support(absorbing, A)
         known["assumptions"] = assumptions
@@ -330,19 +354,15 @@ class SteppedStates:
         return (*names, *(["start"] if self.start >= 0 else []))
 
 
-def stepped_task(
-    at: Places, given: Mapping[str, Any], assumptions: Sequence[str] = ()
-) -> tuple[Task, SteppedStates, FloatArray]:
-    """The task that is tested, its states, and the policy [S,A], from what is given: policy, discount, rewards, ..."""
-    terminal, start = given["terminal"], given["initial"]
-    ends = None if terminal is None else given_states("terminal", terminal, at)
-    rho = None if start is None else given_initial(start, at)
-    asked = given.get("asked", Asked())
-    rewards = None if asked.goal is not None else given_rewards(given["rewards"], at)
-    layout = SteppedStates(at, rewards, ends, rho, asked)
-    over = ends if ends is not None else asked.over
-    pi = policy_table(given["policy"], at, free=() if over is None else np.flatnonzero(over))
-    return layout.task(at, pi, given["discount"], assumptions), layout, pi
+def stepped_task(at: Places, given: Given, assumptions: Sequence[str] = ()) -> tuple[Task, SteppedStates, FloatArray]:
+    """The task that is tested, its states, and the policy [S,A], from what is given."""
+    ends = None if given.terminal is None else given_states("terminal", given.terminal, at)
+    rho = None if given.initial is None else given_initial(given.initial, at)
+    rewards = None if given.asked.goal is not None else given_rewards(given.rewards, at)
+    layout = SteppedStates(at, rewards, ends, rho, given.asked)
+    over = ends if ends is not None else given.asked.over
+    pi = policy_table(given.policy, at, free=() if over is None else np.flatnonzero(over))
+    return layout.task(at, pi, given.discount, assumptions), layout, pi
 
 
 # ---------------------------------------------------------------- what must be given
@@ -363,7 +383,7 @@ def given_rewards(rewards: object, at: Places) -> FloatArray | Observed:
     return table[:, :, 0].copy() if table.ndim == 3 and (table == table[:, :, :1]).all() else table
 
 
-def _tabulated(function: Callable[[Any, Any, Any], Any], at: Places) -> list[Any]:
+def _tabulated(function: Callable[[int, int, int], Any], at: Places) -> list[list[list[float]]]:
     """The function at all (s, a, x), which are spoken of as the environment does."""
     shown, codes = at.states.numbers, at.actions.numbers
     try:

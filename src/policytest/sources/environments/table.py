@@ -58,7 +58,7 @@ class Listed:
     r: FloatArray
     ends: BoolArray
 
-    def only(self, mask: Any) -> Listed:
+    def only(self, mask: BoolArray) -> Listed:
         """Some of them."""
         return Listed(self.pair[mask], self.x[mask], self.p[mask], self.r[mask], self.ends[mask])
 
@@ -72,8 +72,8 @@ class Rules:
     """
 
     kernel: Kernel
-    rewards: Any
-    support: Any
+    rewards: Kernel
+    support: Kernel | None
     initial: FloatArray
     states: tuple[Hashable, ...] | None
     origin: IntArray
@@ -105,7 +105,7 @@ def _pair_of(at: Places, s: int, a: int) -> str:
     return f"env.P[{at.states.numbers[s]}][{at.actions.numbers[a]}]"
 
 
-def _row(P: Any, at: Places, s: int, a: int, where: str) -> Any:
+def _row(P: Any, at: Places, s: int, a: int, where: str) -> list[object]:
     try:
         row = P[at.states.numbers[s]][at.actions.numbers[a]]
         return list(row)
@@ -124,13 +124,13 @@ def _entry(where: str, entry: Any, at: Places) -> tuple[float, int, float, bool]
     return p, state_index(lambda: f"{where} leads to", x, at), r, truth(f"{where}, whether it is terminated,", ends)
 
 
-def state_index(what: Callable[[], str], observation: Any, at: Places) -> int:
+def state_index(what: Callable[[], str], observation: object, at: Places) -> int:
     """The state that an environment shows, refused unless it is one of its numbers."""
     if type(observation) is int:
         number = observation
     else:
-        array = np.asarray(observation) if np.size(observation) == 1 else np.zeros(())
-        if array.dtype.kind not in "iu":
+        array = np.asarray(observation)
+        if array.size != 1 or array.dtype.kind not in "iu":
             raise InputError(f"{what()} {observation!r}; states are whole numbers, those of the observation space")
         number = int(array.item())
     first = at.states.numbers[0]
@@ -149,7 +149,7 @@ def rules(
     *,
     split: bool = False,
     known_support: bool = False,
-    rewards: object = None,
+    rewards: FloatArray | None = None,
 ) -> Rules:
     """The task and the kernel that a table stands for; the module says how. ``rewards`` [S,A] or [S,A,S], if given."""
     S, A = at.n_states, at.n_actions
@@ -170,7 +170,11 @@ def rules(
     kernel = assembled(whole.pair, whole.x, whole.p, size, A)
     entered = np.zeros(size, dtype=bool)
     entered[target] = True
-    table, on_arrival = _rewards(whole, np.append(live, ~absorbing[S:]), size, A, known_support, rewards, origin, at)
+    if rewards is None:
+        matters = np.append(live, ~absorbing[S:])
+        table, on_arrival = _rewards(whole, matters, size, A, known_support, origin, at)
+    else:
+        table, on_arrival = spread(rewards, origin), False
     table = looping(table, np.flatnonzero(absorbing), 0.0)
     support = _support(kernel, absorbing, entered if on_arrival else None, size, A, known_support)
     names = at.states.own_names if not extra else _names(at, extra)
@@ -192,7 +196,7 @@ def ends_of(absorbing: BoolArray, names: Sequence[Hashable] | None) -> list[Hash
 
 
 def asked_task(
-    rewards: Any, over: BoolArray, goal: BoolArray | None, discount: float, horizon: int | None, **known: Any
+    rewards: Kernel, over: BoolArray, goal: BoolArray | None, discount: float, horizon: int | None, **known: Any
 ) -> Task:
     """The task whose episodes end in the states that are over; with a goal that of reaching it. ``known``: the rest."""
     names = known["states"]
@@ -270,11 +274,9 @@ def _copied(real: Listed, idle: Listed, target: IntArray, origin: IntArray, abso
 
 
 def _rewards(
-    whole: Listed, matters: BoolArray, size: int, A: int, known: bool, given: object, origin: IntArray, at: Places
-) -> tuple[Any, bool]:
+    whole: Listed, matters: BoolArray, size: int, A: int, known: bool, origin: IntArray, at: Places
+) -> tuple[Kernel, bool]:
     """r[s,a], or r[s,a,x]; and whether it is the reward of the state of arrival, for all successors."""
-    if given is not None:
-        return spread(given, origin), False
     of_pair = np.zeros(size * A)
     of_pair[whole.pair[::-1]] = whole.r[::-1]  # the first listed stands
     real = whole.only(matters[whole.pair // A])
@@ -297,12 +299,14 @@ def _rewards(
     return np.broadcast_to(arrival, (size, A, size)).copy(), True
 
 
-def spread(given: Any, origin: IntArray) -> Any:
+def spread(given: FloatArray, origin: IntArray) -> FloatArray:
     """Rewards [S,A] or [S,A,S] of the environment, for its states and their copies."""
     return given[origin] if given.ndim == 2 else given[origin][:, :, origin]
 
 
-def _support(kernel: Kernel, absorbing: BoolArray, entered: BoolArray | None, size: int, A: int, known: bool) -> Any:
+def _support(
+    kernel: Kernel, absorbing: BoolArray, entered: BoolArray | None, size: int, A: int, known: bool
+) -> Kernel | None:
     if known:
         return kernel > 0 if not arrays.is_sparse(kernel) else sparse.csr_array(kernel > 0).astype(np.float64)
     if not absorbing.any() and (entered is None or entered.all()):
@@ -331,7 +335,7 @@ def full_support(absorbing: BoolArray, entered: BoolArray, A: int) -> BoolArray:
     return support
 
 
-def _agree(rewards: object, real: Listed, at: Places) -> None:
+def _agree(rewards: FloatArray, real: Listed, at: Places) -> None:
     """Refuse given rewards that differ from those of the table."""
     said = entries_at(rewards, real.pair, real.x)
     if (i := arrays.first(~close(said, real.r))) is not None:

@@ -30,7 +30,7 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.walks import prediction_arguments
 from policytest.mdp.task import Task
-from policytest.sources.labels import Places, is_one_integer, item, places_in, places_of
+from policytest.sources.labels import Names, Places, is_one_integer, item, places_in, places_of
 
 SHAPES = "pass probabilities [S,A], one action for each state, a dictionary, a function or an agent with predict"
 
@@ -83,8 +83,7 @@ def places(task: object) -> Places:
     if isinstance(held, Task):
         return places_in(held)
     if hasattr(task, "observation_space") and hasattr(task, "action_space"):
-        observations, codes = (discrete(task, name) for name in ("observation_space", "action_space"))
-        return places_of(len(observations), len(codes), None, None, observations, codes)
+        return places_shown(discrete(task, "observation_space"), discrete(task, "action_space"))
     if isinstance(task, tuple) and len(task) == 2:
         S, A = (arrays.whole_number(name, n) for name, n in zip(("S", "A"), task, strict=True))
         arrays.positive(S=S, A=A)
@@ -92,6 +91,12 @@ def places(task: object) -> Places:
     raise InputError(
         f"task is a {type(task).__name__}; pass a Task, an environment with Discrete spaces, or the numbers (S, A)"
     )
+
+
+def places_shown(observations: range, codes: range, states: Names = None, actions: Names = None) -> Places:
+    """The states and actions that an environment shows by these numbers, and perhaps their names."""
+    S, A = len(observations), len(codes)
+    return places_of(S, A, arrays.names("states", states, S), arrays.names("actions", actions, A), observations, codes)
 
 
 class Discrete(Protocol):
