@@ -12,8 +12,7 @@ from hypothesis import strategies as some
 
 from builders import each
 from fair_games import ALL, LAWS, breaks_ville, game
-from policytest.eprocess.combine import HALF, intersection, union, weighted_median
-from policytest.eprocess.interval import average
+from policytest.eprocess.interval import HALF, average, intersection, union, weighted_median
 
 DELTA = 0.1
 LEVEL = -math.log(DELTA)

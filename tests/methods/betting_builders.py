@@ -13,7 +13,7 @@ from policytest.eprocess.strategies import RESERVE
 from policytest.methods.td_betting import CoupledBetting
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import Coupling, shared_pool
-from policytest.payoffs.two_policies import TwoPolicies
+from policytest.payoffs.two_policies import two_policies as compared
 
 GAMMAS = (0.0, 0.5, 0.9, 0.99)
 FITTED = np.array([0.2, 0.4, 0.8])  # more bets beside the steady ones, as many as the grid has
@@ -113,7 +113,7 @@ def make_run(tasks, kernel, threshold=0.0, method=None, rng=0, **sides):
     """Betting on one policy or two, at work."""
     sim = pt.TabularSimulator(kernel)
     if len(tasks) > 1:
-        return TDRun(CoupledBetting(), TwoPolicies(*tasks, threshold, shared_pool(tasks, sim, rng)), **sides)
+        return TDRun(CoupledBetting(), compared(*tasks, threshold, shared_pool(tasks, sim, rng)), **sides)
     return (method or pt.TDBetting()).start(tasks[0], sim, threshold, rng, **sides)
 
 
@@ -193,8 +193,8 @@ def chance(weight, budget, least):
 
 def coupling_of(run):
     """How the policies go together; one policy never parts from itself."""
-    if isinstance(run.payoff, TwoPolicies):
-        return run.payoff.coupling
+    if run.payoff.pair is not None:
+        return run.payoff.pair.coupling
     policy = run.payoff.policies[0].task.policy
     return Coupling(policy, np.zeros_like(policy), np.zeros_like(policy))
 

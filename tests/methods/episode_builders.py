@@ -44,7 +44,7 @@ def question(seed, H=None, gamma=1.0, observed=False, on_successor=False, totals
 
 def arbitrary_plan(run, rng, sign):
     """A bet with an arbitrary part."""
-    plan, strategy = run.payoff.joined([arbitrary_part(run.payoff.bet, rng, sign)], sign), run.payoff.strategy
+    plan, strategy = run.payoff.joined([arbitrary_part(run.payoff.policies[0], rng, sign)], sign), run.payoff.strategy
     fitted = len(strategy.log_weights) - len(strategy.steady) - len(RESERVE)
     return plan._replace(fractions=np.concatenate([strategy.steady, [0.2, 0.8][:fitted], RESERVE]))
 

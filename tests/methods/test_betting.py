@@ -726,15 +726,18 @@ def tampered():
         ("plan.numbers", times(0.25, 1.0, 1.0, 1.0)),
         ("plan.numbers", times(1.0, -1.0, 1.0, 1.0)),
         ("plan.numbers", add(0.0, 0.0, 0.3, 0.0)),
-        ("walker", add(0.0, 0.0, -5000.0, 0.0, 0.0)),
-        ("walker", add(0.0, 1000.0, 0.0, 0.0, 0.0)),
-        ("walker", times(1.0, 1.0, 1.0, 1000.0, 1.0)),
+        ("walker", add(0.0, 0.0, -5000.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+        ("walker", add(0.0, 1000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+        ("walker", times(1.0, 1.0, 1.0, 1000.0, 1.0, 1.0, 1.0, 1.0)),
+        ("walker", lambda v: v[:-1]),
         ("numbers", lambda v: v[:, :2]),
         ("numbers", add(1.0)),
         ("generator", lambda v: v[:-1]),
         ("tally.N", add(1)),
-        ("due", times(np.nan, 1.0, 1.0)),
-        ("pace", times(np.nan)),
+        ("look_at", lambda v: v[:0]),
+        ("plan.due", times(np.nan, 1.0, 1.0, 1.0)),
+        ("plan.due", times(1.0, 1.0, 3.0, 1.0)),
+        ("plan.due", times(1.0, 1.0, 1.0, np.nan)),
     )
 
 

@@ -30,7 +30,7 @@ from policytest.methods.run import Run, is_certified, steps
 from policytest.methods.td_betting import CoupledBetting
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import shared_pool
-from policytest.payoffs.two_policies_in_time import two_policies
+from policytest.payoffs.two_policies import two_policies
 from policytest.questions import driver
 from policytest.questions.watch import Watch
 from policytest.results.load import from_data

@@ -13,7 +13,7 @@ from builders import assert_refused, each
 from methods.episode_builders import sums_of
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import shared_pool
-from policytest.payoffs.two_policies_in_time import two_policies
+from policytest.payoffs.two_policies import two_policies
 
 DELTA = 0.1
 
@@ -87,7 +87,7 @@ def test_a_rollout_has_the_law_of_the_difference_of_two_totals(seed, sign):
     run = TDRun(None, two_policies(*tasks, 0.1, shared_pool(tasks, pt.TabularSimulator(kernel), seed)))
     rng = np.random.default_rng(seed)
     V = np.append(rng.normal(size=(2, 4)), np.zeros((2, 1)), axis=1)
-    bets = (run.payoff.bet, sign), (run.payoff.other, -sign)
+    bets = list(zip(run.payoff.policies, (sign, -sign), strict=True))
     parts = [bet.bet(v, bet.base(v, None, 0.0), side) for (bet, side), v in zip(bets, V, strict=True)]
     plan = run.payoff.joined(parts, sign)
     U, law = V[0] - V[1], defaultdict(float)
@@ -117,7 +117,7 @@ def test_the_worst_total_of_the_difference_is_attained():
     ]
     for sign, pair in ((1.0, tasks), (-1.0, tasks[::-1])):
         payoff = two_policies(*pair, 0.0, shared_pool(pair, pt.TabularSimulator(kernel), 0))
-        bets = (payoff.bet, sign), (payoff.other, -sign)
+        bets = zip(payoff.policies, (sign, -sign), strict=True)
         parts = [bet.bet(np.zeros(2), bet.base(np.zeros(2), None, 0.0), side) for bet, side in bets]
         assert abs(payoff.joined(parts, sign).L - 4.0) <= 1e-6
 

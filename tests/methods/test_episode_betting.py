@@ -27,7 +27,7 @@ from policytest._base.compiled import rollouts as kernels
 from policytest._base.compiled import small
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import shared_pool
-from policytest.payoffs.two_policies_in_time import two_policies as compared
+from policytest.payoffs.two_policies import two_policies as compared
 
 DELTA = 0.1
 SEED_BY_SEED = [147, 105, 229, 127, 181, 164]  # samples on the paper's 2x2
@@ -83,7 +83,7 @@ def test_without_a_discount_worst_paths_are_below_every_value_of_kernels_that_ne
     task = pt.Task.reaching([2], policy=policy, initial=[0.5, 0.5, 0.0], support=None)
     run = started(task, np.full((3, 2, 3), 1 / 3), 0.3)
     V = np.append(scale * rng.normal(size=2) + 0.5, 0.0)
-    bet = run.payoff.bet
+    bet = run.payoff.policies[0]
     B = bet.bet(V, bet.base(V, None, 0.0), sign).B
     for kernel in deterministic_kernels(task):
         assert (B[:2] <= sign * (pt.state_values(task, kernel) - V)[:2] + 1e-12).all()
@@ -227,7 +227,7 @@ def test_the_mean_and_the_range_of_coupled_rollouts(seed, sign, settings):
     tasks, means, kernel, _ = two_policies(seed, **settings)
     rng = np.random.default_rng(seed)
     run = TDRun(None, compared(*tasks, 0.1, shared_pool(tasks, simulator(tasks[0], kernel), 0)))
-    bets = (run.payoff.bet, sign), (run.payoff.other, -sign)
+    bets = list(zip(run.payoff.policies, (sign, -sign), strict=True))
     plan = run.payoff.joined([arbitrary_part(bet, rng, side) for bet, side in bets], sign)
     S = sums_of(run, plan, 20_000)
     assert S.min() >= -plan.L - 1e-9

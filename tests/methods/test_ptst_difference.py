@@ -259,7 +259,7 @@ def test_resuming_something_else_is_refused(tmp_path):
         ("plan.fractions", lambda x: x * 2.0),
         ("plan.wide", lambda x: x * 2.0),
         ("progress", lambda x: x + 1),
-        ("walker", lambda x: np.array([1.0, 9.0, 0.0, 1.0, -1.0, 0.0])),
+        ("walker", lambda x: np.array([1.0, 9.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.0])),
         ("numbers", lambda x: x[:, :2]),
     ],
 )

@@ -92,7 +92,7 @@ def ends(branched, kernel, rewards, true=None, most=None):
 
 def other_side(run, plan):
     """The bet of the other side on the same V0 and advantages."""
-    part = run.payoff.bet.bet(plan.a.V, plan.a.base, -plan.sign)
+    part = run.payoff.policies[0].bet(plan.a.V, plan.a.base, -plan.sign)
     return Definition(run, run.payoff.joined([part], -plan.sign))
 
 
@@ -298,7 +298,7 @@ def test_a_run_with_open_branches_goes_on_where_it_was_stopped(always):
         lambda state: state.update({"plan.targets": np.zeros(0)}),
         lambda state: state.update({"plan.targets": -state["plan.targets"]}),
         lambda state: state.update({"plan.targets": state["plan.targets"][1:]}),
-        lambda state: state.update(pace=np.array([3.0, 0.0])),  # not one to choose from
+        lambda state: state["plan.due"].__setitem__(2, 3.0),  # not one to choose from
         lambda state: state["plan.numbers"].__setitem__(3, state["plan.numbers"][3] + 0.5),  # not the range of the plan
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 import policytest as pt
 from betting_builders import too_often
-from policytest.eprocess.combine import HALF
+from policytest.eprocess.interval import HALF
 from policytest.kl.sampler import Recorded
 from policytest.methods import stacks
 from policytest.questions.watch import Watch

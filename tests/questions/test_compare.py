@@ -30,7 +30,7 @@ from policytest.methods.td_betting import CoupledBetting
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import maximal_coupling, shared_pool
 from policytest.payoffs.known_range import known_difference
-from policytest.payoffs.two_policies import TwoPolicies
+from policytest.payoffs.two_policies import two_policies
 from policytest.questions import compare as compare_module
 from policytest.questions.compare import compare
 from policytest.questions.identify import identify
@@ -210,13 +210,13 @@ def test_rows_that_list_only_what_was_seen():
     tasks = [pt.Task(rewards, 0.5 * p + 0.25, np.full(S, 1 / S), 0.8) for p in (good, bad)]
     pool = shared_pool(tasks, pt.TabularSimulator(kernel), 0)
     assert pool.tally.is_open
-    payoff = TwoPolicies(*tasks, 0.0, pool)
+    payoff = two_policies(*tasks, 0.0, pool)
     run = TDRun(CoupledBetting(), payoff)
     for _ in range(400):
         if run.answer is None:
             run.step(3.0, 100_000)
     assert run.answer == "above"
-    closed = TwoPolicies(*tasks, 0.0, shared_pool(tasks, pt.TabularSimulator(kernel), 0, 10**9))
+    closed = two_policies(*tasks, 0.0, shared_pool(tasks, pt.TabularSimulator(kernel), 0, 10**9))
     for sign in (1.0, -1.0):
         values = rng.normal(size=(2, S))
         plans = [

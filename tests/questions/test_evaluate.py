@@ -11,8 +11,7 @@ from scipy.stats import binom
 
 import policytest as pt
 from builders import TWO, drawn_counts, each, first, known_task, uniform_log
-from policytest.eprocess.combine import HALF
-from policytest.eprocess.interval import Settled, ends
+from policytest.eprocess.interval import HALF, Settled, ends
 from policytest.eprocess.strategies import NEAR
 from policytest.results.estimate import Interval
 

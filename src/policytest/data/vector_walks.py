@@ -55,6 +55,10 @@ class VectorWalk:
         self.utils: Any = importlib.import_module("gymnasium.vector.utils")
         self.user: object = None
 
+    def serve(self, user: object) -> None:
+        """From now on this one steps it; None: whoever comes next begins again."""
+        self.user = user
+
     def begin(self, seed: int) -> None:
         """Reset all rows; the seed fixes what follows."""
         self.turn.seed(seed)

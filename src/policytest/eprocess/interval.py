@@ -1,7 +1,20 @@
-"""Which other thresholds the same bets would refute, and the intervals that this gives."""
+"""Which other thresholds the same bets would refute, and the intervals that this gives; and several e-processes as one.
+
+Each way to combine has its price: an average costs nothing, half of a vote and half of delta log 2.
+
+*Average.* The mean of e-processes, with weights fixed beforehand, is one: what one set of coins has not found another
+may have.
+
+*Weighted-median vote.* Where capitals cannot be averaged, since each was stopped by what it had not yet used: if each
+ever reaches 2/delta with probability at most delta/2, the mean share of those that do is at most delta/2, and the share
+is ever as large as 1/2 with probability at most delta (Markov).
+
+*Union.* Two tests at delta/2 each: one of them errs with probability at most delta.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -10,6 +23,8 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.capital import settle_against
 
+HALF = math.log(2.0)
+"""The price, in nats, of a vote by weighted median, and of each of two parts of a union."""
 PRECISION = 2.0**-40  # of the range, to which an end is found
 NEARLY_WORST = 1e-9  # of the range: a threshold so close to the worst value is not told from it
 
@@ -108,6 +123,22 @@ class Average:
 def average(evidence: Sequence[float] | FloatArray) -> float:
     """The logarithm of the average of capitals, by their logarithms."""
     return float(np.logaddexp.reduce(evidence) - np.log(len(evidence)))
+
+
+def weighted_median(values: FloatArray, weights: FloatArray) -> float:
+    """The largest number that half of these reach, by weight."""
+    order = np.argsort(-values, kind="stable")
+    return float(values[order][np.searchsorted(np.cumsum(weights[order]), 0.5 - 1e-9)])
+
+
+def union(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """The evidence of each side by the better of two tests, at delta/2 each."""
+    return max(first[0], second[0]) - HALF, max(first[1], second[1]) - HALF
+
+
+def intersection(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """What two intervals, at delta/2 each, leave."""
+    return max(first[0], second[0]), min(first[1], second[1])
 
 
 def largest_refuted(side: Refuter, worst: float, best: float, level: float) -> float:

@@ -1,6 +1,6 @@
 """Betting on a log at work: its rows in their order, on both sides at once; and the settings.
 
-Two tests at delta/2 each (`policytest.eprocess.combine`). Rollouts that own their draws
+Two tests at delta/2 each (`policytest.eprocess.interval`). Rollouts that own their draws
 (`policytest.payoffs.log_rollouts`) follow the log; beside them rollouts from pooled stacks (`TDBetting`) go on: stacks
 keep what comes early, such as the first visits of all customers in the first week, until the rest of a rollout is
 there.
@@ -20,8 +20,7 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.eprocess.capital import SIDES, with_rounding_margin
-from policytest.eprocess.combine import HALF, intersection
-from policytest.eprocess.interval import Average, clip_to_answer, ends
+from policytest.eprocess.interval import HALF, Average, clip_to_answer, ends, intersection, union
 from policytest.eprocess.strategies import Moments
 from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
@@ -31,10 +30,12 @@ from policytest.methods.run import RunOnALog
 from policytest.methods.stacks import LONG_SHARE, StacksRun, replicate_seeds
 from policytest.methods.td_betting import TDBetting
 from policytest.methods.td_run import TDRun
+from policytest.payoffs.draws import Supply
 from policytest.payoffs.fit import Fit, Progress
-from policytest.payoffs.log_rollouts import REPLAY_STRATEGIES, LogRolloutPool, LogSource, suits
+from policytest.payoffs.log_rollouts import REPLAY_STRATEGIES, LogRolloutPool, suits
 from policytest.payoffs.plan import REFIT as ANY_GROWTH
-from policytest.payoffs.policy_bet import PolicyBet, Pool
+from policytest.payoffs.policy_bet import PolicyBet
+from policytest.payoffs.pool import Pool
 from policytest.payoffs.td_rollouts import Rollouts
 
 FIRST_FIT, REFIT = 32, 1.1  # rows before the first bet; growth between two fits
@@ -46,10 +47,10 @@ MOST_AT_ONCE = 65_536  # rows of one call
 class LogRun(RunOnALog):
     """A log at work."""
 
-    source: LogSource
+    source: Recorded  # the rows that were not looked at yet
     tally: WitnessedCounts
 
-    def __init__(self, method: LogBetting, payoff: Rollouts, source: LogSource) -> None:
+    def __init__(self, method: LogBetting, payoff: Rollouts, source: Recorded) -> None:
         self.method, self.payoff, self.task, self.threshold = method, payoff, payoff.task, payoff.threshold
         self.source, self.tally = source, payoff.tally
         self.shares = np.zeros(len(payoff.tally.rows.pair))  # draws of each row so far
@@ -70,22 +71,22 @@ class LogRun(RunOnALog):
 
     def begin(self, required: float) -> None:
         """More may have been recorded."""
-        self.exhausted = self.source.left == 0
+        self.exhausted = len(self.source.k) == 0
 
     def step(self, required: float, most: int) -> None:
         """All rows that are there; the first of them at which the evidence of a part suffices is the answer."""
         required += HALF
         self._stack(required)
-        while self.source.left:
+        while len(self.source.k):
             most = min(self.next_fit - self.samples, MOST_AT_ONCE)
-            k, x = self.source.take(min([most, *(row - self.samples for row in LONG_LOGS if row > self.samples)]))
-            drawn = k >= 0
-            self.tally.observe(k[drawn], x[drawn], np.inf)  # refuses what the support excludes
+            rows = self.source.part(0, min([most, *(row - self.samples for row in LONG_LOGS if row > self.samples)]))
+            k, x, drawn = rows.k, rows.x, rows.k >= 0
+            self.source.take(len(k))
+            self.payoff.pool.observe(k[drawn], x[drawn])
             if self.samples >= FIRST_FIT:
                 self._follow(k, x, required)
             self.shares += np.bincount(k[drawn], minlength=len(self.shares))
             self.samples += len(k)
-            self.payoff.pool.samples = self.samples
             if self.samples >= self.next_fit:
                 self._fit_all()
         self.exhausted = True
@@ -93,9 +94,8 @@ class LogRun(RunOnALog):
     def _stack(self, level: float) -> None:
         """Rollouts from stacks, as far as these rows take them."""
         run = self.stacks
-        run.source.extend(self.source.rows.k, self.source.rows.x)
+        run.source.extend(self.source.k, self.source.x)
         run.step(level, UNLIMITED)
-        self.best = [max(pair) for pair in zip(self.best, run.evidence(), strict=True)]
         if run.answer is not None:
             self._answered(run.answer, run.used())
 
@@ -146,7 +146,7 @@ class LogRun(RunOnALog):
 
         exp(-evidence) is a p-value, at any time: twice the smaller of those of the two parts.
         """
-        return self.best[0] - HALF, self.best[1] - HALF
+        return union((self.best[0], self.best[1]), self.stacks.evidence())
 
     def why_undecided(self) -> str:
         """Which pair is scarcest, for this policy."""
@@ -208,9 +208,9 @@ class LogBetting:
         if not suits(task):
             return self.stacks(task, threshold, source, len(REPLAY_STRATEGIES) * self.coins)
         tally = WitnessedCounts(task, threshold, MixtureBoundary())  # lists all successors of so few rows
-        supply = LogSource(task, source, self.seed)
+        supply = Supply.recorded(task, Recorded(NOTHING, NOTHING), self.seed)  # the rows are bet on as they come
         policy = PolicyBet(tally.task, Pool(tally, supply), tally.rounding)
-        return LogRun(self, Rollouts(task, threshold, (policy,)), supply)
+        return LogRun(self, Rollouts(task, threshold, (policy,)), source)
 
     def stacks(self, task: Task, threshold: float, source: Recorded, sets: int) -> StacksRun:
         """Rollouts from stacks alone, by this many sets of coins a side."""

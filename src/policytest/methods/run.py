@@ -11,7 +11,7 @@ from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.reward_moments import RewardMoments
-from policytest.eprocess.combine import HALF
+from policytest.eprocess.interval import HALF
 from policytest.mdp.task import Task
 from policytest.worst_case.certificate import Certificate
 

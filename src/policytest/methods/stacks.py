@@ -33,7 +33,7 @@ from policytest._base.errors import AssumptionWarning
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed, generator
 from policytest.data.reward_moments import RewardMoments
-from policytest.eprocess.combine import HALF, weighted_median
+from policytest.eprocess.interval import HALF, weighted_median
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.run import Outcome, RunOnALog, steps
 from policytest.methods.td_run import TDRun

@@ -12,10 +12,10 @@ from policytest.kl.witness import Target, WitnessedCounts, largest_rounding
 from policytest.mdp.task import Task
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.draws import Supply
-from policytest.payoffs.in_time import RolloutsInTime
-from policytest.payoffs.policy_bet import MOST_LISTED, PolicyBet, Pool, is_large
+from policytest.payoffs.policy_bet import MOST_LISTED, PolicyBet, is_large
+from policytest.payoffs.pool import Pool, pool_in_time
 from policytest.payoffs.td_rollouts import Rollouts, warn_of_sides
-from policytest.payoffs.total_bet import TotalBet, pool_in_time
+from policytest.payoffs.total_bet import TotalBet
 from policytest.payoffs.visited import VisitedBet
 
 
@@ -78,7 +78,7 @@ class CoupledBetting:
 def rollouts_of(task: Task, threshold: float, supply: Supply) -> Rollouts:
     """The rollouts of a task's policy, whatever the task."""
     if not task.is_discounted_table:
-        return RolloutsInTime(task, threshold, TotalBet(task, pool_in_time(task, supply)))
+        return Rollouts(task, threshold, (TotalBet(task, pool_in_time(task, supply)),))
     target = Target(rounding=largest_rounding(task, threshold)) if is_large(task) else None
     tally = WitnessedCounts(task, threshold, MixtureBoundary(), most_listed=MOST_LISTED, target=target)
     kind = VisitedBet if is_large(task) else PolicyBet

@@ -27,7 +27,6 @@ from policytest.kl.witness import WitnessedCounts
 from policytest.methods.kl_rules import KLQuestion, NearestKernel
 from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Outcome, Run
-from policytest.payoffs import kept_plan, splitting
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.fit import Fit, Progress
 from policytest.payoffs.plan import BettingPlan
@@ -112,7 +111,7 @@ class TDRun(Run):
             missing = self._advance(required, max(limit - self.samples_used, 1))
             if time.monotonic() > until:
                 break
-        if len(self.payoff.policies) > 1 and not self.source.waits:
+        if self.payoff.pair is not None and not self.source.waits:
             self.idle = 0 if self.samples > before else self.idle + 1
             self.exhausted = self.answer is None and self.idle >= IDLE_BLOCKS
 
@@ -130,7 +129,6 @@ class TDRun(Run):
         self.at, self.numbers = done.at, self.numbers[done.used :]
         self.pool.record(seen.pair[: done.steps], seen.x[: done.steps], seen.reward[: done.steps])
         self.samples += done.samples
-        self.pool.samples += done.samples
         if done.rollouts:
             self._settled(plan, seen.sums[: done.rollouts])
             if plan.mirrored is not None:
@@ -188,7 +186,7 @@ class TDRun(Run):
             )
         if counts.total > MOST_ORDERED:
             raise InputError(f"counts has {counts.total} draws; betting on random orders of them is limited to 1e7")
-        self.tally.load(counts)
+        self.pool.load(counts)
         times, rows = self.tally.N.astype(np.int64), self.tally.rows
         k, x = np.repeat(rows.of_entry(), times), np.repeat(rows.successor.astype(np.int64), times)
         rng = generator(self.method.seed)
@@ -198,14 +196,14 @@ class TDRun(Run):
             while not run.exhausted:
                 run.step(np.inf, len(k) + 1)
             self.orders.append(run)
-        self.samples = self.pool.samples = counts.total
+        self.samples = counts.total
         self.plan = self._fitted()
         self.update_answer(required)
 
     def learn(self, rows: Recorded) -> None:
         """Transitions that are counted, and never bet on: burn-in for fitting."""
-        self.payoff.learn(rows)
-        self.fit.due = 0.0
+        self.pool.learn(rows)
+        self.fit.refit()
 
     # ------------------------------------------------------------ what it can say
 
@@ -293,46 +291,41 @@ class TDRun(Run):
     @property
     def reward_moments(self) -> RewardMoments | None:
         """What was observed of rewards, for forecasts."""
-        return self.pool.moments
+        return None if self.pool.observed is None else self.pool.observed.moments
 
     # ------------------------------------------------------------ keeping
 
     def state(self) -> Record:
         """All that is needed to go on later, as arrays."""
-        fit = self.fit
         kept = {
             "progress": np.array([self.samples, self.rollouts, self.block, self.idle], dtype=np.int64),
-            "due": np.array([fit.due, self.look_at, fit.pace_at]),
-            "pace": np.array(fit.pace),
+            "look_at": np.array([self.look_at]),
             "moments": self.moments.state(),
-            "walker": np.array([getattr(self.at, name) for name in self.payoff.WALKER]),
+            "walker": np.array(self.at),
             "numbers": self.numbers.copy(),
             "generator": stored(self.source.rng),
             "extra": np.array([self.source.extra]),
             **self.bets.state(),
         }
-        parts = {"plan": kept_plan.state_of(self.plan), "tally": self.tally.state()}
-        return {**kept, **record(**parts, payoff=self.payoff.state(self.at))}
+        parts = {"plan": self.fit.state(self.plan), "tally": self.tally.state(), "payoff": self.payoff.state(self.at)}
+        return {**kept, **record(**parts)}
 
     def _restore(self, state: Record) -> None:
         self.samples, self.rollouts, self.block, self.idle = (int(part) for part in state["progress"])
-        self.pool.samples = self.samples
-        due, self.look_at, pace_at = map(float, state["due"])
-        self.fit.restore(due, splitting.Pace(*map(float, state["pace"])), pace_at)
+        self.look_at = float(state["look_at"][0])
         self.moments.restore(state["moments"])
         self.numbers = np.array(state["numbers"], dtype=np.float64)
         self.tally.restore(part_of(state, "tally"))
         self.bets.restore(state)
         self.payoff.restore(part_of(state, "payoff"))
-        if self.samples != self.tally.n[self.pool.only < 0].sum() or not 0 < self.block <= LARGEST_BLOCK:
+        if self.samples != self.pool.samples or not 0 < self.block <= LARGEST_BLOCK:
             raise ValueError("the number of samples is not that of the counts")
         if not self.rollouts <= self.bets.count <= 2 * self.rollouts or self.moments.count != self.bets.count:
             raise ValueError("the number of rollouts is not that of the sums")
         if self.numbers.ndim != 2 or self.numbers.shape[1] != 3 or not ((self.numbers >= 0) & (self.numbers < 1)).all():
             raise ValueError("what was drawn ahead are not random numbers")
-        serves_both = self.fit.both_sides and self.fit.may_serve_both
-        self.plan = kept_plan.restored(self.payoff, self.bets.above, part_of(state, "plan"), serves_both)
-        self.at = RolloutState(**dict(zip(self.payoff.WALKER, map(float, state["walker"]), strict=True)))
+        self.plan = self.fit.restore(part_of(state, "plan"), self.bets.above)
+        self.at = RolloutState(**dict(zip(RolloutState._fields, map(float, state["walker"]), strict=True)))
         if not np.isfinite(self.at).all() or not (self.between_rollouts or self.payoff.is_possible(self.plan, self.at)):
             raise ValueError("the rollout on its way is not possible")
-        self.source.rng, self.source.extra = restored(state["generator"]), kept_extra(state)
+        self.source.go_on(restored(state["generator"]), kept_extra(state))

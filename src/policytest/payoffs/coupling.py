@@ -21,8 +21,8 @@ from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply
-from policytest.payoffs.policy_bet import MOST_LISTED, Pool
-from policytest.payoffs.total_bet import pool_in_time
+from policytest.payoffs.policy_bet import MOST_LISTED
+from policytest.payoffs.pool import Pool, pool_in_time
 
 SAME = 1e-14  # probabilities that differ by less are rounded ones of the same number
 

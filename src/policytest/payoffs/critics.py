@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.errors import InputError
 
 PENALTY = 1e-4  # of the mean diagonal of the normal equations
@@ -117,6 +117,18 @@ class Valuer:
         if self.horizon is not None:
             found += (1.0 - t / self.horizon) * (w[p + 1] + row @ w[p + 2 :])
         return _finite(float(found))
+
+    def state(self) -> Arrays:
+        """The normal equations, and the weights."""
+        return {
+            "critic": np.zeros((2, 0, 0)) if self.normal is None else self.normal.copy(),
+            "critic_weights": np.zeros(0) if self.weights is None else self.weights.copy(),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Go on from a kept state."""
+        self.normal = state["critic"] if state["critic"].size else None
+        self.weights = state["critic_weights"] if state["critic_weights"].size else None
 
 
 def _solved(normal: FloatArray) -> FloatArray:

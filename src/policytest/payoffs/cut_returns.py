@@ -191,7 +191,6 @@ class CutEpisodes(DrawnEpisodes):
     def state(self) -> Arrays:
         """The past episodes, the critic and the plan."""
         p = self.past[0].rows.shape[1] if self.past else 0
-        normal = self.valuer.normal
         return {
             **super().state(),
             "past_rewards": np.concatenate([np.zeros(0), *(one.rewards for one in self.past)]),
@@ -199,8 +198,7 @@ class CutEpisodes(DrawnEpisodes):
             "past_ends": np.concatenate([np.zeros((0, 2)), *(np.stack([o.low, o.high], axis=1) for o in self.past)]),
             "past_lengths": np.array([len(one.rewards) for one in self.past], dtype=np.int64),
             "past_weights": np.array([[one.weight, one.half] for one in self.past], dtype=np.float64).reshape(-1, 2),
-            "critic": np.zeros((2, 0, 0)) if normal is None else normal.copy(),
-            "critic_weights": np.zeros(0) if self.valuer.weights is None else self.valuer.weights.copy(),
+            **self.valuer.state(),
             "cut_plan": np.array([*self.plan[:2], *self.plan.sides], dtype=np.float64),
             "cut_at": np.array([self.seen, self.plan_at], dtype=np.int64),
         }
@@ -212,8 +210,7 @@ class CutEpisodes(DrawnEpisodes):
         rewards, rows, ends = (np.split(state[name], at) for name in ("past_rewards", "past_rows", "past_ends"))
         parts = zip(rewards, rows, ends, state["past_weights"], strict=True) if len(state["past_lengths"]) else ()
         self.past = [Past(r, row, end[:, 0], end[:, 1], float(w), int(half)) for r, row, end, (w, half) in parts]
-        self.valuer.normal = state["critic"] if state["critic"].size else None
-        self.valuer.weights = state["critic_weights"] if state["critic_weights"].size else None
+        self.valuer.restore(state)
         largest, is_fitted, *sides = state["cut_plan"].tolist()
         if not largest >= 1:
             raise ValueError("the largest weight is below 1")

@@ -19,23 +19,23 @@ MOST_AHEAD, LONGEST_STACK = 2**17, 256  # draws of all pairs, and of one, that a
 class Supply(Drawn):
     """Where successors come from: a table (drawn from in compiled code), a simulator's calls, or recorded stacks."""
 
-    def __init__(self, task: Task, sim: SimulatorLike, rng: Seed) -> None:
+    def __init__(self, task: Task, sim: SimulatorLike, rng: Seed, waits: bool = False) -> None:
         super().__init__(task, sim)
-        self.rng = generator(rng)
+        self.rng, self.waits = generator(rng), waits  # for draws that are recorded
         pairs = task.n_states * task.n_actions
         table = sim.table() if is_table(sim) else None  # rows without mass are refused by `draw`, when they are met
         self.is_table = table is not None and not table.empty[task.layout.pairs.pair].any()
         self.is_table = self.is_table and not task.observes_rewards
-        self.waits, self.size = False, 0
+        self.size = 0
         self.order = np.zeros(0, dtype=np.int64)
         self.at = np.zeros(pairs, dtype=np.int64)
-        self.reward = np.zeros(1 if task.observes_rewards else 0)
+        self.reward = np.zeros(1 if task.observes_rewards and not waits else 0)
         self.ahead = 1  # draws of a pair that are made at once
         if table is not None and self.is_table:
             self.start, self.successor, self.cumulative, _ = table
         else:
             self.start = np.zeros(pairs + 1, dtype=np.int64)
-            self.successor, self.cumulative = np.zeros(1, dtype=np.int32), np.zeros(0)
+            self.successor, self.cumulative = np.zeros(0 if waits else 1, dtype=np.int32), np.zeros(0)
         if task.observes_rewards and getattr(sim, "replayable", False):
             self._make_stacks(int(np.clip(MOST_AHEAD // pairs, 1, LONGEST_STACK)))
 
@@ -72,10 +72,13 @@ class Supply(Drawn):
     @classmethod
     def recorded(cls, task: Task, source: Recorded, rng: Seed) -> Supply:
         """Stacks of the recorded draws of each pair, in their order."""
-        supply = cls(task, nothing_to_draw, rng)
-        supply.waits, supply.successor, supply.reward = True, np.zeros(0, dtype=np.int32), np.zeros(0)
+        supply = cls(task, nothing_to_draw, rng, waits=True)
         supply.extend(source.k, source.x, source.r)
         return supply
+
+    def go_on(self, rng: np.random.Generator, extra: int) -> None:
+        """Draw on with this generator; so many steps were made beside the samples."""
+        self.rng, self.extra = rng, extra
 
     def extend(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
         """More were recorded: each goes to the end of the stack of its pair, behind those not yet taken."""

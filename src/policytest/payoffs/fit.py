@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import Arrays, FloatArray
+from policytest.eprocess.capital import EProcess
 from policytest.eprocess.strategies import ENDS, NONE, TIED, GapGrid, Moments, expected_growth, most_promising
 from policytest.payoffs import splitting
-from policytest.payoffs.plan import LARGE, REFIT, SHARES, BettingPlan
+from policytest.payoffs.plan import REFIT, SHARES, BettingPlan
 from policytest.payoffs.policy_bet import are_quick, plans_of_shares
 from policytest.payoffs.td_rollouts import Rollouts
 from policytest.payoffs.visited import VisitedBet
@@ -50,11 +51,9 @@ class Fit:
         """From now on bet on this side alone, and fit when the samples have grown by this factor."""
         self.only_side, self.growth, self.due = sign, growth, 0.0
 
-    def restore(self, due: float, pace: splitting.Pace, pace_at: float) -> None:
-        """Go on as kept."""
-        if pace not in splitting.PACES or not math.isfinite(due):
-            raise ValueError("the pace is none of those to choose from")
-        self.due, self.pace, self.pace_at = due, pace, pace_at
+    def refit(self) -> None:
+        """The next plan is due."""
+        self.due = 0.0
 
     def plan(self, progress: Progress) -> BettingPlan:
         """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
@@ -67,14 +66,13 @@ class Fit:
         q = payoff.pool.model()
         values, occupancies = zip(*(policy.values(q) for policy in payoff.policies), strict=True)
         sign, visits = self._side(values, progress), payoff.visits(q, occupancies) if q is not None else None
-        chosen = visits if q is not None and len(q) <= LARGE else None
-        plan, v = self._best_share(values, q, sign, chosen, progress)
+        plan, v = self._best_share(values, q, sign, visits, progress)
         if v is None and 0 < plan.room < np.inf:
             v = payoff.noise(plan, visits)
         plan = self._mirrored(plan, v, progress)
-        enough = max(splitting.FIRST, len(chosen[0]) / splitting.ENTRIES_A_SAMPLE) if chosen else np.inf
-        if q is not None and chosen and v is not None and payoff.chooses_pace and progress.samples >= enough:
-            return self._paced(plan, v, q, chosen[0], progress)  # a model of fewer samples is too sure of itself
+        enough = max(splitting.FIRST, len(visits[0]) / splitting.ENTRIES_A_SAMPLE) if visits else np.inf
+        if q is not None and visits and v is not None and payoff.chooses_pace and progress.samples >= enough:
+            return self._paced(plan, v, q, visits[0], progress)  # a model of fewer samples is too sure of itself
         return self.staked(plan, v, progress)
 
     def _paced(self, plan: BettingPlan, v: float, q: FloatArray, visits: FloatArray, progress: Progress) -> BettingPlan:
@@ -178,6 +176,61 @@ class Fit:
             mirrored = self.staked(mirrored, other, progress, -scale * sums, count)
         fractions = strategy.fractions(v, lead, count, narrow, sums)
         return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored)
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self, plan: BettingPlan) -> Arrays:
+        """When the next plan is due, and the plan of now: values, advantages and fractions."""
+        mirrored = NONE if plan.mirrored is None else np.append(plan.mirrored.fractions, plan.mirrored.wide)
+        kept = {name: getattr(plan, name) for name in ("B", "fractions", "wide", "targets")}
+        for name, part in zip("ab", plan.parts, strict=False):
+            kept |= {f"{name}.V": part.V, f"{name}.base": part.base}
+        return kept | {
+            "due": np.array([self.due, self.pace_at, *self.pace]),
+            "numbers": np.array([plan.L, plan.sign, plan.lead, plan.wider]),
+            "mirrored": mirrored,
+        }
+
+    def restore(self, state: Arrays, process: EProcess) -> BettingPlan:
+        """The plan of a kept state, which is made again; one that cannot have been made is refused."""
+        self.due, self.pace_at, *pace = map(float, state["due"])
+        self.pace = splitting.Pace(*pace)
+        L, sign, lead, wider = map(float, state["numbers"])
+        if self.pace not in splitting.PACES or not math.isfinite(self.due) or not 1.0 <= wider <= splitting.WIDEST:
+            raise ValueError("the pace is none of those to choose from")
+        payoff, parts = self.payoff, "ab"[: len(self.payoff.policies)]
+        values, bases = ([np.array(state[f"{part}.{name}"]) for part in parts] for name in ("V", "base"))
+        for policy, V, base in zip(payoff.policies, values, bases, strict=True):
+            if V.shape != policy.V.shape or base.shape != (policy.layers * len(policy.prob),):
+                raise ValueError("the plan does not fit the task")
+            if sign not in (1.0, -1.0) or not policy.is_centred(base, _rounding(V, base)):
+                raise ValueError("the plan has no side, or its advantages are not centred")
+            policy.take_values(V)
+        plan, scale = payoff.planned(values, bases, sign).widened(wider), 1.0 - payoff.task.discount or 1.0
+        made, its = np.append(plan.B, plan.L), np.append(state["B"], L)
+        off = scale * np.abs(made[made != its] - its[made != its]).max(initial=0.0)
+        if not max(abs(plan.lead - lead), off) <= sum(map(_rounding, values, bases)):
+            raise ValueError("the plan is not sound")
+        fractions, wide, targets, mirrored = (
+            np.array(state[name], dtype=np.float64) for name in ("fractions", "wide", "targets", "mirrored")
+        )
+        if len(targets) and not (targets.shape == plan.B.shape and (targets >= splitting.LEAST_TARGET).all()):
+            raise ValueError("the plan does not fit the task")
+        plan = plan._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets)
+        if payoff.may_serve_both and (mirrored.size or (self.both_sides and self.may_serve_both)):
+            plan = payoff.with_other_side(plan).widened(plan.wider)
+        if (other := plan.mirrored) is not None:
+            other = other._replace(fractions=mirrored[: len(fractions)], wide=mirrored[len(fractions) :])
+            plan = plan._replace(mirrored=other)
+        if (other is None) != (not mirrored.size):
+            raise ValueError("the plan does not fit the question")
+        process.of_rows(process.as_rows([one.bet for one in (plan, other) if one is not None]))
+        return plan
+
+
+def _rounding(V: FloatArray, base: FloatArray) -> float:
+    """What rounding may do to a plan with these values and advantages."""
+    return 1e-9 * float(np.abs(V).max() + np.abs(base).max())
 
 
 def _promise(plan: BettingPlan, v: float, progress: Progress) -> float:

@@ -1,4 +1,4 @@
-"""Rollouts on tasks beyond the discounted table: with a horizon, with totals, with observed rewards.
+"""Time in rollouts beyond the discounted table: with a horizon, with totals, with observed rewards.
 
 The mathematics is in `policytest.payoffs.total_bet`.
 """
@@ -6,18 +6,16 @@ The mathematics is in `policytest.payoffs.total_bet`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from policytest._base.arrays import Arrays, FloatArray
+from policytest._base.arrays import Arrays
 from policytest._base.compiled.small import OUT_OF_BOUNDS, Advance, Dynamics, RolloutState
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply
-from policytest.payoffs.plan import LARGE, BettingPlan
-from policytest.payoffs.td_rollouts import Rollouts
-from policytest.payoffs.total_bet import TotalBet
+from policytest.payoffs.plan import BettingPlan
+from policytest.payoffs.policy_bet import PolicyBet
 
 LONGEST = 1000.0  # steps, without a discount, after which a rollout ends at its worst; more where rollouts are longer
 
@@ -28,7 +26,7 @@ class Clock:
     ``lengths`` are the steps of rollouts that ended by themselves, the number of these, and that of the others.
     """
 
-    def __init__(self, task: Task, bets: Sequence[TotalBet]) -> None:
+    def __init__(self, task: Task, bets: Sequence[PolicyBet]) -> None:
         self.task, self.bets, self.lengths, self.longest = task, bets, np.zeros(3), 0.0
         first, *others = (bet.task.reached_at_start for bet in bets)
         self.at_once = first - sum(others)  # the probability of a start in the goal, or the difference of two
@@ -74,6 +72,12 @@ class Clock:
                 f"{self.task.place(done.missing_pair)} earned {done.at.total:g}; {remedy}"
             )
 
+    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
+        """Where totals have bounds, the least sum at which a rollout of one policy can end."""
+        low, high = self.task.total_rewards or (-np.inf, np.inf)
+        V = min(max(plan.a.V[int(at.state)], low - at.total), high - at.total)
+        return float(at.earned + at.weight * min(low - at.total - V if plan.sign > 0 else at.total + V - high, 0.0))
+
     def state(self) -> Arrays:
         """What a run keeps for later."""
         return {"longest": np.append(self.lengths, self.longest)}
@@ -85,48 +89,6 @@ class Clock:
             raise ValueError("the lengths of rollouts are not three numbers")
         self.lengths = kept[:3]
         self.limit(float(kept[3]))
-
-
-class RolloutsInTime(Rollouts):
-    """Rollouts of one policy with a horizon, of totals, or with observed rewards."""
-
-    WALKER = (*Rollouts.WALKER, "total")
-
-    def __init__(self, task: Task, threshold: float, bet: TotalBet) -> None:
-        self.bet = bet
-        super().__init__(task, threshold, (bet,), Clock(task, (bet,)))
-
-    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
-        """[H E] the discounted numbers of visits of each transition."""
-        return super().visits(q, occupancies) if len(q) * self.bet.layers <= LARGE else None
-
-    def squares(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
-        """With the variance of observed rewards."""
-        squares = super().squares(plan, visits)
-        if not self.task.observes_rewards:
-            return squares
-        rows = self.tally.rows
-        by_row = np.add.reduceat(visits[0].reshape(self.bet.layers, -1), rows.start[:-1], axis=1).sum(axis=0)
-        return squares + float(by_row @ self.bet.reward_noise()) / plan.room**2
-
-    @property
-    def estimate(self) -> float:
-        """The value of the empirical kernel, with the means of the observed rewards."""
-        return start_mean(self.task, self.bet.empirical_values()) + self.bet.task.reached_at_start
-
-    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
-        """Where totals have bounds, the worst of what is still to come."""
-        if self.task.total_rewards is None:
-            return super().worst_sum(plan, at)
-        low, high = self.task.total_rewards
-        V = min(max(plan.a.V[int(at.state)], low - at.total), high - at.total)
-        return float(at.earned + at.weight * min(low - at.total - V if plan.sign > 0 else at.total + V - high, 0.0))
-
-
-def start_mean(task: Task, values: FloatArray) -> float:
-    """The mean over the states in which episodes start."""
-    starts = task.initial > 0
-    return float(task.initial[starts] @ values[starts])
 
 
 def broken_bound(source: Supply) -> tuple[str, str]:

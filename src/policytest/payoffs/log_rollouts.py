@@ -43,13 +43,11 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled.log_rollouts import LogDynamics, LogPlans, OpenRollouts, follow_log
-from policytest.data.randomness import Seed
 from policytest.data.simulators import cumulative
 from policytest.eprocess.interval import Settled
 from policytest.eprocess.strategies import ENDS, OWN_DRAWS
-from policytest.kl.sampler import NOTHING, Recorded
+from policytest.kl.sampler import NOTHING
 from policytest.mdp.task import Task
-from policytest.payoffs.draws import Supply, nothing_to_draw
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import Rollouts
 
@@ -189,26 +187,3 @@ class LogRolloutPool:
             won, room = (plans.lead[plan] + sums)[order], (plans.L - plans.lead)[some]
             found.append(Settled(won, room, lengths[some], fractions[some], shares))
         return found
-
-
-class LogSource(Supply):
-    """The rows of a log that were not looked at yet."""
-
-    def __init__(self, task: Task, source: Recorded, seed: Seed) -> None:
-        super().__init__(task, nothing_to_draw, seed)
-        self.rows, self.waits = source, True
-
-    @property
-    def left(self) -> int:
-        """How many there are."""
-        return len(self.rows.k)
-
-    def extend(self, k: IntArray, x: IntArray, r: FloatArray | None = None) -> None:
-        """More were recorded."""
-        self.rows.extend(k, x)
-
-    def take(self, most: int) -> tuple[IntArray, IntArray]:
-        """The next ones."""
-        k, x = self.rows.k[:most], self.rows.x[:most]
-        self.rows.take(len(k))
-        return k, x

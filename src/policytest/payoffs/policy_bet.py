@@ -9,75 +9,20 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import Arrays, FloatArray, IntArray
+from policytest._base.arrays import Arrays, BoolArray, FloatArray, IntArray
 from policytest._base.compiled import rollouts, search
 from policytest._base.compiled.small import TINY, Residuals
 from policytest._base.rows import Rows, first_of_state
-from policytest.data.reward_moments import RewardMoments
-from policytest.kl.sampler import Recorded
-from policytest.kl.witness import WitnessedCounts
+from policytest.mdp.horizon import over_in
 from policytest.mdp.task import Task
-from policytest.payoffs.draws import Supply
 from policytest.payoffs.plan import NO_POLICY, SHARES, BettingPlan
+from policytest.payoffs.pool import PAIR_MASS, STATE_MASS, Pool
 
-PAIR_MASS, STATE_MASS = 5.0, 6.0  # how strongly a pair's row is drawn to its state's, and that to the uniform one
 MOST_LISTED = 200_000  # where any state may follow, from this many entries on only observed successors are listed
 MANY_STATES, MANY_ENTRIES = 2000, 500_000  # above either, with a declared support, bets are fitted to visited states
 LONG = 999.0  # 1/(1-gamma) above which a rollout ends in a closed state, not after as many steps there: from 0.999 on
 MOST_SWEEPS, CLOSE_ENOUGH = 2000, 1e-6  # of value iteration, where few of the allowed successors are listed
-
-
 NONE = np.zeros(0, dtype=np.int64)
-
-
-class Pool:
-    """What all bets of one question share: the counts, the supply of draws, and the model fitted to the counts."""
-
-    moments: RewardMoments | None = None  # of observed rewards by transition, for forecasts
-
-    def __init__(self, tally: WitnessedCounts, source: Supply) -> None:
-        self.tally, self.source, self.samples = tally, source, 0
-        self.only = tally.only_successor  # [K] of rows that are known, and need no draw; -1 for the others
-        self._fitted: tuple[int, FloatArray] | None = None
-
-    @property
-    def samples_used(self) -> int:
-        """The samples, and the steps that the simulator made on the way to them."""
-        return self.samples + self.source.extra
-
-    def model(self) -> FloatArray | None:
-        """[E] the fitted kernel, the same for all policies; None where few of the allowed successors are listed."""
-        tally = self.tally
-        if tally.is_open:
-            return None
-        if self._fitted is None or self._fitted[0] != self.samples:
-            q = rollouts.shrunk_rows(tally.rows, tally.N, tally.n, tally.task.n_states, PAIR_MASS, STATE_MASS)
-            self._fitted = self.samples, q
-        return self._fitted[1]
-
-    def observe(self, k: IntArray, x: IntArray) -> None:
-        """Count draws of unknown rows that no rollout asked for."""
-        self.tally.observe(k, x, np.inf)  # refuses what the support excludes
-        self.samples += len(x)
-
-    def learn(self, rows: Recorded) -> None:
-        """Transitions that are counted, and never bet on."""
-        drawn = rows.k >= 0
-        self.observe(rows.k[drawn], rows.x[drawn])
-
-    def record(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
-        """Count the transitions of unknown rows; those of known rows are not draws, and known rewards are not kept."""
-        k = self.tally.task.layout.row_of_pair[pair]
-        drawn = self.only[k] < 0
-        if drawn.any():
-            self.tally.observe(k[drawn], x[drawn], np.inf)
-
-    def state(self) -> Arrays:
-        """What a run keeps of it, beyond the counts."""
-        return {}
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from what was kept."""
 
 
 class PolicyBet:
@@ -92,13 +37,15 @@ class PolicyBet:
     """
 
     centre: FloatArray  # [S] the mean of r^pi(s) - eta(s,a) over actions; without rewards on successors, or observed
-    layers: int = 1  # the steps of the horizon; 1 without one
     closed: IntArray = NONE  # closed states in which a rollout ends
+    returns: BoolArray  # [S] the states, not terminal, to which a path may return, beyond the discounted table
     longest = 0.0  # steps after which a rollout ends at its worst, where these are limited
 
     def __init__(self, task: Task, pool: Pool, rounding: float = 0.0, alone: bool = False) -> None:
         self.task, self.pool, self.rounding, self.alone = task, pool, rounding, alone
         rows, S = pool.tally.rows, task.n_states
+        self.H, self.layers = task.steps, task.steps or 1  # the steps of an episode with a horizon; 1 without one
+        self.over = np.zeros(S, dtype=bool) if task.is_discounted_table else over_in(task)  # episodes have ended here
         self.prob = task.policy.ravel()[rows.pair]
         self.k = np.flatnonzero(self.prob > 0)
         self.on_successor = task.rewards_on_successor
@@ -133,12 +80,16 @@ class PolicyBet:
         """What a run keeps for later, beyond counts and plan."""
         return {}
 
+    def restore(self, state: Arrays) -> None:
+        """Go on from what was kept."""
+
+    def limit_steps(self, longest: float) -> None:
+        """From now on rollouts end at their worst after so many steps."""
+        self.longest = longest
+
     def take_values(self, V: FloatArray) -> None:
         """These values were chosen."""
         self.V = V
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from what was kept."""
 
     @cached_property
     def first_rows(self) -> IntArray:
@@ -170,12 +121,13 @@ class PolicyBet:
         rows = tally.rows
         visits = np.bincount(rows.state, tally.n, minlength=S)
         P = sparse.csr_array((tally.N, rows.successor, rows.start), shape=(len(rows.pair), S))
-        V = self.V if self.alone else self.centre / (1.0 - gamma)
+        alone = self.alone and not self.pool.is_taught
+        V = self.V if alone else self.centre / (1.0 - gamma)
         for _ in range(MOST_SWEEPS):
             earned = P @ V
             by_state = np.bincount(rows.state, earned, minlength=S) + STATE_MASS * V.mean()
             mean = (by_state / (visits + STATE_MASS))[rows.state]
-            if not self.alone:
+            if not alone:
                 mean = (earned + PAIR_MASS * mean) / (tally.n + PAIR_MASS)
             new = self.centre + gamma * np.bincount(rows.state, self.prob * mean, minlength=S)
             moved, V = np.abs(new - V).max(), new
@@ -188,12 +140,21 @@ class PolicyBet:
         return base
 
     def reward_noise(self) -> FloatArray:
-        """[K] the variance of observed rewards."""
-        return np.zeros(len(self.prob))
+        """[K] the variance of observed rewards, fitted."""
+        return np.zeros(len(self.prob)) if self.pool.observed is None else self.pool.observed.variances()
+
+    def start_mean(self, values: FloatArray) -> float:
+        """The mean of values [S] over the states in which rollouts start."""
+        return float(self.task.initial @ values)
 
     def estimate(self) -> float:
         """The value of the empirical kernel."""
         return self.pool.tally.value()[0]
+
+    def empirical_values(self) -> FloatArray:
+        """[S] the values of the empirical kernel."""
+        q, task = self.pool.tally.estimate(), self.task
+        return np.asarray(search.values_and_occupancy(self.rows(), q, task.discount, task.initial)[0])
 
     def row_visits(self, d: FloatArray) -> FloatArray:
         """[K] the discounted visits of each pair in a rollout, by those of states [H S]; H = 1 without a horizon."""

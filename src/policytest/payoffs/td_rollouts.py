@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -67,22 +67,22 @@ from policytest.eprocess.strategies import (
     ONE_POLICY,
     RESERVED,
     RESERVED_UNDISCOUNTED,
+    TWO_POLICIES,
     FractionGrid,
     GapGrid,
 )
-from policytest.kl.sampler import Recorded
 from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, widest_range
 from policytest.payoffs import splitting
-from policytest.payoffs.plan import NO_POLICY, BettingPlan
+from policytest.payoffs.in_time import Clock
+from policytest.payoffs.plan import LARGE, NO_POLICY, BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
 from policytest.payoffs.visited import VisitedBet
 
 if TYPE_CHECKING:
-    from policytest.payoffs.in_time import Clock
+    from policytest.payoffs.two_policies import Pair
 
-Policies = tuple[PolicyBet, ...]
 SLACK = 1.0 + 1e-9  # of a range, for rounding
 
 
@@ -97,34 +97,37 @@ class Kept(Protocol):
 
 
 class Rollouts:
-    """Rollouts of one policy on a discounted table: where they go, what they earn, and what they can lose.
+    """Rollouts of one policy, or of a pair: where they go, what they earn, and what they can lose.
 
-    Rewards are centred, so that values, or differences of two, are compared with 0. Two policies, and tasks in time,
-    are subclasses: `policytest.payoffs.two_policies`, `policytest.payoffs.in_time`.
+    On a discounted table rewards are centred, so that values, or differences of two, are compared with 0. Beyond it
+    there is a `clock`.
 
     Parameters
     ----------
     task, threshold
-        The question.
+        The question; of two policies the task of A, and the margin.
     policies
         One policy or two, on the rows of one pool.
+    pair
+        How two policies go together.
     """
 
-    grid: FractionGrid | GapGrid = ONE_POLICY
-    sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
-    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "steps_left")  # kept of a rollout
-
-    def __init__(self, task: Task, threshold: float, policies: Policies, clock: Clock | None = None) -> None:
-        self.task, self.threshold, self.policies, self.clock = task, threshold, policies, clock
+    def __init__(self, task: Task, threshold: float, policies: tuple[PolicyBet, ...], pair: Pair | None = None) -> None:
+        self.task, self.threshold, self.policies, self.pair = task, threshold, policies, pair
         self.pool, self.rounding = policies[0].pool, sum(policy.rounding for policy in policies)
         self.source, self.tally = self.pool.source, self.pool.tally
-        grid = ON_STACKS if self.source.waits and self.grid is ONE_POLICY else self.grid
+        self.visited = policies[0] if isinstance(policies[0], VisitedBet) else None  # of a large task
+        grid: FractionGrid | GapGrid = ON_STACKS if self.source.waits else ONE_POLICY
+        grid = grid if pair is None else TWO_POLICIES
         self.strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
         self.branches = splitting.open_branches()
-        self.kept: list[Kept] = [*policies, self.pool, *([] if clock is None else [clock])]
         self.dynamics = self._made_dynamics()
-        if clock is not None:
-            self.dynamics, self.sides = clock.laid_out(self.dynamics), self._finite_sides()
+        self.sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
+        self.kept: list[Kept] = [*policies, self.pool, *([] if pair is None else [pair])]
+        self.clock = None if task.is_discounted_table else Clock(task, policies)
+        if self.clock is not None:
+            self.kept.append(self.clock)
+            self.dynamics, self.sides = self.clock.laid_out(self.dynamics), self._finite_sides()
 
     # ------------------------------------------------------------ rollouts
 
@@ -133,7 +136,8 @@ class Rollouts:
         task, rows, policy = self.policies[0].task, self.tally.rows, cumulative(self.policies[0].task.policy)
         places = rows.start, rows.successor, self.tally.task.layout.row_of_pair, self.pool.only
         starts = np.arange(task.n_states), cumulative(task.initial[None, :])[0]
-        return Dynamics(*places, *starts, policy, policy, policy, policy, task.discount, False)
+        made = Dynamics(*places, *starts, policy, policy, policy, policy, task.discount, False)
+        return made if self.pair is None else self.pair.parted(made)
 
     def transcript(self, size: int) -> Transcript:
         """Room for what a call finds."""
@@ -144,13 +148,16 @@ class Rollouts:
     def roll(self, plan: BettingPlan, bets: TwoSided, call: Call) -> Advance:
         """One call of the compiled code; it settles the capital of the plan's side in place, and of the other."""
         rows, draws, mirrored, clock = self.tally.rows, self.source.draws(), plan.mirrored, self.clock
+        totals = None if self.pair is None else self.pair.totals
         if self.tally.is_open:
             self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
         if clock is not None:
             self.dynamics = self.dynamics._replace(longest=clock.longest)
+        if totals is not None:
+            call = totals.to_next_look(call)
         stakes = plan.stakes(bets[plan.sign].capital)
         other = NOT_SERVED if mirrored is None else mirrored.stakes(bets[mirrored.sign].capital)
-        if len(self.policies) > 1:
+        if self.pair is not None:
             done = two_policies.bet(self.dynamics, plan.a, plan.b, stakes, draws, *call)
         elif len(plan.targets):
             done = rollouts.branch(self.dynamics, plan.a, plan.targets, stakes, draws, self.branches, *call, other)
@@ -158,34 +165,28 @@ class Rollouts:
             done = rollouts.bet(self.dynamics, plan.a, stakes, draws, *call, other)
         if clock is not None:
             clock.count(done, self.source)
+            if totals is not None and totals.is_overdue(done, clock):
+                bets[plan.sign].stake(plan.bet, plan.lead - plan.L)
+                call.seen.sums[done.rollouts] = -plan.L
+                done = done._replace(at=RolloutState(), rollouts=done.rollouts + 1)
         return done
 
     def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """These rollouts have ended."""
-
-    def learn(self, rows: Recorded) -> None:
-        """Transitions that are counted, and never bet on: burn-in for fitting."""
-        self.pool.learn(rows)
-        for policy in self.policies:
-            policy.alone = False
+        if self.pair is not None:
+            self.pair.settled(plan, sums)
 
     # ------------------------------------------------------------ plans
 
     @property
-    def visited(self) -> VisitedBet | None:
-        """The policy of a large task, whose bets are fitted to visited states."""
-        first = self.policies[0]
-        return first if isinstance(first, VisitedBet) else None
-
-    @property
     def may_serve_both(self) -> bool:
         """Whether rollouts can serve both sides at once: those of one policy, where both totals are bounded."""
-        return len(self.policies) == 1 and self.visited is None and len(self.sides) == 2
+        return self.pair is None and self.visited is None and len(self.sides) == 2
 
     @property
     def chooses_pace(self) -> bool:
         """Whether rollouts are simulated, and their pace is chosen: for one policy, where draws are made."""
-        return not self.source.waits and len(self.policies) == 1 and self.task.total_rewards is None
+        return not self.source.waits and self.pair is None and self.task.total_rewards is None
 
     @property
     def chooses_share(self) -> bool:
@@ -209,8 +210,12 @@ class Rollouts:
         L may always be larger: where lead is as large, rounding must not decide.
         """
         lead, task = sign * self.start_value([part.V for part in parts]), self.policies[0].task
-        B = self._worst(parts, sign)
-        L = max(-float(B[: task.n_states][task.initial > 0].min()), self.least_range(parts, lead))
+        B, least = self._worst(parts, sign), self.least_range(parts, lead)
+        if self.pair is None or self.pair.totals is None:
+            L = max(-float(B[: task.n_states][task.initial > 0].min()), least)
+        else:
+            parts = [part._replace(B=B) for part in parts]
+            L = self.pair.totals.range(parts, sign, least)
         return BettingPlan(parts[0], parts[1] if len(parts) > 1 else NO_POLICY, B, L, sign, lead)
 
     def _finite_sides(self) -> tuple[float, ...]:
@@ -229,7 +234,7 @@ class Rollouts:
 
     def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
         """[S] the worst sum along any path."""
-        return parts[0].B
+        return parts[0].B if self.pair is None else self.pair.worst(parts, sign)
 
     def least_range(self, parts: Sequence[Residuals], lead: float) -> float:
         """A range that rounding does not hide."""
@@ -242,21 +247,35 @@ class Rollouts:
 
     # ------------------------------------------------------------ what the model expects
 
-    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
-        """[E] the discounted numbers of visits of each transition."""
+    def visits(self, q: FloatArray, occupancies: Sequence[FloatArray]) -> list[FloatArray] | None:
+        """[H E] the discounted numbers of visits of each transition; of two policies together, A alone, B alone.
+
+        None where there are too many to choose a share by.
+        """
+        if len(q) * self.policies[0].layers > LARGE:
+            return None
+        if self.pair is not None:
+            return self.pair.visits(q, occupancies)
         return [self.policies[0].entry_visits(q, occupancies[0])]
 
     def squares(self, plan: BettingPlan, visits: list[FloatArray]) -> float:
-        """The mean of S^2 of a rollout, in units of room^2."""
+        """The mean of S^2 of a rollout, in units of room^2; of one policy with the variance of observed rewards."""
+        first = self.policies[0]
         residuals = [
             policy.residuals(part.V, part.base) for policy, part in zip(self.policies, plan.parts, strict=True)
         ]
         if len(residuals) > 1:
             residuals.insert(0, residuals[0] - residuals[1])  # together
-        return sum(float(w @ (residual / plan.room) ** 2) for w, residual in zip(visits, residuals, strict=True))
+        squares = sum(float(w @ (residual / plan.room) ** 2) for w, residual in zip(visits, residuals, strict=True))
+        if self.pair is not None or not self.task.observes_rewards:
+            return squares
+        by_row = np.add.reduceat(visits[0].reshape(first.layers, -1), self.tally.rows.start[:-1], axis=1).sum(axis=0)
+        return squares + float(by_row @ first.reward_noise()) / plan.room**2
 
     def noise(self, plan: BettingPlan, visits: list[FloatArray] | None) -> float | None:
         """The mean of S^2 to expect, in units of room^2; None where nothing is known about it."""
+        if self.pair is not None:
+            return self.pair.noise(plan.room)
         return None if visits is None else self.squares(plan, visits)
 
     def visits_in_a_rollout(self) -> FloatArray:
@@ -272,17 +291,23 @@ class Rollouts:
     @property
     def span(self) -> tuple[float, float]:
         """Where the value lies for every kernel; in large tasks, where it lies whatever the support."""
+        if self.pair is not None:
+            return self.pair.span
         return value_range(self.task) if self.visited is None else widest_range(self.task)
 
     @property
     def estimate(self) -> float:
-        """The value of the empirical kernel."""
-        return self.policies[0].estimate() + self.threshold
+        """The value of the empirical kernel, or the difference of two."""
+        first, *others = self.policies
+        if others:
+            found = first.start_mean(first.empirical_values() - others[0].empirical_values())
+            return found + (self.threshold if self.clock is None else self.clock.at_once)
+        return first.estimate() + (self.threshold if self.clock is None else 0.0)
 
     @property
     def has_nearest_kernel(self) -> bool:
         """Whether the nearest kernel beyond the threshold is sought for reports."""
-        one_value = len(self.policies) == 1 and self.task.is_discounted_table
+        one_value = self.pair is None and self.task.is_discounted_table
         return one_value and self.visited is None and not self.tally.is_open
 
     def why_undecided(self) -> str:
@@ -291,6 +316,10 @@ class Rollouts:
 
     def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
         """The least sum at which the rollout on its way can end."""
+        if self.pair is not None:
+            return self.pair.worst_sum(plan, at)
+        if self.clock is not None and self.task.total_rewards is not None:
+            return self.clock.worst_sum(plan, at)
         if at.phase == small.BRANCHING:
             place, weight = self._open(at)
             return float(at.earned + weight @ plan.B[place])
@@ -305,7 +334,7 @@ class Rollouts:
 
     def state(self, at: RolloutState) -> Arrays:
         """What is needed to go on later, beyond counts, plan and bets."""
-        kept: dict[str, Any] = {"branches": self.branches[: int(at.state) if at.phase == small.BRANCHING else 0]}
+        kept: Arrays = {"branches": self.branches[: int(at.state) if at.phase == small.BRANCHING else 0]}
         for part in self.kept:
             kept.update(part.state())
         return {name: value.copy() for name, value in kept.items()}
@@ -319,6 +348,8 @@ class Rollouts:
 
     def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
+        if self.pair is not None:
+            return self.pair.is_possible(plan, at)
         if at.phase == small.BRANCHING:
             return self._may_branch(plan, at)
         somewhere = at.state == int(at.state) and 0 <= at.state < len(plan.B)

@@ -26,113 +26,24 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import Arrays, BoolArray, FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray
 from policytest._base.compiled import episodes as kernels
 from policytest._base.compiled.small import LARGEST_WEIGHT, TINY
-from policytest._base.errors import InputError
 from policytest._base.rows import Rows
-from policytest.data.reward_moments import RewardMoments
-from policytest.kl.boundaries import MixtureBoundary
-from policytest.kl.sampler import Recorded
-from policytest.kl.witness import WitnessedCounts, is_open
-from policytest.mdp.horizon import evaluated, over_in
-from policytest.mdp.observed import Observed
-from policytest.mdp.task import Task, counting_task
-from policytest.payoffs.draws import Supply
-from policytest.payoffs.policy_bet import PAIR_MASS, STATE_MASS, PolicyBet, Pool, part_of, rounded
-
-
-class TotalPool(Pool):
-    """Counts, draws and the fitted model, with the sums of observed rewards [K] and of their squares.
-
-    ``moments`` has the same by transition, for forecasts.
-    """
-
-    def __init__(self, task: Task, tally: WitnessedCounts, source: Supply) -> None:
-        super().__init__(tally, source)
-        pair, rewards = tally.rows.pair, task.rewards
-        if isinstance(rewards, Observed):
-            self.only = np.where(task.known_rows.ravel()[pair], tally.rows.successor[tally.rows.start[:-1]], -1)
-            self.low, self.high = rewards.low.ravel()[pair], rewards.high.ravel()[pair]
-            self.moments = RewardMoments(tally.rows, task.n_states)
-        self.sums, self.squares = np.zeros(len(pair)), np.zeros(len(pair))
-
-    def record(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
-        """Count the transitions, and add up the rewards that were observed."""
-        super().record(pair, x, rewards)
-        self._record_rewards(pair, x, rewards)
-
-    def _record_rewards(self, pair: IntArray, x: IntArray, rewards: FloatArray) -> None:
-        if self.moments is None:
-            return
-        k = self.tally.task.layout.row_of_pair[pair]
-        drawn = self.only[k] < 0
-        np.add.at(self.sums, k[drawn], rewards[drawn])
-        np.add.at(self.squares, k[drawn], rewards[drawn] ** 2)
-        self.moments.record(k[drawn], x[drawn], rewards[drawn])
-
-    def state(self) -> Arrays:
-        """The rewards that were observed, and what was drawn ahead."""
-        kept = {"rewards": np.array([self.sums, self.squares]), **self.source.stacks()}
-        return kept if self.moments is None else {**kept, "reward_moments": self.moments.table.copy()}
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from what was kept."""
-        rewards = np.array(state["rewards"], dtype=np.float64)
-        if rewards.shape != (2, len(self.sums)) or not np.isfinite(rewards).all():
-            raise ValueError("the sums of rewards do not fit the task")
-        self.sums, self.squares = rewards
-        if self.moments is not None:
-            self.moments.restore(state["reward_moments"])
-        self.source.restore_stacks(state)
-
-    def learn(self, rows: Recorded) -> None:
-        """Transitions that are counted, and never bet on, with their rewards where these are observed."""
-        super().learn(rows)
-        if self.moments is not None:
-            drawn = rows.k >= 0
-            self._record_rewards(self.tally.rows.pair[rows.k[drawn]], rows.x[drawn], rows.r[drawn])
-
-    def mean_rewards(self) -> FloatArray:
-        """[K] fitted: a pair's mean drawn to its state's, and that to the mean of all; within the range of the pair."""
-        rows, n, S = self.tally.rows, self.tally.n, self.tally.task.n_states
-        middle = 0.5 * (self.low + self.high)
-        mean = (self.sums.sum() + middle.mean()) / (n[self.only < 0].sum() + 1.0)
-        by_state = np.bincount(rows.state, self.sums, minlength=S) + STATE_MASS * mean
-        state = (by_state / (np.bincount(rows.state, n, minlength=S) + STATE_MASS))[rows.state]
-        return np.asarray(np.clip((self.sums + PAIR_MASS * state) / (n + PAIR_MASS), self.low, self.high))
-
-    def reward_noise(self) -> FloatArray:
-        """[K] the variance of observed rewards, fitted; a quarter of the squared range where nothing is known."""
-        n, most = self.tally.n, 0.25 * (self.high - self.low) ** 2
-        variance = (self.squares + most) / (n + 1.0) - (self.sums / np.maximum(n, 1.0)) ** 2
-        return np.asarray(np.clip(variance, 0.0, most))
-
-    def observed_means(self) -> FloatArray:
-        """[K] the plain means, and the middle of the range where nothing was seen."""
-        n = self.tally.n
-        return np.where(n > 0, self.sums / np.maximum(n, 1.0), 0.5 * (self.low + self.high))
-
-
-def pool_in_time(task: Task, supply: Supply) -> TotalPool:
-    """The counts and draws of a task: the rows that its policy takes, all successors listed."""
-    counted = counting_task(task)
-    if is_open(counted):
-        raise InputError(f"task: any of {task.n_states:,} states may follow each pair; declare `support`")
-    return TotalPool(task, WitnessedCounts(counted, 0.0, MixtureBoundary()), supply)
+from policytest.mdp.horizon import evaluated
+from policytest.mdp.task import Task
+from policytest.payoffs.policy_bet import PolicyBet, part_of, rounded
+from policytest.payoffs.pool import Pool
 
 
 class TotalBet(PolicyBet):
-    """One policy on the rows of an `TotalPool`. Nothing is centred: rho.V0 is compared with the threshold.
+    """One policy on the rows of a pool. Nothing is centred: rho.V0 is compared with the threshold.
 
     V0 is [(H+1) S] and the advantages are [H K] where there is a horizon H, else [S] and [K].
     """
 
-    pool: TotalPool
-
-    def __init__(self, task: Task, pool: TotalPool) -> None:
-        self.observed, self.over, self.H = task.observes_rewards, over_in(task), task.steps
-        self.layers = self.H or 1
+    def __init__(self, task: Task, pool: Pool) -> None:
+        self.observed = pool.observed
         super().__init__(task, pool, alone=True)
         self.reward = self._fitted()
         self.ends_total = [self._total_end(sign) for sign in (1.0, -1.0)] if task.is_total else None
@@ -141,15 +52,12 @@ class TotalBet(PolicyBet):
 
     def _known_reward(self) -> FloatArray:
         """[K] the rewards on pairs; 0 where they are observed."""
-        return np.where(self.pool.only >= 0, self.pool.low, 0.0) if self.observed else super()._known_reward()
-
-    def limit_steps(self, longest: float) -> None:
-        """From now on rollouts end at their worst after so many steps."""
-        self.longest = longest
+        observed = self.pool.observed
+        return super()._known_reward() if observed is None else np.where(observed.drawn, 0.0, observed.low)
 
     def _fitted(self) -> FloatArray:
         """[K] the rewards on pairs: known, or fitted."""
-        return self.pool.mean_rewards() if self.observed else self.known_reward
+        return self.known_reward if self.observed is None else self.observed.means()
 
     def _total_end(self, sign: float) -> FloatArray:
         """[S] the least total of any path (sign 1), at most 0; or the largest."""
@@ -157,9 +65,8 @@ class TotalBet(PolicyBet):
         return np.asarray(sign * kernels.least_totals(rows, rows.reward, np.zeros(self.task.n_states), sign)[0])
 
     def _worst_rewards(self, sign: float) -> FloatArray:
-        if not self.observed:
-            return self.known_reward
-        return np.where(self.pool.only >= 0, self.known_reward, self.pool.low if sign > 0 else self.pool.high)
+        observed = self.observed
+        return self.known_reward if observed is None else observed.low if sign > 0 else observed.high
 
     def _taken_rows(self, reward: FloatArray) -> Rows:
         """The rows that the policy takes, with these rewards on pairs."""
@@ -183,9 +90,18 @@ class TotalBet(PolicyBet):
 
     def empirical_values(self) -> FloatArray:
         """[S] the values of the empirical kernel from the first step on, with the means of the observed rewards."""
-        reward = self.pool.observed_means() if self.observed else self.known_reward
+        reward = self.known_reward if self.observed is None else self.observed.plain_means()
         V = evaluated(self.task, self.rows()._replace(reward=reward), self.pool.tally.estimate()).V
         return np.asarray(V if self.H is None else V[0])
+
+    def start_mean(self, values: FloatArray) -> float:
+        """The mean over the states in which episodes start; totals from other states may be infinite."""
+        starts = self.task.initial > 0
+        return float(self.task.initial[starts] @ values[starts])
+
+    def estimate(self) -> float:
+        """The value of the empirical kernel, with the means of the observed rewards."""
+        return self.start_mean(self.empirical_values()) + self.task.reached_at_start
 
     def _by_steps(self, V: FloatArray) -> tuple[FloatArray, FloatArray]:
         """V0 here and V0 after a step, [H,S] each (H = 1 without a horizon)."""
@@ -197,15 +113,13 @@ class TotalBet(PolicyBet):
     def base(self, V: FloatArray, q: FloatArray | None, share: float) -> FloatArray:
         """[H K] what is known of r - eta. With a bound on totals eta = 0, and the reward is the one that is earned."""
         rows = self.pool.tally.rows
-        if self.task.total_rewards is not None or self.observed:
-            base = np.tile(self.known_reward, self.layers)
-        else:
-            base = np.tile(self.centre[rows.state], self.layers)
+        bounded = self.task.total_rewards is not None or self.observed is not None
+        base = np.tile(self.known_reward if bounded else self.centre[rows.state], self.layers)
         if share == 0.0 or q is None:
             return base
         worth = self.task.discount * self._by_steps(V)[1][:, rows.successor] + self.paid
         mean = np.add.reduceat(q * worth, rows.start[:-1], axis=1)
-        if self.observed:
+        if self.observed is not None:
             mean += self.reward
         by_state = self.by_state(self.prob * mean)
         return np.asarray(base - share * (mean - by_state[:, rows.state]).ravel())
@@ -236,9 +150,7 @@ class TotalBet(PolicyBet):
 
     def _at_worst(self, base: FloatArray, sign: float) -> FloatArray:
         """[H K] with the worst of the rewards that are observed."""
-        if not self.observed:
-            return base
-        return np.asarray(base + np.tile(np.where(self.pool.only >= 0, 0.0, self._worst_rewards(sign)), self.layers))
+        return self._with_observed(base, self._worst_rewards(sign))
 
     def lowest_steps(self, V: FloatArray, base: FloatArray, B: FloatArray, sign: float) -> FloatArray:
         """[H,K] the least of D(t,s,a,x) + gamma B(t+1,x) over x and rewards."""
@@ -258,13 +170,13 @@ class TotalBet(PolicyBet):
 
     def expected_base(self, base: FloatArray) -> FloatArray:
         """[H K] with fitted rewards where these are observed."""
-        if not self.observed:
-            return base
-        return np.asarray(base + np.tile(np.where(self.pool.only >= 0, 0.0, self.reward), self.layers))
+        return self._with_observed(base, self.reward)
 
-    def reward_noise(self) -> FloatArray:
-        """[K] fitted, where rewards are observed."""
-        return self.pool.reward_noise() if self.observed else super().reward_noise()
+    def _with_observed(self, base: FloatArray, reward: FloatArray) -> FloatArray:
+        """[H K] with these rewards [K] where they are observed."""
+        if self.observed is None:
+            return base
+        return np.asarray(base + np.tile(np.where(self.observed.drawn, reward, 0.0), self.layers))
 
 
 def may_return(rows: Rows, over: BoolArray) -> BoolArray:

@@ -45,93 +45,81 @@ Inside, the rewards of A are centred by c + m and those of B by c, so that diffe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import episodes, rollouts, search, small
-from policytest._base.compiled.small import Dynamics, Residuals, RolloutState
+from policytest._base.compiled.small import LARGEST_WEIGHT, TINY, Dynamics, Residuals, RolloutState
 from policytest.data.simulators import cumulative
-from policytest.eprocess.strategies import TWO_POLICIES, Moments
+from policytest.eprocess.strategies import Moments
 from policytest.kl.witness import centring_error
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
-from policytest.payoffs.coupling import Coupling, exact, maximal_coupling
-from policytest.payoffs.known_range import KnownRange, known_difference
-from policytest.payoffs.plan import LARGE, BettingPlan
-from policytest.payoffs.policy_bet import PolicyBet, Pool, least_by_state, part_of, worst_anywhere
-from policytest.payoffs.td_rollouts import Policies, Rollouts
-
-if TYPE_CHECKING:
-    from policytest.payoffs.in_time import Clock
+from policytest.payoffs.coupled_totals import NO_COIN, CoupledTotals
+from policytest.payoffs.coupling import Coupling, exact, maximal_coupling, summing_to_one
+from policytest.payoffs.known_range import known_difference
+from policytest.payoffs.plan import BettingPlan
+from policytest.payoffs.policy_bet import PolicyBet, part_of, worst_anywhere
+from policytest.payoffs.pool import Pool
+from policytest.payoffs.td_rollouts import Rollouts
+from policytest.payoffs.total_bet import TotalBet
 
 LEAST_FACTOR = 1e-14  # of the capital, that a rollout on its way can leave
 
 
-class CoupledRollouts(Rollouts):
-    """Rollouts of two policies: how they move, and what they earn.
+class Pair:
+    """How two policies go together, and how large the sums of their rollouts were of late.
 
     Parameters
     ----------
-    task, threshold
-        The task of A, and the margin.
-    policies
-        A and B.
+    a, b
+        The policies, on the rows of one pool.
+    coupling
+        How they share actions.
+    span
+        Where the difference of their values lies for every kernel.
+    totals
+        The totals of two episodes, where these have bounds.
     """
 
-    grid = TWO_POLICIES
-    WALKER: ClassVar[tuple[str, ...]] = ("phase", "state", "earned", "weight", "state_b", "weight_b")
-    coupling: Coupling
-    known: KnownRange
-
-    def __init__(self, task: Task, threshold: float, policies: Policies, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        a: PolicyBet,
+        b: PolicyBet,
+        coupling: Coupling,
+        span: tuple[float, float],
+        totals: CoupledTotals | None = None,
+    ) -> None:
+        self.policies, self.coupling, self.span, self.totals = (a, b), coupling, span, totals
         self.recent = Moments()  # of sums, earlier ones counting less
-        super().__init__(task, threshold, policies, clock)
+
+    def parted(self, made: Dynamics) -> Dynamics:
+        """Where rollouts go: with a common action, or one of each policy."""
+        common, first, second = self.coupling
+        return made._replace(
+            together=cumulative(np.concatenate([common, first], axis=1)),
+            leaving=cumulative(second / np.maximum(second.sum(axis=1, keepdims=True), 1e-300)),
+            alone_b=cumulative(self.policies[1].task.policy),
+        )
 
     def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """Remember how large the sums are."""
+        if self.totals is not None:
+            self.totals.check(plan, sums)
         self.recent.add(sums)
 
-    def noise(self, plan: BettingPlan, visits: list[FloatArray] | None) -> float | None:
-        """The mean of S^2 of recent rollouts, with one more that has lost all."""
-        v = self.recent.square(plan.room)
+    def noise(self, room: float) -> float:
+        """The mean of S^2 of recent rollouts, with one more that has lost all, in units of room^2."""
+        v = self.recent.square(room)
         self.recent.fade(0.5)
         return v
 
-    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
-        """The least sum at which the rollout on its way can end."""
-        if at.phase == small.TOGETHER:
-            return float(at.earned + at.weight * plan.B[int(at.state)])
-        if at.phase in (small.B_PARTS, small.B_IN_TURN):
-            return -plan.L
-        a_goes_on = at.phase in (small.A_ALONE, small.A_IN_TURN)
-        worst_of_a = at.weight * plan.a.B[int(at.state)] if a_goes_on else 0.0
-        return float(at.earned + at.weight_b * plan.b.B[int(at.state_b)] + worst_of_a)
-
-    def state(self, at: RolloutState) -> Arrays:
-        """With the recent sums."""
-        return {**super().state(at), "recent": self.recent.state()}
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from a kept state."""
-        super().restore(state)
-        self.recent.restore(state["recent"])
-
-    def _parting(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
-        """[H S] the worst that can follow when the two part at s; infinite where they do not."""
-        rows, total = self.tally.rows, np.zeros((self.policies[0].layers, self.task.n_states))
-        laws = self.coupling.first, self.coupling.second
-        for policy, part, side, law in zip(self.policies, parts, (sign, -sign), laws, strict=True):
-            lowest = policy.lowest_steps(part.V, part.base, part.B, side)
-            lowest[:, law.ravel()[rows.pair] <= 0] = np.inf
-            total += np.minimum.reduceat(lowest, policy.first_rows, axis=1)
-        return total.ravel()
-
-    def visits(self, q: FloatArray, occupancies: Sequence[Any]) -> list[FloatArray] | None:
+    def visits(self, q: FloatArray, occupancies: Sequence[FloatArray]) -> list[FloatArray] | None:
         """[H E] the discounted numbers of visits of each transition: together, A alone, B alone."""
-        rows, task = self.tally.rows, self.policies[0].task
-        if len(q) * self.policies[0].layers > LARGE or task.is_total:
+        first = self.policies[0]
+        rows, task = first.pool.tally.rows, first.task
+        if task.is_total:
             return None
         common = rows._replace(prob=self.coupling.common.ravel()[rows.pair], gain=np.zeros(0))
         if task.steps is not None:
@@ -142,10 +130,60 @@ class CoupledRollouts(Rollouts):
         alone = (np.maximum(d.reshape(len(both), -1)[:, rows.state] * policy.prob - both, 0.0) for d, policy in own)
         return [(q * rows.per_entry(weight)).ravel() for weight in (both, *alone)]
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """Where the difference lies for every kernel."""
-        return self.known.low, self.known.high
+    # ------------------------------------------------------------ worst paths
+
+    def worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """B at every place, for the two together; infinite where totals have no bound on this side.
+
+        Where any state may follow any pair the worst path has a closed form, as for one policy. Where totals have
+        bounds B is so low that no coin is thrown.
+        """
+        (first, second), (a, b) = self.policies, parts
+        if self.totals is not None:
+            return np.where(first.over, TINY, NO_COIN)
+        task, rows, gamma = first.task, first.pool.tally.rows, first.task.discount
+        shared = np.flatnonzero(self.coupling.common.ravel()[rows.pair] > 0)
+        U, floor = a.V - b.V, self._parting(parts, sign)
+        base = (a.base - b.base).reshape(first.layers, -1)[:, shared].ravel()
+        if task.is_discounted_table and first.task.any_successor and second.task.any_successor:
+            least, ends = np.full(task.n_states, np.inf), np.minimum(floor, 0.0)
+            np.minimum.at(least, rows.state[shared], sign * base)
+            finite = np.abs(ends).max() + np.abs(base).max(initial=0.0) / (1.0 - gamma)
+            return worst_anywhere(least, sign * U, ends, gamma, float(finite + np.abs(a.V).max() + np.abs(b.V).max()))
+        chosen, entries = part_of(rows._replace(gain=np.zeros(0)), shared)
+        chosen = chosen._replace(gain=_difference(a.gain, b.gain, entries))
+        if first.H is not None:
+            return np.asarray(episodes.worst_steps(chosen, base, U, floor, first.over, sign, gamma, first.H))
+        if gamma == 1.0:
+            ends = sign * U + np.minimum(floor, 0.0)
+            ends = np.where(first.returns | second.returns, np.minimum(ends, 0.0), ends)
+            C, missed = episodes.least_totals(chosen, base, ends, sign)
+            B: FloatArray = np.minimum(C - sign * U - LARGEST_WEIGHT * first.longest * missed, 0.0)
+        else:
+            B = rollouts.worst_paths(chosen, base, U, floor, sign, gamma)
+        B[first.over] = TINY
+        return B
+
+    def _parting(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
+        """[H S] the worst that can follow when the two part at s; infinite where they do not."""
+        first = self.policies[0]
+        rows, total = first.pool.tally.rows, np.zeros((first.layers, first.task.n_states))
+        laws = self.coupling.first, self.coupling.second
+        for policy, part, side, law in zip(self.policies, parts, (sign, -sign), laws, strict=True):
+            lowest = policy.lowest_steps(part.V, part.base, part.B, side)
+            lowest[:, law.ravel()[rows.pair] <= 0] = np.inf
+            total += np.minimum.reduceat(lowest, policy.first_rows, axis=1)
+        return total.ravel()
+
+    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
+        """The least sum at which the rollout on its way can end; with bounds on totals, all may be lost until then."""
+        if self.totals is not None or at.phase in (small.B_PARTS, small.B_IN_TURN):
+            return -plan.L
+        if at.phase == small.TOGETHER:
+            return float(at.earned + at.weight * plan.B[int(at.state)])
+        a_goes_on = at.phase in (small.A_ALONE, small.A_IN_TURN)
+        worst_of_a = at.weight * plan.a.B[int(at.state)] if a_goes_on else 0.0
+        return float(at.earned + at.weight_b * plan.b.B[int(at.state_b)] + worst_of_a)
 
     def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
         """Whether a rollout can be on its way like this."""
@@ -160,54 +198,36 @@ class CoupledRollouts(Rollouts):
         left = 1.0 + plan.fractions * (plan.lead + self.worst_sum(plan, at)) / plan.room
         return bool((left > LEAST_FACTOR).all())
 
+    # ------------------------------------------------------------ keeping
 
-class TwoPolicies(CoupledRollouts):
-    """The comparison of two policies on a discounted table."""
+    def state(self) -> Arrays:
+        """The recent sums."""
+        return {"recent": self.recent.state()} | ({} if self.totals is None else self.totals.state())
 
-    def __init__(self, task_a: Task, task_b: Task, margin: float, pool: Pool) -> None:
-        self.known = known_difference(task_a, task_b)
+    def restore(self, state: Arrays) -> None:
+        """Go on from a kept state."""
+        self.recent.restore(state["recent"])
+        if self.totals is not None:
+            self.totals.restore(state)
+
+
+def two_policies(task_a: Task, task_b: Task, margin: float, pool: Pool) -> Rollouts:
+    """The rollouts of a comparison of two policies, on the rows of their shared pool."""
+    known = known_difference(task_a, task_b)
+    if task_a.is_discounted_table:
         centre = 0.25 * (sum(value_range(task_a)) + sum(value_range(task_b)))
         first, second = (value_range_error(task) + centring_error(task, centre) for task in (task_a, task_b))
-        a, b = PolicyBet(exact(task_a, centre + margin), pool, first), PolicyBet(exact(task_b, centre), pool, second)
-        self.coupling = maximal_coupling(a.task.policy, b.task.policy)
-        super().__init__(task_a, margin, (a, b))
-
-    def _made_dynamics(self) -> Dynamics:
-        return parted(super()._made_dynamics(), self.coupling, self.policies[1])
-
-    def _worst(self, parts: Sequence[Residuals], sign: float) -> FloatArray:
-        """[S] B. Where any state may follow any pair the worst path has a closed form, as for one policy."""
-        (a, b), rows, gamma, S = parts, self.tally.rows, self.policies[0].task.discount, self.task.n_states
-        shared = np.flatnonzero(self.coupling.common.ravel()[rows.pair] > 0)
-        U, base, floor = a.V - b.V, a.base - b.base, self._parting(parts, sign)
-        if not all(policy.task.any_successor for policy in self.policies):
-            chosen, entries = part_of(rows._replace(gain=np.zeros(0)), shared)
-            chosen = chosen._replace(gain=difference(a.gain, b.gain, entries))
-            return np.asarray(rollouts.worst_paths(chosen, base[shared], U, floor, sign, gamma))
-        least, ends = least_by_state(sign * base, rows.state, shared, S), np.minimum(floor, 0.0)
-        finite = np.abs(ends).max() + np.abs(base[shared]).max(initial=0.0) / (1.0 - gamma)
-        return worst_anywhere(least, sign * U, ends, gamma, float(finite + np.abs(a.V).max() + np.abs(b.V).max()))
-
-    @property
-    def estimate(self) -> float:
-        """The difference of the values under the empirical kernel."""
-        q, task = self.tally.estimate(), self.policies[0].task
-        rows = [policy.rows() for policy in self.policies]
-        first, second = (search.values_and_occupancy(own, q, task.discount, task.initial)[0] for own in rows)
-        return float(task.initial @ (first - second)) + self.threshold
+        a = PolicyBet(exact(task_a, centre + margin), pool, first)
+        b = PolicyBet(exact(task_b, centre), pool, second)
+        totals = None
+    else:
+        a, b = (TotalBet(summing_to_one(task), pool) for task in (task_a, task_b))
+        totals = None if task_a.total_rewards is None else CoupledTotals(task_a, (a, b), pool.source)
+    coupling = maximal_coupling(a.task.policy, b.task.policy)
+    return Rollouts(task_a, margin, (a, b), Pair(a, b, coupling, (known.low, known.high), totals))
 
 
-def parted(made: Dynamics, coupling: Coupling, b: PolicyBet) -> Dynamics:
-    """With a common action, or one of each policy, by their coupling."""
-    common, first, second = coupling
-    return made._replace(
-        together=cumulative(np.concatenate([common, first], axis=1)),
-        leaving=cumulative(second / np.maximum(second.sum(axis=1, keepdims=True), 1e-300)),
-        alone_b=cumulative(b.task.policy),
-    )
-
-
-def difference(first: FloatArray, second: FloatArray, entries: IntArray) -> FloatArray:
+def _difference(first: FloatArray, second: FloatArray, entries: IntArray) -> FloatArray:
     """The difference of rewards on successors; empty where there are none."""
     if not len(first) and not len(second):
         return np.zeros(0)

@@ -104,7 +104,7 @@ class VectoredEpisodes(EpisodeSupply):
                 self.thread = here
                 yield
         except BaseException as error:
-            self.walk.user = None  # what it was doing is repeated
+            self.walk.serve(None)  # what it was doing is repeated
             if isinstance(error, EOFError | BrokenPipeError | ConnectionResetError):
                 raise InputError(
                     f"a process of the vector {self.walk.name} has ended ({type(error).__name__}): out of memory, "
@@ -157,7 +157,7 @@ class VectoredEpisodes(EpisodeSupply):
                 self._repeat()
                 self.seed, self.handed = block
                 self._clear()
-                self.walk.user = None
+                self.walk.serve(None)
 
     def _repeat(self) -> None:
         """Reset all rows with the seed of the block, and go on to where its episodes were handed on."""
@@ -179,7 +179,7 @@ class VectoredEpisodes(EpisodeSupply):
                     "pass the same, or start a new run"
                 )
             self.handed_steps += ended.steps
-        self.walk.user = self
+        self.walk.serve(self)
 
     def _begin(self, rows: BoolArray) -> None:
         """Number the episodes that begin; those beyond the block's have none."""
@@ -275,4 +275,4 @@ class VectoredEpisodes(EpisodeSupply):
         self.made = under_way  # until they are repeated
         if len(self.handed) > self.size:
             raise ValueError("the block has too many episodes")
-        self.walk.user = None
+        self.walk.serve(None)

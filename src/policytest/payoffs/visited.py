@@ -40,7 +40,8 @@ from policytest._base.linear import solved, system_of
 from policytest._base.rows import Rows, first_of_state
 from policytest.mdp.task import Task
 from policytest.payoffs.plan import LARGE, SHARES, BettingPlan
-from policytest.payoffs.policy_bet import PAIR_MASS, STATE_MASS, PolicyBet, Pool, part_of, rounded
+from policytest.payoffs.policy_bet import PolicyBet, part_of, rounded
+from policytest.payoffs.pool import PAIR_MASS, STATE_MASS, Pool
 
 ROUGH, CLOSE, CLOSER = 1e-3, 1e-5, 1e-7  # relative residuals of linear systems: of visits, values, the estimate
 SEVERAL = 20_000  # states up to which all shares of the advantages are tried; above, every second one

@@ -39,7 +39,7 @@ from policytest.payoffs.coupling import joint_task, shared_pool
 from policytest.payoffs.known_range import KnownRange, check_alike, known_difference
 from policytest.payoffs.pairs import check_same_return, difference_bounds, whole_episodes
 from policytest.payoffs.td_rollouts import warn_of_sides
-from policytest.payoffs.two_policies_in_time import two_policies
+from policytest.payoffs.two_policies import two_policies
 from policytest.questions import driver
 from policytest.questions.assess import beside_data, judged
 from policytest.questions.cells import diagnosed, diagnosed_run

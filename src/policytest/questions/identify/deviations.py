@@ -44,11 +44,13 @@ from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.td_betting import CoupledBetting
 from policytest.methods.td_run import TDRun
-from policytest.payoffs.coupling import exact, shared_pool
+from policytest.payoffs.coupling import exact, maximal_coupling, shared_pool
 from policytest.payoffs.fit import Fit, Progress
 from policytest.payoffs.plan import REFIT, BettingPlan
-from policytest.payoffs.policy_bet import PolicyBet, Pool
-from policytest.payoffs.two_policies import CoupledRollouts
+from policytest.payoffs.policy_bet import PolicyBet
+from policytest.payoffs.pool import Pool
+from policytest.payoffs.td_rollouts import Rollouts
+from policytest.payoffs.two_policies import Pair
 from policytest.questions.identify.policies import (
     action_values,
     first_actions,
@@ -85,6 +87,7 @@ class Candidate:
         self.centre = 0.5 * sum(value_range(self.task))
         rounding = value_range_error(self.task) + centring_error(self.task, self.centre)
         self.bet = PolicyBet(exact(self.task, self.centre), pool, rounding)
+        self.coupling = maximal_coupling(self.bet.task.policy, self.bet.task.policy)
         self._fit: tuple[int, CommonFit] | None = None
         self.asked = matter[:, None] & (task.policy > 0) & (np.arange(task.n_actions) != actions[:, None])
         never = never_pay(self.bet.task, self.bet.rows(), pool.tally.only_successor, actions, 2.0 * rounding)
@@ -114,8 +117,8 @@ class Candidate:
     def test(self, place: tuple[int, int]) -> TDRun:
         """The test of one deviation."""
         if place not in self.tests:
-            payoff = Deviation(self, *place)
-            self.tests[place] = TDRun(CoupledBetting(), payoff, fit=DeviationFit(payoff))
+            payoff = Rollouts(self.bet.task, 0.0, (self.bet, self.bet), Deviation(self, *place))
+            self.tests[place] = TDRun(CoupledBetting(), payoff, fit=DeviationFit(payoff, self, *place))
         return self.tests[place]
 
     def next(self) -> tuple[int, int] | None:
@@ -124,58 +127,52 @@ class Candidate:
         return min(undecided, key=lambda place: self.test(place).samples) if undecided else None
 
 
-class Deviation(CoupledRollouts):
+class Deviation(Pair):
     """Whether V^pi(s) - Q^pi(s,a) > 0: A follows pi from s, B takes a first. The start is the state s, copied as S."""
 
     def __init__(self, candidate: Candidate, s: int, a: int) -> None:
-        self.candidate, self.place = candidate, (s, a)
-        super().__init__(candidate.bet.task, 0.0, (candidate.bet, candidate.bet))
+        super().__init__(candidate.bet, candidate.bet, candidate.coupling, (-math.inf, math.inf))
+        self.place = s, a
 
-    def planned_at(self) -> BettingPlan:
-        """V0(S) = V0(s) for A and Q0(s,a) for B."""
-        (s, a), fit = self.place, self.candidate.fit()
-        V, own, other = fit.a.V, self._row(s, int(self.candidate.actions[s])), self._row(s, a)
-        lead = float(V[s] - fit.Q[other])
-        least = fit.lowest_a[own] + fit.lowest_b[other] - lead
-        size = np.abs(V).max() + np.abs(fit.a.base).max() / (1.0 - self.task.discount)
-        start = min(0.0, float(least)) - 1e-12 * float(size)
-        parts = fit.a._replace(V=np.append(V, V[s])), fit.b._replace(V=np.append(V, fit.Q[other]))
-        B, L = np.append(np.zeros(self.task.n_states), start), max(-start, self.least_range(parts, lead))
-        return BettingPlan(*parts, B, L, 1.0, lead)
-
-    def _row(self, s: int, a: int) -> int:
-        return int(self.tally.task.layout.row_of_pair[s * self.task.n_actions + a])
-
-    def _made_dynamics(self) -> Dynamics:
+    def parted(self, made: Dynamics) -> Dynamics:
         """From S on, A and B part at once; after that both follow the candidate."""
-        (s, a), policy = self.place, self.task.policy
+        (s, a), policy = self.place, self.policies[0].task.policy
         S, A = policy.shape
         together, leaving = np.zeros((S + 1, 2 * A)), np.zeros((S + 1, A))
         together[:S, :A], together[S, A:], leaving[S, a] = policy, policy[s], 1.0
-        return (
-            super()
-            ._made_dynamics()
-            ._replace(
-                real=np.append(np.arange(S), s),
-                initial=cumulative(np.eye(S + 1)[[S]])[0],
-                together=cumulative(together),
-                leaving=cumulative(leaving),
-                meets=True,
-            )
+        return made._replace(
+            real=np.append(np.arange(S), s),
+            initial=cumulative(np.eye(S + 1)[[S]])[0],
+            together=cumulative(together),
+            leaving=cumulative(leaving),
+            meets=True,
         )
 
 
 class DeviationFit(Fit):
     """The plans of a deviation: those of its candidate."""
 
-    payoff: Deviation
+    def __init__(self, payoff: Rollouts, candidate: Candidate, s: int, a: int) -> None:
+        super().__init__(payoff)
+        self.candidate, self.place = candidate, (s, a)
 
     def plan(self, progress: Progress) -> BettingPlan:
-        """From the model at this sample."""
-        samples = self.payoff.pool.samples
+        """From the model at this sample: V0(S) = V0(s) for A and Q0(s,a) for B."""
+        payoff, samples = self.payoff, self.payoff.pool.samples
         self.due = max(REFIT * samples, samples + 1.0)
-        plan = self.payoff.planned_at()
-        return self.staked(plan, self.payoff.noise(plan, None), progress)
+        (s, a), fit = self.place, self.candidate.fit()
+        V, own, other = fit.a.V, self._row(s, int(self.candidate.actions[s])), self._row(s, a)
+        lead = float(V[s] - fit.Q[other])
+        least = fit.lowest_a[own] + fit.lowest_b[other] - lead
+        size = np.abs(V).max() + np.abs(fit.a.base).max() / (1.0 - payoff.task.discount)
+        start = min(0.0, float(least)) - 1e-12 * float(size)
+        parts = fit.a._replace(V=np.append(V, V[s])), fit.b._replace(V=np.append(V, fit.Q[other]))
+        B, L = np.append(np.zeros(payoff.task.n_states), start), max(-start, payoff.least_range(parts, lead))
+        plan = BettingPlan(*parts, B, L, 1.0, lead)
+        return self.staked(plan, payoff.noise(plan, None), progress)
+
+    def _row(self, s: int, a: int) -> int:
+        return int(self.payoff.tally.task.layout.row_of_pair[s * self.payoff.task.n_actions + a])
 
 
 class BettingSearch:

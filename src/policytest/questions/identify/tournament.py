@@ -20,9 +20,10 @@ from policytest.methods.td_run import TDRun
 from policytest.payoffs.coupling import joint_task, shared_pool, supply_of
 from policytest.payoffs.known_range import known_difference
 from policytest.payoffs.plan import REFIT
-from policytest.payoffs.policy_bet import PolicyBet, Pool
-from policytest.payoffs.total_bet import TotalBet, TotalPool, pool_in_time
-from policytest.payoffs.two_policies_in_time import two_policies
+from policytest.payoffs.policy_bet import PolicyBet
+from policytest.payoffs.pool import pool_in_time
+from policytest.payoffs.total_bet import TotalBet
+from policytest.payoffs.two_policies import two_policies
 from policytest.questions.compare import compare
 from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
 
@@ -44,9 +45,9 @@ class Tournament:
 
     def __init__(self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed) -> None:
         self.tasks = tasks
-        self.pool: Pool
-        self.pool = pool = shared_pool(tasks, sim, rng)
-        self.bets = [TotalBet(task, pool) if isinstance(pool, TotalPool) else PolicyBet(task, pool) for task in tasks]
+        self.pool = shared_pool(tasks, sim, rng)
+        kind = PolicyBet if tasks[0].is_discounted_table else TotalBet
+        self.bets = [kind(task, self.pool) for task in tasks]
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
         self.left = list(range(len(tasks)))
         self.source, self.delta, self.stuck = self.pool.source, delta, False
