@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
 
 from policytest._base.arrays import FloatArray
 from policytest._base.table import Document, Row, Shown, Table
@@ -15,8 +14,6 @@ from policytest.mdp.task import Names, about_task
 from policytest.results import sentences
 
 MOST_SHOWN = 20  # states whose actions are shown
-USED_UP = "the sample limit is reached"
-NOTHING_UNKNOWN = "rollouts meet nothing that is unknown"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +48,8 @@ class Selection(Shown):
     counts: Counts = field(repr=False)
     reason: str = ""
     method: str = ""
-    states: tuple[Hashable, ...] | None = None
-    actions: tuple[Hashable, ...] | None = None
+    states: Sequence[Hashable] | None = None
+    actions: Sequence[Hashable] | None = None
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -134,22 +131,3 @@ class SelectionCheck:
     def interval(self) -> tuple[float, float]:
         """Where that value lies for some kernel."""
         return self._now[2]
-
-
-class Search(Protocol):
-    """A search at work."""
-
-    source: Any  # its attribute `drawing` is true while the simulator is at work
-
-    @property
-    def answered(self) -> bool:
-        """Whether the best policy is known."""
-        ...
-
-    def go(self, limit: int) -> Iterator[SelectionCheck]:
-        """Sample, at most so much, until there is an answer; a check after every step."""
-        ...
-
-    def result(self, reason: str) -> Selection:
-        """What it found."""
-        ...

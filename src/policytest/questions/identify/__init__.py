@@ -28,11 +28,11 @@ from policytest.questions.driver import not_on_a_log, sampling_limit, time_limit
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
-from policytest.questions.identify.policies import ARRAYS, task_of_all_pairs, tasks_of
+from policytest.questions.identify.policies import ARRAYS, Search, task_of_all_pairs, tasks_of
 from policytest.questions.identify.tournament import Tournament, best_on_a_log
 from policytest.questions.logged_policy import LOGGED, logged_task
 from policytest.questions.unnamed_ends import UnnamedEnds
-from policytest.results.selection import Search, Selection, SelectionCheck
+from policytest.results.selection import Selection, SelectionCheck
 
 __all__ = ["Selection", "identify"]
 
@@ -100,7 +100,7 @@ def identify(
     of_task: dict[str, Any] = {"rewards": rewards, "initial": initial, "discount": discount, "support": support}
     of_task |= {"states": states, "actions": actions, "assumptions": assumptions, "available": available}
     of_task |= {"horizon": horizon, "terminal": terminal, "total_rewards": total_rewards, "start": start, "goal": goal}
-    check_method(method, policies)
+    ptst, klbts = checked_method(method, policies)
     if policies is None:
         if isinstance(rewards, Observed):
             raise InputError(f"rewards: these are observed, and the best of all policies needs known ones; {SOME}")
@@ -114,51 +114,42 @@ def identify(
             policies = [logged.policy if here else one for here, one in zip(is_logged, policies, strict=True)]
         tasks = tasks_of(policies, of_task)
         task = tasks[0]
-        if isinstance(method, PTST):
+        if ptst is not None:
             task.check_discounted_table("the KL rule")
     if isinstance(sim, Transitions):
         if policies is None:
             raise InputError("a log can tell the best of policies that are given; pass policies=[...]")
-        not_on_a_log(
-            method=method if isinstance(method, PTST) else None, max_samples=max_samples, max_seconds=max_seconds
-        )
+        not_on_a_log(method=ptst, max_samples=max_samples, max_seconds=max_seconds)
         return _named(best_on_a_log(tasks, diagnosed(joint_task(tasks), sim), delta, rng), task)
-    if isinstance(method, KLBTS):
-        search: Search = KLBTSSearch(task, method, sim, delta, rng)
-    elif isinstance(method, PTST):
-        search = KLSearch(Deviations(task) if policies is None else Rivals(tasks), method, sim, delta, rng)
+    search: Search
+    if klbts is not None:
+        search = KLBTSSearch(task, klbts, sim, delta, rng)
+    elif ptst is not None:
+        search = KLSearch(Deviations(task) if policies is None else Rivals(tasks), ptst, sim, delta, rng)
     elif policies is None:
         search = BettingSearch(task, sim, delta, rng)
     else:
         search = Tournament(tasks, sim, delta, rng)
-    found = _named(_carried_out(search, task, limit, seconds, progress), task)
-    return diagnosed_run(task if policies is None else joint_task(tasks), sim, found)
+    checks, ends = search.go(limit), UnnamedEnds(task, search.tally)
+    reason = until_interrupted(search.source, checks, progress, lambda: search.answered, ends, seconds)
+    return diagnosed_run(task if policies is None else joint_task(tasks), sim, _named(search.result(reason), task))
 
 
 def _named(found: Selection, task: Task) -> Selection:
     """With the names and the assumptions of the task."""
-    return replace(found, **{name: getattr(task, name) for name in ("states", "actions", "assumptions")})
+    return replace(found, states=task.states, actions=task.actions, assumptions=tuple(task.assumptions))
 
 
-def check_method(method: object, policies: object) -> None:
-    """Refuse everything but `TDBetting`, `PTST` and `KLBTS`."""
+def checked_method(method: object, policies: object) -> tuple[PTST | None, KLBTS | None]:
+    """The method, if it is one of these; neither stands for `TDBetting`, and everything else is refused."""
+    if isinstance(method, PTST):
+        return method, None
     if isinstance(method, KLBTS):
         if policies is not None:
             raise InputError("method: KLBTS() seeks the best of all policies; leave policies out, or pass PTST()")
         if method.policies != 1:
             raise InputError("method: KLBTS(policies=2) compares two policies of a test; pass KLBTS() to identify")
-    elif method is not None and not isinstance(method, TDBetting | PTST):
+        return None, method
+    if not isinstance(method, TDBetting | None):
         raise InputError(f"method is {method!r}; pass TDBetting(), which is the default, PTST(...) or KLBTS()")
-
-
-def _carried_out(
-    search: Search,
-    task: Task,
-    limit: int,
-    seconds: float,
-    progress: Callable[[SelectionCheck], None] | None,
-) -> Selection:
-    """The search, until it answers, a limit is reached, or Ctrl-C."""
-    ends = UnnamedEnds(task, getattr(getattr(search, "pool", None), "tally", None))
-    checks = search.go(limit)
-    return search.result(until_interrupted(search.source, checks, progress, lambda: search.answered, ends, seconds))
+    return None, None

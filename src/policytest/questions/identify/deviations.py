@@ -52,7 +52,9 @@ from policytest.payoffs.pool import Pool
 from policytest.payoffs.td_rollouts import Rollouts
 from policytest.payoffs.two_policies import Pair
 from policytest.questions.identify.policies import (
+    Search,
     action_values,
+    deviations,
     first_actions,
     following,
     may_be_reached,
@@ -60,7 +62,7 @@ from policytest.questions.identify.policies import (
     optimal_actions,
 )
 from policytest.questions.identify.tournament import METHOD, turn
-from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
+from policytest.results.selection import Selection, SelectionCheck
 
 EXPLORED = 10  # draws of each pair before the first candidate
 
@@ -89,7 +91,7 @@ class Candidate:
         self.bet = PolicyBet(exact(self.task, self.centre), pool, rounding)
         self.coupling = maximal_coupling(self.bet.task.policy, self.bet.task.policy)
         self._fit: tuple[int, CommonFit] | None = None
-        self.asked = matter[:, None] & (task.policy > 0) & (np.arange(task.n_actions) != actions[:, None])
+        self.asked = deviations(task, actions, matter)
         never = never_pay(self.bet.task, self.bet.rows(), pool.tally.only_successor, actions, 2.0 * rounding)
         self.settled = never & self.asked
         self.tests: dict[tuple[int, int], TDRun] = {}
@@ -175,15 +177,16 @@ class DeviationFit(Fit):
         return int(self.payoff.tally.task.layout.row_of_pair[s * self.payoff.task.n_actions + a])
 
 
-class BettingSearch:
+class BettingSearch(Search):
     """Best policy identification: candidates from the model, each with the tests of its deviations."""
 
     def __init__(self, task: Task, sim: SimulatorLike, delta: float, rng: Seed) -> None:
-        self.task, self.delta, self.stuck = task, delta, False
+        self.task, self.delta = task, delta
         self.pool = shared_pool([task], sim, rng, FULL_ENTRIES)
         if self.pool.tally.is_open:
             raise InputError(f"the task has {task.n_states} states and no support; declare `support` to identify in it")
-        self.source, self.rows = self.pool.source, PolicyBet(task, self.pool).rows()
+        self.source, self.tally = self.pool.source, self.pool.tally
+        self.rows = PolicyBet(task, self.pool).rows()
         self.matter = may_be_reached(task)
         self.tried: dict[bytes, Candidate] = {}
         self.refit_at = 0.0
@@ -193,6 +196,11 @@ class BettingSearch:
     def answered(self) -> bool:
         """Whether no deviation is left to be settled."""
         return not self.candidate.undecided
+
+    @property
+    def samples_used(self) -> int:
+        """Those of all tests."""
+        return self.pool.samples_used
 
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Test deviations until all are settled."""
@@ -240,9 +248,11 @@ class BettingSearch:
         return self.tried[key]
 
     def _check(self) -> SelectionCheck:
-        candidate = self.candidate
-        done, asked = int(candidate.settled.sum()), int(candidate.asked.sum())
-        return SelectionCheck(self.pool.samples_used, done, asked, candidate.level, self._about)
+        return SelectionCheck(self.samples_used, *self._settled(), self.candidate.level, self._about)
+
+    def _settled(self) -> tuple[int, int]:
+        """How many of how many deviations are settled."""
+        return int(self.candidate.settled.sum()), int(self.candidate.asked.sum())
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """The weakest evidence among deviations that are open, and about the candidate's value."""
@@ -253,19 +263,6 @@ class BettingSearch:
 
     def result(self, reason: str) -> Selection:
         """The candidate."""
-        candidate, pool = self.candidate, self.pool
-        reason = reason or (NOTHING_UNKNOWN if self.stuck else USED_UP)
-        return Selection(
-            policy=candidate.task.policy,
-            index=None,
-            samples=pool.samples_used,
-            certified=self.answered,
-            answered=self.answered,
-            values=candidate.fit().a.V + candidate.centre,
-            delta=self.delta,
-            settled=int(candidate.settled.sum()),
-            questions=int(candidate.asked.sum()),
-            counts=pool.tally.counts(),
-            reason="" if self.answered else reason,
-            method=f"{METHOD} of a policy and its deviations",
-        )
+        policy, values = self.candidate.task.policy, self.candidate.fit().a.V + self.candidate.centre
+        method = f"{METHOD} of a policy and its deviations"
+        return self.selected(policy, None, values, self._settled(), method, self.answered, reason)

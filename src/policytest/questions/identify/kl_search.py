@@ -34,7 +34,7 @@ from policytest._base.rows import Rows
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.kl.sampler import Source
-from policytest.kl.sampling import Adaptive, Tracking
+from policytest.kl.sampling import Adaptive
 from policytest.kl.sampling_balanced import balancing
 from policytest.kl.witness import SMOOTHING, Target, WitnessedCounts, centring_error, check_listed, is_zero
 from policytest.mdp.task import Task
@@ -46,14 +46,18 @@ from policytest.methods.ptst_difference import check_settings, nearest_cut
 from policytest.payoffs.coupling import joint_task
 from policytest.payoffs.known_range import known_difference
 from policytest.questions.identify.policies import (
+    Search,
+    Shares,
     by_pair,
+    deviations,
+    equal_shares,
     first_actions,
     following,
     may_be_reached,
     never_pay,
     optimal_actions,
 )
-from policytest.results.selection import USED_UP, Selection, SelectionCheck
+from policytest.results.selection import Selection, SelectionCheck
 from policytest.worst_case.functional import Functional, deviation_of, difference_of, term_of, value_on
 from policytest.worst_case.functional_solver import DifferenceSolver
 
@@ -101,12 +105,12 @@ class Deviations:
 
     def _candidate(self, rows: Rows, actions: IntArray, only: IntArray) -> KLCandidate:
         task = following(self.task, actions)
-        A, centre = task.n_actions, 0.5 * sum(value_range(task))
+        centre = 0.5 * sum(value_range(task))
         rounding = 2.0 * (value_range_error(task) + centring_error(task, centre))
         centred = task.centred(centre)
         term = term_of(centred, rows)
         own = rows._replace(prob=term.prob, reward=term.reward, gain=term.gain)
-        asked = self.matter[:, None] & (self.task.policy > 0) & (np.arange(A) != actions[:, None])
+        asked = deviations(self.task, actions, self.matter)
         known = asked & never_pay(centred, own, only, actions, rounding)
         row = by_pair(rows, np.arange(len(rows.pair)), task, -1)
         alternatives = [
@@ -158,18 +162,7 @@ class Rivals:
         return np.array([value_on(rows, task).value(q) for task in self.tasks])
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Sampling with fixed shares [K]."""
-
-    omega: FloatArray
-
-    def begin(self, task: Task, threshold: float) -> Tracking:
-        """Track them."""
-        return Tracking(self.omega)
-
-
-class KLSearch(Rule):
+class KLSearch(Rule, Search):
     """PTST at work on alternatives: the rule of a run, which the search steps."""
 
     def __init__(self, family: Deviations | Rivals, method: PTST, sim: SimulatorLike, delta: float, rng: Seed) -> None:
@@ -188,6 +181,11 @@ class KLSearch(Rule):
         """Whether all alternatives are refuted."""
         return self.run.answer is not None
 
+    @property
+    def samples_used(self) -> int:
+        """Those of the run."""
+        return self.run.samples_used
+
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Sample until all alternatives are refuted."""
         run = self.run
@@ -201,8 +199,7 @@ class KLSearch(Rule):
             yield self._check()
 
     def _allocation(self, given: object) -> object:
-        even = self.family.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
-        even /= max(even.sum(), 1.0)
+        even = equal_shares(self.family.sampled, self.tally.rows)
         if isinstance(given, Adaptive):
             return balancing(given, self._cut, even)
         return Shares(even) if isinstance(given, str) and given == "uniform" else given
@@ -293,12 +290,13 @@ class KLSearch(Rule):
 
     # ------------------------------------------------------------ what it can say
 
-    def _settled(self) -> int:
-        return self.current.settled + int((self.current.evidence >= self.required).sum())
+    def _settled(self) -> tuple[int, int]:
+        """How many alternatives are settled, of how many."""
+        known, refuted = self.current.settled, int((self.current.evidence >= self.required).sum())
+        return known + refuted, known + len(self.current.alternatives)
 
     def _check(self) -> SelectionCheck:
-        questions = self.current.settled + len(self.current.alternatives)
-        return SelectionCheck(self.run.samples_used, self._settled(), questions, self.required, self._about)
+        return SelectionCheck(self.samples_used, *self._settled(), self.required, self._about)
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """What the standing witness allows, and about the value of the candidate."""
@@ -308,19 +306,13 @@ class KLSearch(Rule):
 
     def result(self, reason: str) -> Selection:
         """The candidate."""
-        current, tally = self.current, self.tally
-        known = not current.alternatives
-        return Selection(
-            policy=current.task.policy,
-            index=self.family.index,
-            samples=self.run.samples_used,
-            certified=known and self.answered,
-            answered=self.answered,
-            values=self.family.values(tally.rows, tally.estimate()),
-            delta=self.delta,
-            settled=self._settled() if not self.answered else current.settled + len(current.alternatives),
-            questions=current.settled + len(current.alternatives),
-            counts=tally.counts(),
-            reason="" if self.answered else reason or USED_UP,
-            method=self.method.describe().replace("PTST", self.family.method, 1),
+        settled, questions = self._settled()
+        return self.selected(
+            self.current.task.policy,
+            self.family.index,
+            self.family.values(self.tally.rows, self.tally.estimate()),
+            (questions if self.answered else settled, questions),
+            self.method.describe().replace("PTST", self.family.method, 1),
+            self.answered and not self.current.alternatives,
+            reason,
         )

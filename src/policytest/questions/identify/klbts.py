@@ -47,18 +47,26 @@ from policytest.kl.witness import WitnessedCounts, centring_error, check_listed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.baselines.klbts import KLBTS, spread
+<<<<<<< HEAD
 from policytest.methods.kl_rules import GROWTH
 from policytest.questions.identify.kl_search import Shares
+=======
+from policytest.methods.baselines.looking import GROWTH
+>>>>>>> d81fe61 (Searches for the best policy say what they found in one place)
 from policytest.questions.identify.policies import (
+    Search,
+    Shares,
     action_values,
     by_pair,
+    deviations,
+    equal_shares,
     first_actions,
     following,
     may_be_reached,
     never_pay,
     optimal_actions,
 )
-from policytest.results.selection import USED_UP, Selection, SelectionCheck
+from policytest.results.selection import Selection, SelectionCheck
 
 THETAS = np.linspace(0.0, 1.0, 257)  # the grid on which D is divided
 OWN = Adaptive(first=2, growth=1.2)  # how often its own shares are computed again
@@ -76,7 +84,7 @@ class Gaps(NamedTuple):
     asked: BoolArray  # [S,A] deviations that are not known to be of no use
 
 
-class KLBTSSearch:
+class KLBTSSearch(Search):
     """KLB-TS at work. The rule is looked at when the samples have grown by 0.5%; later is sound."""
 
     def __init__(self, task: Task, method: KLBTS, sim: SimulatorLike, delta: float, rng: Seed) -> None:
@@ -87,20 +95,24 @@ class KLBTSSearch:
         self.tally = WitnessedCounts(task, centre, method.boundary)
         self.matter = may_be_reached(task)
         self.sampled = self.matter[:, None] & task.layout.unknown_pairs
-        self.samples, self.answered, self.proved = 0, False, False
+        self.samples, self.stopped, self.proved = 0, False, False
         self.actions = first_actions(task)
         self.known: dict[bytes, BoolArray] = {}
         self.now = self.gaps(self.tally.estimate())
         self.source = Source(task, sim, self._allocation(), 0.0, rng)
 
     def _allocation(self) -> object:
-        given, even = self.method.allocation, self.sampled.ravel()[self.tally.rows.pair].astype(np.float64)
-        even /= max(even.sum(), 1.0)
+        given, even = self.method.allocation, equal_shares(self.sampled, self.tally.rows)
         if isinstance(given, Adaptive | Optimal):
             raise InputError("method: leave allocation out, so that KLBTS tracks its own shares, or pass shares [S,A]")
         if given is None:
             return Proportional(OWN, self._shares, even)
         return Shares(even) if isinstance(given, str) and given == "uniform" else given
+
+    @property
+    def answered(self) -> bool:
+        """Whether the rule has stopped."""
+        return self.stopped
 
     @property
     def samples_used(self) -> int:
@@ -127,11 +139,11 @@ class KLBTSSearch:
         self.now = self.gaps(self.tally.estimate())
         self.actions = self.now.actions
         if not self.now.asked.any():
-            self.answered = self.proved = True
+            self.stopped = self.proved = True
         elif not first:
             beta = self.required + self.tally.dimension()
-            self.answered = self.distance(self.now) >= beta
-            self.proved = self.answered and self.proved_distance(self.now) >= beta
+            self.stopped = self.distance(self.now) >= beta
+            self.proved = self.stopped and self.proved_distance(self.now) >= beta
 
     # ------------------------------------------------------------ the rule
 
@@ -149,9 +161,8 @@ class KLBTSSearch:
         key = actions.tobytes()
         if key not in self.known:
             task = following(self.tally.task, actions)
-            others = self.matter[:, None] & (self.task.policy > 0) & (np.arange(task.n_actions) != actions[:, None])
             never = never_pay(task, self.tally.rows, self.tally.only_successor, actions, self.rounding)
-            self.known[key] = others & ~never
+            self.known[key] = deviations(self.task, actions, self.matter) & ~never
         return self.known[key]
 
     def difficulty(self, now: Gaps, least: float = 0.0) -> tuple[FloatArray, float]:
@@ -230,19 +241,13 @@ class KLBTSSearch:
         own = self.method.allocation is None
         words = self.method.describe().replace("one policy", "identification", 1)
         questions = int((self.task.policy[self.matter] > 0).sum() - self.matter.sum())
-        return Selection(
-            policy=np.eye(self.task.n_actions)[self.now.actions],
-            index=None,
-            samples=self.samples_used,
-            certified=self.proved,
-            answered=self.answered,
-            values=self.now.V + self.centre,
-            delta=self.delta,
-            settled=questions if self.answered else questions - int(self.now.asked.sum()),
-            questions=questions,
-            counts=self.tally.counts(),
-            reason="" if self.answered else reason or USED_UP,
-            method=words.replace("uniform sampling", "its own shares") if own else words,
+        settled = questions if self.answered else questions - int(self.now.asked.sum())
+        policy, method = (
+            following(self.task, self.now.actions).policy,
+            words.replace("uniform sampling", "its own shares"),
+        )
+        return self.selected(
+            policy, None, self.now.V + self.centre, (settled, questions), method if own else words, self.proved, reason
         )
 
 

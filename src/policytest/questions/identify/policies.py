@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +15,58 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.compiled import search
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
+from policytest.kl.sampler import Drawn
+from policytest.kl.sampling import Tracking
+from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values
 from policytest.payoffs.coupling import reached
+from policytest.results.selection import Selection, SelectionCheck
 
 Number = TypeVar("Number", np.float64, np.int64, np.bool_)
 ARRAYS = "arrays [S,A]"
 """What policies are."""
+USED_UP = "the sample limit is reached"
+NOTHING_UNKNOWN = "rollouts meet nothing that is unknown"
+
+
+class Search(Protocol):
+    """A search at work."""
+
+    source: Drawn
+    tally: WitnessedCounts
+    delta: float
+    stuck: bool = False  # whether all that is left to sample is known
+
+    @property
+    def answered(self) -> bool:
+        """Whether the best policy is known."""
+
+    @property
+    def samples_used(self) -> int:
+        """The samples, and the steps that the simulator made on the way to them."""
+
+    def go(self, limit: int) -> Iterator[SelectionCheck]:
+        """Sample, at most so much, until there is an answer; a check after every step."""
+
+    def result(self, reason: str) -> Selection:
+        """What it found; the reason, if there is one, is why it was ended."""
+
+    def selected(
+        self,
+        policy: FloatArray,
+        index: int | None,
+        values: FloatArray,
+        settled: tuple[int, int],
+        method: str,
+        certified: bool,
+        reason: str,
+    ) -> Selection:
+        """What it found, with what it knows of itself; ``settled``: how many, of how many questions."""
+        now, why = (self.samples_used, certified, self.answered), reason or (NOTHING_UNKNOWN if self.stuck else USED_UP)
+        about = "" if self.answered else why, method
+        return Selection(policy, index, *now, values, self.delta, *settled, self.tally.counts(), *about)
 
 
 def task_of_all_pairs(
@@ -121,6 +166,28 @@ def optimal_actions(task: Task, rows: Rows, q: FloatArray, actions: IntArray) ->
             break
         actions[better] = Q.argmax(axis=1)[better]
     return actions, V
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Sampling with fixed shares [K]."""
+
+    omega: FloatArray
+
+    def begin(self, task: Task, threshold: float) -> Tracking:
+        """Track them."""
+        return Tracking(self.omega)
+
+
+def equal_shares(sampled: BoolArray, rows: Rows) -> FloatArray:
+    """[K] the same share for all of these pairs [S,A]."""
+    even = sampled.ravel()[rows.pair].astype(np.float64)
+    return np.asarray(even / max(even.sum(), 1.0))
+
+
+def deviations(task: Task, actions: IntArray, matter: BoolArray) -> BoolArray:
+    """[S,A] the other actions of these states that the task offers."""
+    return np.asarray(matter[:, None] & (task.policy > 0) & (np.arange(task.n_actions) != actions[:, None]))
 
 
 def never_pay(task: Task, rows: Rows, only: IntArray, actions: IntArray, rounding: float) -> BoolArray:

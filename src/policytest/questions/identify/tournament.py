@@ -25,7 +25,8 @@ from policytest.payoffs.pool import pool_in_time
 from policytest.payoffs.total_bet import TotalBet
 from policytest.payoffs.two_policies import two_policies
 from policytest.questions.compare import compare
-from policytest.results.selection import NOTHING_UNKNOWN, USED_UP, Selection, SelectionCheck
+from policytest.questions.identify.policies import Search
+from policytest.results.selection import Selection, SelectionCheck
 
 TURN, TURN_SHARE = 64, 0.02  # samples of a comparison at a time: at least, and as a share of all so far
 METHOD = "betting on temporal differences"
@@ -40,17 +41,17 @@ def turn(run: TDRun, level: float, samples: int, limit: int) -> Iterator[None]:
 # ---------------------------------------------------------------- among some
 
 
-class Tournament:
+class Tournament(Search):
     """The best of K: pairwise comparisons of the leader with those that are left."""
 
     def __init__(self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed) -> None:
-        self.tasks = tasks
+        self.tasks, self.delta = tasks, delta
         self.pool = shared_pool(tasks, sim, rng)
+        self.source, self.tally = self.pool.source, self.pool.tally
         kind = PolicyBet if tasks[0].is_discounted_table else TotalBet
         self.bets = [kind(task, self.pool) for task in tasks]
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
         self.left = list(range(len(tasks)))
-        self.source, self.delta, self.stuck = self.pool.source, delta, False
         self.runs: dict[tuple[int, int], TDRun] = {}
         self.refit_at, self.values = 0.0, np.zeros(len(tasks))
         self._without_samples()
@@ -82,6 +83,11 @@ class Tournament:
         """Whether one is left."""
         return len(self.left) == 1
 
+    @property
+    def samples_used(self) -> int:
+        """Those of all comparisons."""
+        return self.pool.samples_used
+
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Compare until one is left."""
         yield self._check()
@@ -103,14 +109,16 @@ class Tournament:
 
     def _run(self, pair: tuple[int, int]) -> TDRun:
         if pair not in self.runs:
-            self.runs[pair] = TDRun(
-                CoupledBetting(), two_policies(self.tasks[pair[0]], self.tasks[pair[1]], 0.0, self.pool)
-            )
+            a, b = (self.tasks[i] for i in pair)
+            self.runs[pair] = TDRun(CoupledBetting(), two_policies(a, b, 0.0, self.pool))
         return self.runs[pair]
 
     def _check(self) -> SelectionCheck:
-        done, asked = len(self.tasks) - len(self.left), len(self.tasks) - 1
-        return SelectionCheck(self.pool.samples_used, done, asked, self.level, self._about)
+        return SelectionCheck(self.samples_used, *self._settled(), self.level, self._about)
+
+    def _settled(self) -> tuple[int, int]:
+        """How many rivals are out, of how many."""
+        return len(self.tasks) - len(self.left), len(self.tasks) - 1
 
     def _about(self) -> tuple[float, float, tuple[float, float]]:
         """The weakest evidence among comparisons that are open, and about the leader's value."""
@@ -120,22 +128,9 @@ class Tournament:
     def result(self, reason: str) -> Selection:
         """The one that is left, or the leader."""
         self._estimate()
-        best, pool = self.leader, self.pool
-        reason = reason or (NOTHING_UNKNOWN if self.stuck else USED_UP)
-        return Selection(
-            policy=self.tasks[best].policy,
-            index=best,
-            samples=pool.samples_used,
-            certified=self.answered,
-            answered=self.answered,
-            values=self.values,
-            delta=self.delta,
-            settled=len(self.tasks) - len(self.left),
-            questions=len(self.tasks) - 1,
-            counts=pool.tally.counts(),
-            reason="" if self.answered else reason,
-            method=f"{METHOD} of policies in coupled rollouts",
-        )
+        best, method = self.leader, f"{METHOD} of policies in coupled rollouts"
+        policy = self.tasks[best].policy
+        return self.selected(policy, best, self.values, self._settled(), method, self.answered, reason)
 
 
 def best_on_a_log(tasks: list[Task], data: Transitions, delta: float, rng: Seed) -> Selection:
