@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
-from policytest.methods.run import RunOnALog
+from policytest.methods.run import RunOnALog, Traits
 from policytest.methods.stacks import LONG_SHARE, StacksRun, replicate_seeds
 from policytest.methods.td_betting import TDBetting
 from policytest.methods.td_run import TDRun
@@ -195,6 +195,7 @@ class LogBetting:
 
     coins: int = 16
     seed: int = 0
+    traits: ClassVar = Traits(forecast=True)
 
     def __post_init__(self) -> None:
         arrays.positive(coins=arrays.whole_number("coins", self.coins))

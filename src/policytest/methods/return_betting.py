@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.vector_walks import VectorWalk
 from policytest.methods.return_run import ReturnsRun
+from policytest.methods.run import Traits
 from policytest.payoffs.cut_returns import CutEpisodes
 from policytest.payoffs.outcomes import EpisodeSupply
 from policytest.payoffs.returns import DrawnEpisodes
@@ -19,6 +20,8 @@ from policytest.payoffs.vector_returns import VectoredEpisodes
 @dataclass(frozen=True)
 class ReturnBetting:
     """Bets on episodes: the method of `Episodes`. Its answers are certified, whatever happens within an episode."""
+
+    traits: ClassVar = Traits(zone=True, episodes=True)
 
     def start(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
@@ -67,6 +67,7 @@ class Run:
     indifference: float = 0.0
     exhausted: bool = False  # whether recorded data have no more to give
     tally: Any = None  # the counts of a table; None without one
+    reads_all = False  # whether it looks at all rows of a log, also at those after its answer
 
     @property
     def solves(self) -> int:
@@ -174,6 +175,7 @@ class RunOnALog(Run):
     """Runs on a log look at all rows that are there, and answer at one of them."""
 
     answered_at = 0
+    reads_all = True
 
     @property
     def rows_to_next_look(self) -> int:
@@ -241,8 +243,22 @@ def go_on(run: Run, required: float, limit: int) -> None:
         pass
 
 
+class Traits(NamedTuple):
+    """What questions ask of a method before they start it; a method that says nothing of itself has the defaults."""
+
+    zone: bool = False  # it may also answer "within": it starts with ``indifference`` and ``both_sides``
+    episodes: bool = False  # it bets on `Episodes`
+    forecast: bool = False  # it can be foreseen how many more samples it needs
+
+
+def traits_of(method: object) -> Traits:
+    """What a method says of itself."""
+    found: Traits = getattr(method, "traits", Traits())
+    return found
+
+
 class Method(Protocol):
-    """Settings of a test."""
+    """Settings of a test. ``traits``, if there are some, say more of it."""
 
     def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> Run:
         """The test at work on a simulator."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
@@ -10,6 +11,7 @@ from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import Target, WitnessedCounts, largest_rounding
 from policytest.mdp.task import Task
+from policytest.methods.run import Traits
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.policy_bet import MOST_LISTED, PolicyBet, is_large
@@ -30,6 +32,7 @@ class TDBetting:
     """
 
     seed: int = 0
+    traits: ClassVar = Traits(zone=True, forecast=True)
 
     def start(
         self,
@@ -69,6 +72,8 @@ class TDBetting:
 @dataclass(frozen=True)
 class CoupledBetting:
     """The method of a comparison, for its verdict."""
+
+    traits: ClassVar = Traits(forecast=True)
 
     def describe(self) -> str:
         """The method in a few words."""

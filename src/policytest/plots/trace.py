@@ -27,7 +27,7 @@ from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.kl_run import KLRun
 from policytest.methods.ptst import PTST
 from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.run import Method, Run
+from policytest.methods.run import Method, Run, Traits, traits_of
 from policytest.methods.td_betting import TDBetting
 from policytest.questions.driver import check_of
 from policytest.results.estimate import inside
@@ -211,6 +211,11 @@ class Watched:
     method: Method
     pause: Trace
     is_default: bool = False
+
+    @property
+    def traits(self) -> Traits:
+        """Those of the method."""
+        return traits_of(self.method)
 
     def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed, **zone: Any) -> Run:
         """The test at work on a simulator."""

@@ -19,9 +19,9 @@ from policytest.methods.episode_log_betting import EpisodeLogBetting
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
-from policytest.methods.run import Method, Run, RunOnALog
+from policytest.methods.run import Method, Run
 from policytest.questions.cells import diagnosed
-from policytest.questions.driver import checked_method, checked_question, drive, known_answer, verdict_of
+from policytest.questions.driver import Question, checked_method, drive
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import recorded
 from policytest.results.alongside import Alongside
@@ -61,20 +61,19 @@ def assess(
     """
     if isinstance(task, LoggedEpisodes):
         return _assess_episodes(task, data, threshold, delta, method)
-    _, threshold, level = checked_question(task, threshold, delta)
+    question = Question.checked(task, threshold, delta)
     arrays.one_of("design", design, ("adaptive", "fixed"))
     data = data.counts if isinstance(getattr(data, "counts", None), Counts) else data  # a log
     if not isinstance(data, Counts | Transitions):
         raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
-    known = known_answer(task, threshold, delta)
+    known = question.known()
     if known is not None:
         return beside_data(known, task, data)
     data = diagnosed(task, data)
     method = checked_method(_of_size(task, method_for(task, data)) if method is None else method)
     table, method, data = in_outcomes(task, method, data)
-    verdict = judged(method.replay(table, threshold, recorded(table, data)), data, delta, level, design)
-    provenance = replace(verdict.provenance, asked_of=None if table is task else task)
-    return _beside(replace(verdict, provenance=provenance), table, data)
+    run = method.replay(table, question.bar, recorded(table, data))
+    return _beside(judged(question, run, data, design), table, data)
 
 
 def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLogBetting:
@@ -98,11 +97,11 @@ def _assess_episodes(
 ) -> Verdict:
     """Recorded episodes in their order; the estimate and the interval rest on all of them."""
     betting = checked_log(log, data, method)
-    _, bar, level = checked_question(log, threshold, delta)
-    known = known_answer(log, bar, delta)
+    question = Question.checked(log, threshold, delta)
+    known = question.known()
     if known is not None:
         return known
-    verdict = judged(betting.replay(log, bar), log, delta, level)
+    verdict = judged(question, betting.replay(log, question.bar), log)
     warn_of_weights(verdict.counts.flaws)
     found = one_look_at_episodes(log, delta)
     return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
@@ -115,19 +114,18 @@ def beside_data(known: Verdict, task: Task, data: Counts | Transitions) -> Verdi
 
 
 def judged(
-    run: Run, data: Counts | Transitions | LoggedEpisodes, delta: float, required: float, design: str = "adaptive"
+    question: Question, run: Run, data: Counts | Transitions | LoggedEpisodes, design: str = "adaptive"
 ) -> Verdict:
     """What a run says of recorded data: of counts at once, of the others in their order."""
     if isinstance(data, Counts):
-        run.judge_counts(data, required, design)
-        return verdict_of(run, delta, UNSETTLED, {}, required, data, run.samples_used)
-    for _ in drive(run, required, len(data)):
+        run.judge_counts(data, question.level, design)
+        return question.verdict(run, data, run.samples_used, UNSETTLED)
+    for _ in drive(run, question.level, len(data)):
         pass
-    used = run.used()
     if isinstance(data, LoggedEpisodes):
-        return verdict_of(run, delta, UNSETTLED, {}, required, run.counts(), used)
-    counts = data.counts(run.task, len(data) if isinstance(run, RunOnALog) else used)
-    return verdict_of(run, delta, UNSETTLED, {}, required, counts, used)
+        return question.verdict(run, run.counts(), run.used(), UNSETTLED)
+    counts = data.counts(run.task, len(data) if run.reads_all else run.used())
+    return question.verdict(run, counts, run.used(), UNSETTLED)
 
 
 def _beside(verdict: Verdict, task: Task, data: Counts | Transitions) -> Verdict:

@@ -27,11 +27,11 @@ from policytest.data.transitions import Transitions
 from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.kl_run import KLRun
 from policytest.methods.paired_betting import paired_run
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import kl_comparison
 from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.run import Run, traits_of
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.methods.td_betting import CoupledBetting, TDBetting
 from policytest.methods.td_run import TDRun
@@ -103,61 +103,55 @@ def compare(
     >>> compare(two.task, other, pt.TabularSimulator(two.kernel)).answer
     'above'
     """
-    zone = driver.checked_zone(indifference)
-    _, margin, level = driver.checked_question(task_a, arrays.real_number("margin", margin), delta, zone)
+    margin = arrays.real_number("margin", margin)
+    question = driver.Question.checked(task_a, margin, delta, indifference, "difference")
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
-    orders = driver.Orders(level, *limits, rng, checkpoint, resume, progress)
+    orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
         driver.checked_source(task_a, sim)
         driver.checked_method(method, task_a)
-        return _in_pairs(task_a, task_b, margin, delta, zone, orders)
-    sim = driver.checked_source(task_a, sim)
-    task_b = _policy_b(task_a, task_b, sim)
+        return _in_pairs(question, task_b, orders)
+    source = driver.checked_source(task_a, sim)
+    task_b = _policy_b(task_a, task_b, source)
     check_alike(task_a, task_b)
-    if isinstance(method, PTST):
+    ptst = method if isinstance(method, PTST) else None
+    if ptst is not None:
         task_a.check_discounted_table("the KL rule")
     rests_on = tuple(dict.fromkeys((*task_a.assumptions, *task_b.assumptions)))
     task_a = task_a if rests_on == task_a.assumptions else replace(task_a, assumptions=rests_on)
-    check_method(method, zone)
-    known, tell = known_difference(task_a, task_b), 0 if isinstance(sim, Transitions) else 2
-    found = driver.known_verdict(known, task_a, margin, delta, zone, "difference", tell)
+    question = replace(question, task=task_a)
+    check_method(method, zone := question.zone)
+    is_log, joint = isinstance(source, Transitions), joint_task([task_a, task_b])
+    found = question.known_by(known_difference(task_a, task_b), 0 if is_log else 2)
     if found is not None:
-        return beside_data(found, task_a, sim) if isinstance(sim, Transitions) else found
-    if isinstance(sim, Transitions):
-        ptst = method if isinstance(method, PTST) else None
+        return found if not is_log else beside_data(found, task_a, source)
+    if is_log:
         driver.not_on_a_log(
             method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume, max_seconds=max_seconds
         )
-        check_indices(task_a, sim)
-        sim = diagnosed(joint_task([task_a, task_b]), sim)
-        run_on_log = _on_a_log(task_a, task_b, margin, sim, zone, replicate_seeds(rng))
-        verdict = judged(run_on_log, sim, delta, level)
-        start = partial(_on_a_log, task_a, task_b, margin, sim.first(0), zone)
+        check_indices(task_a, source)
+        rows = diagnosed(joint, source)
+        verdict = judged(question, _on_a_log(task_a, task_b, margin, rows, zone, replicate_seeds(rng)), rows)
+        start = partial(_on_a_log, task_a, task_b, margin, rows.first(0), zone)
         forecaster: Forecaster = partial(further_comparison, tasks=(task_a, task_b), start=start)
-        verdict = driver.with_seed(
-            replace(verdict, forecast=replace(verdict.forecast, forecaster=forecaster)), rng, resume
-        )
-    else:
-        if isinstance(method, PTST):
-            run: TDRun | KLRun = kl_comparison(method, task_a, task_b, margin, sim, rng)
-        else:
-            run = _coupled(task_a, task_b, margin, sim, rng, zone)
-        mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
-        verdict = diagnosed_run(joint_task([task_a, task_b]), sim, driver.carry_out(run, mark, delta, orders))
-    return replace(verdict, about="difference")
+        verdict = replace(verdict, forecast=replace(verdict.forecast, forecaster=forecaster))
+        return driver.with_seed(verdict, rng, resume)
+    about = task_a, task_b, margin, source, rng
+    run: Run = _coupled(*about, zone) if ptst is None else kl_comparison(ptst, *about)
+    mark = checkpoints.fingerprint(task_a, margin, [run.method, task_b.rewards, task_b.policy])
+    return diagnosed_run(joint, source, driver.carry_out(question, run, mark, orders))
 
 
-def _in_pairs(a: object, b: object, margin: float, delta: float, zone: float, orders: driver.Orders) -> Verdict:
+def _in_pairs(question: driver.Question, b: object, orders: driver.Orders) -> Verdict:
     """The comparison of two agents, in pairs of episodes."""
-    a, b = whole_episodes("task_a", a), whole_episodes("task_b", b)
+    a, b, margin = whole_episodes("task_a", question.task), whole_episodes("task_b", b), question.bar
     check_same_return(a, b)
-    known = KnownRange(*difference_bounds(a, b), 0.0)
-    found = driver.known_verdict(known, a, margin, delta, zone, "difference", 3)
+    found = question.known_by(KnownRange(*difference_bounds(a, b), 0.0), 3)
     if found is not None:
         return found
-    run = paired_run(a, b, margin, orders.rng, zone)
+    run = paired_run(a, b, margin, orders.rng, question.zone)
     mark = checkpoints.fingerprint(a, margin, [run.method, *b.identity])
-    return replace(driver.carry_out(run, mark, delta, orders), about="difference")
+    return driver.carry_out(question, run, mark, orders)
 
 
 def _coupled(
@@ -190,12 +184,11 @@ def _policy_b(task_a: Task, task_b: object, sim: object) -> Task:
     return task_b
 
 
-def check_method(method: object, zone: float = 0.0) -> None:
+def check_method(method: object, zone: float) -> None:
     """Refuse everything but `TDBetting` and `PTST`."""
-    if isinstance(method, PTST):
-        if zone:
-            raise InputError("indifference: PTST has none for a comparison; pass method=TDBetting(), the default")
-    elif method is not None and not isinstance(method, TDBetting):
+    if not isinstance(method, TDBetting | PTST | None):
         raise InputError(
             f"method is {method!r}; a comparison is made by TDBetting(), which is the default, or by PTST(...)"
         )
+    if zone and not traits_of(method or TDBetting()).zone:
+        raise InputError("indifference: PTST has none for a comparison; pass method=TDBetting(), the default")

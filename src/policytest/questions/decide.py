@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +14,10 @@ from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.run import Method, is_certified
 from policytest.questions import driver
 from policytest.questions.cells import cells_of_run, diagnosed_run
+from policytest.questions.driver import Question
 from policytest.results.stopping_times import StoppingTimes
 from policytest.results.verdict import Check, Verdict
 
@@ -74,23 +72,15 @@ def decide(
     >>> pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05).answer
     'above'
     """
-    zone = driver.checked_zone(indifference)
-    task, threshold, level = driver.checked_question(task, threshold, delta, zone)
+    question = Question.checked(task, threshold, delta, indifference)
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
-    known = driver.known_answer(task, threshold, delta, zone, 2)
+    known = question.known(2)
     if known is not None:
         return known
-    asked_of: Any = task
-    drawn_from = sim
-    task, method, sim = in_outcomes(task, driver.checked_method(method, task), driver.checked_source(task, sim))
-    run = driver.with_zone(method, zone)(task, sim, threshold, rng)
-    mark = checkpoints.fingerprint(task, threshold, run.method)
-    orders = driver.Orders(level, *limits, rng, checkpoint, resume, progress)
-    verdict = diagnosed_run(
-        asked_of, drawn_from, driver.carry_out(run, mark, delta, orders, getattr(method, "pause", None))
-    )
-    table = None if task is asked_of else asked_of
-    return replace(verdict, provenance=replace(verdict.provenance, asked_of=table))
+    run = question.started(sim, method, rng)
+    mark = checkpoints.fingerprint(run.task, question.bar, run.method)
+    orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
+    return diagnosed_run(task, sim, driver.carry_out(question, run, mark, orders, getattr(method, "pause", None)))
 
 
 def checks(
@@ -110,13 +100,11 @@ def checks(
     >>> last.answer, last.evidence[0] >= last.required
     ('above', True)
     """
-    task, threshold, level = driver.checked_question(task, threshold, delta)
-    limit = driver.sampling_limit(max_samples)
-    known = driver.known_answer(task, threshold, delta)
+    question, limit = Question.checked(task, threshold, delta), driver.sampling_limit(max_samples)
+    level, known = question.level, question.known()
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    task, method, sim = in_outcomes(task, driver.checked_method(method, task), driver.checked_source(task, sim))
-    return driver.drive(method.start(task, sim, threshold, rng), level, limit, getattr(method, "pause", None))
+    return driver.drive(question.started(sim, method, rng), level, limit, getattr(method, "pause", None))
 
 
 def stopping_times(
@@ -135,16 +123,14 @@ def stopping_times(
     """
     array = arrays.real_array("deltas", deltas, (None,))
     limit = driver.sampling_limit(max_samples)
-    levels = np.array([driver.checked_question(task, threshold, delta)[2] for delta in array])
+    levels = np.array([Question.checked(task, threshold, delta).level for delta in array])
     samples, answers = np.zeros(len(array), dtype=np.int64), np.full(len(array), None, dtype=object)
-    certified, asked_of, drawn_from = np.zeros(len(array), dtype=np.bool_), task, sim
-    bar = driver.checked_question(task, threshold, 0.5)[1]
-    known = driver.known_answer(task, bar, 0.5)
+    certified, question = np.zeros(len(array), dtype=np.bool_), Question.checked(task, threshold, 0.5)
+    known = question.known()
     if known is not None:
         answers[:], certified[:] = known.answer, known.certified
         return StoppingTimes(array, samples, answers, 0, certified)
-    task, method, sim = in_outcomes(task, driver.checked_method(method, task), driver.checked_source(task, sim))
-    run = method.start(task, sim, bar, rng)
+    run = question.started(sim, method, rng)
     for index in np.argsort(levels, kind="stable"):
         run.update_answer(levels[index])
         if run.answer is None:
@@ -152,6 +138,6 @@ def stopping_times(
                 pass
         samples[index], answers[index] = run.samples_used, run.answer
         certified[index] = is_certified(run, levels[index]) and (
-            cells_of_run(asked_of, drawn_from, run.samples_used) in (None, HELD)
+            cells_of_run(task, sim, run.samples_used) in (None, HELD)
         )
     return StoppingTimes(array, samples, answers, run.solves, certified)

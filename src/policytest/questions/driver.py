@@ -16,8 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -36,10 +35,11 @@ from policytest.kl.boundaries import check_delta
 from policytest.kl.sampler import UNLIMITED
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
+from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.names import REPLACED
 from policytest.methods.record import Record
 from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.run import Found, Method, Outcome, Pause, Run, is_certified, steps
+from policytest.methods.run import Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.known_range import KnownRange, is_open_question, known_value
 from policytest.questions.plan.still_needed import further
@@ -55,7 +55,7 @@ COMBINED = "betting on temporal differences, combined with the mixture-KL rule"
 
 
 Step = TypeVar("Step")
-Asked = TypeVar("Asked")
+Subject = Task | Episodes | LoggedEpisodes
 
 
 class Drawing(Protocol):
@@ -68,10 +68,149 @@ class Drawing(Protocol):
         """Give up the episodes at hand where this is true."""
 
 
-class Orders(NamedTuple):
-    """How a run is carried out: the evidence it needs, its limits, its seed, where it is kept, and who is told."""
+@dataclass(frozen=True)
+class Question:
+    """Is a value, or the difference of two, above a bar, or within a zone around it?"""
 
-    required: float
+    task: Subject
+    bar: float
+    delta: float
+    zone: float = 0.0
+    about: str = "value"
+
+    @classmethod
+    def checked(
+        cls, task: object, threshold: object, delta: object, indifference: object = 0.0, about: str = "value"
+    ) -> Question:
+        """From what the user passed."""
+        zone = arrays.real_number("indifference", indifference)
+        if zone < 0:
+            raise InputError(f"indifference is {zone}; it must be at least 0")
+        if not isinstance(task, Task | Episodes | LoggedEpisodes):
+            raise InputError(f"task is a {type(task).__name__}, expected a Task")
+        if threshold is None:
+            raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
+        return cls(task, arrays.real_number("threshold", threshold), check_delta(delta), zone, about)
+
+    @property
+    def table(self) -> Task | None:
+        """The task; None where episodes are asked about, of which the range of returns is declared."""
+        return self.task if isinstance(self.task, Task) else None
+
+    @property
+    def level(self) -> float:
+        """The evidence that an answer needs: log(1/delta).
+
+        With a zone, delta/2 is for "above" or "below", and as much for "within".
+        """
+        return -math.log(self.delta) + (math.log(2.0) if self.zone else 0.0)
+
+    def known(self, tell: int = 0) -> Verdict | None:
+        """The answer where no sample is needed: R outside the range of values, or no row unknown.
+
+        With ``tell``, the stack level of the warning, a threshold at an end of the range is told.
+        """
+        if not isinstance(self.task, Task):
+            known = KnownRange(*self.task.bounds, 0.0)
+        elif is_open_question(self.task, self.bar, self.zone):
+            return None
+        else:
+            known = known_value(self.task)
+        return self.known_by(known, tell and tell + 1)
+
+    def known_by(self, known: KnownRange, tell: int = 0) -> Verdict | None:
+        """The verdict without samples, where the range settles it.
+
+        Where it does not, ``tell``, the stack level, warns that one answer cannot come, and the other only if not every
+        episode is as bad, or good, as can be.
+        """
+        bar, about = self.bar, self.about
+        answer, name = known.answer(bar, self.zone), "threshold" if about == "value" else "margin"
+        if not known.settles(bar, self.zone):
+            if tell and not self.zone and (only := known.only_answer(bar)) is not None:
+                warnings.warn(
+                    f"{name} is {number(bar)}, the {'most' if only == 'below' else 'least'} that the {about} can be: "
+                    f'only "{only}" can be answered, and if the {about} is {number(bar)}, the test does not end; pass '
+                    f"a {name} inside the range, or allow an indifference zone",
+                    AssumptionWarning,
+                    stacklevel=tell + 1,
+                )
+            return None
+        of = "values" if about == "value" else "the difference of policy A and policy B"
+        whatever = "as declared" if self.table is None else "over all kernels"
+        return Verdict(
+            task=self.task,
+            threshold=bar,
+            delta=self.delta,
+            answer=answer,
+            samples=0,
+            certified=answer is not None,
+            estimate=known.low if known.low == known.high else math.nan,
+            interval=(known.low, known.high),
+            counts=self._nothing_seen(),
+            proof=Outcome(
+                (np.inf if answer == "above" else 0.0, np.inf if answer == "below" else 0.0),
+                Found(lower_bound=0.0),
+                refuted=(math.inf, math.inf) if answer == "within" else None,
+            ),
+            provenance=Provenance(f"the range of {of} {whatever}"),
+            forecast=Forecast(forecaster=further),
+            reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
+            about=about,
+            indifference=self.zone,
+        )
+
+    def _nothing_seen(self) -> Counts | Returns:
+        """No transitions, or no episodes."""
+        if self.table is None:
+            return Returns(np.zeros(0), np.zeros(0, dtype=np.int64))
+        return Counts(self.table.n_states, self.table.n_actions, sparse=arrays.is_sparse(self.table.support))
+
+    def started(self, sim: object, method: object, rng: Seed) -> Run:
+        """The run of a method on a simulator, in the outcome table where the method needs that."""
+        source, chosen = checked_source(self.task, sim), checked_method(method, self.task)
+        table, chosen, source = in_outcomes(self.task, chosen, source)
+        if self.zone and not traits_of(chosen).zone:
+            raise InputError(f"indifference: the method {chosen.describe()!r} has none; use TDBetting()")
+        zone = {"indifference": self.zone, "both_sides": True} if self.zone else {}
+        run: Run = chosen.start(table, source, self.bar, rng, **zone)
+        return run
+
+    def verdict(
+        self, run: Run, counts: Counts | Returns, samples: int, reason: str, snapshot: Record | None = None
+    ) -> Verdict:
+        """What a run says at its end."""
+        return Verdict(
+            task=run.task,
+            threshold=run.threshold,
+            delta=self.delta,
+            answer=run.answer,
+            samples=samples,
+            certified=is_certified(run, self.level) and not counts.flaws,
+            estimate=run.estimate,
+            interval=run.verdict_interval(self.level),
+            counts=counts,
+            proof=replace(
+                run.outcome(self.level),
+                solves=run.solves,
+                refuted=run.ends_refuted() if run.answer == "within" else None,
+            ),
+            provenance=Provenance(
+                run.method.describe(),
+                run.method,
+                getattr(run.method, "seed", None),
+                self.table if self.about == "value" and run.task is not self.task else None,
+            ),
+            forecast=Forecast(None, further, snapshot or {}, run.reward_moments),
+            reason="" if run.answer else _reason(run, reason),
+            about=self.about,
+            indifference=run.indifference,
+        )
+
+
+class Orders(NamedTuple):
+    """How a run is carried out: its limits, its seed, where it is kept, and who is told."""
+
     samples: int
     seconds: float
     rng: Seed
@@ -80,12 +219,12 @@ class Orders(NamedTuple):
     progress: Callable[[Check], None] | None
 
 
-def carry_out(run: Run, mark: str, delta: float, orders: Orders, pause: Pause | None = None) -> Verdict:
+def carry_out(question: Question, run: Run, mark: str, orders: Orders, pause: Pause | None = None) -> Verdict:
     """Go on with a run until its evidence suffices, a limit is reached, or Ctrl-C; see `decide`.
 
     ``mark`` is the fingerprint by which a kept run is recognised.
     """
-    required, progress = orders.required, orders.progress
+    progress = orders.progress
     if orders.resume is not None:
         _resume(run, mark, orders.resume)
     saver = _Saver(run, mark, orders.checkpoint, orders.resume)
@@ -95,13 +234,13 @@ def carry_out(run: Run, mark: str, delta: float, orders: Orders, pause: Pause | 
             progress(check)
         saver.now_and_then()
 
-    checks = saver.while_kept(drive(run, required, orders.samples, pause))
+    checks = saver.while_kept(drive(run, question.level, orders.samples, pause))
     ends = UnnamedEnds(run.task, run.tally)
     reason = until_interrupted(
         run.source, checks, look, lambda: run.answer is not None, ends, orders.seconds, saver.at_the_end
     )
     reason = saver.problem or reason or "the sample limit is reached"
-    verdict = verdict_of(run, delta, reason, _snapshot(run, mark), required, run.counts(), run.samples_used)
+    verdict = question.verdict(run, run.counts(), run.samples_used, reason, _snapshot(run, mark))
     return with_seed(verdict, orders.rng, orders.resume)
 
 
@@ -143,20 +282,7 @@ def until_interrupted(
     return reason
 
 
-def checked_question(task: Asked, threshold: object, delta: object, zone: float = 0.0) -> tuple[Asked, float, float]:
-    """The task or the episodes, the threshold and the evidence that an answer needs, checked.
-
-    That is log(1/delta); with a zone, delta/2 is for "above" or "below", and as much for "within".
-    """
-    if not isinstance(task, Episodes | LoggedEpisodes):
-        arrays.instance("task", task, Task)
-    if threshold is None:
-        raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
-    bar, level = arrays.real_number("threshold", threshold), -math.log(check_delta(delta))
-    return task, bar, level + math.log(2.0) if zone else level
-
-
-def checked_source(task: Task | Episodes, sim: object) -> Any:
+def checked_source(task: object, sim: object) -> Any:
     """The simulator of a task; episodes bring their own."""
     if isinstance(task, Episodes):
         if sim is not None:
@@ -166,14 +292,16 @@ def checked_source(task: Task | Episodes, sim: object) -> Any:
     return sim
 
 
-def checked_method(method: Any, task: Task | Episodes | None = None) -> Method:
+def checked_method(method: Any, task: object = None) -> Method:
     """The method, or the default; also of a trace that watches the default."""
-    if isinstance(task, Episodes) and getattr(method, "is_default", False):
-        return replace(method, method=ReturnBetting())  # type: ignore[no-any-return]
-    if isinstance(task, Episodes) and not isinstance(getattr(method, "method", method), ReturnBetting | None):
-        raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
+    is_episodes = isinstance(task, Episodes)
+    default = ReturnBetting() if is_episodes else TDBetting()
     if method is None:
-        return ReturnBetting() if isinstance(task, Episodes) else TDBetting()
+        return default
+    if getattr(method, "is_default", False):
+        method = replace(method, method=default)
+    if is_episodes and not traits_of(method).episodes:
+        raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
         raise not_an_instance("method", method, "TDBetting()")
     return method  # type: ignore[no-any-return]
@@ -217,131 +345,11 @@ def check_of(run: Run, required: float) -> Check:
     return Check(*found, lambda: run.estimate, lambda: run.interval(required), run.episodes)
 
 
-def checked_zone(indifference: object) -> float:
-    """The half-width of the indifference zone, checked."""
-    zone = arrays.real_number("indifference", indifference)
-    if zone < 0:
-        raise InputError(f"indifference is {zone}; it must be at least 0")
-    return zone
-
-
 def not_on_a_log(**given: object) -> None:
     """Refuse what is for simulators."""
     for name, value in given.items():
         if value is not None:
             raise InputError(f"{name} is for a simulator, and these are recorded transitions; leave it out")
-
-
-def with_zone(method: Method, indifference: float) -> Callable[[Any, Any, float, Any], Run]:
-    """How to start the method; with a zone, so that it looks for "within" too."""
-    if not indifference:
-        return method.start
-    if not isinstance(getattr(method, "method", method), TDBetting | ReturnBetting):
-        raise InputError(f"indifference: the method {method.describe()!r} has none; use TDBetting()")
-    start: Callable[..., Run] = method.start
-    return partial(start, indifference=indifference, both_sides=True)
-
-
-def known_answer(
-    task: Task | Episodes | LoggedEpisodes, threshold: float, delta: float, indifference: float = 0.0, tell: int = 0
-) -> Verdict | None:
-    """The answer where no sample is needed: R outside the range of values, or no row unknown.
-
-    With ``tell``, the stack level of the warning, a threshold at an end of the range is told.
-    """
-    if isinstance(task, Episodes | LoggedEpisodes):
-        known = KnownRange(*task.bounds, 0.0)
-    elif is_open_question(task, threshold, indifference):
-        return None
-    else:
-        known = known_value(task)
-    return known_verdict(known, task, threshold, delta, indifference, tell=tell and tell + 1)
-
-
-def known_verdict(
-    known: KnownRange,
-    task: Task | Episodes | LoggedEpisodes,
-    bar: float,
-    delta: float,
-    zone: float = 0.0,
-    about: str = "value",
-    tell: int = 0,
-) -> Verdict | None:
-    """The verdict without samples, about a value or a difference, where its range settles it.
-
-    Where it does not, ``tell``, the stack level, warns that one answer cannot come, and the other only if not every
-    episode is as bad, or good, as can be.
-    """
-    answer, name = known.answer(bar, zone), "threshold" if about == "value" else "margin"
-    if not known.settles(bar, zone):
-        if tell and not zone and (only := known.only_answer(bar)) is not None:
-            warnings.warn(
-                f"{name} is {number(bar)}, the {'most' if only == 'below' else 'least'} that the {about} can be: only "
-                f'"{only}" can be answered, and if the {about} is {number(bar)}, the test does not end; pass a {name} '
-                "inside the range, or allow an indifference zone",
-                AssumptionWarning,
-                stacklevel=tell + 1,
-            )
-        return None
-    of = "values" if about == "value" else "the difference of policy A and policy B"
-    whatever = "over all kernels" if isinstance(task, Task) else "as declared"
-    return Verdict(
-        task=task,
-        threshold=bar,
-        delta=delta,
-        answer=answer,
-        samples=0,
-        certified=answer is not None,
-        estimate=known.low if known.low == known.high else math.nan,
-        interval=(known.low, known.high),
-        counts=nothing_seen(task),
-        proof=Outcome(
-            (np.inf if answer == "above" else 0.0, np.inf if answer == "below" else 0.0),
-            Found(lower_bound=0.0),
-            refuted=(math.inf, math.inf) if answer == "within" else None,
-        ),
-        provenance=Provenance(f"the range of {of} {whatever}"),
-        forecast=Forecast(forecaster=further),
-        reason="" if answer else f"the {about} equals the {name} whatever the unknown transition probabilities are",
-        about=about,
-        indifference=zone,
-    )
-
-
-def nothing_seen(task: Task | Episodes | LoggedEpisodes) -> Counts | Returns:
-    """No transitions, or no episodes."""
-    if isinstance(task, Episodes | LoggedEpisodes):
-        return Returns(np.zeros(0), np.zeros(0, dtype=np.int64))
-    return Counts(task.n_states, task.n_actions, sparse=arrays.is_sparse(task.support))
-
-
-def verdict_of(
-    run: Run,
-    delta: float,
-    reason: str,
-    snapshot: Record,
-    required: float,
-    counts: Counts | Returns,
-    samples: int,
-) -> Verdict:
-    """What a run says at its end."""
-    refuted = run.ends_refuted() if run.answer == "within" else None
-    return Verdict(
-        task=run.task,
-        threshold=run.threshold,
-        delta=delta,
-        answer=run.answer,
-        samples=samples,
-        certified=is_certified(run, required) and not counts.flaws,
-        estimate=run.estimate,
-        interval=run.verdict_interval(required),
-        counts=counts,
-        proof=replace(run.outcome(required), solves=run.solves, refuted=refuted),
-        provenance=Provenance(run.method.describe(), run.method, getattr(run.method, "seed", None)),
-        forecast=Forecast(None, further, snapshot, run.reward_moments),
-        reason="" if run.answer else _reason(run, reason),
-        indifference=run.indifference,
-    )
 
 
 def with_seed(verdict: Verdict, rng: Seed, resume: Resume | None = None) -> Verdict:

@@ -20,10 +20,10 @@ from policytest.data.transitions import Transitions
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
 from policytest.methods.listed_rewards import on_outcomes, outcomes_for
-from policytest.methods.run import Method, RunOnALog, go_on
+from policytest.methods.run import Method, go_on
 from policytest.questions.assess import assess, method_for
 from policytest.questions.cells import diagnosed
-from policytest.questions.driver import checked_method, checked_question, known_answer
+from policytest.questions.driver import Question, checked_method
 from policytest.questions.recorded import recorded
 from policytest.results.alongside import Alongside
 from policytest.results.verdict import Verdict
@@ -47,10 +47,11 @@ class Watch:
     """
 
     def __init__(self, task: Task, threshold: float, delta: float = 0.05, method: Method | None = None) -> None:
-        self.task, self.threshold, self.level = checked_question(task, threshold, delta)
+        question = Question.checked(task, threshold, delta)
+        self.task, self.threshold, self.level = task, question.bar, question.level
         nothing = Transitions(NOTHING, NOTHING, NOTHING)
         self.delta, self.method = delta, checked_method(method_for(task, nothing) if method is None else method)
-        self.found = known_answer(task, self.threshold, delta)
+        self.found = question.known()
         self._outcomes = outcomes_for(task, self.method)
         table, tests = task, self.method
         if self._outcomes is not None:
@@ -100,8 +101,8 @@ class Watch:
 
     def _may_go_on(self, k: IntArray) -> bool:
         """Betting waits for a draw of one pair, or for the next look at the log; until then nothing else matters."""
-        if isinstance(self._run, RunOnALog):
-            return sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look
+        if self._run.reads_all:
+            return bool(sum(len(rows.k) for rows in self._pending) >= self._run.rows_to_next_look)
         if not self._run.exhausted:
             return True
         return bool((k == self._run.task.layout.row_of_pair[self._run.missing_pair]).any())

@@ -47,12 +47,7 @@ from policytest.kl.witness import WitnessedCounts, centring_error, check_listed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range, value_range_error
 from policytest.methods.baselines.klbts import KLBTS, spread
-<<<<<<< HEAD
 from policytest.methods.kl_rules import GROWTH
-from policytest.questions.identify.kl_search import Shares
-=======
-from policytest.methods.baselines.looking import GROWTH
->>>>>>> d81fe61 (Searches for the best policy say what they found in one place)
 from policytest.questions.identify.policies import (
     Search,
     Shares,
