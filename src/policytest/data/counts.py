@@ -161,6 +161,10 @@ class Counts:
         """Whether the data report other rewards than the task; such counts support no certified answer."""
         return self._other_rewards
 
+    def all_counts(self, task: Task) -> Counts:
+        """These; of `Transitions`, their counts."""
+        return self
+
     @property
     def flaws(self) -> tuple[str, ...]:
         """Why no answer from these counts is certified, in words; empty where nothing is wrong with them."""

@@ -77,6 +77,15 @@ class Transitions:
         """The same transitions, with what a diagnosis says of the cells."""
         return replace(self, cells=cells)
 
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return len(self)
+
+    def all_counts(self, task: Task) -> Counts:
+        """The counts of all of them."""
+        return self.counts(task, len(self))
+
     def counts(self, task: Task, first: int) -> Counts:
         """The counts of the first ``first`` of them."""
         counts = Counts(

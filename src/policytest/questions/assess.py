@@ -23,7 +23,7 @@ from policytest.methods.run import Method, Run
 from policytest.questions.cells import diagnosed
 from policytest.questions.driver import Question, checked_method, drive
 from policytest.questions.one_look import one_look, one_look_at_episodes
-from policytest.questions.recorded import recorded
+from policytest.questions.recorded import checked_data, recorded
 from policytest.results.alongside import Alongside
 from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import MOST_ENTRIES as MOST_PROVABLE
@@ -63,9 +63,7 @@ def assess(
         return _assess_episodes(task, data, threshold, delta, method)
     question = Question.checked(task, threshold, delta)
     arrays.one_of("design", design, ("adaptive", "fixed"))
-    data = data.counts if isinstance(getattr(data, "counts", None), Counts) else data  # a log
-    if not isinstance(data, Counts | Transitions):
-        raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
+    data = checked_data(data.counts if isinstance(getattr(data, "counts", None), Counts) else data)  # of a log
     known = question.known()
     if known is not None:
         return beside_data(known, task, data)
@@ -101,7 +99,10 @@ def _assess_episodes(
     known = question.known()
     if known is not None:
         return known
-    verdict = judged(question, betting.replay(log, question.bar), log)
+    run = betting.replay(log, question.bar)
+    for _ in drive(run, question.level, len(log)):
+        pass
+    verdict = question.verdict(run, run.counts(), run.used(), UNSETTLED)
     warn_of_weights(verdict.counts.flaws)
     found = one_look_at_episodes(log, delta)
     return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
@@ -113,17 +114,13 @@ def beside_data(known: Verdict, task: Task, data: Counts | Transitions) -> Verdi
     return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
 
 
-def judged(
-    question: Question, run: Run, data: Counts | Transitions | LoggedEpisodes, design: str = "adaptive"
-) -> Verdict:
+def judged(question: Question, run: Run, data: Counts | Transitions, design: str = "adaptive") -> Verdict:
     """What a run says of recorded data: of counts at once, of the others in their order."""
     if isinstance(data, Counts):
         run.judge_counts(data, question.level, design)
         return question.verdict(run, data, run.samples_used, UNSETTLED)
     for _ in drive(run, question.level, len(data)):
         pass
-    if isinstance(data, LoggedEpisodes):
-        return question.verdict(run, run.counts(), run.used(), UNSETTLED)
     counts = data.counts(run.task, len(data) if run.reads_all else run.used())
     return question.verdict(run, counts, run.used(), UNSETTLED)
 
@@ -132,7 +129,7 @@ def _beside(verdict: Verdict, task: Task, data: Counts | Transitions) -> Verdict
     """With the usual interval for one look at all of the data; not in tasks so large that it would take long."""
     if task.layout.n_entries > MOST_ENTRIES or not task.is_discounted_table:
         return verdict
-    found = one_look(task, data if isinstance(data, Counts) else data.counts(task, len(data)), verdict.delta)
+    found = one_look(task, data.all_counts(task), verdict.delta)
     return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
 
 

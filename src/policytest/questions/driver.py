@@ -147,7 +147,7 @@ class Question:
             certified=answer is not None,
             estimate=known.low if known.low == known.high else math.nan,
             interval=(known.low, known.high),
-            counts=self._nothing_seen(),
+            counts=nothing_seen(self.table),
             proof=Outcome(
                 (np.inf if answer == "above" else 0.0, np.inf if answer == "below" else 0.0),
                 Found(lower_bound=0.0),
@@ -159,12 +159,6 @@ class Question:
             about=about,
             indifference=self.zone,
         )
-
-    def _nothing_seen(self) -> Counts | Returns:
-        """No transitions, or no episodes."""
-        if self.table is None:
-            return Returns(np.zeros(0), np.zeros(0, dtype=np.int64))
-        return Counts(self.table.n_states, self.table.n_actions, sparse=arrays.is_sparse(self.table.support))
 
     def started(self, sim: object, method: object, rng: Seed) -> Run:
         """The run of a method on a simulator, in the outcome table where the method needs that."""
@@ -206,6 +200,13 @@ class Question:
             about=self.about,
             indifference=run.indifference,
         )
+
+
+def nothing_seen(table: Task | None) -> Counts | Returns:
+    """No transitions of a table; without one, no episodes."""
+    if table is None:
+        return Returns(np.zeros(0), np.zeros(0, dtype=np.int64))
+    return Counts(table.n_states, table.n_actions, sparse=arrays.is_sparse(table.support))
 
 
 class Orders(NamedTuple):

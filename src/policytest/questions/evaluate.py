@@ -38,17 +38,15 @@ from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
 from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.return_run import ReturnsRun
-from policytest.methods.run import Run, steps
+from policytest.methods.run import Run, steps, traits_of
 from policytest.methods.td_betting import TDBetting
-from policytest.methods.td_run import TDRun
 from policytest.payoffs.weighted_returns import flaws_of
 from policytest.questions import driver
 from policytest.questions.assess import checked_log, method_for, warn_of_weights
 from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.plan.expected import any_unknown
-from policytest.questions.recorded import recorded as recorded_data
+from policytest.questions.recorded import checked_data, recorded
 from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.estimate import Estimate, Interval
 from policytest.worst_case import Solver
@@ -85,28 +83,25 @@ def value_interval(
     if isinstance(task, LoggedEpisodes):
         return _of_episodes(task, data, delta, method, looks)
     arrays.instance("task", task, Task)
-    if not isinstance(data, Counts | Transitions):
-        raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
-    if method is not None and not isinstance(method, PTST | TDBetting | LogBetting):
+    data = checked_data(data)
+    if not isinstance(method, PTST | TDBetting | LogBetting | None):
         raise InputError(f"method is {method!r}; pass PTST(), TDBetting(), LogBetting(), or None")
     if looks == "one":
         if method is not None:
             raise InputError('method is for looks="any"; leave it out')
         table, _, data = in_outcomes(task, PTST(), data)
         table.check_discounted_table('looks="one"')
-        return one_look(table, data if isinstance(data, Counts) else data.counts(table, len(data)), delta)
+        return one_look(table, data.all_counts(table), delta)
     data = diagnosed(task, data)
     table, method, data = in_outcomes(task, method or method_for(task, data), data)
     low, high = value_range(table)
     if high - low <= 4 * value_range_error(table):  # nothing depends on what is unknown
         return Interval(low, high, certified=not data.other_rewards)
-    if isinstance(data, Counts):
-        if isinstance(method, TDBetting | LogBetting):
-            raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
-        return _from_ball(table, data, level, method)
     if isinstance(method, PTST):
-        return _from_ball(table, data.counts(table, len(data)), level, method)
-    run = method.replay(table, _middle(table), recorded_data(table, data), both_sides=True)
+        return _from_ball(table, data.all_counts(table), level, method)
+    if isinstance(data, Counts):
+        raise InputError("counts have no order, which betting needs; pass Transitions(s, a, x), or method=PTST()")
+    run = method.replay(table, _middle(table), recorded(table, data), both_sides=True)
     return _not_refuted(run, level, data.flaws)
 
 
@@ -213,20 +208,19 @@ def evaluate(
         sim = diagnosed(task, sim)
         found = value_interval(task, sim, delta, method)
         by = (method or LogBetting()).describe()
-        return _estimate(task, found, epsilon, delta, len(sim), sim.counts(task, len(sim)), by)
+        return _estimate(task, found, epsilon, delta, len(sim), sim.all_counts(task), by)
     method = method or TDBetting()
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
     table, method, source = in_outcomes(task, method, sim)
     error = 4 * value_range_error(table)
-    best = Interval(low - error, high + error, certified=True)
-    found = best
-    counts: Counts | Returns = Counts(table.n_states, table.n_actions, sparse=arrays.is_sparse(table.support))
-    paid = 0
+    found = best = Interval(low - error, high + error, certified=True)
+    counts, paid = driver.nothing_seen(table), 0
     if best.width > 2 * epsilon and any_unknown(table):  # else no sample is needed, or none can help
-        both_sides = {"both_sides": True} if isinstance(method, TDBetting) else {}
+        both_sides = {"both_sides": True} if traits_of(method).zone else {}
         run = method.start(table, source, _middle(table), rng, **both_sides)
-        found = Narrowing(run, best, level, epsilon).until(*limits, progress)
+        narrowing = BallNarrowing if isinstance(run, KLRun) else Narrowing
+        found = narrowing(run, best, level, epsilon).until(*limits, progress)
         counts, paid = run.counts(), run.samples_used
     return diagnosed_run(task, sim, _estimate(table, found, epsilon, delta, paid, counts, method.describe()))
 
@@ -259,8 +253,16 @@ def _estimate(
 class Narrowing:
     """An interval that narrows as a run samples: at each look it is intersected with the one of that moment."""
 
-    def __init__(self, run: TDRun | ReturnsRun | KLRun, best: Interval, level: float, epsilon: float) -> None:
+    def __init__(self, run: Run, best: Interval, level: float, epsilon: float) -> None:
         self.run, self.best, self.level, self.epsilon = run, best, level, epsilon
+
+    def advance(self, most: int) -> None:
+        """Go on, by at most so many samples."""
+        self.run.step(math.inf, most)
+
+    def now(self, is_last: bool) -> Interval:
+        """The interval at this moment; ``is_last``: at the end."""
+        return Interval(*self.run.interval(self.level), certified=True)
 
     def is_short(self) -> bool:
         """Whether the interval is short enough."""
@@ -270,22 +272,19 @@ class Narrowing:
         """Sample until the interval is short enough or the samples are used up; whether there was a look."""
         run, look = self.run, 0.0
         while not self.is_short() and run.samples_used < limit:
-            if isinstance(run, KLRun):
-                _draw(run, limit)
-            else:
-                run.step(math.inf, limit - run.samples_used)
+            self.advance(limit - run.samples_used)
             due = run.samples >= look or run.samples_used >= limit
             if due:
                 look = LOOK * run.samples
-                self.best = self.best & _now(run, self.level, self.epsilon)
+                self.best = self.best & self.now(is_last=False)
             yield due
 
     def until(self, limit: int, seconds: float, progress: Callable[[int, float, float], None] | None) -> Interval:
         """The interval once it is short enough, a limit is reached, or Ctrl-C; the progress is told of each look.
 
-        Where it is not short enough there is a last look, for which a KL ball is solved with proofs.
+        Where it is not short enough there is a last look.
         """
-        run, level = self.run, self.level
+        run = self.run
 
         def tell(due: bool) -> None:
             if progress is not None and due:
@@ -294,21 +293,24 @@ class Narrowing:
         ends = UnnamedEnds(run.task, run.tally)
         driver.until_interrupted(run.source, self.steps(limit), tell, self.is_short, ends, seconds)
         if not self.is_short():
-            last = ball_interval(run, level) if isinstance(run, KLRun) else _now(run, level, self.epsilon)
-            self.best = self.best & last
+            self.best = self.best & self.now(is_last=True)
         return self.best
 
 
-def _now(run: Run, level: float, epsilon: float) -> Interval:
-    """The interval of a run at this moment; that of a KL ball is proved only where it may end the run."""
-    if not isinstance(run, KLRun):
-        return Interval(*run.interval(level), certified=True)
-    found = ball_interval(run, level, ProjectionFree(starts=2))
-    return Interval(*value_range(run.task), certified=True) if found.width > 2 * epsilon else ball_interval(run, level)
+class BallNarrowing(Narrowing):
+    """The same for a KL ball: it is solved with proofs only where that may end the run, and at the last look."""
 
+    run: KLRun
 
-def _draw(run: KLRun, limit: int) -> None:
-    """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
-    end = run.samples + max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
-    while run.samples < end and run.samples_used < limit:
-        run.draw(min(end - run.samples, limit - run.samples_used))
+    def advance(self, most: int) -> None:
+        """A block of samples by the run's own rule: as many again by LOOK, at least one a pair."""
+        run, limit = self.run, self.run.samples_used + most
+        end = run.samples + max(int(LOOK * run.samples) - run.samples, len(run.tally.n))
+        while run.samples < end and run.samples_used < limit:
+            run.draw(min(end - run.samples, limit - run.samples_used))
+
+    def now(self, is_last: bool) -> Interval:
+        """The range of values over the ball."""
+        if not is_last and ball_interval(self.run, self.level, ProjectionFree(starts=2)).width > 2 * self.epsilon:
+            return Interval(*value_range(self.run.task), certified=True)
+        return ball_interval(self.run, self.level)

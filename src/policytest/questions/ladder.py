@@ -34,13 +34,12 @@ def with_ladder(verdict: Verdict, data: Counts | Transitions, episodes: LoggedEp
     _check_own(task, data, episodes)
     half = verdict.delta / 2.0
     table = value_interval(task, data, half)
-    rows = data.total if isinstance(data, Counts) else len(data)
     alone = assess(episodes, threshold=verdict.threshold, delta=verdict.delta)
     found = value_interval(episodes, delta=half)
     kind = PROPENSITIES if episodes.weighted else EPISODES
     ends = NO_VALUE if alone.counts.flaws else (found.lower, found.upper)
     rungs = (
-        Rung(MARKOV, (table.lower, table.upper), verdict.answer, rows),
+        Rung(MARKOV, (table.lower, table.upper), verdict.answer, data.total),
         Rung(kind, ends, alone.answer, len(episodes), episodes.n_episodes),
     )
     ladder = AssumptionLadder(rungs, verdict.threshold, verdict.delta)
@@ -59,7 +58,7 @@ def _check_own(task: Task, data: Counts | Transitions, episodes: LoggedEpisodes)
     """Refuse episodes without weights that have more rows than the data have with actions of the task's policy."""
     if episodes.weighted:
         return
-    seen = data if isinstance(data, Counts) else data.counts(task, len(data))
+    seen = data.all_counts(task)
     never = np.where(task.policy == 0, seen.visits, 0)
     never[list(task.ends)] = 0
     others = int(never.sum())

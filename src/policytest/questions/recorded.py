@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from policytest._base import arrays
+from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
+
+
+def checked_data(data: object) -> Counts | Transitions:
+    """Recorded data, if it is one of the two kinds."""
+    if not isinstance(data, Counts | Transitions):
+        raise InputError(f"data is a {type(data).__name__}; pass Counts, or Transitions(s, a, x) in order")
+    return data
 
 
 def recorded(task: Task, data: Counts | Transitions) -> Recorded:
