@@ -311,8 +311,8 @@ class WitnessedCounts:
             w = self.w.copy()
             counts = search.Descent(rows, task.discount, task.initial, self.N, self.n, 0.0, 0.0)
             settings = share, w, self.multiplier, WITNESS_TOLERANCE, WITNESS_ITERATIONS
-            found, self.multiplier = search.rewitness(counts, *settings)
-            return w if found else None
+            is_reached, self.multiplier = search.rewitness(counts, *settings)
+            return w if is_reached else None
         n = self.n + share * np.diff(rows.start)
         p: FloatArray = (self.N + share) / rows.per_entry(n)
         value = functional.value(p)

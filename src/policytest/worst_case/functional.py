@@ -55,7 +55,8 @@ class Functional:
         total, gradient = 0.0, np.zeros(rows.n_entries)
         for term in self.terms:
             own = rows._replace(prob=term.prob, reward=term.reward, gain=term.gain)
-            inflow = gamma * np.bincount(rows.successor, rows.per_entry(term.start) * entries, minlength=self.n_states)
+            arriving = np.bincount(rows.successor, rows.per_entry(term.start) * entries, minlength=self.n_states)
+            inflow = np.asarray(gamma * arriving, dtype=np.float64)
             inflow.flags.writeable = False  # as the initial laws of tasks are: compiled once for both
             V, d, error = search.values_and_occupancy(own, entries, gamma, inflow)
             check_precision(error)

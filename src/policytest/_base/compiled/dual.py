@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from policytest._base.arrays import FloatArray as Reals
+from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import TINY, compiled, copy_to, entry
+from policytest._base.rows import Rows
 
 # ---------------------------------------------------------------- the convex relaxation behind certificates
 # Variables: occupancies d(s) in a box [l, u] and flows f(s,a,x), with
@@ -33,7 +35,7 @@ def _slope(low: float, high: float) -> float:
 
 
 @compiled
-def _in_box(t: float, low: float, high: float, tau: float) -> Any:
+def _in_box(t: float, low: float, high: float, tau: float) -> tuple[float, float, float]:
     """min over d in the box of t d - tau [log(d - low) + log(high - d)]: the minimum, d, and its derivative by t."""
     width = high - low
     root = np.sqrt((t * width) ** 2 + 4.0 * tau * tau)
@@ -52,37 +54,37 @@ class Relaxation(NamedTuple):
     move the value.
     """
 
-    rows: Any
-    worth: Any
+    rows: Rows
+    worth: Reals
     gamma: float
-    rho: Any
-    N: Any
-    n: Any
+    rho: Reals
+    N: Reals
+    n: Reals
     sign: float
-    touch_start: Any
-    touch: Any
-    slot: Any
-    slot_own: Any
+    touch_start: Ints
+    touch: Ints
+    slot: Ints
+    slot_own: Ints
     doubt: float
 
 
 class Box(NamedTuple):
     """A box of occupancies, the relaxation of each state, and the question: minimise aim.d + mu (loss - radius)."""
 
-    low: Any
-    high: Any
-    kind: Any
-    aim: Any
+    low: Reals
+    high: Reals
+    kind: Ints
+    aim: Reals
     radius: float
 
 
 class Point(NamedTuple):
     """What the dual function computes on its way: the coefficient of d(s) and the best d(s) [S]; c and its log [E]."""
 
-    coefficient: Any
-    d: Any
-    room: Any
-    height: Any
+    coefficient: Reals
+    d: Reals
+    room: Reals
+    height: Reals
 
 
 class Curvature(NamedTuple):
@@ -93,15 +95,19 @@ class Curvature(NamedTuple):
     with itself, lam, mu and the coefficient; ``by_row`` [E]: of y_k with v(x). ``wide``, ``at`` [S+2]: work space.
     """
 
-    factor: Any
-    part: Any
-    part_lam: Any
-    part_mu: Any
-    stiffness: Any
-    own: Any
-    by_row: Any
-    wide: Any
-    at: Any
+    factor: Reals
+    part: Reals
+    part_lam: Reals
+    part_mu: Reals
+    stiffness: Reals
+    own: Reals
+    by_row: Reals
+    wide: Reals
+    at: Ints
+
+
+Way: TypeAlias = tuple[Point, Reals, Reals]
+"""Work space of a step: what the dual function computes, the step, and the point that is tried."""
 
 
 @compiled
@@ -489,7 +495,7 @@ def _direction(claim: Relaxation, bent: Curvature, gradient: Reals, inner: Reals
 
 @compiled
 def _climb(
-    claim: Relaxation, box: Box, free_mu: bool, tau: float, theta: Reals, value: float, promised: float, way: Any
+    claim: Relaxation, box: Box, free_mu: bool, tau: float, theta: Reals, value: float, promised: float, way: Way
 ) -> float:
     """Move theta along a step, in place, as far as the smooth dual rises; its value there, or -inf if not at all."""
     point, step, trial = way
@@ -508,7 +514,7 @@ def _climb(
 @entry
 def maximise_dual(
     claim: Relaxation, box: Box, free_mu: bool, tau: float, last_tau: float, theta: Reals, limit: int
-) -> Any:
+) -> tuple[bool, int, Curvature]:
     """Improve theta, in place, by Newton's method on the dual with barriers that fade from tau to last_tau.
 
     Returns (ended well, iterations, the last curvature). Whatever theta comes out, `worst_case.certificate` says what
@@ -625,7 +631,7 @@ def _respond(
 @entry
 def tighten(
     claim: Relaxation, box: Box, tau: float, base: Reals, bent: Curvature, missing: float, far: Reals, thetas: Reals
-) -> Any:
+) -> list[tuple[int, int, float]]:
     """Move the ends of a box, in place, each by what `_respond` proves; stops where nothing is left of the box.
 
     ``base`` maximises the dual with barriers of weight tau and no aim, and ``bent`` is its curvature. Upper ends first;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +117,7 @@ def observe(
     required: float,
     k: Ints,
     x: Ints,
-) -> Any:
+) -> tuple[int, int]:
     """Record the transitions (row k[i], successor x[i]) until the evidence of the witness w reaches what is required.
 
     N, n and evidence [J] are updated in place, in constant time for each transition; rows -1 are of no consequence.

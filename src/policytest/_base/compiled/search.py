@@ -16,10 +16,11 @@ import math
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 from numba.extending import overload
 
 from policytest._base import linear
@@ -48,6 +49,13 @@ ROUNDING = 2e-14  # of SciPy's solution, times 1/(1-gamma): above it the compile
 ENVELOPE_WORK = 2e10  # up to this many operations elimination steps in where the iterative solver stalls
 ACCEPTED_ERROR = 1e-8  # relative error of values above which a linear solve counts as failed
 NEGLIGIBLE = 1e-200
+
+Parts = ParamSpec("Parts")
+Result = TypeVar("Result")
+Sized = TypeVar("Sized", "Rows", "Descent")
+Descended: TypeAlias = tuple[int, float, float, float, int]
+"""Status, loss, value, multiplier and iterations."""
+Solve: TypeAlias = Callable[[Rows, Reals, float, Reals, Reals, Reals], float]
 
 
 # ---------------------------------------------------------------- value and occupancy
@@ -349,7 +357,7 @@ def _either_solver(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: 
 
 
 @overload(_either_solver, jit_options=INSIDE, strict=False)
-def _solver(rows: Any, q: Any, gamma: Any, rho: Any, V: Any, d: Any) -> Any:
+def _solver(rows: types.NamedTuple, q: object, gamma: object, rho: object, V: object, d: object) -> Solve:
     """The solver for these types."""
     return _solve_large if rows.instance_class is LargeRows else _solve_directly
 
@@ -360,17 +368,18 @@ def _solve_both(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Rea
     return _either_solver(rows, q, gamma, rho, V, d)
 
 
-def sized(function: Callable[..., Any]) -> Any:
+def sized(function: Callable[Concatenate[Sized, Parts], Result]) -> Callable[Concatenate[Sized, Parts], Result]:
     """An entry whose first argument are rows, or a `Descent`: compiled for small tasks and for large ones."""
-    call = entry(function)
-    place = list(signature(function).parameters).index("rho") if "rho" in signature(function).parameters else 0
+    call, names = entry(function), list(signature(function).parameters)
+    place = names.index("rho") - 1 if "rho" in names else -1
 
     @wraps(call)
-    def chosen(first: Any, *rest: Any) -> Any:
-        rho = rest[place - 1] if place else first.rho
-        if len(rho) > DIRECT_SMALL:
-            first = LargeRows(*first) if place else first._replace(rows=LargeRows(*first.rows))
-        return call(first, *rest)
+    def chosen(first: Sized, /, *rest: Parts.args, **none: Parts.kwargs) -> Result:
+        rho = first.rho if isinstance(first, Descent) else rest[place]
+        if np.asarray(rho).size > DIRECT_SMALL:
+            large = first._replace(rows=LargeRows(*first.rows)) if isinstance(first, Descent) else LargeRows(*first)
+            return call(large, *rest, **none)
+        return call(first, *rest, **none)
 
     return chosen
 
@@ -391,9 +400,7 @@ def _solved(rows: Rows, q: Reals, gamma: float, rho: Reals, V: Reals, d: Reals) 
     return float(_solve_compiled(rows, q, gamma, rho, V, d))
 
 
-def values_and_occupancy(
-    rows: Rows, q: Reals, gamma: float, rho: npt.NDArray[np.floating[Any]]
-) -> tuple[Reals, Reals, float]:
+def values_and_occupancy(rows: Rows, q: Reals, gamma: float, rho: Reals) -> tuple[Reals, Reals, float]:
     """State values V_q and unnormalised occupancy d_q of a kernel, and an error bound (relative)."""
     start = np.asarray(rho, dtype=np.float64)
     V, d = np.zeros(len(start)), start.copy()
@@ -511,7 +518,7 @@ def _copy_centre(start: Ints, N: Reals, n: Reals, q: Reals) -> None:
 
 
 @entry
-def row_losses(start: Ints, N: Reals, n: Reals, q: Reals) -> Any:
+def row_losses(start: Ints, N: Reals, n: Reals, q: Reals) -> Reals:
     """[K] n_k KL(N_k/n_k, q_k)."""
     losses = np.zeros(len(n))
     for k in range(len(n)):
@@ -570,7 +577,9 @@ def _give_rest_to_unseen(N: Reals, gap: Reals, lam: float, first: int, last: int
 
 
 @compiled
-def _tilt_row(N: Reals, n: float, gap: Reals, lam: float, first: int, last: int, guess: float, q: Reals) -> Any:
+def _tilt_row(
+    N: Reals, n: float, gap: Reals, lam: float, first: int, last: int, guess: float, q: Reals
+) -> tuple[float, float, float, float]:
     """Row problem: q = argmin over the simplex of lam gap.q - sum_x N_x log q_x, where min gap = 0.
 
     q_x = N_x/(z + lam gap_x) with z >= 0 such that the row sums to 1; if the seen successors sum to less than 1
@@ -623,7 +632,7 @@ def _tilt_row(N: Reals, n: float, gap: Reals, lam: float, first: int, last: int,
 
 
 @compiled
-def _tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float, q: Reals, memory: Reals) -> Any:
+def _tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float, q: Reals, memory: Reals) -> tuple[float, float]:
     """The row problem in every row; a row without weight goes to its cheapest successor. Sums of height and slope.
 
     `memory` [K+1,2] keeps each row's root and its derivative at the last multiplier (in its last row), as a guess.
@@ -653,7 +662,7 @@ def _tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float, q: Reals, mem
 
 
 @entry
-def tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float) -> Any:
+def tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float) -> tuple[Reals, float]:
     """The minimiser of lam gap.q + loss(q), row by row, and its height gap.q."""
     q = np.empty(len(N))
     height, _ = _tilt(start, N, n, gap, lam, q, np.zeros((len(n) + 1, 2)))
@@ -661,7 +670,7 @@ def tilt(start: Ints, N: Reals, n: Reals, gap: Reals, lam: float) -> Any:
 
 
 @compiled
-def _gradient(rows: Rows, gamma: float, sign: float, V: Reals, d: Reals, q: Reals, gap: Reals) -> Any:
+def _gradient(rows: Rows, gamma: float, sign: float, V: Reals, d: Reals, q: Reals, gap: Reals) -> float:
     """gap = g - min over its row, g = sign d(s) pi(a|s) (r(s,a,x) + gamma V(x)), the gradient of sign * value.
 
     A reward on (s,a) is constant in its row and drops out. Where d = 0 a negligible weight keeps the order of the
@@ -690,11 +699,11 @@ class Descent(NamedTuple):
     The goal is the threshold of (NC), or the budget of (NO).
     """
 
-    rows: Any
+    rows: Rows
     gamma: float
-    rho: Any
-    N: Any
-    n: Any
+    rho: Reals
+    N: Reals
+    n: Reals
     goal: float
     sign: float
 
@@ -811,7 +820,7 @@ def _solve_pivoted(A: Reals, b: Reals) -> bool:
 
 @compiled
 def _stationarity_system(
-    descent: Reals, V: Reals, d: Reals, lam: float, q: Reals, memory: Reals, gap: Reals, w: Reals, J: Reals, F: Reals
+    descent: Descent, V: Reals, d: Reals, lam: float, q: Reals, memory: Reals, gap: Reals, w: Reals, J: Reals, F: Reals
 ) -> None:
     """Residuals F and Jacobian J of V = r_pi + gamma P_q V and d = rho + gamma P_q^T d, q the tilt of (V, d, lam).
 
@@ -870,7 +879,7 @@ def _stationarity_system(
 
 
 @compiled
-def _newton(descent: Reals, aim: float, lam: float, V: Reals, d: Reals, gap: Reals, q: Reals, memory: Reals) -> float:
+def _newton(descent: Descent, aim: float, lam: float, V: Reals, d: Reals, gap: Reals, q: Reals, memory: Reals) -> float:
     """Newton's method on the 2S+1 stationarity conditions in (V, d, lam), with value = aim; q is the kernel reached.
 
     Overwrites V and d. Returns the multiplier, or 0 where it does not converge quickly, or where a row gives mass to
@@ -919,7 +928,7 @@ LINEAR_SOLVE_FAILED = 3
 
 
 @compiled
-def _settle_free_rows(descent: Reals, V: Reals, d: Reals, q: Reals, gap: Reals) -> float:
+def _settle_free_rows(descent: Descent, V: Reals, d: Reals, q: Reals, gap: Reals) -> float:
     """Policy iteration on the rows without weight only, which costs nothing. Returns the linear solver's error."""
     rows, gamma, rho, _, n, _, sign = descent
     error = _solve_both(rows, q, gamma, rho, V, d)
@@ -953,8 +962,70 @@ def _settle_free_rows(descent: Reals, V: Reals, d: Reals, q: Reals, gap: Reals) 
     return error
 
 
+@compiled
+def _jump(
+    descent: Descent,
+    margin: float,
+    lam: float,
+    loss: float,
+    violation: float,
+    V: Reals,
+    d: Reals,
+    gap: Reals,
+    q: Reals,
+    trial: Reals,
+    memory: Reals,
+) -> tuple[float, float, float, bool]:
+    """One attempt of Newton's method from q: where it lowers the exact penalty, its kernel takes the place of q.
+
+    Returns (lam, loss, violation, whether it did); V and d are those of q in either case.
+    """
+    rows, gamma, rho, N, n, threshold, sign = descent
+    found = _newton(descent, threshold - sign * margin, lam, V, d, gap, trial, memory)
+    if found > 0.0:
+        _solve_both(rows, trial, gamma, rho, V, d)
+        trial_loss = loss_of(rows.start, N, n, trial)
+        trial_violation = sign * (dot(rho, V) - threshold) + margin
+        price = 2.0 * max(found, lam)
+        if trial_loss + price * max(trial_violation, 0.0) <= loss + price * max(violation, 0.0):
+            copy_to(trial, q)
+            return found, trial_loss, trial_violation, True
+    _solve_both(rows, q, gamma, rho, V, d)
+    return lam, loss, violation, False
+
+
+@compiled
+def _tilt_to_model(
+    descent: Descent,
+    height: float,
+    violation: float,
+    margin: float,
+    lam: float,
+    mu: float,
+    total: float,
+    gap: Reals,
+    target: Reals,
+    memory: Reals,
+) -> tuple[float, float]:
+    """The minimiser of the loss where the linearised value reaches the threshold: its multiplier, and the penalty."""
+    start, N, n = descent.rows.start, descent.N, descent.n
+    want = height - violation
+    if not want > 0.0:  # the linear model cannot reach the threshold: push hard instead
+        mu = max(mu, 10.0 * lam, 10.0 * total / max(height, TINY))
+        _tilt(start, N, n, gap, mu, target, memory)
+        return mu, mu
+    slack = max(0.1 * abs(violation), 0.25 * margin)
+    if lam <= 0.0:
+        start_height, slope = _tilt(start, N, n, gap, 0.0, target, memory)
+        lam = (start_height - want) / max(slope, TINY)
+        if not 0.0 < lam < total / height:  # rows with one seen successor have no slope at 0
+            lam = total / height
+    lam = _tilt_to_height(start, N, n, gap, want, min(slack, 0.5 * want), lam, target, memory)
+    return lam, 2.0 * lam if mu < 1.1 * lam else mu
+
+
 @sized
-def nearest(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) -> Any:
+def nearest(descent: Descent, q: Reals, lam: float, tolerance: float, limit: int) -> Descended:
     """(NC) from the kernel q: minimise loss(q) subject to sign (value - threshold) <= 0, in place.
 
     Sequential convex programming: keep the convex loss exactly, linearise the value at the current kernel,
@@ -998,37 +1069,11 @@ def nearest(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) 
         if S <= NEWTON_STATES and attempts > 0 and lam > 0.0 and abs(violation) <= near:
             attempts -= 1
             near = 0.01 * abs(violation)
-            found = _newton(descent, threshold - sign * margin, lam, V, d, gap, trial, memory)
-            if found > 0.0:
-                _solve_both(rows, trial, gamma, rho, V, d)
-                trial_loss = loss_of(rows.start, N, n, trial)
-                trial_violation = sign * (dot(rho, V) - threshold) + margin
-                price = 2.0 * max(found, lam)
-                if trial_loss + price * max(trial_violation, 0.0) <= loss + price * max(violation, 0.0):
-                    attempts = 0
-                    lam, loss, violation = found, trial_loss, trial_violation
-                    copy_to(trial, q)
-                else:
-                    found = 0.0
-            if found == 0.0:
-                _solve_both(rows, q, gamma, rho, V, d)
+            lam, loss, violation, jumped = _jump(descent, margin, lam, loss, violation, V, d, gap, q, trial, memory)
+            if jumped:
+                attempts = 0
         height = _gradient(rows, gamma, sign, V, d, q, gap)
-        want = height - violation
-        if want > 0.0:
-            slack = max(0.1 * abs(violation), 0.25 * margin)
-            if lam <= 0.0:
-                start_height, slope = _tilt(rows.start, N, n, gap, 0.0, target, memory)
-                lam = (start_height - want) / max(slope, TINY)
-                if not 0.0 < lam < total / height:  # rows with one seen successor have no slope at 0
-                    lam = total / height
-            lam = _tilt_to_height(rows.start, N, n, gap, want, min(slack, 0.5 * want), lam, target, memory)
-        else:  # the linear model cannot reach the threshold: push hard instead
-            lam = max(10.0 * lam, 10.0 * total / max(height, TINY))
-            mu = max(mu, lam)
-            lam = mu
-            _tilt(rows.start, N, n, gap, lam, target, memory)
-        if mu < 1.1 * lam and want > 0.0:
-            mu = 2.0 * lam
+        lam, mu = _tilt_to_model(descent, height, violation, margin, lam, mu, total, gap, target, memory)
         merit = loss + mu * max(violation, 0.0)
         target_loss = loss_of(rows.start, N, n, target)
         predicted = merit - target_loss - mu * max(violation - height + dot(gap, target), 0.0)
@@ -1069,7 +1114,7 @@ def nearest(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) 
 
 
 @sized
-def extreme(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) -> Any:
+def extreme(descent: Descent, q: Reals, lam: float, tolerance: float, limit: int) -> Descended:
     """(NO) from the kernel q in the ball: minimise sign * value subject to loss(q) <= budget, in place.
 
     Conditional gradient in the reversed MDP: the linear problem over the ball is solved exactly (row problems
@@ -1134,7 +1179,9 @@ def extreme(descent: Reals, q: Reals, lam: float, tolerance: float, limit: int) 
 
 
 @sized
-def robust_box(rows: Rows, gamma: float, rho: Reals, p: Reals, budget: Reals, sign: float, limit: int) -> Any:
+def robust_box(
+    rows: Rows, gamma: float, rho: Reals, p: Reals, budget: Reals, sign: float, limit: int
+) -> tuple[bool, Reals, float, Reals]:
     """Robust policy iteration on the product box {q : KL(p_k, q_k) <= budget_k for every row k}.
 
     Minimises sign * value exactly: rows are solved against the current values, then the values of the new
@@ -1272,7 +1319,7 @@ def _project_row(x: Reals, p: Reals, b: float, q: Reals) -> None:
 
 
 @entry
-def project_rows(start: Ints, x: Reals, p: Reals, b: Reals) -> Any:
+def project_rows(start: Ints, x: Reals, p: Reals, b: Reals) -> Reals:
     """The block projection of every row onto its own KL ball."""
     q = np.empty(len(x))
     for k in range(len(b)):
@@ -1324,7 +1371,9 @@ def _descend(
 
 
 @sized
-def descend(rows: Rows, gamma: float, rho: Reals, p: Reals, b: Reals, sign: float, L: float, steps: int) -> Any:
+def descend(
+    rows: Rows, gamma: float, rho: Reals, p: Reals, b: Reals, sign: float, L: float, steps: int
+) -> tuple[Reals, float]:
     """The inner loop of Algorithm 2 from q = p on one product box: the kernel reached and its value."""
     V = np.zeros(len(rho))
     d = rho.copy()
@@ -1345,7 +1394,7 @@ def search_budgets(
     sign: float,
     L: float,
     steps: int,
-) -> Any:
+) -> tuple[Reals, float, Reals, int]:
     """Algorithm 2's two loops: every budget vector b in h Z_+^K with omega.b <= sigma, and descent on its box.
 
     Returns the best kernel, its value, its budget vector and the number of grid points.
@@ -1385,7 +1434,7 @@ def search_budgets(
     return best_q, sign * best, best_b, points
 
 
-def rewitness(descent: Descent, share: float, w: Reals, lam: float, tolerance: float, limit: int) -> Any:
+def rewitness(descent: Descent, share: float, w: Reals, lam: float, tolerance: float, limit: int) -> tuple[bool, float]:
     """A witness near the smoothed counts N + share: the nearest kernel of value 0, in place of w.
 
     Smoothing lists every allowed successor, so that no single observation can make the loss of the witness infinite,
