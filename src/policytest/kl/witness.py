@@ -60,70 +60,14 @@ class Target(NamedTuple):
     rounding: float | None = None
 
 
-class WitnessedCounts:
-    """The counts of the rows that matter, the witness, and its evidence for each prior of the boundary.
+class RowCounts:
+    """N [E] and n [K] on the rows of a task; open rows list the successors that were seen."""
 
-    Inside, rewards are centred (see `Task.centred`): values are compared with 0, up to ``rounding``. A ``target`` has
-    another functional compared with 0; `stand` may replace it, with the witness.
-    """
-
-    _value: tuple[float, int] | None
-    _problem: InverseProblem | None
-
-    def __init__(
-        self,
-        task: Task,
-        threshold: float,
-        boundary: Boundary,
-        most_listed: int | None = None,
-        target: Target | None = None,
-    ) -> None:
-        self.task = task.centred(threshold)
-        rounding = target.rounding if target is not None else None
-        if rounding is None:
-            rounding = value_range_error(self.task) + centring_error(task, threshold)
-        if target is None:
-            low, high = value_range(task)
-            low_centred, high_centred = value_range(self.task)
-            below, above = 0.0 if threshold == low else -low_centred, 0.0 if threshold == high else high_centred
-            target = Target(None, below, above)
-        self.rounding = rounding
-        self.reach = {1: target.below, -1: target.above}  # seen from the side of the estimate
-        self.is_open = is_open(task, most_listed)
-        self.rows = _self_loops(self.task) if self.is_open else self.task.layout.rows
-        self._functional = target.functional
-        self.terms = boundary_terms(boundary, self.task, self.rows)
-        self.N = np.zeros(self.rows.n_entries)
-        self.n = np.zeros(len(self.rows.pair))
-        self.w = np.zeros(self.rows.n_entries)
-        self.evidence = np.full(len(self.terms.priors), np.inf)  # no witness yet
-        self.multiplier = 0.0
-        self.solves = 0
-        self._forget()
-        self.unknown = widths(self.task)[self.rows.pair] > 1  # [K] rows with something to learn
-        self.inside = min(self.reach.values()) > self.rounding
-
-    # ------------------------------------------------------------ observations
-
-    def observe(self, k: IntArray, x: IntArray, required: float) -> int:
-        """Arrays transitions until the witness fails; how many were used."""
-        self._forget()
-        if self.is_open:
-            self._list_successors(k, x)
-        used, ending = evidence.observe(
-            self.rows.start, self.rows.successor, *self.terms, self.N, self.n, self.w, self.evidence, required, k, x
-        )
-        if ending == evidence.NOT_ALLOWED:
-            place = self.task.place(int(self.rows.pair[k[used]]), int(x[used]))
-            raise InputError(
-                f"the transition {place} was observed, but the task's support excludes it; widen the support"
-            )
-        return int(used)
-
-    def safe_ahead(self, k: IntArray, required: float) -> int:
-        """How many of the planned visits can be drawn before the witness could have failed at an earlier one."""
-        rows = self.rows
-        return int(evidence.safe_ahead(rows.start, *self.terms, self.N, self.n, self.w, self.evidence, required, k))
+    def __init__(self, task: Task, is_open: bool) -> None:
+        self.task, self.is_open = task, is_open
+        self.rows = _self_loops(task) if is_open else task.layout.rows
+        self.N, self.n = np.zeros(self.rows.n_entries), np.zeros(len(self.rows.pair))
+        self.unknown = widths(task)[self.rows.pair] > 1  # [K] rows with something to learn
 
     def load(self, counts: Counts) -> None:
         """Take over counts recorded elsewhere."""
@@ -134,60 +78,28 @@ class WitnessedCounts:
         if self.is_open:
             stored = table.tocoo() if arrays.is_sparse(table) else None
             pair, x = (stored.row, stored.col) if stored is not None else np.nonzero(table.reshape(S * A, S))
-            self._list_successors(self.task.layout.row_of_pair[pair], np.asarray(x, dtype=np.int64))
+            self.list_successors(self.task.layout.row_of_pair[pair], np.asarray(x, dtype=np.int64))
         self.N = self.rows.pick(table, S)
         self.n = counts.visits.ravel()[self.rows.pair].astype(np.float64)
-        self.evidence[:] = np.inf
-        self._forget()
 
-    def _list_successors(self, k: IntArray, x: IntArray) -> None:
-        """In open rows: list successors that are met for the first time. The witness gives them no mass."""
+    def list_successors(self, k: IntArray, x: IntArray) -> IntArray:
+        """In open rows: list successors that are met for the first time. Says where they were put among the entries."""
         S, rows = self.task.n_states, self.rows
         known = rows.of_entry() * S + rows.successor
         met = np.unique(k[k >= 0] * S + x[k >= 0])
         new = met[known[np.minimum(np.searchsorted(known, met), len(known) - 1)] != met]
-        if not len(new):
-            return
-        at = np.searchsorted(known, new)
-        successor = np.insert(rows.successor, at, (new % S).astype(np.int32))
-        width = np.diff(rows.start) + np.bincount(new // S, minlength=len(rows.pair))
-        self._lay_out(rows._replace(start=np.concatenate([[0], np.cumsum(width)]), successor=successor))
-        self.N, self.w = np.insert(self.N, at, 0.0), np.insert(self.w, at, 0.0)
-
-    # ------------------------------------------------------------ what they say
+        at: IntArray = np.searchsorted(known, new)
+        if len(new):
+            successor = np.insert(rows.successor, at, (new % S).astype(np.int32))
+            width = np.diff(rows.start) + np.bincount(new // S, minlength=len(rows.pair))
+            self.rows = rows._replace(start=np.concatenate([[0], np.cumsum(width)]), successor=successor)
+            self.N = np.insert(self.N, at, 0.0)
+        return at
 
     def estimate(self) -> FloatArray:
         """[E] the empirical kernel N/n; rows never visited are uniform over the listed successors."""
         visits, width = self.rows.per_entry(self.n), self.rows.per_entry(np.diff(self.rows.start))
         return np.asarray(np.where(visits > 0, self.N, 1.0) / np.where(visits > 0, visits, width))
-
-    def value(self) -> tuple[float, int]:
-        """The value of the estimate, and its side: 1 above 0, -1 below, 0 where rounding hides it."""
-        if self._value is None:
-            value, error = self.value_of(self.estimate())
-            self._value = value, 0 if abs(value) <= error else (1 if value > 0 else -1)
-        return self._value
-
-    def value_of(self, entries: FloatArray) -> tuple[float, float]:
-        """The value, or the functional, of a kernel given by its entries, and a bound on its error."""
-        value, error = self.functional.measured(entries)
-        return value, error + self.rounding
-
-    @property
-    def functional(self) -> Functional:
-        """What is compared with 0."""
-        if self._functional is None:
-            self._functional = value_of_policy(self.task, self.rows)
-        return self._functional
-
-    @property
-    def targets_policy_value(self) -> bool:
-        """Whether the value of the task's policy is compared with 0, and not another functional."""
-        return self.functional.initial is not None
-
-    def _lay_out(self, rows: Rows) -> None:
-        """Open rows, which only values have, list more successors."""
-        self.rows, self._functional = rows, None
 
     @cached_property
     def only_successor(self) -> IntArray:
@@ -195,26 +107,6 @@ class WitnessedCounts:
         rows = self.rows
         known = (np.diff(rows.start) == 1) & ~self.unknown
         return np.where(known, rows.successor[rows.start[:-1]], -1).astype(np.int64)
-
-    def dimension(self) -> float:
-        """The dimension term of the boundary, in nats."""
-        return average(self.terms.dimensions(self.rows.start, self.N, self.n))
-
-    def problem(self, functional: Functional | None = None) -> InverseProblem:
-        """The worst-case problem around the estimate, with visits as weights (sign +1), for this functional."""
-        if self._problem is None:
-            self._problem = self.laid_out(self.estimate(), self.n.copy(), self.functional)
-        return self._problem if functional is None else replace(self._problem, functional=functional)
-
-    def laid_out(self, entries: FloatArray, weights: FloatArray, functional: Functional) -> InverseProblem:
-        """The worst-case problem around any kernel, given by its entries, with these weights [K]."""
-        other = functional if functional.initial is None else None
-        return InverseProblem(self.task, self.form, self.rows, entries, weights, self.is_open, 1.0, other)
-
-    def _forget(self) -> None:
-        """A count moves: what was derived from the counts is derived again when it is needed."""
-        self._value = None
-        self._problem = None
 
     def kernel(self) -> Kernel:
         """The empirical kernel, dense or sparse."""
@@ -241,6 +133,128 @@ class WitnessedCounts:
         if not self._sparse:
             return np.full((S, A, S), 1.0 / S)
         return sparse.csr_array((S * A, S))
+
+
+class WitnessedCounts(RowCounts):
+    """The counts of the rows that matter, the witness, and its evidence for each prior of the boundary.
+
+    Inside, rewards are centred (see `Task.centred`): values are compared with 0, up to ``rounding``. A ``target`` has
+    another functional compared with 0; `stand` may replace it, with the witness.
+    """
+
+    _value: tuple[float, int] | None
+    _problem: InverseProblem | None
+
+    def __init__(
+        self,
+        task: Task,
+        threshold: float,
+        boundary: Boundary,
+        most_listed: int | None = None,
+        target: Target | None = None,
+    ) -> None:
+        super().__init__(task.centred(threshold), is_open(task, most_listed))
+        rounding = target.rounding if target is not None else None
+        if rounding is None:
+            rounding = value_range_error(self.task) + centring_error(task, threshold)
+        if target is None:
+            low, high = value_range(task)
+            low_centred, high_centred = value_range(self.task)
+            below, above = 0.0 if threshold == low else -low_centred, 0.0 if threshold == high else high_centred
+            target = Target(None, below, above)
+        self.rounding = rounding
+        self.reach = {1: target.below, -1: target.above}  # seen from the side of the estimate
+        self._functional = target.functional
+        self.terms = boundary_terms(boundary, self.task, self.rows)
+        self.w = np.zeros(self.rows.n_entries)
+        self.evidence = np.full(len(self.terms.priors), np.inf)  # no witness yet
+        self.multiplier = 0.0
+        self.solves = 0
+        self._forget()
+        self.inside = min(self.reach.values()) > self.rounding
+
+    # ------------------------------------------------------------ observations
+
+    def observe(self, k: IntArray, x: IntArray, required: float) -> int:
+        """Arrays transitions until the witness fails; how many were used."""
+        self._forget()
+        if self.is_open:
+            self.list_successors(k, x)
+        used, ending = evidence.observe(
+            self.rows.start, self.rows.successor, *self.terms, self.N, self.n, self.w, self.evidence, required, k, x
+        )
+        if ending == evidence.NOT_ALLOWED:
+            place = self.task.place(int(self.rows.pair[k[used]]), int(x[used]))
+            raise InputError(
+                f"the transition {place} was observed, but the task's support excludes it; widen the support"
+            )
+        return int(used)
+
+    def safe_ahead(self, k: IntArray, required: float) -> int:
+        """How many of the planned visits can be drawn before the witness could have failed at an earlier one."""
+        rows = self.rows
+        return int(evidence.safe_ahead(rows.start, *self.terms, self.N, self.n, self.w, self.evidence, required, k))
+
+    def load(self, counts: Counts) -> None:
+        """Take over counts recorded elsewhere."""
+        super().load(counts)
+        self.evidence[:] = np.inf
+        self._forget()
+
+    def list_successors(self, k: IntArray, x: IntArray) -> IntArray:
+        """In open rows: list successors that are met for the first time. The witness gives them no mass."""
+        at = super().list_successors(k, x)
+        if len(at):
+            self._functional, self.w = None, np.insert(self.w, at, 0.0)
+        return at
+
+    # ------------------------------------------------------------ what they say
+
+    # ------------------------------------------------------------ what they say
+
+    def value(self) -> tuple[float, int]:
+        """The value of the estimate, and its side: 1 above 0, -1 below, 0 where rounding hides it."""
+        if self._value is None:
+            value, error = self.value_of(self.estimate())
+            self._value = value, 0 if abs(value) <= error else (1 if value > 0 else -1)
+        return self._value
+
+    def value_of(self, entries: FloatArray) -> tuple[float, float]:
+        """The value, or the functional, of a kernel given by its entries, and a bound on its error."""
+        value, error = self.functional.measured(entries)
+        return value, error + self.rounding
+
+    @property
+    def functional(self) -> Functional:
+        """What is compared with 0."""
+        if self._functional is None:
+            self._functional = value_of_policy(self.task, self.rows)
+        return self._functional
+
+    @property
+    def targets_policy_value(self) -> bool:
+        """Whether the value of the task's policy is compared with 0, and not another functional."""
+        return self.functional.initial is not None
+
+    def dimension(self) -> float:
+        """The dimension term of the boundary, in nats."""
+        return average(self.terms.dimensions(self.rows.start, self.N, self.n))
+
+    def problem(self, functional: Functional | None = None) -> InverseProblem:
+        """The worst-case problem around the estimate, with visits as weights (sign +1), for this functional."""
+        if self._problem is None:
+            self._problem = self.laid_out(self.estimate(), self.n.copy(), self.functional)
+        return self._problem if functional is None else replace(self._problem, functional=functional)
+
+    def laid_out(self, entries: FloatArray, weights: FloatArray, functional: Functional) -> InverseProblem:
+        """The worst-case problem around any kernel, given by its entries, with these weights [K]."""
+        other = functional if functional.initial is None else None
+        return InverseProblem(self.task, self.form, self.rows, entries, weights, self.is_open, 1.0, other)
+
+    def _forget(self) -> None:
+        """A count moves: what was derived from the counts is derived again when it is needed."""
+        self._value = None
+        self._problem = None
 
     # ------------------------------------------------------------ the worst case
 
@@ -370,7 +384,8 @@ class WitnessedCounts:
         """Go on from a kept state."""
         self._forget()
         if self.is_open:
-            self._lay_out(self.rows._replace(start=state["start"], successor=state["successor"]))
+            self.rows = self.rows._replace(start=state["start"], successor=state["successor"])
+            self._functional = None
         self.N, self.n, self.w = (np.array(state[name], dtype=np.float64) for name in ("N", "n", "w"))
         self.evidence = np.array(state["evidence"], dtype=np.float64)
         self.multiplier, self.solves = float(state["multiplier"][0]), int(state["solves"][0])

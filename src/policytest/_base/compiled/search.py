@@ -55,6 +55,8 @@ Result = TypeVar("Result")
 Sized = TypeVar("Sized", "Rows", "Descent")
 Descended: TypeAlias = tuple[int, float, float, float, int]
 """Status, loss, value, multiplier and iterations."""
+State: TypeAlias = tuple[float, float, float]
+Multipliers: TypeAlias = tuple[float, float]
 Solve: TypeAlias = Callable[[Rows, Reals, float, Reals, Reals, Reals], float]
 
 
@@ -964,23 +966,14 @@ def _settle_free_rows(descent: Descent, V: Reals, d: Reals, q: Reals, gap: Reals
 
 @compiled
 def _jump(
-    descent: Descent,
-    margin: float,
-    lam: float,
-    loss: float,
-    violation: float,
-    V: Reals,
-    d: Reals,
-    gap: Reals,
-    q: Reals,
-    trial: Reals,
-    memory: Reals,
-) -> tuple[float, float, float, bool]:
+    descent: Descent, margin: float, now: State, V: Reals, d: Reals, gap: Reals, q: Reals, trial: Reals, memory: Reals
+) -> tuple[State, bool]:
     """One attempt of Newton's method from q: where it lowers the exact penalty, its kernel takes the place of q.
 
-    Returns (lam, loss, violation, whether it did); V and d are those of q in either case.
+    Returns (lam, loss, violation) of q as it is then, and whether it moved; V and d are those of q in either case.
     """
     rows, gamma, rho, N, n, threshold, sign = descent
+    lam, loss, violation = now
     found = _newton(descent, threshold - sign * margin, lam, V, d, gap, trial, memory)
     if found > 0.0:
         _solve_both(rows, trial, gamma, rho, V, d)
@@ -989,38 +982,28 @@ def _jump(
         price = 2.0 * max(found, lam)
         if trial_loss + price * max(trial_violation, 0.0) <= loss + price * max(violation, 0.0):
             copy_to(trial, q)
-            return found, trial_loss, trial_violation, True
+            return (found, trial_loss, trial_violation), True
     _solve_both(rows, q, gamma, rho, V, d)
-    return lam, loss, violation, False
+    return now, False
 
 
 @compiled
 def _tilt_to_model(
-    descent: Descent,
-    height: float,
-    violation: float,
-    margin: float,
-    lam: float,
-    mu: float,
-    total: float,
-    gap: Reals,
-    target: Reals,
-    memory: Reals,
-) -> tuple[float, float]:
-    """The minimiser of the loss where the linearised value reaches the threshold: its multiplier, and the penalty."""
+    descent: Descent, height: float, want: float, slack: float, at: Multipliers, gap: Reals, q: Reals, memory: Reals
+) -> Multipliers:
+    """q <- the minimiser of the loss with gap.q = want; its multiplier, and the price mu of the exact penalty."""
     start, N, n = descent.rows.start, descent.N, descent.n
-    want = height - violation
+    lam, mu = at
     if not want > 0.0:  # the linear model cannot reach the threshold: push hard instead
-        mu = max(mu, 10.0 * lam, 10.0 * total / max(height, TINY))
-        _tilt(start, N, n, gap, mu, target, memory)
+        mu = max(mu, 10.0 * lam, 10.0 * total_of(n) / max(height, TINY))
+        _tilt(start, N, n, gap, mu, q, memory)
         return mu, mu
-    slack = max(0.1 * abs(violation), 0.25 * margin)
     if lam <= 0.0:
-        start_height, slope = _tilt(start, N, n, gap, 0.0, target, memory)
+        start_height, slope = _tilt(start, N, n, gap, 0.0, q, memory)
         lam = (start_height - want) / max(slope, TINY)
-        if not 0.0 < lam < total / height:  # rows with one seen successor have no slope at 0
-            lam = total / height
-    lam = _tilt_to_height(start, N, n, gap, want, min(slack, 0.5 * want), lam, target, memory)
+        if not 0.0 < lam < total_of(n) / height:  # rows with one seen successor have no slope at 0
+            lam = total_of(n) / height
+    lam = _tilt_to_height(start, N, n, gap, want, min(slack, 0.5 * want), lam, q, memory)
     return lam, 2.0 * lam if mu < 1.1 * lam else mu
 
 
@@ -1055,7 +1038,6 @@ def nearest(descent: Descent, q: Reals, lam: float, tolerance: float, limit: int
         return CONVERGED, 0.0, dot(rho, V), 0.0, 0
     scale = largest_of(V)
     margin = max(2e-14, error) * scale  # aim this far past the threshold, so that the result is feasible
-    total = total_of(n)
     attempts = 3  # of Newton's method, each tried once the violation has fallen below `near`
     near = np.inf if lam > 0.0 else 0.3 * violation
     mu = 0.0
@@ -1069,11 +1051,13 @@ def nearest(descent: Descent, q: Reals, lam: float, tolerance: float, limit: int
         if S <= NEWTON_STATES and attempts > 0 and lam > 0.0 and abs(violation) <= near:
             attempts -= 1
             near = 0.01 * abs(violation)
-            lam, loss, violation, jumped = _jump(descent, margin, lam, loss, violation, V, d, gap, q, trial, memory)
+            now = lam, loss, violation
+            (lam, loss, violation), jumped = _jump(descent, margin, now, V, d, gap, q, trial, memory)
             if jumped:
                 attempts = 0
         height = _gradient(rows, gamma, sign, V, d, q, gap)
-        lam, mu = _tilt_to_model(descent, height, violation, margin, lam, mu, total, gap, target, memory)
+        slack = max(0.1 * abs(violation), 0.25 * margin)
+        lam, mu = _tilt_to_model(descent, height, height - violation, slack, (lam, mu), gap, target, memory)
         merit = loss + mu * max(violation, 0.0)
         target_loss = loss_of(rows.start, N, n, target)
         predicted = merit - target_loss - mu * max(violation - height + dot(gap, target), 0.0)
