@@ -16,7 +16,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -47,8 +47,8 @@ def _telling(command: Callable[..., int]) -> Callable[..., int]:
     """The command, which says so where it has to compile."""
 
     @functools.wraps(command)
-    def run(**options: Any) -> int:
-        with compiling_told(options.get("quiet", False)):
+    def run(**options: object) -> int:
+        with compiling_told(quiet=options.get("quiet", False) is True):
             return command(**options)
 
     return run
@@ -65,10 +65,8 @@ def main(argv: list[str] | None = None) -> int:
     return exit_code(lambda: _invoke(sys.argv[1:] if argv is None else argv))
 
 
-@functools.cache
-def _command() -> Any:
-    """All commands with their options; made once, because that takes longer than many a command."""
-    return typer.main.get_command(app)
+_command = functools.cache(lambda: typer.main.get_command(app))
+"""All commands with their options; made once, because that takes longer than many a command."""
 
 
 def _invoke(argv: list[str]) -> int:

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from enum import IntEnum
-from typing import Any, TextIO
+from typing import TextIO
 
 import typer
 
@@ -92,15 +92,15 @@ def _is_broken_pipe(error: BaseException) -> bool:
     return isinstance(error.__context__ if isinstance(error, SystemExit) else error, BrokenPipeError)
 
 
-def _input_error(error: Any) -> str | None:
+def _input_error(error: BaseException) -> str | None:
     """The message of an `InputError`, or of what Typer raises for a wrong option; None for anything else."""
     if isinstance(error, InputError):
         return f"{error.what}; {as_options(error.remedy)}" if error.remedy else as_options(error.what)
-    if not hasattr(error, "format_message"):
+    if (wrong_option := getattr(error, "format_message", None)) is None:
         return None
     if (replaced := REPLACED.get(getattr(error, "option_name", ""))) is not None:
         return replaced
-    context, said = getattr(error, "ctx", None), error.format_message()
+    context, said = getattr(error, "ctx", None), str(wrong_option())
     if "'--method'" in said and "'combined' is not one of" in said:
         return NO_COMBINED
     return f"{said} (see {context.command_path if context else 'policytest'} --help)"

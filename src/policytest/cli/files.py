@@ -10,11 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policytest._base.errors import InputError
+
+if TYPE_CHECKING:
+    from policytest.cli.options import Question
 
 STDOUT = 1
 """The file number of standard output."""
@@ -46,19 +50,14 @@ def check_files(read: Iterable[str | Path | None], written: Mapping[str, Path | 
             raise InputError(f"{option} {file}: cannot be written ({why}); choose another file") from None
 
 
-def files_of_log(names: list[str] | None) -> list[Path]:
-    """All files that paths, folders and patterns name; none where there is no log."""
-    from policytest.sources.logged.paths import find
-
-    return [] if names is None else find(names)
-
-
-def files_of_model(name: str | None) -> list[Path]:
-    """All files that are read with a model, or would be if they were there; none for a built-in one."""
+def files_of(question: Question, *models: str, log: Sequence[str] = ()) -> list[str | Path | None]:
+    """All files that are read with models, or would be if they were there, and those that a log names."""
     from policytest.cli.inputs import BUILT_IN
+    from policytest.sources.logged.paths import find
     from policytest.sources.tasks.files import companions
 
-    return [] if name is None or name in BUILT_IN or name.startswith(("gym:", "python:")) else companions(Path(name))
+    named = [name for name in models if name not in BUILT_IN and not name.startswith(("gym:", "python:"))]
+    return [question.policy, *(file for name in named for file in companions(Path(name))), *(find(log) if log else ())]
 
 
 def _check_place(file: Path) -> None:

@@ -55,7 +55,7 @@ def option(
     return field(default=default, metadata={"help": help, "metavar": metavar, "rich_help_panel": under, **settings})
 
 
-def as_typed(group: object) -> dict[str, Any]:
+def as_typed(group: object) -> dict[str, object]:
     """What the options of a group are called on the command line, and their values."""
     return {dashed(name): value for name, value in vars(group).items()}
 
@@ -88,7 +88,7 @@ def flat(command: Callable[..., int], **flags: object) -> Callable[..., int]:
     parameters += [_keyword(name, annotation, False) for name, annotation in flags.items()]
 
     @functools.wraps(command)
-    def run(**options: Any) -> int:
+    def run(**options: object) -> int:
         own = {name: value for name, value in options.items() if name in hints}
         for name, (group, names) in groups.items():
             own[name] = group(**{one: options[one] for one in names})
@@ -110,7 +110,7 @@ def _options(group: type, only: Only | None = None) -> Iterator[inspect.Paramete
             yield _option(one.name, hints[one.name], one, rich_help_panel=group.__name__)
 
 
-def _option(name: str, kind: Any, one: Field[Any], **settings: object) -> inspect.Parameter:
+def _option(name: str, kind: object, one: Field[object], **settings: object) -> inspect.Parameter:
     """A declared option as an argument."""
     told = {**one.metadata, **settings}
     names = told.pop("names", (dashed(name),) if one.default is False else ())

@@ -120,13 +120,11 @@ def find_task(
         return model.task, model
     from policytest.sources.environments.episodes import AskedEpisodes, episodes_at
 
-    others = as_typed(question)
-    horizon, discount, policy = (others.pop(name) for name in ("--horizon", "--discount", "--policy"))
-    for option, value in {"--policy": policy, **of_tables, **others}.items():
-        if value:
+    for option, value in {"--policy": question.policy, **of_tables, **as_typed(question)}.items():
+        if value and option not in ("--horizon", "--discount"):
             raise InputError(f"{option} is for a Markov task, and --assume episodes has no table; leave it out")
     about = {key: value for key, value in vars(episodes).items() if key != "assume"}
-    return episodes_at(name, AskedEpisodes(**about, horizon=horizon, discount=discount), "--"), None
+    return episodes_at(name, AskedEpisodes(**about, horizon=question.horizon, discount=question.discount), "--"), None
 
 
 def _with_policy(task: Task, policy: str | None) -> Task:

@@ -9,7 +9,7 @@ Paper: `fig:stopping_times_comparison`, `app:exp_details`.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from policytest.kl.boundaries import PaperBoundary
 from policytest.methods.ptst import PTST
 from policytest.questions.decide import decide
 from policytest.study.cells import Problem, Sweep, stream
-from policytest.study.spec import sweep
+from policytest.study.spec import Description, sweep
 from policytest.study.table import Study
 from policytest.worst_case import extreme_value
 from policytest.worst_case.ball import KLBall
@@ -32,7 +32,7 @@ DELTAS = tuple(float(f"1e-{power}") for power in range(15, 1, -1))
 CAP = 200_000_000
 """No run of the figure reaches it: it ends what would go on for ever."""
 EXACT, PRINTED = "PTST, paper's boundary, unproved", "PTST as printed"
-METHODS: dict[str, dict[str, Any]] = {
+METHODS: dict[str, Description] = {
     "PTST, paper's boundary": {"method": "PTST", "boundary": "paper"},
     "PTST, mixture": {"method": "PTST"},
     EXACT: {"method": "PTST", "boundary": "paper", "solver": "projection-free"},

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from policytest._base import errors
 from policytest._base.errors import InputError
@@ -14,6 +15,10 @@ from policytest._base.files import write_file
 from policytest.plots import style
 from policytest.plots.studies import stopping_times
 from policytest.study.table import Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CREATOR = "policytest study"
 FORMATS: dict[str, dict[str, str | None]] = {
@@ -56,7 +61,7 @@ def draw(study: Study, path: str | PathLike[str]) -> None:
     write_file(path, content.getbuffer())
 
 
-def _uniform_bound(ax: Any, panel: Study) -> None:
+def _uniform_bound(ax: Axes, panel: Study) -> None:
     """The lower bound for methods that sample all pairs equally; the one drawn already holds for any sampling."""
     bound = {row["delta"]: row["lower_bound"] for row in panel.table if 0 < row["lower_bound"] < math.inf}
     if bound:
@@ -65,10 +70,10 @@ def _uniform_bound(ax: Any, panel: Study) -> None:
         style.legend(ax)
 
 
-def _one_legend(figure: Any, axes: Any) -> None:
+def _one_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend for all panels, where each has the same lines."""
     for ax in axes:
-        if ax.get_legend() is not None:
-            ax.get_legend().remove()
+        if (legend := ax.get_legend()) is not None:
+            legend.remove()
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)

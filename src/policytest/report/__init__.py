@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Any
 
 from policytest._base.arrays import whole_number
 from policytest._base.errors import InputError, needs
 from policytest._base.files import write_file
+from policytest._base.table import Shown
 from policytest._base.text import plain
 from policytest.plots.trace import Trace
 from policytest.report.figures import figures_of
@@ -31,11 +31,11 @@ __all__ = ["read", "render", "write"]
 
 
 def write(
-    result: object,
+    result: Shown,
     path: str | os.PathLike[str],
     *,
     trace: Trace | None = None,
-    provenance: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, object] | None = None,
     title: str | None = None,
     suppress_below: int = 0,
     background: str | Sequence[str] = (),
@@ -77,10 +77,10 @@ def write(
 
 
 def render(
-    result: object,
+    result: Shown,
     *,
     trace: Trace | None = None,
-    provenance: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, object] | None = None,
     title: str | None = None,
     suppress_below: int = 0,
     background: str | Sequence[str] = (),
@@ -133,7 +133,7 @@ def _diagnosed(story: Story, diagnosis: Diagnosis) -> Story:
     return replace(story, warnings=(*diagnosis.warnings, *story.warnings), tables=(*story.tables, table))
 
 
-def _finalize(value: object) -> Any:
+def _finalize(value: object) -> object:
     """Names come from users: nothing in them steers anything."""
     return plain(value) if type(value) is str else value
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from policytest.results.selection import Selection
 from policytest.results.verdict import Verdict
 from policytest.study.table import Study
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 FEWEST_POINTS = 3  # of a course that is worth a picture
 MOST_PANELS = 8  # instances of a study with a picture of their own
 
@@ -37,7 +40,7 @@ class Figure:
     title: str
     caption: str
     description: str
-    draw: Callable[[], Any]
+    draw: Callable[[], Axes]
 
     def svg(self) -> str:
         """The picture itself."""

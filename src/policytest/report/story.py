@@ -9,9 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
 
-from policytest._base.table import Row
+from policytest._base.table import Row, Shown
 from policytest._base.text import number, plural, probability
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names
@@ -73,7 +72,7 @@ class Story:
 
 
 @singledispatch
-def tell(result: Any, question: str | None = None, suppress_below: int = 0) -> Story:
+def tell(result: Shown, question: str | None = None, suppress_below: int = 0) -> Story:
     """The story of any result that has a summary."""
     table = result.summary
     return Story(question or "A result", "", table.title, "", rows=table.rows, notes=tuple(table.notes))

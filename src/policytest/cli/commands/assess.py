@@ -16,7 +16,7 @@ from policytest._base.text import number, plural
 from policytest.cli import options as o
 from policytest.cli.episodes import Episodes, assess_episodes, is_log, read_episodes, table_columns
 from policytest.cli.exit_codes import as_options, complain
-from policytest.cli.files import check_files, files_of_log, files_of_model
+from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import as_typed, option
 from policytest.cli.inputs import find_method, find_model, read_log, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, tell, with_forecast, write_report
@@ -178,7 +178,7 @@ def assess(
         files = names if is_log(model) else names[1:]
         if not files:
             raise InputError(NO_LOG)
-        check_files((*files_of_log(files), question.policy), {"--html": output.html})
+        check_files(files_of(question, log=files), {"--html": output.html})
         with quiet_stdout(output.json):
             verdict, told = assess_episodes(names, threshold, delta, rows.column, question, episodes)
         show(verdict, output, TITLE, told)
@@ -189,8 +189,7 @@ def assess(
         raise InputError(NO_LOG)
     with quiet_stdout(output.json):
         problem = find_model(model, question)
-        read = (*files_of_model(model), question.policy, *files_of_log(data))
-        check_files(read, {"--save": kept.save, "--html": output.html})
+        check_files(files_of(question, model, log=data), {"--save": kept.save, "--html": output.html})
         bar = the_bar(threshold, problem)
         log = _read(data, problem, rows, kept.add_to, output.quiet)
         log = log.by_episode() if rows.by_episode else log

@@ -12,7 +12,7 @@ from policytest._base.errors import InputError
 from policytest.cli import inputs
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
-from policytest.cli.files import check_files, files_of_log, files_of_model
+from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import as_typed, option
 from policytest.cli.output import ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
@@ -55,9 +55,9 @@ def compare(
     interrupted, 4 internal error, 5 within the indifference zone.
     """
     logged = inputs.check_logged([other], data.log)
-    models = (*files_of_model(model), *files_of_model(None if logged else other))
+    models = (model,) if logged else (model, other)
     written = {"--checkpoint": sampling.checkpoint, "--html": output.html}
-    check_files((*models, question.policy, *files_of_log(data.log)), written)
+    check_files(files_of(question, *models, log=data.log or ()), written)
     with quiet_stdout(output.json), progress(sys.stderr, output.quiet) as shown:
         from policytest.questions.compare import compare as compare_policies
         from policytest.results.sentences import own_assumptions

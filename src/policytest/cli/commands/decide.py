@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
-from policytest.cli.files import check_files, files_of_model
+from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import as_typed, option
 from policytest.cli.inputs import about_model, find_method, find_simulator, find_task, the_bar
 from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
-    from policytest.data.episodes import Episodes
-    from policytest.data.simulators import SimulatorLike
-    from policytest.mdp.task import Task
-    from policytest.results.verdict import Verdict
     from policytest.sources.tasks.files import Model
 
 
@@ -43,7 +39,7 @@ def decide(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided, not certified or interrupted, 4 internal error, 5
     within.
     """
-    check_files((*files_of_model(model), question.policy), {"--checkpoint": sampling.checkpoint, "--html": output.html})
+    check_files(files_of(question, model), {"--checkpoint": sampling.checkpoint, "--html": output.html})
     with quiet_stdout(output.json):
         trace = course(output.html)
         of_tables = {**as_typed(data), **as_typed(settings), f"--method {method}": method not in (None, "returns")}
@@ -52,16 +48,13 @@ def decide(
         if problem is not None:
             sim = find_simulator(data.simulator, problem, model)
             chosen = find_method(method, settings, problem.kernel)
-        verdict = run_decide(
-            task,
-            sim,
-            output.quiet,
-            threshold=the_bar(threshold, problem),
-            delta=delta,
-            method=chosen if trace is None else trace.watch(chosen),
-            indifference=indifference,
-            **sampling.settings(),
-        )
+        bar, watched = the_bar(threshold, problem), chosen if trace is None else trace.watch(chosen)
+        with progress(sys.stderr, output.quiet) as shown:
+            from policytest.questions.decide import decide as decide_task
+
+            verdict = decide_task(
+                task, sim, bar, delta, watched, indifference=indifference, progress=shown, **sampling.settings()
+            )
     verdict = with_forecast(verdict, output.quiet)
     title = f"Is this {'policy' if problem else 'agent'} good enough?"
     show(verdict, output, title, about_model(model, episodes.agent), trace)
@@ -82,11 +75,3 @@ def _beside(model: Model, as_json: bool) -> None:
         return
     with read_or_not():
         say(line)
-
-
-def run_decide(task: Task | Episodes, simulator: SimulatorLike | None, quiet: bool = False, **settings: Any) -> Verdict:
-    """The test, with its progress on stderr."""
-    with progress(sys.stderr, quiet) as shown:
-        from policytest.questions.decide import decide
-
-        return decide(task, simulator, **settings, progress=shown)

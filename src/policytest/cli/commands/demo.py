@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policytest._base.text import number, plain, probability
 from policytest.cli import options as o
-from policytest.cli.commands.decide import run_decide
 from policytest.cli.exit_codes import DONE, Code, complain, say
 from policytest.cli.files import check_files
 from policytest.cli.groups import option
-from policytest.cli.inputs import find_model, find_simulator
+from policytest.cli.inputs import find_model, find_simulator, the_bar
 from policytest.cli.output import course, how_to_go_on, write_report
+from policytest.cli.progress import progress
 
 if TYPE_CHECKING:
     from policytest.sources.tasks.files import Model
@@ -35,7 +36,10 @@ def demo(
     problem, trace = find_model("paper-5"), course(html)
     simulator = find_simulator(None, problem, "paper-5")
     watched = None if trace is None else trace.watch()
-    verdict = run_decide(problem.task, simulator, threshold=problem.threshold, delta=delta, rng=seed, method=watched)
+    with progress(sys.stderr) as shown:
+        from policytest.questions.decide import decide
+
+        verdict = decide(problem.task, simulator, the_bar(None, problem), delta, watched, seed, progress=shown)
     bound = _lower_bound(problem, delta)
     say(f"{verdict.summary.text()}\n\n{bound}")
     write_report(html, verdict, "Is this policy good enough?", (*question, bound), trace)

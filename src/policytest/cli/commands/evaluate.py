@@ -10,7 +10,7 @@ from policytest._base.text import number
 from policytest.cli import inputs
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code
-from policytest.cli.files import check_files, files_of_log, files_of_model
+from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import REQUIRED, as_typed, option
 from policytest.cli.output import course, is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
@@ -39,7 +39,7 @@ def evaluate(
     """
     logged = inputs.check_logged([question.policy], data.log)
     question = replace(question, policy=None) if logged else question
-    check_files((*files_of_model(model), question.policy, *files_of_log(data.log)), {"--html": output.html})
+    check_files(files_of(question, model, log=data.log or ()), {"--html": output.html})
     with quiet_stdout(output.json):
         from policytest.questions.evaluate import evaluate as estimate_value
         from policytest.questions.logged_policy import logged_task

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
-from policytest.cli.files import check_files, files_of_log, files_of_model
+from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import option
 from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import is_accepted, quiet_stdout, show
@@ -38,8 +38,7 @@ def identify(
     """
     logged = check_logged(candidates or (), data.log)
     named = [file for file in candidates or () if not (logged and file == "logged")]
-    read = (*files_of_model(model), question.policy, *named, *files_of_log(data.log))
-    check_files(read, {"--html": output.html})
+    check_files((*files_of(question, model, log=data.log or ()), *named), {"--html": output.html})
     with quiet_stdout(output.json), progress(sys.stderr, output.quiet) as shown:
         from policytest.questions.identify import identify as find_best
 

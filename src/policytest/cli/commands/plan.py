@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from policytest._base.errors import InputError
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE
-from policytest.cli.files import check_files, files_of_model
+from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import as_typed, option
 from policytest.cli.inputs import about_model, find_model, find_task, read_log, the_bar
 from policytest.cli.output import quiet_stdout, show
@@ -49,8 +49,7 @@ def plan(
 
     Exit codes: 0 done, 2 usage or input error, 3 interrupted, 4 internal error.
     """
-    guesses = [file for name in guess or () for file in files_of_model(name)]
-    check_files((*files_of_model(model), question.policy, *(pilot or ()), *guesses), {"--html": output.html})
+    check_files((*files_of(question, model, *(guess or ())), *(pilot or ())), {"--html": output.html})
     with quiet_stdout(output.json):
         from policytest.questions.plan.plan import plan as make_plan
 

@@ -10,7 +10,7 @@ import typer
 from policytest._base.text import nats, plural
 from policytest.cli import options as o
 from policytest.cli.exit_codes import complain
-from policytest.cli.files import check_files, files_of_model
+from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import option
 from policytest.cli.inputs import find_method, find_model, named_columns, the_bar
 from policytest.cli.output import ended, quiet_stdout, show, with_forecast
@@ -49,7 +49,7 @@ def watch(
     Exit codes: 0 above, 1 below, 2 usage or input error, 3 undecided at the end, not certified or interrupted, 4
     internal error.
     """
-    check_files((*files_of_model(model), question.policy, log), {"--html": output.html})
+    check_files((*files_of(question, model), log), {"--html": output.html})
     max_samples = sampling.max_samples
     with quiet_stdout(output.json):
         from policytest.questions.driver import sampling_limit
