@@ -24,6 +24,7 @@ import typer
 
 from policytest._base.errors import WHILE_DRAWING, InputError, interrupted, on_interruption
 from policytest._base.text import plain, short
+from policytest.cli.groups import dashed
 
 
 class Code(IntEnum):
@@ -122,19 +123,8 @@ def _surroundings(error: BaseException) -> str | None:
     return None
 
 
-OPTIONS = {
-    "columns": "--column",
-    "skip": "--skip",
-    "rewards": "--rewards",
-    "initial": "--initial",
-    "discount": "--discount",
-    "policy": "--policy",
-    "horizon": "--horizon",
-    "by_episode": "--by-episode",
-    "add_to": "--add-to",
-    "constants": "--const",
-    "avoid": "--avoid",
-}
+SAME = ("skip", "rewards", "initial", "discount", "policy", "horizon", "by_episode", "add_to", "avoid")
+OPTIONS = {"columns": "--column", "constants": "--const", **{name: dashed(name) for name in SAME}}
 """The options of arguments that messages may name."""
 REPLACED = {
     "--require-certified": (

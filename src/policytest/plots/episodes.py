@@ -34,6 +34,6 @@ def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
         ends, middle, name, kind = (result.lower, result.upper), result.value, "middle", sure(result.delta)
     ax.axvspan(*ends, color=BLUE, alpha=0.18, linewidth=0, label=f"interval for the mean ({kind})")
     ax.axvline(middle, color=INK, linewidth=1.5, label=f"{name} {number(middle)}")
-    if isinstance(result, Verdict):
-        style.threshold_line(ax, result.threshold, result.about)
+    if (bar := getattr(result, "threshold", None)) is not None:
+        style.threshold_line(ax, bar, result.about)
     return style.finished(ax, words, unit, "y")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING
@@ -48,51 +48,45 @@ class Figure:
 
 
 @singledispatch
-def figures_of(result: object, trace: Trace | None, suppress_below: int) -> list[Figure]:
+def figures_of(result: object, trace: Trace | None, suppress_below: int) -> Iterator[Figure]:
     """The pictures for this result, the most telling first."""
-    return []
+    return iter(())
 
 
 @figures_of.register
-def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> list[Figure]:
+def _of_verdict(verdict: Verdict, trace: Trace | None, suppress_below: int) -> Iterator[Figure]:
     what, bar = sentences.measured(verdict), "threshold" if verdict.about == "value" else "margin"
     reach = f"{_reach(*verdict.interval)}, the estimate is {number(verdict.estimate)}, the {bar} "
-    found = [
-        *_returns(verdict, suppress_below),
-        _place(
-            verdict,
-            f"The interval for the {what}: {sentences.about_interval(verdict)}.",
-            f"{reach}{number(verdict.threshold)}.",
-        ),
-    ]
+    yield from _returns(verdict, suppress_below)
+    yield _place(
+        verdict,
+        f"The interval for the {what}: {sentences.about_interval(verdict)}.",
+        f"{reach}{number(verdict.threshold)}.",
+    )
     if (ladder := verdict.ladder) is not None:
         refuted = f"{ladder.words}." if ladder.refuted else "Where two of them are disjoint, the stronger is refuted."
-        found.append(
-            Figure(
-                "ladder",
-                "What each assumption gives",
-                f"The interval for the value by each set of assumptions, the strongest on top. {refuted}",
-                "; ".join(f"{rung.words}: {rung.reach}" for rung in ladder.rungs),
-                lambda: plots.ladder(ladder),
-            )
+        yield Figure(
+            "ladder",
+            "What each assumption gives",
+            f"The interval for the value by each set of assumptions, the strongest on top. {refuted}",
+            "; ".join(f"{rung.words}: {rung.reach}" for rung in ladder.rungs),
+            lambda: plots.ladder(ladder),
         )
     if trace is not None and verdict.samples:
-        found += _course(trace.ended(verdict), verdict)
+        yield from _course(trace.ended(verdict), verdict)
     if changes := top_changes(verdict, suppress_below=suppress_below):
         rows = [
             f"{transition(verdict.task, change)}: observed {change.observed:.3f}, needed {change.needed:.3f}"
             for change in changes
         ]
-        found.append(
-            Figure(
-                "witness",
-                "What would have to be different" if verdict.answer else "What still speaks for the other side",
-                f"Transitions of a world with its {what} on the other side of the {bar}, beside what was observed.",
-                "; ".join(rows),
-                lambda: plots.witness(verdict, suppress_below=suppress_below),
-            )
+        yield Figure(
+            "witness",
+            "What would have to be different" if verdict.answer else "What still speaks for the other side",
+            f"Transitions of a world with its {what} on the other side of the {bar}, beside what was observed.",
+            "; ".join(rows),
+            lambda: plots.witness(verdict, suppress_below=suppress_below),
         )
-    return found + _samples(verdict.counts.visits, verdict.task, suppress_below)
+    yield from _samples(verdict.counts.visits, verdict.task, suppress_below)
 
 
 def _place(result: Verdict | Estimate, caption: str, reach: str) -> Figure:
@@ -101,136 +95,121 @@ def _place(result: Verdict | Estimate, caption: str, reach: str) -> Figure:
     return Figure("place", title, caption, reach, lambda: plots.estimate(result))
 
 
-def _returns(result: Verdict | Estimate, suppress_below: int) -> list[Figure]:
+def _returns(result: Verdict | Estimate, suppress_below: int) -> Iterator[Figure]:
     """The returns of episodes; not where small counts are hidden."""
     found = getattr(result.counts, "histogram", None)
     if found is None or suppress_below > 1:
-        return []
+        return
     title, which, what, one = "The returns of the episodes", "episodes have which return", "returns", "episode"
     if result.about == "difference":
         title, which = "The differences of the pairs", "pairs of episodes have which difference, A less B"
         what, one = "differences", "pair"
-    return [
-        Figure(
-            "returns",
-            title,
-            f"How many {which}. The shaded interval is for their mean, not for a single {one}.",
-            f"{number(int(found.episodes.sum()))} {one}s with {what} from {number(float(found.edges[0]))} to "
-            f"{number(float(found.edges[-1]))}.",
-            lambda: plots.returns(result),
-        )
-    ]
+    yield Figure(
+        "returns",
+        title,
+        f"How many {which}. The shaded interval is for their mean, not for a single {one}.",
+        f"{number(int(found.episodes.sum()))} {one}s with {what} from {number(float(found.edges[0]))} to "
+        f"{number(float(found.edges[-1]))}.",
+        lambda: plots.returns(result),
+    )
 
 
 def _reach(low: float, high: float) -> str:
     return f"The interval reaches from {number(low)} to {number(high)}"
 
 
-def _course(trace: Trace, verdict: Verdict) -> list[Figure]:
+def _course(trace: Trace, verdict: Verdict) -> Iterator[Figure]:
     """Evidence and interval along the run."""
-    found, about = [], sentences.measured(verdict)
+    about = sentences.measured(verdict)
     known = np.isfinite(trace.evidence).all(axis=1)
     if known.sum() >= FEWEST_POINTS and verdict.answer != "within":  # which has evidence of its own
-        found.append(
-            Figure(
-                "evidence",
-                "How the evidence grew",
-                f"Evidence is the log of an e-value. The test stops where a side reaches {nats(verdict.required)}.",
-                f"At the end, after {number(verdict.samples)} samples, the evidence for above is "
-                f"{nats(verdict.evidence[0])}, for below {nats(verdict.evidence[1])}; {nats(verdict.required)} decide.",
-                lambda: plots.evidence(trace, about=about),
-            )
+        yield Figure(
+            "evidence",
+            "How the evidence grew",
+            f"Evidence is the log of an e-value. The test stops where a side reaches {nats(verdict.required)}.",
+            f"At the end, after {number(verdict.samples)} samples, the evidence for above is "
+            f"{nats(verdict.evidence[0])}, for below {nats(verdict.evidence[1])}; {nats(verdict.required)} decide.",
+            lambda: plots.evidence(trace, about=about),
         )
-    return found + _narrowing(trace, verdict.threshold, about, sentences.one_sided(verdict.delta))
+    yield from _narrowing(trace, verdict.threshold, about, sentences.one_sided(verdict.delta))
 
 
-def _narrowing(trace: Trace, threshold: float | None, about: str, kind: str) -> list[Figure]:
+def _narrowing(trace: Trace, threshold: float | None, about: str, kind: str) -> Iterator[Figure]:
     known = trace.intervals[np.isfinite(trace.intervals).all(axis=1)]
     if len(known) < FEWEST_POINTS:
-        return []
+        return
     (low, high), last = known[0], known[-1]
-    return [
-        Figure(
-            "interval",
-            "How the interval narrowed",
-            f"{sentences.capital(kind)}: it may be looked at as often as one likes.",
-            f"{_reach(low, high)} at first, from {number(last[0])} to {number(last[1])} at the end.",
-            lambda: plots.interval(trace, threshold=threshold, about=about),
-        )
-    ]
+    yield Figure(
+        "interval",
+        "How the interval narrowed",
+        f"{sentences.capital(kind)}: it may be looked at as often as one likes.",
+        f"{_reach(low, high)} at first, from {number(last[0])} to {number(last[1])} at the end.",
+        lambda: plots.interval(trace, threshold=threshold, about=about),
+    )
 
 
 @figures_of.register
-def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> list[Figure]:
+def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> Iterator[Figure]:
     kind, reach = sentences.two_sided(found.delta), _reach(found.lower, found.upper)
-    return [
-        *_returns(found, suppress_below),
-        _place(found, f"{sentences.capital(kind)}.", f"{reach}, around {number(found.value)}."),
-        *([] if trace is None else _narrowing(trace, None, sentences.measured(found), kind)),
-        *_samples(found.counts.visits, found.task, suppress_below),
-    ]
+    yield from _returns(found, suppress_below)
+    yield _place(found, f"{sentences.capital(kind)}.", f"{reach}, around {number(found.value)}.")
+    if trace is not None:
+        yield from _narrowing(trace, None, sentences.measured(found), kind)
+    yield from _samples(found.counts.visits, found.task, suppress_below)
 
 
 @figures_of.register
-def _of_plan(found: Plan, *_: object) -> list[Figure]:
-    shown = []
+def _of_plan(found: Plan, *_: object) -> Iterator[Figure]:
     if any(math.isfinite(mean) and mean > 0 for mean, _, _ in found.samples.values()):
-        shown.append(
-            Figure(
-                "methods",
-                "How many samples each method takes",
-                "Mean samples with their ranges. An open triangle: at least this many, since runs were cut.",
-                "; ".join(f"{name}: about {number(mean)}" for name, (mean, _, _) in found.samples.items()),
-                lambda: plots.plan(found),
-            )
+        yield Figure(
+            "methods",
+            "How many samples each method takes",
+            "Mean samples with their ranges. An open triangle: at least this many, since runs were cut.",
+            "; ".join(f"{name}: about {number(mean)}" for name, (mean, _, _) in found.samples.items()),
+            lambda: plots.plan(found),
         )
     weights = np.asarray(getattr(found.allocation, "weights", ()))
     if weights.ndim == 2 and weights.size:
         s, a = (int(index) for index in np.unravel_index(int(weights.argmax()), weights.shape))
         place = Names(found.task.states, found.task.actions).place(s, a)
-        shown.append(
-            Figure(
-                "allocation",
-                "Where samples should go",
-                "The best allocation at the guess: the share of samples of each pair.",
-                f"The largest share, {weights.max():.1%}, is that of {place}.",
-                lambda: plots.allocation(weights, found.task),
-            )
+        yield Figure(
+            "allocation",
+            "Where samples should go",
+            "The best allocation at the guess: the share of samples of each pair.",
+            f"The largest share, {weights.max():.1%}, is that of {place}.",
+            lambda: plots.allocation(weights, found.task),
         )
-    return shown
 
 
 @figures_of.register
-def _of_selection(found: Selection, _: object, suppress_below: int) -> list[Figure]:
+def _of_selection(found: Selection, _: object, suppress_below: int) -> Iterator[Figure]:
     values, among = np.asarray(found.values), found.index is not None
-    shown = []
     if values.size and np.isfinite(values).all():
-        shown.append(
-            Figure(
-                "values",
-                "Estimated values" if among else "Estimated values of the states under it",
-                "From the fitted model; the answer does not rest on these estimates alone.",
-                f"The largest of {values.size} values is {number(float(values.max()))}.",
-                lambda: plots.selection(found),
-            )
+        yield Figure(
+            "values",
+            "Estimated values" if among else "Estimated values of the states under it",
+            "From the fitted model; the answer does not rest on these estimates alone.",
+            f"The largest of {values.size} values is {number(float(values.max()))}.",
+            lambda: plots.selection(found),
         )
-    return shown + _samples(found.counts.visits, found.names, suppress_below)
+    yield from _samples(found.counts.visits, found.names, suppress_below)
 
 
 @figures_of.register
-def _of_study(study: Study, *_: object) -> list[Figure]:
+def _of_study(study: Study, *_: object) -> Iterator[Figure]:
     rows = study.table
-    if not rows:
-        return []
-    whole = Figure(
-        "efficiency",
-        "Samples of each method",
-        "Mean over the runs, with standard errors, at the smallest delta. An open marker: some runs were cut.",
-        "The same numbers are in the table below.",
-        lambda: plots.sample_efficiency(rows),
-    )
-    groups = list(grouped(rows, "instance").values()) if len({row["delta"] for row in rows}) > 1 else []
-    return [*(_against_delta(own, at, len(groups)) for at, own in enumerate(groups[:MOST_PANELS])), whole]
+    if len({row["delta"] for row in rows}) > 1:
+        groups = list(grouped(rows, "instance").values())
+        for at, own in enumerate(groups[:MOST_PANELS]):
+            yield _against_delta(own, at, len(groups))
+    if rows:
+        yield Figure(
+            "efficiency",
+            "Samples of each method",
+            "Mean over the runs, with standard errors, at the smallest delta. An open marker: some runs were cut.",
+            "The same numbers are in the table below.",
+            lambda: plots.sample_efficiency(rows),
+        )
 
 
 def _against_delta(rows: list[TableRow], at: int, of: int) -> Figure:
@@ -245,18 +224,16 @@ def _against_delta(rows: list[TableRow], at: int, of: int) -> Figure:
     )
 
 
-def _samples(visits: IntArray, task: Task | Names, suppress_below: int) -> list[Figure]:
+def _samples(visits: IntArray, task: Task | Names, suppress_below: int) -> Iterator[Figure]:
     """Where the samples came from."""
     if visits.ndim != 2 or not visits.sum():
-        return []
+        return
     seen, total = int((visits > 0).sum()), visits.size
     hidden = f" “few” stands for 1 to {suppress_below - 1}." if suppress_below > 1 else ""
-    return [
-        Figure(
-            "samples",
-            "Where the samples came from",
-            f"Samples of each state (row) and action (column).{hidden}",
-            f"{number(seen)} of {number(total)} pairs of state and action were sampled.",
-            lambda: plots.allocation(visits, task, suppress_below=suppress_below),
-        )
-    ]
+    yield Figure(
+        "samples",
+        "Where the samples came from",
+        f"Samples of each state (row) and action (column).{hidden}",
+        f"{number(seen)} of {number(total)} pairs of state and action were sampled.",
+        lambda: plots.allocation(visits, task, suppress_below=suppress_below),
+    )

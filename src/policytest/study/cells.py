@@ -158,7 +158,7 @@ def stream(instance: str, seed: int) -> np.random.Generator:
 
 def check_deltas(deltas: object) -> tuple[float, ...]:
     """Distinct probabilities strictly between 0 and 1."""
-    if isinstance(deltas, int | float) and not isinstance(deltas, bool):
+    if isinstance(deltas, float) or _is_whole(deltas):
         deltas = [deltas]
     checked = []
     for index, delta in enumerate(_some("deltas", deltas, "a list of probabilities, such as [0.1, 0.01]")):

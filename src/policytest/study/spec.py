@@ -10,8 +10,10 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from functools import singledispatch
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from policytest._base import arrays
@@ -49,6 +51,7 @@ BUILT_IN: dict[str, Description] = {
 SOURCES = ("paper", *GENERATED, "file", "episodes")
 INSTANCE_KEYS = (*SOURCES[:-1], "constants", "threshold", "gap", "alternative")
 EPISODE_KEYS = ("episodes", "threshold", "value", *AskedEpisodes._fields)
+NONE: Description = MappingProxyType({})
 OF_A_TRIAL = ("method", "instances", "max_samples")
 
 
@@ -62,10 +65,9 @@ def read(path: str | PathLike[str]) -> Sweep:
 def files_of(path: str | PathLike[str]) -> list[Path]:
     """The file of a study that can be read, and the files of the models that it names."""
     path = Path(path)
-    given = toml.read(path)["instances"]
-    entries = [*given.values()] if isinstance(given, Mapping) else given
-    found = [entry["file"] if isinstance(entry, Mapping) and "file" in entry else entry for entry in entries]
-    return [path, *(file for name in found if isinstance(name, str) for file in companions(path.parent / name))]
+    given = _named("instances", toml.read(path)["instances"], _built_in).values()
+    own = [entry["file"] for entry in given if isinstance(entry, Mapping) and "file" in entry]
+    return [path, *(file for name in own for file in companions(path.parent / name))]
 
 
 def sweep(description: Description, folder: str | PathLike[str] = ".") -> Sweep:
@@ -80,7 +82,7 @@ def sweep(description: Description, folder: str | PathLike[str] = ".") -> Sweep:
         if key not in description:
             raise InputError(f"the key {key} is missing; add it")
     problems = {
-        name: _problem(name, given, Path(folder), description.get("threshold"))
+        name: _problem(given, name, Path(folder), description.get("threshold"))
         for name, given in _named("instances", description["instances"], _built_in).items()
     }
     trials: list[Trial] = []
@@ -122,20 +124,30 @@ def _built_in(text: str) -> Description:
     return BUILT_IN.get(text, {"file": text})
 
 
-def _problem(name: str, given: object, folder: Path, shared: object) -> Problem:
-    """The instance that is described; ``shared`` is the threshold of the study."""
+@singledispatch
+def _problem(given: object, name: str, folder: Path, shared: object) -> Problem:
+    """The instance that is given, or described by a table; ``shared`` is the threshold of the study."""
     place = f"instances.{name}"
-    if isinstance(given, Episodes) or (isinstance(given, Mapping) and "episodes" in given):
-        return _episodes(name, given, shared)
-    if isinstance(given, Instance | Model):
-        table: Description = {"object": given}
-    else:
-        table = _table(place, given, INSTANCE_KEYS, "such as {paper = 2}")
-    kinds = [key for key in (*SOURCES, "object") if key in table]
+    if isinstance(given, Mapping) and "episodes" in given:
+        table = _table(place, given, EPISODE_KEYS)
+        with placed(place):
+            arrays.instance("episodes", address := table["episodes"], str, " such as gym:CartPole-v1")
+            asked = {key: table[key] for key in AskedEpisodes._fields if key in table}
+            about = episodes_at(address, AskedEpisodes(**asked))
+        return _with_episodes(about, name, folder, shared, table, repr((address, asked)))
+    table = _table(place, given, INSTANCE_KEYS, "such as {paper = 2}")
+    kinds = [key for key in SOURCES if key in table]
     if len(kinds) != 1:
         raise InputError(f"{place} has {' and '.join(kinds) or 'no source'}; give one of {', '.join(SOURCES)}")
     with placed(place):
         found = _source(kinds[0], table[kinds[0]], folder, table.get("constants"))
+    return _with_kernel(found, name, folder, shared, table)
+
+
+@_problem.register
+def _with_kernel(found: Instance | Model, name: str, _: Path, shared: object, table: Description = NONE) -> Problem:
+    """A task and its kernel, with what a table says about them."""
+    with placed(f"instances.{name}"):
         if found.kernel is None:
             raise InputError("it has no kernel to sample from", "add the key kernel to the file")
         alternative = table.get("alternative", getattr(found, "alternative_policy", None))
@@ -145,19 +157,13 @@ def _problem(name: str, given: object, folder: Path, shared: object) -> Problem:
         return Problem(name, found.task, found.kernel, _threshold(table, found, shared), alternative)
 
 
-def _episodes(name: str, given: Episodes | Description, shared: object) -> Problem:
-    """Episodes by their address and what is said about them; or an `Episodes`."""
-    place = f"instances.{name}"
-    table = _table(place, {} if isinstance(given, Episodes) else given, EPISODE_KEYS)
-    with placed(place):
-        if isinstance(given, Episodes):
-            about, source = given, ""
-        else:
-            arrays.instance("episodes", address := table["episodes"], str, " such as gym:CartPole-v1")
-            asked = {key: table[key] for key in AskedEpisodes._fields if key in table}
-            about, source = episodes_at(address, AskedEpisodes(**asked)), repr((address, asked))
-        bar = table.get("threshold", shared)
-        if bar is None:
+@_problem.register
+def _with_episodes(
+    about: Episodes, name: str, _: Path, shared: object, table: Description = NONE, source: str = ""
+) -> Problem:
+    """Episodes, with what a table says about them, and where they are."""
+    with placed(f"instances.{name}"):
+        if (bar := table.get("threshold", shared)) is None:
             raise InputError("it has no threshold; add threshold = R, to it or to the study")
         mean = arrays.real_number("value", table["value"]) if "value" in table else math.nan
         bar = arrays.real_number("threshold", bar)
@@ -168,8 +174,6 @@ def _source(kind: str, given: object, folder: Path, constants: Any) -> Instance 
     """The instance or the model that this kind of description leads to."""
     if constants is not None and kind != "file":
         raise InputError("constants are for a file with a program in PRISM's language; leave them out")
-    if isinstance(given, Instance | Model):
-        return given
     if kind == "file":
         if not isinstance(given, str):
             raise InputError(f"file is {given!r}; pass the path of a .json, .toml, .npz, .drn or .tra file")
