@@ -11,11 +11,9 @@ Needs matplotlib.
 from __future__ import annotations
 
 from policytest.plots.changes import witness
-from policytest.plots.episodes import returns
-from policytest.plots.ladder import ladder
 from policytest.plots.maps import allocation, occupancy
 from policytest.plots.plans import plan
-from policytest.plots.runs import comparison, estimate, evidence, interval, selection
+from policytest.plots.runs import comparison, estimate, evidence, interval, ladder, returns, selection
 from policytest.plots.studies import sample_efficiency, stopping_times, time_against_size
 from policytest.plots.trace import Trace
 

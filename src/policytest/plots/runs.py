@@ -1,4 +1,4 @@
-"""Pictures of one run: how the evidence grew, how the interval narrowed, where the value lies at the end."""
+"""Pictures of one run: how the evidence grew, how the interval narrowed; and of its result: where the value lies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from policytest._base.text import number
 from policytest.plots import style
-from policytest.plots.style import BLUE, FAINT, GREEN, INK, MUTED, VERMILION
+from policytest.plots.style import BLUE, FAINT, GREEN, INK, MUTED, SKY, VERMILION
 from policytest.plots.trace import Trace
 from policytest.results.estimate import Estimate, Interval
+from policytest.results.ladder import AssumptionLadder
 from policytest.results.selection import Selection
 from policytest.results.sentences import ONE_SIDED, measured, sure
 from policytest.results.verdict import Check, Verdict
@@ -111,6 +112,41 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
 def comparison(verdict: Verdict, ax: Axes | None = None) -> Axes:
     """By how much policy A is better than policy B: the interval for the difference, and the margin."""
     return estimate(verdict, ax)
+
+
+def returns(result: Verdict | Estimate, ax: Axes | None = None) -> Axes:
+    """A histogram of the returns, with the interval for their mean, the estimate of it, and the threshold."""
+    ax = style.axes(ax)
+    found = getattr(result.counts, "histogram", None)
+    if found is None:
+        return style.nothing(ax, "no episodes were run")
+    words, unit = "return of an episode", "episodes"
+    if result.about == "difference":
+        words, unit = "return of A less that of B", "pairs of episodes"
+    left, heights, widths = found.edges[:-1], found.episodes, np.diff(found.edges)
+    ax.bar(left, heights, widths, color=SKY, alpha=0.6, edgecolor="white", linewidth=0.6, align="edge", label=unit)
+    if isinstance(result, Verdict):
+        ends, middle, name, kind = result.interval, result.estimate, "estimate", f"each end {sure(result.delta)}"
+    else:
+        ends, middle, name, kind = (result.lower, result.upper), result.value, "middle", sure(result.delta)
+    ax.axvspan(*ends, color=BLUE, alpha=0.18, linewidth=0, label=f"interval for the mean ({kind})")
+    ax.axvline(middle, color=INK, linewidth=1.5, label=f"{name} {number(middle)}")
+    if (bar := getattr(result, "threshold", None)) is not None:
+        style.threshold_line(ax, bar, result.about)
+    return style.finished(ax, words, unit, "y")
+
+
+def ladder(found: AssumptionLadder, ax: Axes | None = None) -> Axes:
+    """The interval of each rung, the strongest assumption on top, and the threshold."""
+    ax = style.axes(ax, height=1.2 + 0.35 * len(found.rungs))
+    ends = [end for rung in found.rungs for end in (*rung.interval, found.threshold) if np.isfinite(end)]
+    ax.set_xlim(style.reach(ends))
+    for row, rung in enumerate(found.rungs):
+        style.number_line(ax, rung.interval, row, 13, "interval" if row == 0 else None)
+    style.threshold_line(ax, found.threshold)
+    ax.set_yticks(range(len(found.rungs)), [rung.words for rung in found.rungs])
+    ax.set_ylim(len(found.rungs) - 0.4, -0.6)
+    return style.finished(ax, "value of the policy", columns=3)
 
 
 def selection(found: Selection, ax: Axes | None = None, top: int = 20) -> Axes:

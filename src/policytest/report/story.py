@@ -26,6 +26,7 @@ from policytest.study.table import Study
 YES, NO, OPEN, UNCERTIFIED = "yes", "no", "open", "uncertified"
 TONES: dict[str | None, str] = {"above": YES, "below": NO}
 CHANGES = {True: "What would have to be different, in numbers", False: "What speaks for the other side"}
+NO_BOUND = "No lower bound is known for such a task."
 MOST_MEANS = 60
 
 
@@ -150,25 +151,14 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
 def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
     """How many samples it will take."""
     known, least = sentences.best_methods(found)
-    rows = found.summary.rows
+    rows, bound = found.summary.rows, _bound_words(found)
     claim = "No number of samples is enough." if found.samples else "There is nothing to plan with."
-    no_bound = found.allocation is None and found.bound == 0 and not math.isfinite(found.time[1])
-    facts = picked(rows, *(() if no_bound else ("bound", "saving")), "value")
+    facts = picked(rows, *(() if bound == NO_BOUND else ("bound", "saving")), "value")
     if (best := known or least) is not None:
         about = "At least" if best in found.at_least else "About"
         claim = f"{about} {few(found.samples[best][0])} samples, with {best}."
         facts = [*(row for row in rows if row.label == best), *facts]
-    table = tuple(
-        (name, f"{'> ' if name in found.at_least else ''}{few(mean)}", few(low), few(high), *_single_runs(found, name))
-        for name, (mean, low, high) in found.samples.items()
-    )
-    bound = f"Lower bound: no test needs fewer than {few(found.bound)} on average."
-    if no_bound:
-        bound = "No lower bound is known for such a task."
-    elif not math.isfinite(found.bound):
-        bound = "At this guess the value equals the threshold, and no test ever ends."
     beware = tuple(note for note in found.notes if note.startswith("Beware"))
-    columns = ("method", "mean samples", "from", "to", *(("nine runs in ten",) if found.runs else ()))
     return Story(
         question or "How many samples will it take?",
         "",
@@ -181,7 +171,7 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
         facts,
         background=tuple(sentences.described(found.task, "Is {} above " + f"{number(found.threshold)}?")),
         warnings=beware,
-        tables=(ColumnTable("Methods", columns, table),) if table else (),
+        tables=(_methods_table(found),) if found.samples else (),
         rows=rows,
         notes=tuple(note for note in found.notes if note not in beware),
         assumptions=(
@@ -193,11 +183,25 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
     )
 
 
-def _single_runs(found: Plan, name: str) -> tuple[str, ...]:
-    """The cell with the range of single runs; none where no method has one."""
-    if not found.runs:
-        return ()
-    return (" to ".join(map(few, found.runs[name])) if name in found.runs else "",)
+def _bound_words(found: Plan) -> str:
+    """What no test can do better than."""
+    if found.allocation is None and found.bound == 0 and not math.isfinite(found.time[1]):
+        return NO_BOUND
+    if not math.isfinite(found.bound):
+        return "At this guess the value equals the threshold, and no test ever ends."
+    return f"Lower bound: no test needs fewer than {few(found.bound)} on average."
+
+
+def _methods_table(found: Plan) -> ColumnTable:
+    """A row for each method; the range of single runs where a method has one."""
+    columns, rows = ["method", "mean samples", "from", "to"], []
+    for name, (mean, low, high) in found.samples.items():
+        rows.append([name, f"{'> ' if name in found.at_least else ''}{few(mean)}", few(low), few(high)])
+    if found.runs:
+        columns.append("nine runs in ten")
+        for row in rows:
+            row.append(" to ".join(map(few, found.runs.get(row[0], ()))))
+    return ColumnTable("Methods", tuple(columns), tuple(map(tuple, rows)))
 
 
 @tell.register

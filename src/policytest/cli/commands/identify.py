@@ -36,19 +36,20 @@ def identify(
 
     Exit codes: 0 found, 2 usage or input error, 3 not settled, not certified or interrupted, 4 internal error.
     """
-    logged = check_logged(candidates or (), data.log)
-    named = [file for file in candidates or () if not (logged and file == "logged")]
+    names = candidates or []
+    logged = check_logged(names, data.log)
+    named = [file for file in names if not (logged and file == "logged")]
     check_files((*files_of(question, model, log=data.log or ()), *named), {"--html": output.html})
     with quiet_stdout(output.json), progress(sys.stderr, output.quiet) as shown:
         from policytest.questions.identify import identify as find_best
 
         problem = find_model(model, question)
         task = problem.task
-        if not candidates:
+        if not names:
             task.check_discounted_table("identify among all policies", "name some with --candidate FILE")
         rivals = {file: find_policy(file, problem) for file in named}
-        given = [rivals[file].policy if file in rivals else file for file in candidates] if candidates else None
-        read_as = checked_for(problem, *(() if logged else rivals.values())) if candidates and data.log else problem
+        given = [rivals[file].policy if file in rivals else file for file in names] or None
+        read_as = checked_for(problem, *(() if logged else rivals.values())) if names and data.log else problem
         found = find_best(
             **{field.name: getattr(task, field.name) for field in fields(task) if field.name != "policy"},
             sim=find_source(data, read_as, model, shown.notice),
@@ -60,8 +61,8 @@ def identify(
             progress=shown,
             max_seconds=sampling.max_seconds,
         )
-    listed = [f"Candidate {index}: {file}" for index, file in enumerate(candidates or ())]
+    listed = [f"Candidate {index}: {file}" for index, file in enumerate(names)]
     show(found, output, "Which policy is best?", (f"Model: {model}", *listed))
-    if candidates and found.answered and found.index is not None:
-        complain(f"policy {found.index} is {candidates[found.index]}")
+    if names and found.answered and found.index is not None:
+        complain(f"policy {found.index} is {names[found.index]}")
     return DONE if found.answered and is_accepted(found, output.accept_uncertified) else Code.UNDECIDED
