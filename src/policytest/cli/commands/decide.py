@@ -52,8 +52,16 @@ def decide(
         with progress(sys.stderr, output.quiet) as shown:
             from policytest.questions.decide import decide as decide_task
 
+            limits = sampling.settings()
             verdict = decide_task(
-                task, sim, bar, delta, watched, indifference=indifference, progress=shown, **sampling.settings()
+                task,
+                sim,
+                threshold=bar,
+                delta=delta,
+                method=watched,
+                indifference=indifference,
+                progress=shown,
+                **limits,
             )
     verdict = with_forecast(verdict, output.quiet)
     title = f"Is this {'policy' if problem else 'agent'} good enough?"

@@ -36,10 +36,11 @@ def demo(
     problem, trace = find_model("paper-5"), course(html)
     simulator = find_simulator(None, problem, "paper-5")
     watched = None if trace is None else trace.watch()
+    bar = the_bar(None, problem)
     with progress(sys.stderr) as shown:
         from policytest.questions.decide import decide
 
-        verdict = decide(problem.task, simulator, the_bar(None, problem), delta, watched, seed, progress=shown)
+        verdict = decide(problem.task, simulator, threshold=bar, delta=delta, method=watched, rng=seed, progress=shown)
     bound = _lower_bound(problem, delta)
     say(f"{verdict.summary.text()}\n\n{bound}")
     write_report(html, verdict, "Is this policy good enough?", (*question, bound), trace)
