@@ -43,7 +43,7 @@ from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 from policytest.payoffs.pairs import difference_bounds
-from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.returns import WholeEpisodes
 
 DELTA = 0.05
 MOST = 20_000  # episodes of a replication
@@ -147,9 +147,9 @@ PAIRS = (
 @cache
 def recorded(agent: Agent, count: int) -> tuple[FloatArray, IntArray]:
     """The returns and lengths of the episodes with the seeds 0, 1, ..."""
-    source = DrawnEpisodes(agent.episodes(), 0)
+    source = WholeEpisodes(agent.episodes())
     found = [source.episode(seed) for seed in range(count)]
-    return np.array([total for total, _ in found]), np.array([steps for _, steps in found])
+    return np.array([one.total for one in found]), np.array([one.steps for one in found])
 
 
 class Redrawn(EpisodeSupply):

@@ -15,7 +15,7 @@ import pytest
 import policytest as pt
 from builders import assert_refused, assert_same_verdict, each
 from episode_envs import Lasting
-from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
 from policytest.results.load import from_data
 from policytest.results.sentences import described
 
@@ -26,7 +26,7 @@ def still(observation):
 
 def episodes(env, agent=still, count=20, **settings):
     """Returns and steps of the first episodes."""
-    supply = DrawnEpisodes(pt.Episodes(env, agent, **settings), 0)
+    supply = DrawnEpisodes(WholeEpisodes(pt.Episodes(env, agent, **settings)), 0)
     found = [supply.take(10**9) for _ in range(count)]
     return [(float(one.returns[0]), int(one.steps[0])) for one in found]
 

@@ -23,9 +23,8 @@ from policytest.data.randomness import generator
 from policytest.kl.sampler import Recorded
 from policytest.methods import checkpoint
 from policytest.methods.episode_log_betting import EpisodeLogBetting
-from policytest.methods.paired_betting import paired_run
 from policytest.methods.ptst_difference import kl_comparison
-from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_betting import ReturnBetting, paired_run
 from policytest.methods.run import Run, is_certified, steps
 from policytest.methods.td_betting import CoupledBetting
 from policytest.methods.td_run import TDRun

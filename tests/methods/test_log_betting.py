@@ -177,7 +177,7 @@ def expected_capital(lead, rule, measure, coins=60):
     (task, kernel), total = shop(), 0.0
     for a, x, probability in every_log(kernel, rule):
         run = started(task, pt.value(task, kernel) + lead, np.zeros(LENGTH), a, x, coins=coins)
-        assert run.pools[0][0].fits >= 3
+        assert len(run.pools[0][0].plans) >= 3
         total += probability * np.array([[np.exp(measure(run, pool, kernel)) for pool in side] for side in run.pools])
     return total
 

@@ -7,6 +7,7 @@ import pytest
 
 import policytest as pt
 from policytest.payoffs.pairs import PairedEpisodes
+from policytest.payoffs.returns import DrawnEpisodes
 
 
 class Walker:
@@ -39,7 +40,7 @@ def agents(env, share_a=0.6, share_b=0.5):
 
 def test_both_episodes_of_a_pair_have_the_same_seed_in_one_environment():
     env = Walker()
-    pairs = PairedEpisodes(*agents(env, 0.5, 0.5), 3)
+    pairs = DrawnEpisodes(PairedEpisodes(*agents(env, 0.5, 0.5)), 3)
     for _ in range(4):
         taken = pairs.take(1_000)
         assert taken.returns[0] == 0.0  # the same agent under the same luck
@@ -51,7 +52,7 @@ def test_both_episodes_of_a_pair_have_the_same_seed_in_one_environment():
 def test_the_difference_lies_between_the_extremes_of_both_ranges():
     a = pt.Episodes(lambda rng: 1.0, return_range=(0, 1))
     b = pt.Episodes(lambda rng: -2.0, return_range=(-2, 5))
-    pairs = PairedEpisodes(a, b, 0)
+    pairs = DrawnEpisodes(PairedEpisodes(a, b), 0)
     assert (pairs.low, pairs.high) == (-5.0, 3.0)
     assert pairs.take(1_000).above[0] == 3.0
 
@@ -59,7 +60,7 @@ def test_the_difference_lies_between_the_extremes_of_both_ranges():
 @pytest.mark.parametrize("honours_seed", [True, False])
 def test_pairs_have_the_mean_of_the_difference_and_less_variance_where_seeds_are_honoured(honours_seed):
     """Luck has variance 5/48 a return, and the actions 5/16 at 1/2; both agents use the same random numbers."""
-    pairs = PairedEpisodes(*agents(Walker(honours_seed), 0.6, 0.5), 1)
+    pairs = DrawnEpisodes(PairedEpisodes(*agents(Walker(honours_seed), 0.6, 0.5)), 1)
     found = np.concatenate([pairs.take(1_000).returns for _ in range(2000)])
     variance = 5 * 0.25 * (0.1 - 0.01) + (0.0 if honours_seed else 2 * 5 * 0.25 / 12)
     assert found.mean() == pytest.approx(0.25, abs=5 * np.sqrt(variance / 2000))
@@ -69,7 +70,7 @@ def test_pairs_have_the_mean_of_the_difference_and_less_variance_where_seeds_are
 def test_an_interrupted_pair_is_run_again_from_its_seed():
     env = Walker()
     a, b = agents(env)
-    expected, pairs = PairedEpisodes(a, b, 5), PairedEpisodes(a, b, 5)
+    expected, pairs = (DrawnEpisodes(PairedEpisodes(a, b), 5) for _ in range(2))
     wanted = [expected.take(1_000).returns[0] for _ in range(3)]
     pairs.take(1_000)
     step = env.step

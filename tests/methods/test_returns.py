@@ -24,7 +24,7 @@ from policytest.methods.return_betting import supply_of
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs.outcomes import Outcomes
 from policytest.payoffs.pairs import PairedEpisodes
-from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
 from policytest.results.load import from_data
 
 LEVEL = -math.log(0.05)
@@ -81,26 +81,26 @@ def test_the_capital_has_mean_one_at_the_threshold_over_all_outcomes_of_three_ep
             assert means[losing] < 1.0 < means[1 - losing]
 
 
-class Restarted(DrawnEpisodes):
+class Restarted(WholeEpisodes):
     """What must not be done: every third episode that goes badly is stopped, and another one is run instead."""
 
     def episode(self, seed):
-        total, steps = super().episode(seed)
-        return (total, steps) if total > MEAN or seed % 3 else super().episode(seed + 1)
+        found = super().episode(seed)
+        return found if found.total > MEAN or seed % 3 else super().episode(seed + 1)
 
 
 def test_delta_is_kept_at_the_threshold_and_not_by_a_test_that_restarts_bad_episodes():
     runs, delta, wrong = 100, 0.1, {}
-    for supply in (DrawnEpisodes, Restarted):
+    for kind in (WholeEpisodes, Restarted):
         answers = []
         for seed in range(runs):
-            run = ReturnsRun(pt.ReturnBetting(), COIN, MEAN, supply(COIN, seed))
+            run = ReturnsRun(pt.ReturnBetting(), COIN, MEAN, DrawnEpisodes(kind(COIN), seed))
             while run.answer is None and run.episodes < 100:
                 run.step(-math.log(delta), 1)
             answers.append(run.answer)
-        wrong[supply] = max(answers.count(side) for side in ("above", "below"))
-        alarm = binom.sf(wrong[supply] - 1, runs, delta) < 1e-6
-        assert alarm == (supply is Restarted), wrong
+        wrong[kind] = max(answers.count(side) for side in ("above", "below"))
+        alarm = binom.sf(wrong[kind] - 1, runs, delta) < 1e-6
+        assert alarm == (kind is Restarted), wrong
 
 
 def test_the_interval_of_evaluate_misses_at_most_as_often_as_promised():
@@ -283,7 +283,7 @@ def test_what_is_not_seen_of_an_episode_is_counted_at_its_worst(monkeypatch):
     taken = supply_of(endless(vector(env=Paying, n=2)), 0).take(10)
     assert [one[0] for one in taken[:3]] == pytest.approx([1.9, 10.0, 5.95])
     a, b = endless(Paying()), endless(Paying(), reward_range=(-1, 2))
-    taken = PairedEpisodes(a, b, 0).take(10)
+    taken = DrawnEpisodes(PairedEpisodes(a, b), 0).take(10)
     assert [one.item() for one in taken[:2]] == pytest.approx([1.9 - (1.9 + 0.81 * 20), 10.0 - (1.9 - 0.81 * 10)])
     assert_refused(lambda: supply_of(endless(Paying(), return_range=(0, 1.5)), 0).take(10), "outside return_range")
 
@@ -308,7 +308,7 @@ def test_cut_episodes_keep_delta_and_their_middle_does_not(monkeypatch):
 
     value = 0.9**4 / 0.1
     for supply, wrong in ((DrawnEpisodes, None), (Middle, "below")):
-        run = ReturnsRun(pt.ReturnBetting(), endless(Late()), value, supply(endless(Late()), 0))
+        run = ReturnsRun(pt.ReturnBetting(), endless(Late()), value, supply(WholeEpisodes(endless(Late())), 0))
         while run.answer is None and run.episodes < 200:
             run.step(LEVEL, 10)
         assert run.answer == wrong
@@ -414,8 +414,8 @@ def test_an_episode_that_fails_is_run_again():
             raise ValueError("the robot fell over")
         return skewed(rng)
 
-    supply = DrawnEpisodes(pt.Episodes(failing, return_range=(0, 1)), 0)
-    expected = DrawnEpisodes(COIN, 0)
+    supply = DrawnEpisodes(WholeEpisodes(pt.Episodes(failing, return_range=(0, 1))), 0)
+    expected = DrawnEpisodes(WholeEpisodes(COIN), 0)
     for _ in range(8):
         assert supply.take(1).returns == expected.take(1).returns
     with pytest.raises(ValueError, match="fell over"):

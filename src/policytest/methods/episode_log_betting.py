@@ -15,17 +15,16 @@ from policytest.data.episodes import ROUNDING
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.returns import Returns
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
-from policytest.eprocess.interval import clip_to_answer
 from policytest.eprocess.strategies import ENDS_OF_LOGS, LARGEST_FRACTION, ON_LOGS, Moments
 from policytest.methods.return_run import ReturnsRun
-from policytest.methods.run import RunOnALog
+from policytest.methods.run import Run
 from policytest.payoffs.outcomes import Outcomes
 from policytest.payoffs.weighted_returns import FEWEST, RecordedEpisodes, flaws_of, regressed
 
 FIRST_BLOCK, GROWTH, MOST_AT_ONCE = 8, 0.2, 2**18  # episodes of a block: at first, of those so far, and at most
 
 
-class RecordedRun(RunOnALog):
+class RecordedRun(Run):
     """A test on recorded episodes: all of them are looked at, in blocks; the answer is given at one of them.
 
     The evidence of a side is the largest that its capital ever reached, which exp(-evidence) is a p-value of. With
@@ -33,6 +32,7 @@ class RecordedRun(RunOnALog):
     """
 
     source: RecordedEpisodes
+    reads_all = True
 
     def __init__(self, method: Any, log: LoggedEpisodes, threshold: float, for_interval: bool = False) -> None:
         self.method, self.task, self.threshold, self.source = method, log, threshold, RecordedEpisodes(log)
@@ -109,14 +109,8 @@ class RecordedRun(RunOnALog):
         found = np.concatenate([np.zeros(0), *self.estimates])
         return Returns(found, self.task.steps[: self.seen], flaws=flaws_of(self.task))
 
-    def one_sided(self, level: float) -> tuple[float, float]:
-        """The values that no side's capital refutes, by the bets of intervals."""
-        return self.bets.not_refuted(self.task.bounds, self.threshold, level, as_staked=False)
-
-    def verdict_interval(self, required: float) -> tuple[float, float]:
-        """By the bets of the answer, each end at 1 - delta; see `policytest.methods.td_run.TDRun.interval_of`."""
-        found = self.bets.not_refuted(self.task.bounds, self.threshold, required, as_staked=True)
-        return clip_to_answer(found, self.threshold, self.answer)
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        return self.bets.not_refuted(self.task.bounds, self.threshold, level, as_staked)
 
     def why_undecided(self) -> str:
         """Whether a side could not be tested."""

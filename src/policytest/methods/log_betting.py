@@ -20,13 +20,13 @@ from policytest._base.errors import InputError
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.eprocess.capital import SIDES, with_rounding_margin
-from policytest.eprocess.interval import HALF, Average, clip_to_answer, ends, intersection, union
+from policytest.eprocess.interval import HALF, Average, ends, intersection, union
 from policytest.eprocess.strategies import Moments
 from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
-from policytest.methods.run import RunOnALog, Traits
+from policytest.methods.run import Run, Traits
 from policytest.methods.stacks import LONG_SHARE, StacksRun, replicate_seeds
 from policytest.methods.td_betting import TDBetting
 from policytest.methods.td_run import TDRun
@@ -44,11 +44,12 @@ LONG_LOGS = (200_000, 2_000_000)  # rows after which fewer sets of coins go on
 MOST_AT_ONCE = 65_536  # rows of one call
 
 
-class LogRun(RunOnALog):
+class LogRun(Run):
     """A log at work."""
 
     source: Recorded  # the rows that were not looked at yet
     tally: WitnessedCounts
+    reads_all = True
 
     def __init__(self, method: LogBetting, payoff: Rollouts, source: Recorded) -> None:
         self.method, self.payoff, self.task, self.threshold = method, payoff, payoff.task, payoff.threshold
@@ -101,7 +102,7 @@ class LogRun(RunOnALog):
 
     def _answered(self, answer: str, row: int) -> None:
         """One of the parts has answered at this row; the first one counts."""
-        if self.answer is None or row < self.answered_at:
+        if self.answered_at is None or row < self.answered_at:
             self.answer, self.answered_at = answer, row
 
     @property
@@ -150,28 +151,21 @@ class LogRun(RunOnALog):
 
     def why_undecided(self) -> str:
         """Which pair is scarcest, for this policy."""
-        if not self.samples or not self.pools[0][0].fits:
+        plans = self.pools[0][0].plans
+        if not self.samples or not plans:
             return "not enough data"
-        visits = self.pools[0][0].plans["needed"][-1] / self.pools[0][0].plans["splits"][-1]
+        visits = plans[-1].needed / plans[-1].splits
         supply = np.where(visits > 0, self.shares / np.where(visits > 0, visits, 1.0), np.inf)
         scarce = int(np.argmin(supply))
         place = self.task.place(int(self.tally.rows.pair[scarce]))
         return f"not enough data: the scarcest pair of this policy is {place}, with {int(self.shares[scarce]):,} rows"
 
-    def verdict_interval(self, required: float) -> tuple[float, float]:
-        """The values that no side of either part refutes, by the bets of the answer."""
-        found = self._not_refuted(required + HALF, as_staked=True)
-        found = intersection(found, self.stacks.verdict_interval(required + HALF))
-        return clip_to_answer(found, self.threshold, self.answer)
-
-    def one_sided(self, level: float) -> tuple[float, float]:
-        """The values that no side of either part refutes."""
-        return intersection(self._not_refuted(level + HALF, as_staked=False), self.stacks.one_sided(level + HALF))
-
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
-        """The values that the average capital over the sets of coins does not refute."""
+        """The values that neither part refutes: the average capital over the sets of coins, and that of the stacks."""
+        level, stacks = level + HALF, self.stacks
         above, below = (Average([part for pool in pools for part in pool.settled(as_staked)]) for pools in self.pools)
-        return ends(above, below, self.payoff.span, self.threshold, level)
+        beside = stacks.verdict_interval(level) if as_staked else stacks.one_sided(level)
+        return intersection(ends(above, below, self.payoff.span, self.threshold, level), beside)
 
     @property
     def estimate(self) -> float:

@@ -1,4 +1,7 @@
-"""`ReturnBetting`: bets on the returns of episodes, with nothing assumed of what happens inside them."""
+"""`ReturnBetting`: bets on the returns of episodes, with nothing assumed of what happens inside them.
+
+And on pairs of episodes: two agents, each pair with one seed (`policytest.payoffs.pairs`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Traits
 from policytest.payoffs.cut_returns import CutEpisodes
 from policytest.payoffs.outcomes import EpisodeSupply
-from policytest.payoffs.returns import DrawnEpisodes
+from policytest.payoffs.pairs import PairedEpisodes
+from policytest.payoffs.returns import DrawnEpisodes, WholeEpisodes
 from policytest.payoffs.vector_returns import VectoredEpisodes
 
 
@@ -54,4 +58,26 @@ def supply_of(episodes: Episodes, rng: Seed) -> EpisodeSupply:
     """The episodes of an environment: several at once, or one after the other, whole or cut short by a critic."""
     if isinstance(episodes.walk, VectorWalk):
         return VectoredEpisodes(episodes, episodes.walk, rng)
-    return DrawnEpisodes(episodes, rng) if episodes.critic is None else CutEpisodes(episodes, rng)
+    return DrawnEpisodes(WholeEpisodes(episodes) if episodes.critic is None else CutEpisodes(episodes), rng)
+
+
+@dataclass(frozen=True)
+class PairedBetting:
+    """The method of a comparison of `Episodes`, for its verdict; and which policy of each agent is run."""
+
+    policies: tuple[str, str] = ("", "")
+
+    def on(self, task: Episodes, margin: float, supply: EpisodeSupply, indifference: float) -> ReturnsRun:
+        """The test at work on any supply of pairs."""
+        return ReturnsRun(self, task, margin, supply, indifference)
+
+    def describe(self) -> str:
+        """The method in a few words."""
+        a, b = (f" ({which})" if which else "" for which in self.policies)
+        return f"betting on returns, agent A{a} against agent B{b} in pairs of episodes with the same seed"
+
+
+def paired_run(a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
+    """The test at work."""
+    method = PairedBetting((a.agent_policy, b.agent_policy))
+    return method.on(a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)

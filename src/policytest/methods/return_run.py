@@ -16,7 +16,6 @@ from policytest._base.errors import InputError
 from policytest.data.episodes import ROUNDING
 from policytest.data.returns import Returns
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
-from policytest.eprocess.interval import clip_to_answer
 from policytest.eprocess.strategies import ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
@@ -117,24 +116,13 @@ class ReturnsRun(Run):
         """The logarithm of the capital of each side; infinite where the answer is certain."""
         return self.bets.evidence()
 
-    @property
-    def _span(self) -> tuple[float, float]:
-        """Where the value lies for certain."""
-        return self.source.low, self.source.high
-
-    def one_sided(self, level: float) -> tuple[float, float]:
-        """The values that no side's capital refutes at this level."""
-        return self.bets.not_refuted(self._span, self.threshold, level, as_staked=False)
-
-    def verdict_interval(self, required: float) -> tuple[float, float]:
-        """By the bets of the answer, each end at 1 - delta; see `policytest.methods.td_run.TDRun.interval_of`."""
-        as_staked = self.answer != "within"
-        found = self.bets.not_refuted(self._span, self.threshold, required, as_staked)
-        return clip_to_answer(found, self.threshold, self.answer, self.indifference)
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        span = self.source.low, self.source.high
+        return self.bets.not_refuted(span, self.threshold, level, as_staked)
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference; infinite beyond the range."""
-        zone, (low, high) = self.indifference, self._span
+        zone, low, high = self.indifference, self.source.low, self.source.high
         above, below = (side.settled(as_staked=False) for side in self.bets)
         return (
             math.inf if self.threshold - zone < low else above.log_capital(-zone),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.reward_moments import RewardMoments
-from policytest.eprocess.interval import HALF
+from policytest.eprocess.interval import HALF, clip_to_answer
 from policytest.mdp.task import Task
 from policytest.worst_case.certificate import Certificate
 
@@ -67,7 +67,8 @@ class Run:
     indifference: float = 0.0
     exhausted: bool = False  # whether recorded data have no more to give
     tally: Any = None  # the counts of a table; None without one
-    reads_all = False  # whether it looks at all rows of a log, also at those after its answer
+    reads_all: ClassVar[bool] = False  # whether it looks at all rows of a log, also at those after its answer
+    answered_at: int | None = None  # the row of its answer, where it does
 
     @property
     def solves(self) -> int:
@@ -88,6 +89,11 @@ class Run:
     def episodes(self) -> int | None:
         """How many episodes of an agent were looked at."""
         return None
+
+    @property
+    def rows_to_next_look(self) -> int:
+        """How many more rows of a log are worth a look."""
+        return 1
 
     @property
     def estimate(self) -> float:
@@ -111,20 +117,23 @@ class Run:
         self.answer = None if max(above, below) < required else "above" if above >= below else "below"
 
     def judge_counts(self, counts: Counts, required: float, design: str) -> None:
-        """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design."""
-        raise NotImplementedError
+        """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design; a run that follows a log cannot."""
+        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
 
     def used(self) -> int:
-        """How many of the recorded transitions the answer rests on, counted from the first."""
-        return self.samples
+        """How many of the recorded transitions the answer rests on, counted from the first; all, without an answer."""
+        return self.samples if self.answer is None or self.answered_at is None else self.answered_at
 
     def evidence(self) -> tuple[float, float]:
         """(against V <= R, against V >= R), in nats."""
         raise NotImplementedError
 
     def one_sided(self, level: float) -> tuple[float, float]:
-        """Where the value lies, each end at this level by itself."""
-        raise NotImplementedError
+        """Where the value lies, each end at this level by itself: the values that the bets of intervals do not refute.
+
+        It is valid at all times at once.
+        """
+        return self._not_refuted(level, as_staked=False)
 
     def interval(self, required: float) -> tuple[float, float]:
         """Where the value lies, with probability at least 1 - delta for both ends together."""
@@ -132,6 +141,25 @@ class Run:
 
     def verdict_interval(self, required: float) -> tuple[float, float]:
         """The interval of a verdict: each end holds with probability at least 1 - delta, on the answer's side of R."""
+        return self.interval_of(self.answer, required)
+
+    def interval_of(self, answer: str | None, required: float) -> tuple[float, float]:
+        """The interval of an answer, which it does not contradict; each end holds with probability 1 - delta.
+
+        Its ends are where the bets of the answer would just have reached log(1/delta). *Validity.* For every R the
+        factors 1 + f (rho.V0 - R + S)/(L - rho.V0 + R) with the fractions f of the test, chosen beforehand, make a
+        supermartingale if V <= R, and fall in R. So if the lower end is above V, the capital against R = V has reached
+        1/delta, which happens with probability at most delta; likewise for the upper end. At the tested threshold this
+        capital is that of the test: after "above" the lower end is at least the threshold. (Where rounding hides that,
+        it is put there: a wrong answer is the same event.)
+
+        After "within" the ends are those that were refuted, with the fractions of `interval`.
+        """
+        found = self._not_refuted(required, as_staked=answer != "within")
+        return clip_to_answer(found, self.threshold, answer, self.indifference)
+
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        """The values that neither side refutes at this level; ``as_staked``: with the fractions of the test."""
         raise NotImplementedError
 
     def proof(self) -> tuple[float, float]:
@@ -151,8 +179,8 @@ class Run:
         return self.tally.counts()
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on later, as arrays."""
-        raise NotImplementedError
+        """All that is needed to go on later, as arrays; nothing of a log, which is read again from its start."""
+        return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a kept state; one that is not of such a run is refused."""
@@ -164,43 +192,11 @@ class Run:
             raise InputError("cannot resume: the checkpoint is inconsistent; start a new run") from error
 
     def _restore(self, state: dict[str, Any]) -> None:
-        raise NotImplementedError
+        raise InputError("cannot resume on a log, which is read from its start; leave out resume")
 
     def why_undecided(self) -> str:
         """Where there is more to say than that the samples did not suffice."""
         return ""
-
-
-class RunOnALog(Run):
-    """Runs on a log look at all rows that are there, and answer at one of them."""
-
-    answered_at = 0
-    reads_all = True
-
-    @property
-    def rows_to_next_look(self) -> int:
-        """How many more rows are worth a look."""
-        return 1
-
-    def update_answer(self, required: float) -> None:
-        """Answer if the evidence has reached the level."""
-        above, below = self.evidence()
-        self.answer = "above" if above >= required else "below" if below >= required else None
-
-    def used(self) -> int:
-        """The row at which the answer was given; all, where there is none."""
-        return self.answered_at if self.answer is not None else self.samples
-
-    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
-        """Counts have no order."""
-        raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")
-
-    def state(self) -> dict[str, Any]:
-        """Nothing: a log is read again from its start."""
-        return {}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        raise InputError("cannot resume on a log, which is read from its start; leave out resume")
 
 
 def is_certified(run: Run, required: float) -> bool:

@@ -35,7 +35,7 @@ from policytest.data.randomness import Seed, generator
 from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.interval import HALF, weighted_median
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
-from policytest.methods.run import Outcome, RunOnALog, steps
+from policytest.methods.run import Outcome, Run, steps
 from policytest.methods.td_run import TDRun
 
 LEARN_FIRST = 100  # unknown rows, from which on the first rows of a log only teach
@@ -105,7 +105,7 @@ class OneSide:
         return self.sign * self.vote(self.sign * np.array(found)[:, self.side])
 
 
-class StacksRun(RunOnALog):
+class StacksRun(Run):
     """Runs from stacks with different coins, on one log.
 
     Parameters
@@ -123,6 +123,8 @@ class StacksRun(RunOnALog):
     indifference
         If positive, answer "within" where |V - R| is proved to be smaller than this.
     """
+
+    reads_all = True
 
     def __init__(
         self,
@@ -225,19 +227,9 @@ class StacksRun(RunOnALog):
         above, below = (side.vote(side.beyond) - self.price for side in self.sides)
         return above, below
 
-    def one_sided(self, level: float) -> tuple[float, float]:
-        """The values that no half of the sets refutes, each end at this level by itself."""
-        level += self.price
-        lower, upper = (side.end(level, of_answer=False) for side in self.sides)
-        return lower, upper
-
-    def verdict_interval(self, level: float) -> tuple[float, float]:
-        """The interval of an answer, by the bets that have led to it; see `TDRun.verdict_interval`."""
-        if self.answer == "within":
-            lower, upper = self.one_sided(level)
-            return max(lower, self.threshold - self.indifference), min(upper, self.threshold + self.indifference)
-        level += self.price
-        lower, upper = (side.end(level, of_answer=True) for side in self.sides)
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
+        """The values that no half of the sets refutes."""
+        lower, upper = (side.end(level + self.price, as_staked) for side in self.sides)
         return lower, upper
 
     def outcome(self, level: float) -> Outcome:

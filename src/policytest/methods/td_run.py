@@ -20,7 +20,7 @@ from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.capital import TwoSided, with_rounding_margin
-from policytest.eprocess.interval import Average, Refuter, average, clip_to_answer, ends
+from policytest.eprocess.interval import Average, Refuter, average, ends
 from policytest.eprocess.strategies import Moments
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
@@ -229,29 +229,6 @@ class TDRun(Run):
     def _worst(self) -> float:
         """The least outcome at which the rollout on its way can end, less the threshold."""
         return self.plan.lead + self.payoff.worst_sum(self.plan, self.at)
-
-    def one_sided(self, level: float) -> tuple[float, float]:
-        """The values that no side's capital refutes at this level: valid at the ends of all rollouts at once."""
-        return self._not_refuted(level, as_staked=False)
-
-    def verdict_interval(self, required: float) -> tuple[float, float]:
-        """The interval of the answer; see `interval_of`."""
-        return self.interval_of(self.answer, required)
-
-    def interval_of(self, answer: str | None, required: float) -> tuple[float, float]:
-        """The interval of an answer, which it does not contradict; each end holds with probability 1 - delta.
-
-        Its ends are where the bets of the answer would just have reached log(1/delta). *Validity.* For every R the
-        factors 1 + f (rho.V0 - R + S)/(L - rho.V0 + R) with the fractions f of the test, chosen beforehand, make a
-        supermartingale if V <= R, and fall in R. So if the lower end is above V, the capital against R = V has reached
-        1/delta, which happens with probability at most delta; likewise for the upper end. At the tested threshold this
-        capital is that of the test: after "above" the lower end is at least the threshold. (Where rounding hides that,
-        it is put there: a wrong answer is the same event.)
-
-        After "within" the ends are those that were refuted, with the fractions of `interval`.
-        """
-        found = self._not_refuted(required, as_staked=answer != "within")
-        return clip_to_answer(found, self.threshold, answer, self.indifference)
 
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values that the capital of neither side refutes at this level."""

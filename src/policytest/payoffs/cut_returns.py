@@ -28,12 +28,10 @@ import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray
 from policytest.data.episodes import Episodes
-from policytest.data.randomness import Seed
 from policytest.data.walks import Walk
 from policytest.eprocess.strategies import growth_on, interval_gap
 from policytest.payoffs.critics import Valuer
-from policytest.payoffs.outcomes import Outcomes
-from policytest.payoffs.returns import DrawnEpisodes, Played
+from policytest.payoffs.returns import Episode, Played, WholeEpisodes
 
 CUTS = (1.5, 3.0, 20.0)  # the largest W'/gamma^t, to choose from
 FIRST = 8  # episodes that are seen whole before a plan is made
@@ -65,11 +63,11 @@ class Past(NamedTuple):
     half: int  # of the episodes, for a critic that is fitted to the other one
 
 
-class CutEpisodes(DrawnEpisodes):
+class CutEpisodes(WholeEpisodes):
     """Episodes of an environment with a critic."""
 
-    def __init__(self, episodes: Episodes, rng: Seed) -> None:
-        super().__init__(episodes, rng)
+    def __init__(self, episodes: Episodes) -> None:
+        super().__init__(episodes)
         self.valuer = Valuer(episodes.critic, episodes.horizon)
         self.past: list[Past] = []
         self.seen, self.plan_at = 0, FIRST
@@ -77,22 +75,14 @@ class CutEpisodes(DrawnEpisodes):
 
     # ------------------------------------------------------------ an episode
 
-    def take(self, most: float) -> Outcomes:
-        """One episode, by the plan."""
-        plan, found, nothing = self.plan, super().take(most), np.full(1, math.nan)
-        if not len(found.returns):
-            return found
-        above, below = (Z if served else nothing for Z, served in zip(found[:2], plan.sides, strict=True))
-        return found._replace(above=above, below=below)
-
-    def episode(self, seed: int) -> tuple[float, int]:
-        """The outcome of an episode, and its steps."""
+    def episode(self, seed: int) -> Episode:
+        """The outcome of an episode by the plan, and its steps."""
         walk = self.about.walk
         assert isinstance(walk, Walk)
         with walk.turn:
             return self._cut_short(walk, seed)
 
-    def _cut_short(self, walk: Walk, seed: int) -> tuple[float, int]:
+    def _cut_short(self, walk: Walk, seed: int) -> Episode:
         about, valuer, plan = self.about, self.valuer, self.plan
         gamma, coins = about.discount, np.random.default_rng([seed, 1])
         observation, t, W, earned, scale = walk.begin(seed), 0, 1.0, 0.0, 1.0
@@ -120,14 +110,16 @@ class CutEpisodes(DrawnEpisodes):
                 after = self._kept_in(valuer.value(rows[-1], t, plan.is_fitted), low, high)
             Z, W, V = Z + W * (r + gamma * after - V), gamma * W, after
         self.recent.append(Played(seed, earned, t, bool(over)))
-        self.unseen = (0.0, 0.0) if over or cut else (W * (low - V), W * (high - V))
+        rest = (0.0, 0.0) if over or cut else (W * (low - V), W * (high - V))
+        above, below = (part if served else math.nan for part, served in zip(rest, plan.sides, strict=True))
         if not cut:
             about.checked_return(earned, seed) if over else about.unfinished(t, earned, seed)
             weight = W / scale if scale > 0 else 1.0
             lows, highs = np.array(ends[:t]).T
             self.past.append(Past(np.array(rewards), np.array(rows[:t]), lows, highs, weight, self.seen % 2))
         self._learn(np.array(rewards), np.array(rows), V)
-        return float(min(max(Z, self.low) if plan.sides[0] else Z, self.high if plan.sides[1] else math.inf)), t
+        Z = min(max(Z, self.low) if plan.sides[0] else Z, self.high if plan.sides[1] else math.inf)
+        return Episode(float(Z), t, (above, below))
 
     @staticmethod
     def _kept_in(value: float, low: float, high: float) -> float:

@@ -87,7 +87,7 @@ class LogRolloutPool:
 
     def __init__(self, payoff: Rollouts, strategy: ReplayStrategy, sign: float, seeds: IntArray) -> None:
         policy, task, rows, C = payoff.policies[0], payoff.policies[0].task, payoff.tally.rows, len(seeds)
-        self.strategy, self.sign, self.fits = strategy, sign, 0
+        self.strategy, self.sign = strategy, sign
         ends = np.zeros(task.n_states, dtype=bool)
         ends[payoff.task.ends] = True  # the centred task has none: what follows them earns -(1-gamma) R there
         self.where = LogDynamics(
@@ -122,7 +122,7 @@ class LogRolloutPool:
             draws=np.zeros((C, M, K, STORAGE), dtype=np.int32),
             capital=np.tile(np.append(np.exp(OWN_DRAWS.log_weights), 0.0), (C, 1)),
         )
-        self.plans: dict[str, list[Any]] = {name: [] for name in LogPlans._fields}
+        self.plans: list[LogPlans] = []
         self.wide: list[FloatArray] = []  # the fractions of intervals
         self.ended: list[list[tuple[IntArray, FloatArray]]] = [[] for _ in range(C)]
         self.n_settled = 0
@@ -155,16 +155,14 @@ class LogRolloutPool:
             largest=np.maximum(np.maximum.reduceat(D, rows.start[:-1]), 0.0),
             needed=np.where(drawn, visits * splits, 0.0),
         )
-        for name, value in new._asdict().items():
-            self.plans[name].append(value)
-        self.fits += 1
-        self.stacked = LogPlans(*(np.array(self.plans[name]) for name in LogPlans._fields))
+        self.plans.append(new)
+        self.stacked = LogPlans(*map(np.array, zip(*self.plans, strict=True)))
 
     def follow(self, k: IntArray, x: IntArray, looks: IntArray, sets: int) -> FloatArray:
         """Go on by these rows with some of the sets; the logarithm of the sum of all capitals at each look."""
         parts: list[Any] = [part[:sets] for part in self.at]  # changed in place
         at = OpenRollouts(*parts)
-        found, plans, sums = follow_log(self.where, self.stacked, self.fits - 1, at, k, x, looks)
+        found, plans, sums = follow_log(self.where, self.stacked, len(self.plans) - 1, at, k, x, looks)
         for kept, plan, earned in zip(self.ended, plans, sums, strict=False):
             if len(plan):
                 kept.append((plan, earned))

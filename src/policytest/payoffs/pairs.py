@@ -21,45 +21,42 @@ from dataclasses import replace
 from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
-from policytest.data.randomness import Seed
 from policytest.data.walks import FunctionWalk, Walk
 from policytest.payoffs.known_range import check_equal
-from policytest.payoffs.returns import DrawnEpisodes, GivenUp
+from policytest.payoffs.returns import Drawing, Episode, GivenUp, WholeEpisodes
 
 
-class PairedEpisodes(DrawnEpisodes):
-    """Pairs of episodes, as a supply; each pair has a seed of its own, drawn from ``rng``."""
+class PairedEpisodes(WholeEpisodes):
+    """Pairs of episodes, each from one seed."""
 
-    def __init__(self, a: Episodes, b: Episodes, rng: Seed) -> None:
-        super().__init__(a, rng)
-        self.other = DrawnEpisodes(b, 0)  # of which `episode(seed)` is used
+    def __init__(self, a: Episodes, b: Episodes) -> None:
+        super().__init__(a)
+        self.other = WholeEpisodes(b)
         self.low, self.high = difference_bounds(a, b)
 
-    def episode(self, seed: int) -> tuple[float, int]:
+    def episode(self, seed: int) -> Episode:
         """The difference of the returns of a pair, and the steps of both."""
-        first, steps = super().episode(seed)
-        low, high = self.unseen
+        first, steps, (low, high) = super().episode(seed)
         self.other.allow(self.most - steps, self.stop)
         try:
-            second, more = self.other.episode(seed)
+            second, more, (low_b, high_b) = self.other.episode(seed)
         except GivenUp as given_up:
             raise GivenUp(steps + given_up.steps) from None
-        self.unseen = low - self.other.unseen[1], high - self.other.unseen[0]
-        return first - second, steps + more
+        return Episode(first - second, steps + more, (low - high_b, high - low_b))
 
-    def repeat(self) -> None:
+    def repeat(self, drawing: Drawing) -> None:
         """Both agents repeat their latest episodes."""
-        super().repeat()
-        self.other.repeat()
+        super().repeat(drawing)
+        self.other.repeat(drawing)
 
     def state(self) -> Arrays:
-        """The generator of seeds, and the latest episodes of both."""
-        return {**super().state(), "other_recent": self.other.kept_recent()}
+        """The latest episodes of both."""
+        return super().state() | {"other_recent": self.other.state()["recent"]}
 
     def restore(self, state: Arrays) -> None:
-        """Go on with the seeds that come next."""
+        """Those of the run that goes on."""
         super().restore(state)
-        self.other.restore_recent(state["other_recent"])
+        self.other.restore({"recent": state["other_recent"]})
 
 
 def difference_bounds(a: Episodes, b: Episodes) -> tuple[float, float]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import Arrays, FloatArray
+from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError, blame_simulator
 from policytest.data.episodes import ROUNDING, Episodes, Range
 from policytest.data.randomness import Seed, generator, restored, stored
 from policytest.data.walks import LARGEST_SEED, FunctionWalk
-from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes
+from policytest.payoffs.outcomes import NO_OUTCOMES, EpisodeSupply, Outcomes, never
 
 REPEATED, REPEATED_STEPS = 16, 1_000
 """The latest episodes that a resumed run repeats, until they have this many transitions."""
+Drawing = Callable[[], AbstractContextManager[None]]  # in which the environment is at work
 
 
 class GivenUp(Exception):  # noqa: N818 - it is not an error
@@ -39,73 +40,43 @@ class Played(NamedTuple):
     over: bool  # the environment ended it, or its horizon; else it was cut
 
 
-class DrawnEpisodes(EpisodeSupply):
-    """Episodes of an environment, as a supply; each has a seed of its own, drawn from ``rng``.
+class Episode(NamedTuple):
+    """What an episode has shown: its return, or an estimate of it, and its steps.
 
-    An episode is given up if `take` allows no more transitions, or if ``stop()``; its steps are ``given_up``. It is
-    not part of the run: its seed is drawn again, so that a run that goes on begins with the same episode.
+    ``unseen`` is what its rest may add, at least and at most, where it was not seen; nan on a side that is not bet on.
     """
 
-    def __init__(self, episodes: Episodes, rng: Seed) -> None:
-        self.about, self.rng = episodes, generator(rng)
+    total: float
+    steps: int
+    unseen: Range = (0.0, 0.0)
+
+
+class WholeEpisodes:
+    """Whole episodes of an environment with an agent, each from its seed; `Cut` ones and `Paired` ones are subclasses.
+
+    An episode is given up after as many transitions as are allowed, or if ``stop()``.
+    """
+
+    def __init__(self, episodes: Episodes) -> None:
+        self.about, self.most, self.stop = episodes, math.inf, never
         self.low, self.high = episodes.bounds
-        self.most, self.given_up = math.inf, 0
-        self.unseen: Range = (0.0, 0.0)  # what the rest of the last episode may add, where it was not seen
         self.recent: deque[Played] = deque(maxlen=REPEATED)
 
-    def take(self, most: float) -> Outcomes:
-        """The next episode; none where it has more than ``most`` transitions, or is stopped."""
-        found = self._next(most)
-        if found is None:
-            return NO_OUTCOMES
-        total, steps = np.array([found[0]]), np.array([found[1]])
-        above, below = (total + rest if rest else total for rest in self.unseen)
-        return Outcomes(above, below, total, steps)
-
-    def allow(self, most: float, stop: Callable[[], bool]) -> None:
+    def allow(self, most: float, stop: Callable[[], bool] = never) -> None:
         """What ends the episode at hand: this many steps, or this function."""
         self.most, self.stop = most, stop
 
-    def _next(self, most: float) -> tuple[float, int] | None:
-        """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
-        before, self.most, self.given_up = self.rng.bit_generator.state, most, 0
-        try:
-            with self._drawing():
-                return self.episode(int(self.rng.integers(LARGEST_SEED)))
-        except GivenUp as given_up:
-            self.given_up = given_up.steps
-        except BaseException:
-            self.rng.bit_generator.state = before
-            raise
-        self.rng.bit_generator.state = before
-        return None
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """What the next episodes are for; whole ones serve all."""
 
-    @property
-    def extra(self) -> int:
-        """The steps of the episode that was given up."""
-        return self.given_up
-
-    @contextmanager
-    def _drawing(self) -> Iterator[None]:
-        self.drawing = True
-        try:
-            yield
-        except BaseException as error:
-            blame_simulator(error)
-            raise
-        finally:
-            self.drawing = False
-
-    def episode(self, seed: int) -> tuple[float, int]:
-        """The return of an episode, and its steps. Where its rest was not seen, the middle of what it may be."""
+    def episode(self, seed: int) -> Episode:
+        """An episode. Where its rest was not seen, the return is the middle of what it may be."""
         earned, steps, over = self._run(seed, self.about.last_step)
         self.recent.append(Played(seed, earned, steps, over))
         if over:
-            self.unseen = (0.0, 0.0)
-            return self.about.checked_return(earned, seed), max(steps, 1)
+            return Episode(self.about.checked_return(earned, seed), max(steps, 1))
         low, high = self.about.unfinished(steps, earned, seed)
-        self.unseen = 0.5 * (low - high), 0.5 * (high - low)
-        return 0.5 * (low + high), steps
+        return Episode(0.5 * (low + high), steps, (0.5 * (low - high), 0.5 * (high - low)))
 
     def _run(self, seed: int, last: float) -> tuple[float, int, bool]:
         """What an episode earns, its steps, at most ``last`` of them, and whether it was over."""
@@ -141,12 +112,13 @@ class DrawnEpisodes(EpisodeSupply):
             rewards = np.array([about.checked_reward(float(r), t, seed) for t, r in enumerate(rewards)])
         return float(np.dot(about.discount ** np.arange(len(rewards)), rewards)), len(rewards), True
 
-    def repeat(self) -> None:
+    def repeat(self, drawing: Drawing) -> None:
         """Run the latest episodes of a resumed run again; refuse an environment or agent that earns something else."""
         low, high = self.about.bounds
-        self.most, left = math.inf, REPEATED_STEPS
+        left = REPEATED_STEPS
+        self.allow(math.inf)
         for seed, earned, steps, over in reversed(self.recent):
-            with self._drawing():
+            with drawing():
                 again, made, ends = self._run(seed, steps)
             same = math.isclose(again, earned, rel_tol=ROUNDING, abs_tol=ROUNDING * (high - low))
             if (made, ends) != (steps, over) or not same:
@@ -160,19 +132,79 @@ class DrawnEpisodes(EpisodeSupply):
                 break
 
     def state(self) -> Arrays:
-        """The generator of seeds, and the latest episodes."""
-        return {"rng": stored(self.rng), "recent": self.kept_recent()}
-
-    def kept_recent(self) -> FloatArray:
         """[n, 4] the latest episodes."""
-        return np.array(self.recent, dtype=np.float64).reshape(-1, 4)
+        return {"recent": np.array(self.recent, dtype=np.float64).reshape(-1, 4)}
+
+    def restore(self, state: Arrays) -> None:
+        """The latest episodes of the run that goes on."""
+        self.recent.clear()
+        self.recent.extend(Played(int(seed), float(r), int(n), bool(over)) for seed, r, n, over in state["recent"])
+
+
+class DrawnEpisodes(EpisodeSupply):
+    """Episodes as a supply; each has a seed of its own, drawn from ``rng``.
+
+    One that is given up, which has ``extra`` steps, is not part of the run: its seed is drawn again, so that a run that
+    goes on begins with the same episode.
+    """
+
+    def __init__(self, player: WholeEpisodes, rng: Seed) -> None:
+        self.player, self.rng, self.given_up = player, generator(rng), 0
+        self.low, self.high = player.low, player.high
+
+    def take(self, most: float) -> Outcomes:
+        """The next episode; none where it has more than ``most`` transitions, or is stopped."""
+        found = self._next(most)
+        if found is None:
+            return NO_OUTCOMES
+        total = np.array([found.total])
+        above, below = (total + rest if rest else total for rest in found.unseen)
+        return Outcomes(above, below, total, np.array([found.steps]))
+
+    def _next(self, most: float) -> Episode | None:
+        """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
+        before, self.given_up = self.rng.bit_generator.state, 0
+        self.player.allow(most, self.stop)
+        try:
+            with self._drawing():
+                return self.player.episode(int(self.rng.integers(LARGEST_SEED)))
+        except GivenUp as given_up:
+            self.given_up = given_up.steps
+        except BaseException:
+            self.rng.bit_generator.state = before
+            raise
+        self.rng.bit_generator.state = before
+        return None
+
+    @property
+    def extra(self) -> int:
+        """The steps of the episode that was given up."""
+        return self.given_up
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        self.drawing = True
+        try:
+            yield
+        except BaseException as error:
+            blame_simulator(error)
+            raise
+        finally:
+            self.drawing = False
+
+    def look(self, threshold: float, lead: float, both_sides: bool) -> None:
+        """What the next episodes are for."""
+        self.player.look(threshold, lead, both_sides)
+
+    def repeat(self) -> None:
+        """Run the latest episodes of a resumed run again."""
+        self.player.repeat(self._drawing)
+
+    def state(self) -> Arrays:
+        """The generator of seeds, and the latest episodes."""
+        return {"rng": stored(self.rng), **self.player.state()}
 
     def restore(self, state: Arrays) -> None:
         """Go on with the seeds that come next."""
         self.rng = restored(state["rng"])
-        self.restore_recent(state["recent"])
-
-    def restore_recent(self, recent: FloatArray) -> None:
-        """The latest episodes of the run that goes on."""
-        self.recent.clear()
-        self.recent.extend(Played(int(seed), float(r), int(steps), bool(over)) for seed, r, steps, over in recent)
+        self.player.restore(state)

@@ -27,10 +27,9 @@ from policytest.data.transitions import Transitions
 from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.paired_betting import paired_run
 from policytest.methods.ptst import PTST
 from policytest.methods.ptst_difference import kl_comparison
-from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_betting import ReturnBetting, paired_run
 from policytest.methods.run import Run, traits_of
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.methods.td_betting import CoupledBetting, TDBetting

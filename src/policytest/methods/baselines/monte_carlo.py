@@ -26,7 +26,7 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.simulators import checked_draw, cumulative
 from policytest.eprocess.capital import Bet, TwoSided
-from policytest.eprocess.interval import Refuter, clip_to_answer, ends
+from policytest.eprocess.interval import Refuter, ends
 from policytest.eprocess.plug_in import PlugIn
 from policytest.eprocess.strategies import TRUNCATED
 from policytest.kl.boundaries import MixtureBoundary
@@ -179,13 +179,9 @@ class MonteCarloRun(Run):
         """The logarithm of the largest capital that each side has had at the end of a rollout."""
         return self.peaks[0], self.peaks[1]
 
-    def one_sided(self, level: float) -> tuple[float, float]:
+    def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
         """The values against which no side's capital has ever reached this level."""
         return ends(self._against(1.0), self._against(-1.0), value_range(self.task), self.threshold, level)
-
-    def verdict_interval(self, required: float) -> tuple[float, float]:
-        """The values that no side has ever refuted at delta, by the bets of the answer."""
-        return clip_to_answer(self.one_sided(required), self.threshold, self.answer)
 
     @property
     def estimate(self) -> float:

@@ -46,7 +46,7 @@ from policytest.mdp.task import Task
 from policytest.methods.log_betting import LogBetting, LogRun
 from policytest.methods.ptst import PTST
 from policytest.methods.record import record
-from policytest.methods.run import Run, RunOnALog, go_on
+from policytest.methods.run import Run, go_on
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.plan.episodes import further_episodes
@@ -315,7 +315,7 @@ def _another_log(asked: Asked, task: Task, start: Start, sim: TabularSimulator) 
     visits, end = verdict.counts.visits, verdict.samples + asked.limit
     shares = visits.ravel() / verdict.counts.total
     run: Any = start(int(rng.integers(2**31)))
-    owns, rows = isinstance(run, RunOnALog), task.layout.row_of_pair  # it looks at all rows that are there
+    owns, rows = run.reads_all, task.layout.row_of_pair  # it looks at all rows that are there
     while run.answer is None and (seen := run.samples if owns else run.source.size) < end:
         pair = rng.choice(len(shares), size=min(max(verdict.samples, seen // 2), end - seen), p=shares)
         run.source.extend(rows[pair], *_drawn(task, sim, pair, rows[pair] >= 0, rng))
