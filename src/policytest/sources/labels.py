@@ -110,20 +110,23 @@ class Lookup:
         Text serves for a name, or a number, that is written so, since keys of files are text.
         """
         key = as_name(item(key))
-        if or_number and isinstance(key, int) and not isinstance(key, bool) and self._index_of_number(key) >= 0:
-            return self._index_of_number(key)
+        truth = isinstance(key, bool)
+        if or_number and not truth and isinstance(key, int) and (index := self._index_of_number(key)) >= 0:
+            return index
         try:
-            found = self._exact.get(key, UNKNOWN)
+            found: int | None = self._exact.get(key)
         except TypeError:
             raise InputError(f"{key!r} in {place} is not a {self.kind}; a name is text, a number or a list") from None
-        if found >= 0 and isinstance(self.name(found), bool) == isinstance(key, bool):
+        if found is not None and isinstance(self.name(found), bool) == truth:
             return found  # true is not 1 here
-        written = self._texts.get(key) if isinstance(key, str) else None
-        if written is None and or_number and isinstance(key, str) and key not in self._texts and _INDEX.fullmatch(key):
-            written = self._index_of_number(int(key))
-        if written is None or written < 0:
+        found = None
+        if isinstance(key, str):
+            found = self._texts.get(key)
+            if or_number and key not in self._texts and _INDEX.fullmatch(key):
+                found = self._index_of_number(int(key))
+        if found is None or found < 0:
             raise InputError(f"unknown {self.kind} {key!r} in {place}; {self._remedy(key)}")
-        return written
+        return found
 
     def _index_of_number(self, number: int) -> int:
         if self.names is not None and self._has_numbers:
@@ -136,7 +139,7 @@ class Lookup:
         return any(isinstance(name, int | float | np.number) for name in self.names or ())
 
     def _remedy(self, key: object) -> str:
-        if isinstance(key, str) and key in self._texts:
+        if key in self._texts:
             return f"several {self.kind}s are written so: use the array form"
         if self.names is None:
             return f"{self.kind}s are {self._first} to {self._first + self.count - 1}"

@@ -64,20 +64,20 @@ class Offer:
 
     def states(self, place: str, key: object, at: Places) -> list[int]:
         """The states for which a label, a condition such as ``d!=6 & !done``, a name or a number stands."""
-        if isinstance(key, str) and key in self.groups:
-            if not self.groups[key] and place != "avoid":  # then there is nothing to avoid
+        text, wrong = key if isinstance(key, str) else None, None
+        if text is not None and text in self.groups:
+            if not self.groups[text] and place != "avoid":  # then there is nothing to avoid
                 raise InputError(f"{place}: no state has the label {key!r}; choose another label")
-            return self.groups[key]
-        wrong = None
+            return self.groups[text]
         try:
-            if isinstance(key, str) and (found := self.where(key)):
+            if text is not None and (found := self.where(text)):
                 return found
         except InputError as error:
             wrong = error
         try:
             return [at.states.find(place, key, or_number=True)]
         except InputError:
-            if isinstance(key, str) and conditions.is_condition(key):
+            if text is not None and conditions.is_condition(text):
                 raise InputError(
                     f"{place}: {wrong or f'no state satisfies {key!r}; choose another condition'}"
                 ) from None

@@ -359,11 +359,13 @@ def storable_names(name: str, labels: Iterable[Hashable] | None) -> list[object]
     """Names as JSON can hold them."""
 
     def plain(label: object, index: int) -> object:
-        if isinstance(label, tuple):
-            return [plain(part, index) for part in label]
-        label = label.item() if isinstance(label, np.generic) else label
-        if label is None or isinstance(label, str | int) or (isinstance(label, float) and math.isfinite(label)):
-            return label
+        match label.item() if isinstance(label, np.generic) else label:
+            case tuple() as parts:
+                return [plain(part, index) for part in parts]
+            case None | str() | int() as found:
+                return found
+            case float() as found if math.isfinite(found):
+                return found
         raise InputError(
             f"{name}[{index}] is {label!r}; a file holds names that are strings, numbers or tuples of them"
         )

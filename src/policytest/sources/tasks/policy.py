@@ -60,14 +60,15 @@ def policy(given: object, task: object, *, normalise: bool = False) -> FloatArra
 
 def policy_table(given: object, at: Places, normalise: bool = False, free: Iterable[int] = ()) -> FloatArray:
     """The array pi[s,a]. In the states ``free``, where nothing depends on it, a dictionary or list may say nothing."""
-    if isinstance(given, str):
-        if given != "uniform":
-            raise InputError(f'policy is {given!r}; as a word only "uniform" is known: {SHAPES}')
-        return np.full((at.n_states, at.n_actions), 1.0 / at.n_actions)
-    if isinstance(given, Mapping):
-        return _from_mapping(given, at, normalise, {int(s) for s in free})
-    if isinstance(given, type):
-        raise InputError(f"policy is the class {given.__name__}; pass an object made from it")
+    match given:
+        case str():
+            if given != "uniform":
+                raise InputError(f'policy is {given!r}; as a word only "uniform" is known: {SHAPES}')
+            return np.full((at.n_states, at.n_actions), 1.0 / at.n_actions)
+        case Mapping():
+            return _from_mapping(given, at, normalise, {int(s) for s in free})
+        case type():
+            raise InputError(f"policy is the class {given.__name__}; pass an object made from it")
     if hasattr(given, "predict"):
         return _rows(lambda s: _predicted(given.predict, at.asked(s)), at, normalise)
     if callable(given):

@@ -38,18 +38,19 @@ def as_bytes(content: Content) -> bytes:
 
 
 def _value(key: str, value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return f'"{"".join(_character(key, c) for c in value)}"'
-    if isinstance(value, list):
-        return f"[{', '.join(_value(key, item) for item in value)}]"
-    if isinstance(value, dict):
-        names = (name if _BARE.fullmatch(name) else _value(key, name) for name in value)
-        items = zip(names, value.values(), strict=True)
-        return "{" + ", ".join(f"{name} = {_value(key, item)}" for name, item in items) + "}"
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            return f'"{"".join(_character(key, c) for c in value)}"'
+        case list():
+            return f"[{', '.join(_value(key, item) for item in value)}]"
+        case dict():
+            names = (name if _BARE.fullmatch(name) else _value(key, name) for name in value)
+            items = zip(names, value.values(), strict=True)
+            return "{" + ", ".join(f"{name} = {_value(key, item)}" for name, item in items) + "}"
     raise InputError(f"{key} holds {value!r}, which TOML cannot write; save the file as .json or .npz")
 
 

@@ -82,8 +82,9 @@ def _state(place: str, given: object, at: Places, offer: Offer) -> int:
 
 def _choice(place: str, choice: object, choices: IntArray) -> tuple[int, float]:
     """The pair of a choice, and its probability."""
-    if not isinstance(choice, dict) or not isinstance(choice.get("index"), int):
-        raise InputError(f"{place}: a choice is {arrays.shown(choice)}; expected index and prob")
-    if not 0 <= choice["index"] < len(choices):
-        raise InputError(f"{place}: there is no choice {choice['index']}; the model has {len(choices)}")
-    return int(choices[choice["index"]]), number(f"{place}: prob", str(choice.get("prob", 1)))
+    match choice:
+        case {"index": int(k), **rest} if 0 <= k < len(choices):
+            return int(choices[k]), number(f"{place}: prob", str(rest.get("prob", 1)))
+        case {"index": int(k)}:
+            raise InputError(f"{place}: there is no choice {k}; the model has {len(choices)}")
+    raise InputError(f"{place}: a choice is {arrays.shown(choice)}; expected index and prob")
