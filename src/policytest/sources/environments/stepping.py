@@ -313,23 +313,20 @@ class SteppedStates:
         known["assumptions"] = assumptions
         H = H + 1 if H is not None and unknown_start else H
         goal = None if self.asked.goal is None else np.append(self.asked.goal, np.zeros(size - S, dtype=bool))
-        return asked_task(self._rewards(A, absorbing), absorbing, goal, discount, H, **known)
+        return asked_task(self._rewards(absorbing), absorbing, goal, discount, H, **known)
 
-    def _rewards(self, A: int, absorbing: BoolArray) -> FloatArray | Observed | None:
-        S, given = self.S, self.rewards
-        if given is None:
-            return None
-        if isinstance(given, Observed):
-            ends = [np.zeros((self.size, A)), np.zeros((self.size, A))]
-            for table, end in zip(ends, (given.low, given.high), strict=True):
-                table[:S] = end * self.scale
-                table[absorbing] = 0.0
-            return Observed(*ends)
+    def _rewards(self, absorbing: BoolArray) -> FloatArray | Observed | None:
+        if isinstance(self.rewards, Observed):
+            return Observed(*(self._padded(end, absorbing) for end in (self.rewards.low, self.rewards.high)))
+        return None if self.rewards is None else self._padded(self.rewards, absorbing)
+
+    def _padded(self, given: FloatArray, absorbing: BoolArray) -> FloatArray:
+        """Rewards [S,A] or [S,A,S] of the environment, in the units of the task and for its states; 0 at the ends."""
+        S, A = self.S, given.shape[1]
+        table = np.zeros((self.size, A, self.size)[: given.ndim])
         if given.ndim == 2:
-            table = np.zeros((self.size, A))
             table[:S] = given
         else:
-            table = np.zeros((self.size, A, self.size))
             table[:S, :, :S] = given
             if self.endings:
                 table[:S, :, S : 2 * S] = given

@@ -143,13 +143,7 @@ def state_index(what: Callable[[], str], observation: object, at: Places) -> int
 
 
 def rules(
-    listed: Listed,
-    at: Places,
-    initial: FloatArray,
-    *,
-    split: bool = False,
-    known_support: bool = False,
-    rewards: FloatArray | None = None,
+    listed: Listed, at: Places, initial: FloatArray, *, split: bool, known_support: bool, rewards: FloatArray | None
 ) -> Rules:
     """The task and the kernel that a table stands for; the module says how. ``rewards`` [S,A] or [S,A,S], if given."""
     S, A = at.n_states, at.n_actions

@@ -101,8 +101,6 @@ def open_frame(data: object, columns: object = None, bins: Bins | None = None) -
     """The table behind `data`, nothing of which is read yet but names and types."""
     mapping = check_mapping(columns)
     mapping = mapping if bins is None else with_bins(mapping, bins.names, bins.following)
-    if isinstance(data, Frame):
-        return data
     found = opened(data, mapping, (*ROLES, IGNORED))
     with readable():
         return _checked(_with_successors(with_cells(found, bins)))
@@ -446,11 +444,11 @@ def by_period(frame: Frame, by_episode: bool, periods: int) -> Table:
     )
 
 
-def examples(frame: Frame, role: str, most: int = 3) -> list[object]:
-    """What stands in the first rows that cannot be used for this column."""
+def examples(frame: Frame, role: str) -> list[object]:
+    """What stands in the first three rows that cannot be used for this column."""
     wrong = prepared(frame).filter(nw.col(f"bad_{role}") == 1)
     written = f"{role}_text" if f"{role}_text" in frame.table.collect_schema().names() else role
-    return [row[written] for row in rows(wrong.select(written), most)]
+    return [row[written] for row in rows(wrong.select(written), 3)]
 
 
 def without_number(frame: Frame, role: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from policytest._base.errors import InputError, unreadable
 from policytest._base.text import did_you_mean, plain
@@ -35,14 +35,16 @@ class File:
 
 def is_path(data: object) -> TypeGuard[Paths]:
     """Whether this names files: a path, or a list of paths."""
-    if isinstance(data, list | tuple | set | frozenset):
-        return all(isinstance(item, str | os.PathLike) for item in data)
-    return isinstance(data, str | os.PathLike)
+    return all(isinstance(item, str | os.PathLike) for item in _each(data))
+
+
+def _each(data: Any) -> list[Any]:
+    return list(data) if isinstance(data, list | tuple | set | frozenset) else [data]
 
 
 def find(data: Paths) -> list[Path]:
     """The files that paths, folders and patterns name, each once."""
-    items = [data] if isinstance(data, str | os.PathLike) else sorted(data, key=os.fspath)
+    items = sorted(_each(data), key=os.fspath)
     if not items:
         raise InputError("data is an empty list; pass the path of a file")
     found: dict[str, Path] = {}

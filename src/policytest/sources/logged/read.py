@@ -125,7 +125,8 @@ def logs(
     for flaw in _flaws(found, stopped, kept):
         warnings.warn(flaw, AssumptionWarning, stacklevel=2)
     counts, left_out = found.counts, found.left_out()
-    counts.merge(_nothing(task, found.selected or stopped > 0, bool(found.other_reward)))
+    flaws = found.selected or stopped > 0, bool(found.other_reward)
+    counts.merge(Counts(task.n_states, task.n_actions, True, *flaws))  # of no transitions
     cells = () if bins is None else (CELLS.format(names=", ".join(bins.names)),)
     log = Log(
         counts,
@@ -171,11 +172,6 @@ def _first_rows(task: Task, frame: Frame, at: Places, tolerance: float) -> Index
         for batch in frames.batches(frames.scanned(first)):
             found.add(batch)
     return found.in_order()
-
-
-def _nothing(task: Task, selected: bool = False, other_rewards: bool = False) -> Counts:
-    """No transitions, in the form that takes no room."""
-    return Counts(task.n_states, task.n_actions, sparse=True, selected=selected, other_rewards=other_rewards)
 
 
 def _earlier(add_to: object, task: Task, at: Places) -> Log:

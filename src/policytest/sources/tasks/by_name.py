@@ -264,19 +264,22 @@ def _entries(name: str, value: object, at: Places, field: str | None) -> Iterato
 
 
 def _of_pair(place: str, s: int, a: int, value: object, at: Places, field: str | None) -> Iterator[Entry]:
-    if field is None and isinstance(value, list | dict) and not value:
-        raise InputError(f"{place} allows no successor; list at least one, or leave the pair out: then any may follow")
-    if field == "r" and not isinstance(value, dict):
-        yield Entry(s, a, None, _number(place, value), place)
-        return
-    if field is None and isinstance(value, list):
-        for successor in value:
-            yield Entry(s, a, at.states.find(place, successor), 1.0, f"{place}.{successor}")
-        return
-    for successor, number in _dict(place, value, "[next, ...]" if field is None else f"{{next: {field}}}").items():
-        where = f"{place}.{successor}"
-        allowed = float(number) if field is None and isinstance(number, bool) else _number(where, number)
-        yield Entry(s, a, at.states.find(place, successor), allowed, where)
+    match field, value:
+        case None, list() | dict() if not value:
+            raise InputError(
+                f"{place} allows no successor; list at least one, or leave the pair out: then any may follow"
+            )
+        case None, list() as successors:
+            for successor in successors:
+                yield Entry(s, a, at.states.find(place, successor), 1.0, f"{place}.{successor}")
+        case "r", number if not isinstance(number, dict):
+            yield Entry(s, a, None, _number(place, number), place)
+        case _:
+            form = "[next, ...]" if field is None else f"{{next: {field}}}"
+            for successor, number in _dict(place, value, form).items():
+                where = f"{place}.{successor}"
+                allowed = float(number) if field is None and isinstance(number, bool) else _number(where, number)
+                yield Entry(s, a, at.states.find(place, successor), allowed, where)
 
 
 def _entry(place: str, item: object, at: Places, field: str | None) -> Entry:

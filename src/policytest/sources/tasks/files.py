@@ -213,12 +213,12 @@ def _shown_sizes(content: Content) -> Content:
     """The content with lists as arrays where they show how many states and actions there are."""
     shown = dict(content)
     for key in ("policy", "rewards", "kernel", "support"):
-        value = shown.get(key)
-        if isinstance(value, list) and value and isinstance(value[0], list):
-            try:
-                shown[key] = np.array(value)
-            except ValueError:  # ragged: refused where it is read
-                del shown[key]
+        match shown.get(key):
+            case [list(), *_] as table:
+                try:
+                    shown[key] = np.array(table)
+                except ValueError:  # ragged: refused where it is read
+                    del shown[key]
     return shown
 
 
@@ -282,10 +282,12 @@ def _named(states: list[int], content: Content) -> tuple[Hashable, ...]:
     return tuple(s if names is None else names[s] for s in states)
 
 
-def _width(policy: object) -> int:
-    """How many actions a policy that is a table has."""
-    row = policy[0] if isinstance(policy, list) and policy else None
-    return len(row) if isinstance(row, list) else 0
+def _width(table: object) -> int:
+    """How many entries the rows of a list of lists have; 0 of anything else."""
+    match table:
+        case [list() as row, *_]:
+            return len(row)
+    return 0
 
 
 def _one_state(offer: Offer) -> FloatArray:

@@ -74,9 +74,9 @@ def places_for(task: object) -> Places:
         return places_in(task)
     if not isinstance(task, tuple) or len(task) != 2:
         raise InputError(f"task is a {type(task).__name__}; pass a Task, or the pair (states, actions)")
-    S, A = (value if isinstance(value, int) else len(value) for value in task)
-    states, actions = (None if isinstance(value, int) else value for value in task)
-    return places_of(S, A, arrays.names("states", states, S), arrays.names("actions", actions, A))
+    names = [None if isinstance(value, int) else value for value in task]
+    S, A = (value if named is None else len(named) for value, named in zip(task, names, strict=True))
+    return places_of(S, A, arrays.names("states", names[0], S), arrays.names("actions", names[1], A))
 
 
 def read_policy(path: Path, at: Places, offer: Offer | None = None, normalise: bool = False) -> FloatArray:
@@ -178,11 +178,10 @@ def _read_csv(path: Path, at: Places) -> dict[Hashable, dict[Hashable, float]]:
 
 def _probability(place: str, text: str) -> float:
     try:
-        return arrays.real_number(f"{place}: probability", float(text))
-    except InputError:
-        raise
+        number = float(text)
     except ValueError:
         raise InputError(f"{place}: {text[:40]!r} is not a number") from None
+    return arrays.real_number(f"{place}: probability", number)
 
 
 def _csv(table: FloatArray, at: Places) -> bytes:
