@@ -17,14 +17,17 @@ the data that are tested are chosen in hindsight: take them from what is known, 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
+import operator
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays as arrays_module
 from policytest._base import errors
@@ -35,6 +38,8 @@ from policytest._base.text import number, plural
 from policytest.data.counts import CELLS_ARE_MARKOV
 
 nw = Needed("narwhals", "data")
+CellFunction: TypeAlias = Callable[[Any], object]
+"""The number of the cell of an observation."""
 CELL_LIMIT = 10_000_000
 NOT_MARKOV = (
     "states that are bins of continuous ones are generally not Markov: delta then bounds the error about the Markov "
@@ -68,7 +73,7 @@ class Bins(Shown):
     edges: tuple[FloatArray, ...]
     names: tuple[str, ...]
     outside: str
-    function: Callable[[Any], Any] | None = field(default=None, repr=False)
+    function: CellFunction | None = field(default=None, repr=False)
     count: int = 0
     labels: tuple[Hashable, ...] | None = field(default=None, repr=False)
     assumptions: tuple[str, ...] = (CELLS_ARE_MARKOV,)
@@ -124,7 +129,7 @@ class Bins(Shown):
     def __call__(self, points: Any, name: str = "points") -> IntArray:
         """The cell of each point: points [n,d], or [n] in one dimension. NaN is refused."""
         if self.function is not None:
-            return self._by_function(points, name)
+            return self._by_function(self.function, points, name)
         values = arrays_module.numbers(name, points).astype(np.float64)
         values = values[:, None] if values.ndim == 1 and len(self.edges) == 1 else values
         if values.ndim != 2 or values.shape[1] != len(self.edges):
@@ -153,9 +158,8 @@ class Bins(Shown):
                 f'{place} is {values[at]:.6g}, outside {low:.6g} to {high:.6g}; widen the edges, or pass outside="edge"'
             )
 
-    def _by_function(self, points: Any, name: str) -> IntArray:
-        assert self.function is not None
-        cells = [self.function(point) for point in points]
+    def _by_function(self, function: CellFunction, points: Iterable[object], name: str) -> IntArray:
+        cells = [function(point) for point in points]
         for at, cell in enumerate(cells):
             if isinstance(cell, bool | np.bool_) or not isinstance(cell, int | np.integer):
                 raise InputError(f"function gave {cell!r} for {name}[{at}]; it must give the number of a cell")
@@ -208,19 +212,17 @@ class Bins(Shown):
 
     def cells(self, names: Sequence[str]) -> Any:
         """The number of the cell as an expression of columns: how many inner edges each has reached; null for none."""
-        index: Any = nw.lit(0)
-        good: Any = None
+        index, good = nw.lit(0), []
         for edges, name in zip(self.edges, names, strict=True):
             column = nw.col(name).cast(nw.Float64)
-            reached: Any = nw.lit(0)
+            reached = nw.lit(0)
             for edge in edges[1:-1]:
                 reached = reached + nw.when(column >= float(edge)).then(nw.lit(1)).otherwise(nw.lit(0))
             index = index * (len(edges) - 1) + reached
-            fine = ~column.is_nan() & ~column.is_null()
+            good += [~column.is_nan(), ~column.is_null()]
             if self.outside == "refuse":
-                fine = fine & (column >= float(edges[0])) & (column <= float(edges[-1]))
-            good = fine if good is None else good & fine
-        return nw.when(good).then(index.cast(nw.Int64))
+                good += [column >= float(edges[0]), column <= float(edges[-1])]
+        return nw.when(functools.reduce(operator.and_, good)).then(index.cast(nw.Int64))
 
     def wrap(self, env: object) -> Any:
         """The environment with the cells as Discrete observations; pass ``states=bins.states`` on for their names.
@@ -257,7 +259,7 @@ def discretise(
     sample: object = None,
     bins: object = None,
     how: str = "uniform",
-    function: Callable[[Any], Any] | None = None,
+    function: CellFunction | None = None,
     count: int | None = None,
     names: Sequence[str] | None = None,
     states: Sequence[Hashable] | None = None,
@@ -317,7 +319,7 @@ def discretise(
     return made
 
 
-def from_cuts(columns: Mapping[str, Any]) -> Bins:
+def from_cuts(columns: object) -> Bins:
     """The bins of a task file: for each column of a log the numbers at which it is cut, and perhaps names of the cells.
 
     ``next`` is the column of the same number in the next state, where a row of the log has it.
@@ -366,7 +368,7 @@ def _edges(edges: Any) -> tuple[FloatArray, ...]:
     return tuple(arrays)
 
 
-def _from_sample(sample: Any, bins: Any, how: str) -> tuple[FloatArray, ...]:
+def _from_sample(sample: object, bins: Any, how: str) -> tuple[FloatArray, ...]:
     arrays_module.one_of("how", how, ("uniform", "quantile"))
     points = arrays_module.real_array("sample", sample)
     points = points[:, None] if points.ndim == 1 else points
@@ -399,7 +401,7 @@ def _listed(names: Sequence[str] | str) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _stacked(columns: list[Any]) -> Any:
+def _stacked(columns: list[npt.ArrayLike]) -> npt.NDArray[Any]:
     return np.column_stack([np.asarray(column) for column in columns])
 
 

@@ -254,15 +254,8 @@ class Reading:
             )
         if self.paid is not None and self.bad["reward"] + self.outside:
             raise self._wrong_reward()
-        for role, times in self.bad.items():
-            if times:
-                found = frames.examples(self.frame, role)
-                listed = ", ".join(short(value) for value in found)
-                entries = f"{plural(times, 'entry is', 'entries are')} not, such as {listed}"
-                hint = DATES if role == "order" and any(DATE.search(str(entry)) for entry in found) else ""
-                optional = role == "reward" or (role != "count" and not self.frame.flags)  # they find the next row
-                remedy = f"fix the data{hint}" + (f", or {ignoring(role)}" if optional else "")
-                raise InputError(f"the column {role} must hold {_RULES[role]}, and {entries}; {remedy}")
+        for role in self.bad:
+            self._check_numbers(role)
         if self.total >= frames.COUNT_LIMIT:
             raise InputError(
                 f"the column count adds up to {float(self.total):.3g}; sums of counts must stay below 2**62"
@@ -279,6 +272,18 @@ class Reading:
             )
         self.selected = (self.selected and "s_next" in leave) or self.lost_starts > 0
         self.stopped = self._over[LAST_ROW].total()  # perhaps; in their order rows tell
+
+    def _check_numbers(self, role: str) -> None:
+        """Refuse a column with entries that cannot be used."""
+        if not self.bad[role]:
+            return
+        found = frames.examples(self.frame, role)
+        listed = ", ".join(short(value) for value in found)
+        entries = f"{plural(self.bad[role], 'entry is', 'entries are')} not, such as {listed}"
+        hint = DATES if role == "order" and any(DATE.search(str(value)) for value in found) else ""
+        optional = role == "reward" or (role != "count" and not self.frame.flags)  # they find the next row
+        remedy = f"fix the data{hint}" + (f", or {ignoring(role)}" if optional else "")
+        raise InputError(f"the column {role} must hold {_RULES[role]}, and {entries}; {remedy}")
 
     def _words(self, role: str) -> str:
         """What is wrong with the labels of a column."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError, Needed
 from policytest._base.text import plural
 from policytest.data.episodes import Range
@@ -33,7 +34,7 @@ from policytest.data.logged_episodes import (
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
-from policytest.sources.labels import MISSING, Places, distinct, entry, numbers, places_in, whole
+from policytest.sources.labels import MISSING, Column, Places, distinct, entry, numbers, places_in, whole
 from policytest.sources.logged import frames
 from policytest.sources.logged.columns import (
     BINNED,
@@ -91,15 +92,10 @@ def logged_episodes(
         discount = task.discount if discount is None else discount
         horizon = task.horizon if horizon is None else horizon
         reward_range = _rewards_of(task) if reward_range is None else reward_range
-    about: dict[str, Any] = {
-        "discount": 1.0 if discount is None else discount,
-        "horizon": horizon,
-        "reward_range": ends_of("reward_range", reward_range),
-        "return_range": return_range,
-        "smallest_propensity": None
-        if smallest_propensity is None
-        else arrays.real_number("smallest_propensity", smallest_propensity),
-    }
+    if smallest_propensity is not None:
+        smallest_propensity = arrays.real_number("smallest_propensity", smallest_propensity)
+    ends = ends_of("reward_range", reward_range)
+    about = Stated(1.0 if discount is None else discount, horizon, ends, return_range, smallest_propensity)
     mapping = check_episode_mapping(columns, task is not None, () if bins is None else bins.names)
     with frames.with_bins_named(task, bins), frames.readable():
         opened = frames.opened(data, mapping, (*EPISODE_ROLES, "s", "a"), in_order=True)
@@ -108,13 +104,23 @@ def logged_episodes(
         frame = with_exits(frame, task)
         if "propensity" not in frame.roles and task is not None and {"s", "a"} <= set(frame.roles):
             _check_own(frame, task)
-        if "propensity" not in frame.roles and "episode" in frame.roles and about["discount"] == 1.0:
+        if "propensity" not in frame.roles and "episode" in frame.roles and about.discount == 1.0:
             if "target" in frame.roles:
                 raise InputError('data has a column target and no propensity; name it with columns={"propensity": ...}')
             found = _added_up(frame, about)
             if found is not None:
                 return found
         return _row_by_row(frame, task, about)
+
+
+class Stated(NamedTuple):
+    """What is said of the episodes beside the table, as `LoggedEpisodes` takes it."""
+
+    discount: float
+    horizon: int | None
+    reward_range: Range | None
+    return_range: Range | None
+    smallest_propensity: float | None
 
 
 def _rewards_of(task: Task) -> Range:
@@ -151,7 +157,7 @@ def _checked(frame: Frame) -> Frame:
 # ---------------------------------------------------------------- one group-by
 
 
-def _added_up(frame: Frame, about: dict[str, Any]) -> LoggedEpisodes | None:
+def _added_up(frame: Frame, about: Stated) -> LoggedEpisodes | None:
     """The returns of episodes, added up by the engine; None where a row is wrong, which has to be found."""
     reward = nw.col("reward").cast(nw.Float64)
     table = steps(frame).with_columns(
@@ -166,17 +172,17 @@ def _added_up(frame: Frame, about: dict[str, Any]) -> LoggedEpisodes | None:
     ids, codes = distinct(pieces["episode"])
     total, least, most = (numbers(pieces[name], missing=np.nan) for name in ("total", "least", "most"))
     bad, rows = whole(pieces["bad"]), whole(pieces["rows"])
-    ends = about["reward_range"]
+    ends = about.reward_range
     if not len(total) or bad.any() or (codes < 0).any():
         return None
     if ends is not None and (outside(least, ends).any() or outside(most, ends).any()):
         return None
-    _check_lengths(rows, about["horizon"], [ids[code] for code in codes])
-    keys: list[Any] = [_by_id(ids)[codes]]
+    _check_lengths(rows, about.horizon, [ids[code] for code in codes])
+    keys: list[npt.NDArray[Any]] = [_by_id(ids)[codes]]
     if "order" in frame.roles:
         keys.append(frames.sortable([pieces["first"]])[0])
     order = np.lexsort(keys)
-    return LoggedEpisodes(None, total[order], rows=rows[order], **about)
+    return LoggedEpisodes(None, total[order], rows=rows[order], **about._asdict())
 
 
 def _by_id(ids: Sequence[Any]) -> IntArray:
@@ -188,7 +194,7 @@ def _by_id(ids: Sequence[Any]) -> IntArray:
 # ---------------------------------------------------------------- rows
 
 
-def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> LoggedEpisodes:
+def _row_by_row(frame: Frame, task: Task | None, about: Stated) -> LoggedEpisodes:
     """The rows themselves, checked in the order of the table, then sorted."""
     pieces = _fetched(frame.table.select(*frame.roles, *frame.flags), (*frame.roles, *frame.flags))
     number = np.arange(1, len(pieces["reward"]) + 1)  # of the row in the table
@@ -203,7 +209,7 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
         columns["target"] = _targets(frame, task, pieces, number)
     ids, codes = distinct(pieces["episode"]) if "episode" in pieces else ([], None)
 
-    def refuse(wrong: Any, role: str, rule: str) -> None:
+    def refuse(wrong: BoolArray, role: str, rule: str) -> None:
         if (at := arrays.first(wrong)) is not None:
             where = "" if codes is None else f", episode {short(ids[codes[at]] if codes[at] >= 0 else None)}"
             shown = _written(frame, role) if np.isnan(columns[role][at]) else f"{columns[role][at]:.9g}"
@@ -214,33 +220,31 @@ def _row_by_row(frame: Frame, task: Task | None, about: dict[str, Any]) -> Logge
     for role, column in columns.items():
         right, rule = COLUMNS[role]
         refuse(~right(column), role, rule)
-    if (bound := about["smallest_propensity"]) is not None and {"propensity", "target"} <= columns.keys():
+    if (bound := about.smallest_propensity) is not None and {"propensity", "target"} <= columns.keys():
         for wrong, rule in against_smallest(columns["propensity"], columns["target"], bound):
             refuse(wrong, "propensity", rule)
-    if (ends := about["reward_range"]) is not None:
+    if (ends := about.reward_range) is not None:
         wrong = outside(columns["reward"], ends)
         refuse(wrong, "reward", f"it is outside reward_range ({ends[0]:g}, {ends[1]:g}); widen the range")
     if codes is not None:
-        _check_lengths(np.bincount(codes), about["horizon"], ids)
+        _check_lengths(np.bincount(codes), about.horizon, ids)
     if "order" in pieces:
         order = _sorted(frame, pieces["order"], codes, ids, number)
-        columns, codes = (
-            {role: column[order] for role, column in columns.items()},
-            None if codes is None else codes[order],
-        )
-    return LoggedEpisodes(codes, **columns, **about)
+        columns = {role: column[order] for role, column in columns.items()}
+        codes = None if codes is None else codes[order]
+    return LoggedEpisodes(codes, **columns, **about._asdict())
 
 
 def _fetched(table: Table, names: Sequence[str]) -> Batch:
     """The columns of a query, whole."""
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    found: dict[str, list[Column]] = {name: [] for name in names}
     for batch in frames.batches(table, MOST_ROWS):
         for name in names:
             found[name].append(frames.owned(batch[name]))
     return {name: frames.joined(parts) for name, parts in found.items()}
 
 
-def _taken(column: Any, rows: IntArray) -> Any:
+def _taken(column: Column, rows: IntArray) -> Column:
     """These rows of a column."""
     return [column[row] for row in rows] if isinstance(column, list) else column.take(rows)
 
@@ -298,7 +302,7 @@ def _check_own(frame: Frame, task: Task) -> None:
         )
 
 
-def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> None:
+def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[object]) -> None:
     if horizon is not None and (at := arrays.first(rows > horizon)) is not None:
         raise InputError(
             f"episode {short(ids[at])} has {plural(int(rows[at]), 'row')}, and the horizon is {horizon:,}; fix the "
@@ -306,7 +310,7 @@ def _check_lengths(rows: IntArray, horizon: int | None, ids: Sequence[Any]) -> N
         )
 
 
-def _sorted(frame: Frame, column: Any, codes: IntArray | None, ids: Sequence[Any], number: IntArray) -> IntArray:
+def _sorted(frame: Frame, column: Column, codes: IntArray | None, ids: Sequence[object], number: IntArray) -> IntArray:
     """Rows by their order; in an episode no order comes twice."""
     missing = (
         np.array([value is None for value in column])

@@ -39,7 +39,6 @@ from policytest.sources.logged.frames import Frame
 from policytest.sources.logged.log import (
     CELLS,
     COUNTS_ONLY,
-    IndexColumns,
     LeftOut,
     Log,
     first_rows,
@@ -108,17 +107,16 @@ def logs(
     no_order = "" if "order" in frame.roles else NO_ORDER
     long = "" if no_order else _long(frame)
     kept = not (no_order or long)
-    found = Reading(task, frame, at, tolerance, kept)
-    with frames.watched(frame, progress, 0.0, 0.5 if long else 1.0), frames.readable():
-        asked = frames.scanned(frame) if kept else frames.tallied(frame, task.observes_rewards)
-        for batch in frames.batches(asked, frames.GROUP_LIMIT):
-            found.add(batch)
+    with frames.watched(frame, progress, 0.0, 0.5 if long else 1.0):
+        found = _read(task, frame, at, tolerance, kept)
     found.check(leave, empty_too=earlier is not None)
     in_order = found.in_order() if kept else None
     if long:
         with frames.watched(frame, progress, 0.5, 1.0):
             _no_key_twice(frame)
-            in_order = _first_rows(task, frame, at, tolerance) if earlier is None else None
+            if earlier is None:  # all of these rows were checked before
+                first = frames.first_in_order(frame, log_module.TRANSITION_LIMIT)
+                in_order = _read(task, first, at, tolerance, keep=True).in_order()
         if earlier is None:
             warnings.warn(long, UserWarning, stacklevel=2)
     stopped = 0 if "last" in leave else found.stopped
@@ -164,14 +162,13 @@ def _long(frame: Frame) -> str:
     return log_module.LONG.format(rows=rows, limit=limit) if rows > limit else ""
 
 
-def _first_rows(task: Task, frame: Frame, at: Places, tolerance: float) -> IndexColumns:
-    """The first rows by their order, as many as are kept; all of them were checked before."""
-    first = frames.first_in_order(frame, log_module.TRANSITION_LIMIT)
-    found = Reading(task, first, at, tolerance, keep=True)
+def _read(task: Task, frame: Frame, at: Places, tolerance: float, keep: bool) -> Reading:
+    """All rows of a table, or its groups unless the rows are to be kept in their order."""
+    found = Reading(task, frame, at, tolerance, keep)
     with frames.readable():
-        for batch in frames.batches(frames.scanned(first)):
+        for batch in frames.batches(frames.scanned(frame) if keep else frames.tallied(frame, task.observes_rewards)):
             found.add(batch)
-    return found.in_order()
+    return found
 
 
 def _earlier(add_to: object, task: Task, at: Places) -> Log:
