@@ -261,6 +261,8 @@ class SteppedStates:
     ) -> None:
         S = self.S = at.n_states
         self.rewards, self.terminal, self.initial, self.asked = rewards, terminal, initial, asked
+        over = asked.over if terminal is None else terminal
+        self.over = np.zeros(S, dtype=bool) if over is None else over  # the states in which episodes are over
         self.copies = isinstance(rewards, np.ndarray) and rewards.ndim == 3  # an ended copy of each state
         self.endings = 0 if terminal is not None else S if self.copies else 1
         self.start = S + self.endings if initial is None else -1
@@ -269,8 +271,7 @@ class SteppedStates:
 
     def ended(self, s: int) -> bool:
         """Whether nothing can happen any more in this state of the task."""
-        over = self.terminal if self.terminal is not None else self.asked.over
-        return self.S <= s < self.S + self.endings or bool(s < self.S and over is not None and over[s])
+        return bool(self.over[s]) if 0 <= s < self.S else self.S <= s < self.S + self.endings
 
     def reward(self, s: int, a: int, x: int) -> float | None:
         """What is said to be paid for a transition of the environment; None where nothing is said."""
@@ -281,14 +282,12 @@ class SteppedStates:
     def arrival(self, s: int, a: int, x: int, terminated: bool, at: Places) -> int:
         """The state of the task that a transition leads to."""
         if self.terminal is None:
-            over = self.asked.over
-            if not terminated or (over is not None and over[x]):
-                return x
-            return self.S + (x if self.copies else 0)
+            return x if not terminated or self.over[x] else self.S + (x if self.copies else 0)
         if terminated != self.terminal[x]:
-            place = f"{at.place(s, a, x)}"
             what = "ended the episode, but terminal does not list" if terminated else "went on, but terminal lists"
-            raise InputError(f"the step {place} {what} {at.states.label(x)}; correct terminal, or leave it out")
+            raise InputError(
+                f"the step {at.place(s, a, x)} {what} {at.states.label(x)}; correct terminal, or leave it out"
+            )
         return x
 
     def task(self, at: Places, policy: FloatArray, discount: float, assumptions: Sequence[str] = ()) -> Task:
@@ -357,8 +356,7 @@ def stepped_task(at: Places, given: Given, assumptions: Sequence[str] = ()) -> t
     rho = None if given.initial is None else given_initial(given.initial, at)
     rewards = None if given.asked.goal is not None else given_rewards(given.rewards, at)
     layout = SteppedStates(at, rewards, ends, rho, given.asked)
-    over = ends if ends is not None else given.asked.over
-    pi = policy_table(given.policy, at, free=() if over is None else np.flatnonzero(over))
+    pi = policy_table(given.policy, at, free=np.flatnonzero(layout.over))
     return layout.task(at, pi, given.discount, assumptions), layout, pi
 
 

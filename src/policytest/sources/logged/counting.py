@@ -21,8 +21,6 @@ from policytest.sources.logged import frames
 from policytest.sources.logged.columns import LABELS, OPTIONAL, ignoring
 from policytest.sources.logged.frames import Batch, Frame, NumberArray
 from policytest.sources.logged.log import (
-    DATE,
-    DATES,
     EXAMPLES,
     IN_AN_END,
     LAST_ROW,
@@ -30,6 +28,7 @@ from policytest.sources.logged.log import (
     IndexColumns,
     LeftOut,
     RewardSums,
+    dates_in,
     ranks,
     short,
 )
@@ -280,7 +279,7 @@ class Reading:
         found = frames.examples(self.frame, role)
         listed = ", ".join(short(value) for value in found)
         entries = f"{plural(self.bad[role], 'entry is', 'entries are')} not, such as {listed}"
-        hint = DATES if role == "order" and any(DATE.search(str(value)) for value in found) else ""
+        hint = dates_in(*found) if role == "order" else ""
         optional = role == "reward" or (role != "count" and not self.frame.flags)  # they find the next row
         remedy = f"fix the data{hint}" + (f", or {ignoring(role)}" if optional else "")
         raise InputError(f"the column {role} must hold {_RULES[role]}, and {entries}; {remedy}")

@@ -44,7 +44,7 @@ from policytest.sources.logged.columns import (
 )
 from policytest.sources.logged.exits import EXIT, steps, with_exits
 from policytest.sources.logged.frames import Batch, Frame, Table
-from policytest.sources.logged.log import DATE, DATES, short
+from policytest.sources.logged.log import dates_in, short
 
 nw = Needed("narwhals", "data")
 MOST_ROWS = 2**32 - 2  # what Polars can count
@@ -99,7 +99,10 @@ def logged_episodes(
     mapping = check_episode_mapping(columns, task is not None, () if bins is None else bins.names)
     with frames.with_bins_named(task, bins), frames.readable():
         opened = frames.opened(data, mapping, (*EPISODE_ROLES, "s", "a"), in_order=True)
-        frame = _with_cells(_checked(opened), bins)
+        kinds = opened.table.collect_schema()
+        for role in (role for role in ("reward", *PROBABILITIES, "order") if role in opened.roles):
+            frames.check_type(role, kinds[role])
+        frame = _with_cells(opened, bins)
     with frames.readable():
         frame = with_exits(frame, task)
         if "propensity" not in frame.roles and task is not None and {"s", "a"} <= set(frame.roles):
@@ -141,17 +144,6 @@ def _with_cells(frame: Frame, bins: Bins | None) -> Frame:
         return frame
     found = frames.with_cells(frame, replace(bins, following=()))
     return replace(found, roles=(*dict.fromkeys((*frame.roles, "s")), "cell"))
-
-
-def _checked(frame: Frame) -> Frame:
-    """The frame, refused if a column of numbers holds something else."""
-    kinds = frame.table.collect_schema()
-    for role in ("reward", *PROBABILITIES):
-        if role in frame.roles and not kinds[role].is_numeric():
-            raise InputError(f"the column {role} has the type {kinds[role]}, and must hold numbers; convert it")
-    if "order" in frame.roles and not (kinds["order"].is_numeric() or kinds["order"].is_temporal()):
-        raise InputError(f"the column order has the type {kinds['order']}, and must hold numbers or times; convert it")
-    return frame
 
 
 # ---------------------------------------------------------------- one group-by
@@ -319,8 +311,8 @@ def _sorted(frame: Frame, column: Column, codes: IntArray | None, ids: Sequence[
     )
     if (at := arrays.first(missing)) is not None:
         shown = _written(frame, "order")
-        dates = DATES if DATE.search(shown) else ""
-        raise InputError(f"row {number[at]:,}: the order is {shown}; every row needs a number or a time{dates}")
+        rule = f"every row needs a number or a time{dates_in(shown)}"
+        raise InputError(f"row {number[at]:,}: the order is {shown}; {rule}")
     keys, _ = frames.sortable([column])
     if codes is not None:
         both = np.lexsort((keys, codes))

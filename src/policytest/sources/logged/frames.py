@@ -31,6 +31,7 @@ from policytest.sources.logged.columns import (
     LABELS,
     NEXT_BINNED,
     OPTIONAL,
+    PROBABILITIES,
     ROLES,
     Columns,
     check_bins,
@@ -56,6 +57,7 @@ NumberArray: TypeAlias = npt.NDArray[np.number[Any]]
 Batch: TypeAlias = dict[str, Column]
 GROUP_LIMIT = 50_000_000  # groups that are fetched
 COUNT_LIMIT, HIGH = 2**62, 2**32
+NUMBERS = ("count", "reward", "order", *PROBABILITIES)  # columns of numbers
 BATCH = 2**18
 MOST_LIMIT = 2**31 - 1  # what Spark takes as a limit
 SMALL_DRIVER = re.compile("OutOfMemoryError|maxResultSize|GC overhead|SparkContext was shut down")
@@ -92,8 +94,6 @@ class Frame:
         """The number of rows, counted by the engine where nobody has said it."""
         if self.n_rows is not None:
             return self.n_rows
-        if isinstance(self.table, nw.DataFrame):
-            return len(self.table)
         return int(rows(self.table.select(rows=nw.len()), 1)[0]["rows"])
 
 
@@ -227,20 +227,24 @@ def _checked(frame: Frame) -> Frame:
     """The frame, refused if a column has a type that its role cannot have."""
     kinds = frame.table.collect_schema()
     for role in frame.roles:
-        kind = kinds[role]
-        numeric = kind.is_numeric()
-        fits = {"count": numeric, "reward": numeric, "order": numeric or kind.is_temporal()}
-        if not fits.get(role, True):
-            rule = {"count": "whole numbers", "reward": "numbers", "order": "numbers or times"}[role]
-            remedy = "convert it" + (", to dates for example" if role == "order" else "")
-            if role == "reward":
-                remedy += f", or, if the task has rewards of its own, {ignoring(role)}"
-            elif role == "order" and not frame.flags:
-                remedy += f", or {ignoring(role)}"
-            raise InputError(f"the column {role} has the type {kind}, and must hold {rule}; {remedy}")
-        if role in LABELS and kind in (nw.Binary, nw.Struct):
-            raise InputError(f"the column {role} has the type {kind}; labels are text, numbers, dates or lists of them")
+        remedy = ", to dates for example" if role == "order" else ""
+        if role == "reward":
+            remedy += f", or, if the task has rewards of its own, {ignoring(role)}"
+        elif role == "order" and not frame.flags:
+            remedy += f", or {ignoring(role)}"
+        check_type(role, kinds[role], remedy)
+        if role in LABELS and kinds[role] in (nw.Binary, nw.Struct):
+            raise InputError(
+                f"the column {role} has the type {kinds[role]}; labels are text, numbers, dates or lists of them"
+            )
     return frame
+
+
+def check_type(role: str, kind: nw.dtypes.DType, remedy: str = "") -> None:
+    """Refuse a column of numbers that holds something else; an order may also have times."""
+    rule = {"count": "whole numbers", "order": "numbers or times"}.get(role, "numbers")
+    if role in NUMBERS and not (kind.is_numeric() or (role == "order" and kind.is_temporal())):
+        raise InputError(f"the column {role} has the type {kind}, and must hold {rule}; convert it{remedy}")
 
 
 @contextmanager

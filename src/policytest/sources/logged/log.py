@@ -31,8 +31,7 @@ from policytest.sources.logged.paths import File
 TRANSITION_LIMIT = 50_000_000
 """Rows that are kept in memory in their order: of a longer log the first ones."""
 EXAMPLES = 3  # labels that are shown
-DATES = " (write dates as 2026-12-31)"
-DATE = re.compile(r"\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b")
+_DATE = re.compile(r"\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b")
 """A date that begins with its day or its month; nobody can tell which."""
 COUNTS_ONLY = "this log has counts only, without an order (it was loaded, or added to another); pass all files to logs"
 SAME_TIME = (
@@ -335,6 +334,11 @@ def stopped_early(episodes: int, sure: bool = True) -> str:
         'is certified; give episodes that ended a last row in a terminal state, or pass skip=("last",) if recording '
         "stopped for reasons of its own"
     )
+
+
+def dates_in(*found: object) -> str:
+    """How to write dates, if one of these begins with its day or its month."""
+    return " (write dates as 2026-12-31)" if any(_DATE.search(str(value)) for value in found) else ""
 
 
 def first_rows(task: Task) -> tuple[str, ...]:

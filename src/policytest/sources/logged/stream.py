@@ -48,7 +48,7 @@ from policytest.sources.logged.columns import (
     with_bins,
 )
 from policytest.sources.logged.lines import Record
-from policytest.sources.logged.log import CELLS, DATE, DATES, NEXT_ROW, stopped_early
+from policytest.sources.logged.log import CELLS, NEXT_ROW, dates_in, stopped_early
 from policytest.sources.logged.rewards import NO_REWARDS, missing, outside, wrong_range
 from policytest.sources.logged.visits import Arrived, Waiting
 
@@ -463,6 +463,6 @@ def _moment(value: object) -> Moment:
     try:
         time = datetime.datetime.fromisoformat(written)
     except ValueError:
-        dates = DATES if DATE.search(written) else ""
-        raise InputError(f"order is {_shown(value)}; it must be a number or a time, of one kind{dates}") from None
+        rule = f"it must be a number or a time, of one kind{dates_in(written)}"
+        raise InputError(f"order is {_shown(value)}; {rule}") from None
     return "time", time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
