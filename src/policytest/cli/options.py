@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from policytest.cli.exit_codes import debugging
 from policytest.cli.groups import Only as Only
 from policytest.cli.groups import option
 from policytest.cli.inputs import BUILT_IN, is_program
+
+if TYPE_CHECKING:
+    from policytest.cli.progress import Lines
 
 
 def _set_debug(wanted: bool) -> None:
@@ -149,8 +152,8 @@ class Sampling:
     max_seconds: float | None = option("Stop undecided after this many seconds.", "SECONDS")
     checkpoint: Path | None = option("Save the run in this file; if it exists, resume from it.", "FILE")
 
-    def settings(self) -> dict[str, Any]:
-        """The same as arguments of a test."""
+    def settings(self, shown: Lines) -> dict[str, Any]:
+        """The same as arguments of a test, which shows its progress there."""
         kept = self.checkpoint is not None and self.checkpoint.exists()
         return {
             "rng": self.seed,
@@ -158,6 +161,7 @@ class Sampling:
             "max_seconds": self.max_seconds,
             "checkpoint": self.checkpoint,
             "resume": self.checkpoint if kept else None,
+            "progress": shown,
         }
 
 

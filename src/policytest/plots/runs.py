@@ -79,16 +79,17 @@ def estimate(result: Verdict | Estimate | Interval, ax: Axes | None = None) -> A
     ``result`` is a `Verdict`, an `Estimate` or an `Interval`; the legend says which interval it is.
     """
     ax = style.axes(ax, height=1.55)
-    if isinstance(result, Verdict):
-        (low, high), middle = result.interval, result.estimate
+    bar, zone, what, label = None, 0.0, "value", "interval"
+    if isinstance(result, Interval):
+        low, high, middle = result.lower, result.upper, 0.5 * (result.lower + result.upper)
+    elif isinstance(result, Estimate):
+        low, high, middle, what = result.lower, result.upper, result.value, measured(result)
+        label = f"interval ({sure(result.delta)})"
+    else:
+        (low, high), middle, what = result.interval, result.estimate, measured(result)
+        bar, zone = result.threshold, result.indifference
         kind = f"{'each end ' if result.provenance.interval_kind == ONE_SIDED else ''}{sure(result.delta)}"
         label = "interval" if result.is_known else f"interval ({kind})"
-    else:
-        low, high = result.lower, result.upper
-        middle = getattr(result, "value", 0.5 * (low + high))
-        label = f"interval ({sure(result.delta)})" if isinstance(result, Estimate) else "interval"
-    bar, zone = getattr(result, "threshold", None), getattr(result, "indifference", 0.0)
-    what = "value" if isinstance(result, Interval) else measured(result)
     around = () if bar is None else (bar - zone, bar + zone)
     places = [x for x in (low, high, middle, *around) if np.isfinite(x)]
     if not places:

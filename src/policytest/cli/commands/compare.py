@@ -81,17 +81,8 @@ def compare(
                 rival = _other_model(other, question)
             chosen = inputs.method_of_pairs(method, settings)
             source = inputs.find_source(data, read_as, model, shown.notice)
-        verdict = compare_policies(
-            first,
-            rival,
-            source,
-            delta,
-            margin,
-            chosen,
-            indifference=indifference,
-            **sampling.settings(),
-            progress=shown,
-        )
+        limits = sampling.settings(shown)
+        verdict = compare_policies(first, rival, source, delta, margin, chosen, indifference=indifference, **limits)
     verdict = with_forecast(verdict, output.quiet)
     notes = own_assumptions(verdict.task) if logged else ()
     if notes and not output.quiet:

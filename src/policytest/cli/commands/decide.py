@@ -52,16 +52,9 @@ def decide(
         with progress(sys.stderr, output.quiet) as shown:
             from policytest.questions.decide import decide as decide_task
 
-            limits = sampling.settings()
+            about = sampling.settings(shown)
             verdict = decide_task(
-                task,
-                sim,
-                threshold=bar,
-                delta=delta,
-                method=watched,
-                indifference=indifference,
-                progress=shown,
-                **limits,
+                task, sim, threshold=bar, delta=delta, method=watched, indifference=indifference, **about
             )
     verdict = with_forecast(verdict, output.quiet)
     title = f"Is this {'policy' if problem else 'agent'} good enough?"
