@@ -98,11 +98,16 @@ def test_episodes_in_python():
             "PTST",
             ["ReturnBetting", "instances"],
         ),
+        (
+            {"episodes": "python:math:sin", "return_range": [0, 1], "threshold": 0.5},
+            {"method": "PTST", "allocation": [[1.0]]},
+            ["ReturnBetting", "instances"],
+        ),
         ({"paper": 2}, "ReturnBetting", ["is a Markov task"]),
     ],
 )
 def test_what_does_not_fit_is_refused(instance, method, words):
-    description = {"instances": {"x": instance}, "methods": {"m": {"method": method}}, "deltas": [0.1], "seeds": 1}
+    description = {"instances": {"x": instance}, "methods": {"m": method}, "deltas": [0.1], "seeds": 1}
     assert_refused(lambda: pt.study.sweep(description), *words)
 
 
