@@ -80,6 +80,8 @@ class Counts:
     [[[1, 2]], [[0, 1]]]
     """
 
+    episodes: None = None  # a table has no episodes, and no returns of them; see `Returns`
+    histogram: None = None
     _table: Any  # dense: N, flat; sparse: the CSR array of all but the waiting transitions
 
     def __init__(

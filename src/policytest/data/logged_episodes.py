@@ -38,7 +38,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -142,6 +142,7 @@ class LoggedEpisodes:
     smallest_propensity: Any = None
     rows: Any = None
     start: IntArray = field(init=False)  # [n + 1] the rows of episode i are start[i] .. start[i + 1] - 1
+    agent_policy: ClassVar[str] = ""
     states: None = field(default=None, init=False)
     actions: None = field(default=None, init=False)
 

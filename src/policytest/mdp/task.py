@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -100,6 +100,8 @@ class Task:
     horizon: int | None = None
     total_rewards: tuple[float, float] | None = None
     goal: Sequence[Hashable] | None = None
+    agent_policy: ClassVar[str] = ""  # a table has one policy; see `Episodes`
+    bounds: ClassVar[None] = None  # nor is the range of returns declared
 
     def __post_init__(self, normalise: bool) -> None:
         def put(name: str, value: object) -> None:
@@ -382,6 +384,7 @@ class Names(NamedTuple):
     actions: Sequence[Hashable] | None
     assumptions: tuple[str, ...] = ()
     agent_policy: str = ""
+    bounds: None = None
 
     def place(self, s: int, a: int, x: int | None = None) -> str:
         """A state, an action (and a next state) in words, with names where there are some."""
@@ -401,7 +404,7 @@ def about_task(task: Any) -> dict[str, Any]:
     labels = {"states": task.states, "actions": task.actions}
     names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}
     found = {**names, "assumptions": list(task.assumptions)}
-    return {**found, "agent_policy": which} if (which := getattr(task, "agent_policy", "")) else found
+    return {**found, "agent_policy": task.agent_policy} if task.agent_policy else found
 
 
 def given(assumptions: Sequence[str]) -> str:

@@ -155,7 +155,7 @@ def _of_estimate(found: Estimate, trace: Trace | None, suppress_below: int) -> I
     yield _place(found, f"{sentences.capital(kind)}.", f"{reach}, around {number(found.value)}.")
     if trace is not None:
         yield from _narrowing(trace, None, sentences.measured(found), kind)
-    yield from _samples(found.counts.visits, found.task, suppress_below)
+    yield from _samples(found.counts.visits, Names(found.task.states, found.task.actions), suppress_below)
 
 
 @figures_of.register
@@ -171,13 +171,13 @@ def _of_plan(found: Plan, *_: object) -> Iterator[Figure]:
     weights = np.asarray(getattr(found.allocation, "weights", ()))
     if weights.ndim == 2 and weights.size:
         s, a = (int(index) for index in np.unravel_index(int(weights.argmax()), weights.shape))
-        place = Names(found.task.states, found.task.actions).place(s, a)
+        names = Names(found.task.states, found.task.actions)
         yield Figure(
             "allocation",
             "Where samples should go",
             "The best allocation at the guess: the share of samples of each pair.",
-            f"The largest share, {weights.max():.1%}, is that of {place}.",
-            lambda: plots.allocation(weights, found.task),
+            f"The largest share, {weights.max():.1%}, is that of {names.place(s, a)}.",
+            lambda: plots.allocation(weights, names),
         )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import Names, about_task
 from policytest.results import sentences
 from policytest.results.saved import Seen
+from policytest.results.sentences import Subject
 
 
 def inside(estimate: float, ends: tuple[float, float] | None) -> float:
@@ -85,7 +86,7 @@ class Estimate(Shown):
     reached: bool
     method: str
     counts: Seen = field(repr=False)
-    task: Any = field(default=Names(None, None), repr=False)
+    task: Subject = field(default=Names(None, None), repr=False)
 
     def __post_init__(self) -> None:
         """The value is one of its interval."""

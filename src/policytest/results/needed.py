@@ -6,13 +6,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from policytest._base.arrays import IntArray
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import nats, number, plural, probability
+from policytest.results.sentences import Subject
+
+if TYPE_CHECKING:
+    from policytest.results.verdict import Verdict
 
 CHANCE = 0.8  # that the samples forecast are enough
 MAX_SAMPLES = 100_000  # of one simulated run
@@ -69,7 +73,7 @@ class Needed(Shown):
         All of it in a sentence.
     """
 
-    task: Any = field(repr=False)
+    task: Subject = field(repr=False)
     method: str
     samples: float
     uniform: float | None
@@ -137,12 +141,20 @@ class Needed(Shown):
         }
 
 
-def forecast(verdict: Any, chance: float, samples: float, words: str, **rest: Any) -> Needed:
-    """What a verdict still needs; ``rest``: further fields of `Needed`, and other values of those it has here."""
-    known = {"task": verdict.task, "method": verdict.method, "uniform": None, "expected": samples}
-    evidence = {"evidence": max(verdict.evidence), "required": verdict.required}
-    evidence |= {"pairs": np.zeros_like(verdict.counts.visits)}
-    return Needed(**{**known, **evidence, "samples": samples, "chance": chance, "words": words, **rest})
+def forecast(verdict: Verdict, chance: float, samples: float, words: str) -> Needed:
+    """What a verdict still needs, as long as nothing else is known of it."""
+    return Needed(
+        task=verdict.task,
+        method=verdict.method,
+        samples=samples,
+        uniform=None,
+        expected=samples,
+        chance=chance,
+        pairs=np.zeros_like(verdict.counts.visits),
+        evidence=max(verdict.evidence),
+        required=verdict.required,
+        words=words,
+    )
 
 
 def not_known(what: str, simulated: Simulated) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.mdp.task import about_task
+from policytest.methods.run import Method
 from policytest.results import sentences
 from policytest.results.needed import digits, few, nine_in_ten, samples_in_words
+from policytest.results.sentences import Subject
 from policytest.worst_case.lower_bound import Allocation
 
 Range = tuple[float, float, float]
@@ -55,7 +56,7 @@ class Plan(Shown):
         high, with the uncertainty of the pilot.
     """
 
-    task: Any = field(repr=False)
+    task: Subject = field(repr=False)
     threshold: float
     delta: float
     value: float
@@ -64,7 +65,7 @@ class Plan(Shown):
     allocation: Allocation | None = field(repr=False)
     saving: float
     samples: dict[str, Range]
-    methods: dict[str, Any] = field(repr=False)
+    methods: dict[str, Method] = field(repr=False)
     at_least: frozenset[str]
     notes: tuple[str, ...] = ()
     sure: dict[str, float] = field(default_factory=dict)

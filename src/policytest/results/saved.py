@@ -23,6 +23,7 @@ class Visits:
     selected: bool = False
     other_rewards: bool = False
     episodes: int | None = None
+    total: int | None = None  # not known of a saved one
     histogram: Histogram | None = None
     flaws: tuple[str, ...] = ()
     refutes_model: bool = False

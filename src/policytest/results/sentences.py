@@ -13,6 +13,7 @@ from policytest.data.counts import CELLS, UNTESTED
 from policytest.data.episodes import INDEPENDENT, MEAN_RETURN, POLICIES, Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.mdp.task import Names, Task, given
+from policytest.results.saved import Seen
 
 if TYPE_CHECKING:
     from policytest.results.estimate import Estimate
@@ -123,10 +124,8 @@ def assumptions_of(task: Subject, known: Sequence[str] | None = None) -> tuple[s
 
 def markov(task: Subject) -> tuple[str, ...]:
     """What is assumed of the process, and what is given."""
-    if isinstance(task, Episodes | LoggedEpisodes):
-        return (RETURNS.format(", {} to {}".format(*map(number, task.bounds))),)
-    if not isinstance(task, Task) and is_about_episodes(task):
-        return (RETURNS.format(""),)
+    if is_about_episodes(task):
+        return (RETURNS.format("" if task.bounds is None else ", {} to {}".format(*map(number, task.bounds))),)
     if not isinstance(task, Task) or task.is_discounted_table:
         return MARKOV
     law, given = MARKOV
@@ -349,10 +348,9 @@ def measured(result: Verdict | Estimate) -> str:
     return of_episodes(result.task) if is_return else result.about
 
 
-def after(samples: str, counts: object) -> str:
+def after(samples: str, counts: Seen) -> str:
     """After how many samples, and episodes where a result rests on them."""
-    found = getattr(counts, "episodes", None)
-    return samples if found is None else f"{plural(found, 'episode')} ({samples})"
+    return samples if counts.episodes is None else f"{plural(counts.episodes, 'episode')} ({samples})"
 
 
 def quantity(task: Subject) -> str:
@@ -364,10 +362,10 @@ def quantity(task: Subject) -> str:
 
 def described(task: Subject, question: str) -> list[str]:
     """A question about the value of a policy, with {} in its place; what it is, the policy, and the start."""
-    if isinstance(task, Episodes | LoggedEpisodes):
-        return _about_episodes(task, question)
-    if not isinstance(task, Task):
+    if isinstance(task, Names):
         return []
+    if not isinstance(task, Task):
+        return _about_episodes(task, question)
     names = [str(name) for name in task.states] if task.states is not None else [str(s) for s in range(task.n_states)]
     found = [_about_goal(task, names, question) if task.goal else _about_rewards(task, question)]
     acts = [str(name) for name in task.actions] if task.actions is not None else [str(a) for a in range(task.n_actions)]
@@ -384,9 +382,8 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     """The mean return of an episode."""
     until = "" if task.horizon is None else f", over after {plural(task.horizon, 'step')} at the latest"
     counting = f"; a reward one step later counts {number(task.discount)} times as much" if task.discount < 1 else ""
-    what = of_episodes(task) if isinstance(task, Episodes) else MEAN_RETURN
-    asked = question.format(f"the {what} of this {'policy' if isinstance(task, LoggedEpisodes) else 'agent'}")
-    which = getattr(task, "agent_policy", "")
+    asked = question.format(f"the {of_episodes(task)} of this {'agent' if isinstance(task, Episodes) else 'policy'}")
+    which = task.agent_policy
     acting = f" The agent's policy is the {which} one, {POLICIES[which]}." if which else ""
     return [
         f"{asked} An episode is one of {task.name}{until}; its return is the sum of its rewards{counting}, between "
@@ -394,29 +391,29 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     ]
 
 
-def episode_rows(counts: object, samples: int, about: str = "value") -> list[Row]:
+def episode_rows(counts: Seen, samples: int, about: str = "value") -> list[Row]:
     """How many episodes, or pairs of them, a result rests on, where it does; and how many samples belong to others."""
-    found = getattr(counts, "episodes", None)
+    found, total = counts.episodes, samples if counts.total is None else counts.total
     if found is None:
         return []
     if about == "difference":
         return [Row("pairs of episodes", number(found), "both of a pair with the same seed", "episodes", found)]
-    others = samples - (total := int(getattr(counts, "total", samples)))
+    others = samples - total
     remark = f"{plural(others, 'sample')} of episodes that were under way" if others else ""
     if others < 0:  # of a log, which is read to its end
         remark = f"all of the log; the answer was reached after {number(samples)} of its {plural(total, 'row')}"
     return [Row("episodes", number(found), remark, "episodes", found)]
 
 
-def agent_rows(task: object) -> list[Row]:
+def agent_rows(task: Subject) -> list[Row]:
     """Which policy of the agent was run, where it has two."""
-    which = getattr(task, "agent_policy", "")
+    which = task.agent_policy
     return [Row("policy of the agent", which, POLICIES[which])] if which else []
 
 
-def histogram_data(counts: object) -> Document:
+def histogram_data(counts: Seen) -> Document:
     """The returns of episodes as JSON: a histogram."""
-    found = getattr(counts, "histogram", None)
+    found = counts.histogram
     return {} if found is None else {"returns": {"edges": found.edges.tolist(), "episodes": found.episodes.tolist()}}
 
 
@@ -437,7 +434,7 @@ def _about_rewards(task: Task, question: str) -> str:
     steps = "all rewards" if task.horizon is None else f"the rewards of the first {plural(task.horizon, 'step')}"
     counting = f", a reward one step later counting {number(task.discount)} times as much" if task.discount < 1 else ""
     until = ", until an episode ends" if task.is_total else ""
-    values = getattr(task.rewards, "values", None)
+    values = task.rewards.values if task.observes_rewards else None
     amount = f"between {number(low)} and {number(high)}"
     if values is not None and len(values) <= MOST_NAMED:
         amount = f"one of {', '.join(number(float(v) * task.reward_scale) for v in values)}"

@@ -16,15 +16,11 @@ from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
-from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
-from policytest.methods.log_betting import LogBetting
-from policytest.methods.ptst import PTST
 from policytest.methods.record import Record
-from policytest.methods.run import Outcome
-from policytest.methods.td_betting import CoupledBetting, TDBetting
+from policytest.methods.run import Outcome, traits_of
 from policytest.results import sentences
 from policytest.results.alongside import Alongside
 from policytest.results.changes import MOST_CHANGES, Change, largest_changes
@@ -256,27 +252,23 @@ class Verdict(Shown):
         """Whether `still_needed` has something to say: undecided, and a method or a log to foresee."""
         if self.answer is not None or self.forecast.forecaster is None:
             return False
-        if isinstance(self.task, Episodes):
+        if self.counts.episodes is not None:
             return bool(self.samples and self.snapshot)
-        if self.about == "difference":  # one that was sampled is resumed
-            return isinstance(self.settings, CoupledBetting) and not self.snapshot
-        return isinstance(self.settings, PTST | TDBetting | LogBetting)
+        is_resumed = self.about == "difference" and self.snapshot  # a comparison that was sampled
+        return traits_of(self.settings).forecast and not is_resumed
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?
 
         ``boundary`` is that of `PTST`, `MixtureBoundary()` by default. False where there is no certificate.
         """
-        if self.certificate is None or not (isinstance(self.task, Task) and isinstance(self.counts, Counts)):
+        table, proof = _table(self), self.certificate
+        if proof is None or table is None:
             return False
-        level = level_of(boundary or MixtureBoundary(), self.counts, self.delta, self.task)
-        side = 1.0 if self.answer == "above" else -1.0
-        return bool(
-            self.certificate.sign == side
-            and self.certificate.nats >= level * (1.0 - 1e-12)
-            and self.certificate.about(self.task, self.counts.N, self.threshold)
-            and self.certificate.verify()
-        )
+        (task, counts), side = table, 1.0 if self.answer == "above" else -1.0
+        level = level_of(boundary or MixtureBoundary(), counts, self.delta, task) * (1.0 - 1e-12)
+        stated = proof.sign == side and proof.nats >= level and proof.about(task, counts.N, self.threshold)
+        return bool(stated and proof.verify())
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -285,9 +277,8 @@ class Verdict(Shown):
 
     def largest_changes(self, most: int) -> tuple[Change, ...]:
         """At most so many of these; none without the task, the counts and a witness."""
-        if self.witness is None or not (isinstance(self.task, Task) and isinstance(self.counts, Counts)):
-            return ()
-        return largest_changes(self.task, self.counts, self.witness, most)
+        table = _table(self)
+        return () if self.witness is None or table is None else largest_changes(*table, self.witness, most)
 
     @property
     def flaws(self) -> tuple[str, ...]:
@@ -313,9 +304,8 @@ class Verdict(Shown):
     @cached_property
     def unseen(self) -> int:
         """The number of pairs that the policy takes, whose rows are not known, and of which there is no sample."""
-        if not isinstance(self.task, Task) or np.shape(self.counts.visits) != self.task.policy.shape:
-            return 0  # a saved verdict has names only
-        return int(_unseen(self.task, self.counts).sum())
+        table = _table(self)
+        return 0 if table is None else int(_unseen(*table).sum())
 
     @cached_property
     def summary(self) -> Table:
@@ -377,6 +367,12 @@ class Verdict(Shown):
             "changes": [change.data() for change in self.changes],
         }
         return {**rows, **extra, **about_task(self.task)}
+
+
+def _table(verdict: Verdict) -> tuple[Task, Counts] | None:
+    """The task and the counts; None for episodes, and for a saved verdict, which has names only."""
+    task, counts = verdict.task, verdict.counts
+    return (task, counts) if isinstance(task, Task) and isinstance(counts, Counts) else None
 
 
 def unseen_pairs(task: Task, counts: Counts) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -193,7 +194,7 @@ def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, 
     method = f"{verdict.method}, resumed"
     if verdict.answer is not None or not verdict.snapshot or not seen.episodes:
         words = "No more episodes are needed." if verdict.answer else "Nothing can be foreseen: no episode was run yet."
-        return forecast(verdict, chance, 0.0 if verdict.answer else math.inf, words, method=method)
+        return replace(forecast(verdict, chance, 0.0 if verdict.answer else math.inf, words), method=method)
 
     def start(again: bool) -> ReturnsRun:
         return _restored(verdict, seen, rng, again)
@@ -202,8 +203,8 @@ def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, 
     enough = np.sort(lengths.found, axis=0)[math.ceil(chance * len(lengths.found)) - 1]
     units = (f"{kind[0]}s of episodes" if kind[0] == "pair" else "episodes"), "transitions"
     rests_on = Simulated(len(lengths.found), int(np.isfinite(lengths.found[:, 0]).sum()), lengths.most, kind[1])
-    table = np.vstack([lengths.found.mean(axis=0), lengths.range()])
-    spread = {unit: tuple(map(float, column)) for unit, column in zip(units, table.T, strict=True)}
+    table = np.vstack([lengths.found.mean(axis=0), lengths.range()]).T.tolist()
+    spread = {unit: (mean, low, high) for unit, (mean, low, high) in zip(units, table, strict=True)}
     if np.isfinite(enough[0]):
         words = f"About {plural(int(enough[0]), f'more {kind[0]}', f'more {kind[1]}')} should settle it, "
         words += f"of {plural(int(enough[1]), 'transition')}."
@@ -211,13 +212,8 @@ def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, 
         words = f"{not_known(kind[1], rests_on)}."
     if beyond(verdict.task, seen, verdict.estimate, verdict.threshold, rng) > OTHER_SIDE:
         words = f"{words[:-1]}; the data do not say on which side the value is."
-    more = {
-        "method": method,
-        "spread": spread,
-        "expected": float(np.median(lengths.found[:, 1])),
-        "simulated": rests_on,
-    }
-    return forecast(verdict, chance, float(enough[1]), words, **more)
+    found, median = forecast(verdict, chance, float(enough[1]), words), float(np.median(lengths.found[:, 1]))
+    return replace(found, method=method, spread=spread, expected=median, simulated=rests_on)
 
 
 def _restored(verdict: Verdict, seen: Returns, rng: np.random.Generator, again: bool) -> ReturnsRun:

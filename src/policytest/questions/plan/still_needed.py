@@ -104,7 +104,7 @@ def further(verdict: Verdict, chance: float, rng: Seed, max_samples: int) -> Nee
         return _nothing_to_do(asked)
     if not verdict.counts.total and not verdict.snapshot:
         words = "The data have no transition of this task, so nothing can be forecast from them."
-        return forecast(verdict, asked.chance, math.inf, words, uniform=math.inf)
+        return replace(forecast(verdict, asked.chance, math.inf, words), uniform=math.inf)
     if task.observes_rewards and verdict.forecast.reward_moments is None:
         raise InputError("this verdict does not have the rewards that were observed; ask the one decide() returned")
     if isinstance(verdict.settings, PTST) or not (_is_log(verdict) or verdict.snapshot):
@@ -124,7 +124,7 @@ def _nothing_to_do(asked: Asked) -> Needed:
         more, words = 0, "No more samples are needed."
     elif any_unknown(verdict.task):
         words = f"No samples can settle it: {verdict.reason}."
-    return forecast(verdict, asked.chance, more, words, uniform=more)
+    return replace(forecast(verdict, asked.chance, more, words), uniform=more)
 
 
 def count_from(name: str, given: object, least: int) -> int:
@@ -155,8 +155,8 @@ def _by_distance(asked: Asked) -> Needed:
         fewer = ", drawn where they help most instead of in the shares so far:" if total < _at_least(verdict) else ","
         words = f"About {plural(int(total), 'more sample')} should settle it{by}{fewer} {_places(verdict.task, pairs)}."
     method = rule.describe() if rule is settings else f"{rule.describe()}, on the same data"
-    more = {"uniform": ahead.uniform(), "expected": expected, "pairs": pairs, "evidence": ahead.evidence}
-    return forecast(verdict, asked.chance, total, words, method=method, **more)
+    found = replace(forecast(verdict, asked.chance, total, words), method=method, expected=expected, pairs=pairs)
+    return replace(found, uniform=ahead.uniform(), evidence=ahead.evidence)
 
 
 class _Ahead:
@@ -291,8 +291,8 @@ def _simulated(asked: Asked, posterior: Posterior, beyond: float, start: Start |
         side = f"the {'value' if verdict.about == 'value' else 'difference'} is"
         words += f"; the data do not say on which side {side}." if beyond > OTHER_SIDE else "."
     method = f"{verdict.method}, {'simulated' if is_log else 'resumed'}"
-    more = {"task": task, "method": method, "expected": middle, "pairs": pairs, "simulated": simulated, "least": least}
-    return forecast(verdict, asked.chance, total, words, **more)
+    needed = replace(forecast(verdict, asked.chance, total, words), task=task, method=method, pairs=pairs)
+    return replace(needed, expected=middle, simulated=simulated, least=least)
 
 
 def _at_least(verdict: Verdict) -> int:
