@@ -26,7 +26,7 @@ from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
-from policytest.methods.run import Run, Traits
+from policytest.methods.run import FROM_THE_START, Run, Traits
 from policytest.methods.stacks import LONG_SHARE, StacksRun, replicate_seeds
 from policytest.methods.td_betting import TDBetting
 from policytest.methods.td_run import TDRun
@@ -189,7 +189,7 @@ class LogBetting:
 
     coins: int = 16
     seed: int = 0
-    traits: ClassVar = Traits(forecast=True)
+    traits: ClassVar = Traits(forecast=FROM_THE_START)
 
     def __post_init__(self) -> None:
         arrays.positive(coins=arrays.whole_number("coins", self.coins))

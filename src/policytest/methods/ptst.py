@@ -32,7 +32,7 @@ from policytest.methods.kl_rules import ExactRule, KLQuestion
 from policytest.methods.kl_run import KLRun
 from policytest.methods.ptst_horizon import counts_with_horizon, settings_with_horizon
 from policytest.methods.ptst_printed import PrintedRule
-from policytest.methods.run import Traits
+from policytest.methods.run import FROM_COUNTS, Traits
 from policytest.worst_case import Solver
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.horizon import has_gradient
@@ -65,7 +65,7 @@ class PTST(SampledMethod[KLRun]):
     allocation: Any = "uniform"
     batch: int = 1
     zeta: tuple[float, float] | None = None
-    traits: ClassVar = Traits(forecast=True)
+    traits: ClassVar = Traits(forecast=FROM_COUNTS)
 
     def __post_init__(self) -> None:
         arrays.positive(batch=arrays.whole_number("batch", self.batch))

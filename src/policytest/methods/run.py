@@ -239,12 +239,16 @@ def go_on(run: Run, required: float, limit: int) -> None:
         pass
 
 
+FROM_COUNTS, RESUMED, FROM_THE_START = "from counts", "resumed", "from the start"
+"""What a forecast does: it computes from the counts, resumes the run, or reads another log from its start."""
+
+
 class Traits(NamedTuple):
     """What questions ask of a method before they start it; a method that says nothing of itself has the defaults."""
 
     zone: bool = False  # it may also answer "within": it starts with ``indifference`` and ``both_sides``
     episodes: bool = False  # it bets on `Episodes`
-    forecast: bool = False  # it can be foreseen how many more samples it needs
+    forecast: str = ""  # how it is foreseen how many more samples it needs, if it is: one of these
 
 
 def traits_of(method: object) -> Traits:

@@ -11,7 +11,7 @@ from policytest.kl.boundaries import MixtureBoundary
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import Target, WitnessedCounts, largest_rounding
 from policytest.mdp.task import Task
-from policytest.methods.run import Traits
+from policytest.methods.run import FROM_THE_START, RESUMED, Traits
 from policytest.methods.td_run import TDRun
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.policy_bet import MOST_LISTED, PolicyBet, is_large
@@ -32,7 +32,7 @@ class TDBetting:
     """
 
     seed: int = 0
-    traits: ClassVar = Traits(zone=True, forecast=True)
+    traits: ClassVar = Traits(zone=True, forecast=RESUMED)
 
     def start(
         self,
@@ -73,7 +73,7 @@ class TDBetting:
 class CoupledBetting:
     """The method of a comparison, for its verdict."""
 
-    traits: ClassVar = Traits(forecast=True)
+    traits: ClassVar = Traits(forecast=FROM_THE_START)
 
     def describe(self) -> str:
         """The method in a few words."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any
 
 from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError
@@ -12,7 +11,6 @@ from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
 from policytest.kl.sampler import NOTHING
-from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.episode_log_betting import EpisodeLogBetting
@@ -36,7 +34,7 @@ MOST_ENTRIES = 2_000_000  # allowed transitions up to which the usual interval i
 
 def assess(
     task: Task | LoggedEpisodes,
-    data: Any = None,
+    data: object = None,
     threshold: float | None = None,
     delta: float = 0.05,
     method: Method | None = None,
@@ -63,15 +61,16 @@ def assess(
         return _assess_episodes(task, data, threshold, delta, method)
     question = Question.checked(task, threshold, delta)
     arrays.one_of("design", design, ("adaptive", "fixed"))
-    data = checked_data(data.counts if isinstance(getattr(data, "counts", None), Counts) else data)  # of a log
+    counted = getattr(data, "counts", None)
+    given = checked_data(counted if isinstance(counted, Counts) else data)  # of a log
     known = question.known()
     if known is not None:
-        return beside_data(known, task, data)
-    data = diagnosed(task, data)
-    method = checked_method(_of_size(task, method_for(task, data)) if method is None else method)
-    table, method, data = in_outcomes(task, method, data)
-    run = method.replay(table, question.bar, recorded(table, data))
-    return _beside(judged(question, run, data, design), table, data)
+        return beside_data(known, task, given)
+    given = diagnosed(task, given)
+    method = checked_method(method_for(task, given, for_verdict=True) if method is None else method)
+    table, method, rows = in_outcomes(task, method, given)
+    run = method.replay(table, question.bar, recorded(table, rows))
+    return _beside(judged(question, run, rows, design), table, rows)
 
 
 def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLogBetting:
@@ -133,16 +132,14 @@ def _beside(verdict: Verdict, task: Task, data: Counts | Transitions) -> Verdict
     return replace(verdict, alongside=Alongside(one_look=(found.lower, found.upper)))
 
 
-def method_for(task: Task, data: Counts | Transitions) -> Method:
-    """The method where none is given: chosen from the kind of data, never from their content."""
+def method_for(task: Task, data: Counts | Transitions, for_verdict: bool = False) -> Method:
+    """The method where none is given: chosen from the kind of data, never from their content.
+
+    ``for_verdict``: `RectangularKL()`, which proves its answers at any size, where `PTST()` would try no proof.
+    """
     if not isinstance(data, Counts):
         return LogBetting()
-    if task.is_total or (isinstance(task.rewards, Observed) and task.rewards.values is None):
+    if task.is_total or (task.observes_rewards and task.rewards.values is None):
         task.check_discounted_table("a test on counts", IN_ORDER)
-    return PTST()
-
-
-def _of_size(task: Task, method: Method) -> Method:
-    """The method; `RectangularKL()`, which proves its answers at any size, where `PTST()` would try no proof."""
-    large = task.n_states > MOST_STATES or task.layout.n_entries > MOST_PROVABLE
-    return RectangularKL() if large and isinstance(method, PTST) and task.is_discounted_table else method
+    is_large = for_verdict and (task.n_states > MOST_STATES or task.layout.n_entries > MOST_PROVABLE)
+    return RectangularKL() if is_large and task.is_discounted_table else PTST()

@@ -42,7 +42,7 @@ from policytest.payoffs.two_policies import two_policies
 from policytest.questions import driver
 from policytest.questions.assess import beside_data, judged
 from policytest.questions.cells import diagnosed, diagnosed_run
-from policytest.questions.logged_policy import LOGGED, logged_task
+from policytest.questions.logged_policy import LOGGED, is_logged, logged_task
 from policytest.questions.plan.still_needed import further_comparison
 from policytest.questions.recorded import check_indices
 from policytest.results.forecast import Forecaster
@@ -175,12 +175,12 @@ def _on_a_log(task_a: Task, task_b: Task, margin: float, data: Transitions, zone
 
 def _policy_b(task_a: Task, task_b: object, sim: object) -> Task:
     """The other task; "logged": that of recorded transitions."""
-    if isinstance(task_b, str) and task_b == LOGGED:
+    if isinstance(task_b, Task):
+        return task_b
+    if is_logged(task_b):
         return logged_task(task_a, sim, "policy B")
-    if not isinstance(task_b, Task):
-        kind = repr(task_b) if isinstance(task_b, str) else f"a {type(task_b).__name__}"
-        raise InputError(f'task_b is {kind}, expected a Task, or "{LOGGED}" for the policy of recorded transitions')
-    return task_b
+    kind = repr(task_b) if isinstance(task_b, str) else f"a {type(task_b).__name__}"
+    raise InputError(f'task_b is {kind}, expected a Task, or "{LOGGED}" for the policy of recorded transitions')
 
 
 def check_method(method: object, zone: float) -> None:

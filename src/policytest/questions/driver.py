@@ -303,9 +303,15 @@ def checked_method(method: Any, task: object = None) -> Method:
         method = replace(method, method=default)
     if is_episodes and not traits_of(method).episodes:
         raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")
-    if isinstance(method, type) or not all(hasattr(method, name) for name in ("start", "replay", "describe")):
-        raise not_an_instance("method", method, "TDBetting()")
-    return method  # type: ignore[no-any-return]
+    return checked_instance("method", method, "replay")
+
+
+def checked_instance(name: str, method: object, *needs: str) -> Method:
+    """A method, not its class, that can start and describe itself, and whatever else is needed."""
+    if isinstance(method, type) or not all(hasattr(method, part) for part in ("start", "describe", *needs)):
+        raise not_an_instance(name, method, "TDBetting()")
+    found: Method = method  # type: ignore[assignment]
+    return found
 
 
 def sampling_limit(max_samples: int | None) -> int:

@@ -28,6 +28,11 @@ FREQUENCIES = "{which} is given by the action frequencies of the log{without}"
 BY_THE_STATE = "these were not shaped by its outcomes (actions were chosen by the state alone)"
 
 
+def is_logged(policy: object) -> bool:
+    """Whether it is the word for the policy of the log."""
+    return isinstance(policy, str) and policy == LOGGED
+
+
 def logged_task(task: Task, data: object, which: str = "the logged policy") -> Task:
     """The task with the policy of the log, and with what a result about it rests on.
 

@@ -8,13 +8,13 @@ any number of samples. The warning comes as soon as it shows.
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
 from policytest._base.arrays import BoolArray, IntArray
 from policytest._base.errors import AssumptionWarning
 from policytest._base.text import plural
+from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 
 MANY, SOME = 100, 5
@@ -26,32 +26,33 @@ LISTED = 5
 class UnnamedEnds:
     """Looks at the counts of a run when they have doubled, and warns once."""
 
-    def __init__(self, task: Any, tally: Any) -> None:
+    def __init__(self, task: Task, tally: WitnessedCounts | None) -> None:
         self.task, self.tally, self.due = task, tally, float(MANY)
-        if tally is None or not isinstance(task, Task) or not task.is_total:
+        if tally is None or not task.is_total:  # episodes have no counts of a table
             self.due = np.inf
 
     def look(self) -> None:
         """Warn of such states, where there are some."""
-        if self.due == np.inf or (samples := self.tally.n.sum()) < self.due:
+        if self.tally is None or self.due == np.inf or (samples := self.tally.n.sum()) < self.due:
             return
         self.due = 2.0 * samples
         visits = np.bincount(self.tally.rows.state, self.tally.n, self.task.n_states)
-        found = np.flatnonzero(self._never_left() & (visits >= SOME))
+        found = np.flatnonzero(_never_left(self.task, self.tally) & (visits >= SOME))
         if len(found) and visits[found].max() >= MANY:
             self.due = np.inf
             warnings.warn(_in_words(self.task, found), AssumptionWarning, stacklevel=5)
 
-    def _never_left(self) -> BoolArray:
-        """[S] no transition led away, and no known row does; ends that are named do not count."""
-        rows, S = self.tally.rows, self.task.n_states
-        source, row = rows.state[rows.of_entry()], rows.of_entry()
-        away = rows.successor != source
-        leaves = np.bincount(source, away & (self.tally.N > 0), S)
-        leaves += np.bincount(source, away & (np.diff(rows.start)[row] == 1), S)
-        found = leaves == 0
-        found[self.task.ends] = False
-        return np.asarray(found)
+
+def _never_left(task: Task, tally: WitnessedCounts) -> BoolArray:
+    """[S] no transition led away, and no known row does; ends that are named do not count."""
+    rows, S = tally.rows, task.n_states
+    source, row = rows.state[rows.of_entry()], rows.of_entry()
+    away = rows.successor != source
+    leaves = np.bincount(source, away & (tally.N > 0), S)
+    leaves += np.bincount(source, away & (np.diff(rows.start)[row] == 1), S)
+    found = leaves == 0
+    found[task.ends] = False
+    return np.asarray(found)
 
 
 def _in_words(task: Task, found: IntArray) -> str:

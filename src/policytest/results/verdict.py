@@ -255,7 +255,7 @@ class Verdict(Shown):
         if self.counts.episodes is not None:
             return bool(self.samples and self.snapshot)
         is_resumed = self.about == "difference" and self.snapshot  # a comparison that was sampled
-        return traits_of(self.settings).forecast and not is_resumed
+        return bool(traits_of(self.settings).forecast and not is_resumed)
 
     def verify(self, boundary: Boundary | None = None) -> bool:
         """Check the certificate again, without the solver: is it sound, about these data, and does it prove enough?

@@ -30,7 +30,7 @@ from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
 from policytest.questions.identify.policies import ARRAYS, Search, task_of_all_pairs, tasks_of
 from policytest.questions.identify.tournament import Tournament, best_on_a_log
-from policytest.questions.logged_policy import LOGGED, logged_task
+from policytest.questions.logged_policy import is_logged, logged_task
 from policytest.questions.unnamed_ends import UnnamedEnds
 from policytest.results.selection import Selection, SelectionCheck
 
@@ -107,11 +107,11 @@ def identify(
         task = task_of_all_pairs(**of_task)
         task.check_discounted_table("identify among all policies", SOME)
     else:
-        is_logged = [isinstance(one, str) and one == LOGGED for one in arrays.listed("policies", policies, ARRAYS)]
-        if any(is_logged):
+        from_log = [is_logged(one) for one in arrays.listed("policies", policies, ARRAYS)]
+        if any(from_log):
             logged = logged_task(task_of_all_pairs(**of_task), sim)
             of_task["assumptions"] = logged.assumptions
-            policies = [logged.policy if here else one for here, one in zip(is_logged, policies, strict=True)]
+            policies = [logged.policy if here else one for here, one in zip(from_log, policies, strict=True)]
         tasks = tasks_of(policies, of_task)
         task = tasks[0]
         if ptst is not None:

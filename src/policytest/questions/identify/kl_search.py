@@ -47,11 +47,11 @@ from policytest.payoffs.coupling import joint_task
 from policytest.payoffs.known_range import known_difference
 from policytest.questions.identify.policies import (
     Search,
-    Shares,
     by_pair,
     deviations,
     equal_shares,
     first_actions,
+    fixed_shares,
     following,
     may_be_reached,
     never_pay,
@@ -202,7 +202,7 @@ class KLSearch(Rule, Search):
         even = equal_shares(self.family.sampled, self.tally.rows)
         if isinstance(given, Adaptive):
             return balancing(given, self._cut, even)
-        return Shares(even) if isinstance(given, str) and given == "uniform" else given
+        return fixed_shares(given, even)
 
     def _best(self) -> KLCandidate:
         tally = self.tally

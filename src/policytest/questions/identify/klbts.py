@@ -50,12 +50,12 @@ from policytest.methods.baselines.klbts import KLBTS, spread
 from policytest.methods.kl_rules import GROWTH
 from policytest.questions.identify.policies import (
     Search,
-    Shares,
     action_values,
     by_pair,
     deviations,
     equal_shares,
     first_actions,
+    fixed_shares,
     following,
     may_be_reached,
     never_pay,
@@ -102,7 +102,7 @@ class KLBTSSearch(Search):
             raise InputError("method: leave allocation out, so that KLBTS tracks its own shares, or pass shares [S,A]")
         if given is None:
             return Proportional(OWN, self._shares, even)
-        return Shares(even) if isinstance(given, str) and given == "uniform" else given
+        return fixed_shares(given, even)
 
     @property
     def answered(self) -> bool:

@@ -179,6 +179,11 @@ class Shares:
         return Tracking(self.omega)
 
 
+def fixed_shares(given: object, even: FloatArray) -> object:
+    """The allocation that was passed; "uniform" stands for these shares."""
+    return Shares(even) if isinstance(given, str) and given == "uniform" else given
+
+
 def equal_shares(sampled: BoolArray, rows: Rows) -> FloatArray:
     """[K] the same share for all of these pairs [S,A]."""
     even = sampled.ravel()[rows.pair].astype(np.float64)

@@ -190,7 +190,7 @@ def _spread(sizes: FloatArray, count: int) -> IntArray:
 # ---------------------------------------------------------------- what was passed
 
 
-def guesses_from(question: Question, guess: Any, rewards: Any = None) -> Guesses:
+def guesses_from(question: Question, guess: Any, rewards: object = None) -> Guesses:
     """What the user passed, checked: of rewards that are observed, their means beside kernels."""
     task = question.task
     if rewards is not None and not task.observes_rewards:
@@ -200,13 +200,15 @@ def guesses_from(question: Question, guess: Any, rewards: Any = None) -> Guesses
     if task.observes_rewards and np.ndim(guess) == 4 and rewards is None:
         listed = law_of_values(task, guess)
         return Guesses(question, [listed._replace(kernel=task.check_kernel("guess", listed.kernel))])
-    kernels = list(guess) if _is_list(guess) else [guess]
+    is_list = isinstance(guess, list | tuple)  # of kernels, or a kernel written as a list
+    is_list = is_list and (not guess or arrays.is_sparse(guess[0]) or np.ndim(guess[0]) == 3)
+    kernels = list(guess) if is_list else [guess]
     if not kernels:
         raise InputError("guess is empty; pass a kernel, Counts, or a list of kernels")
-    several = len(kernels) > 1
-    checked = [task.check_kernel(f"guess[{i}]" if several else "guess", q) for i, q in enumerate(kernels)]
-    for index, q in enumerate(checked):
-        task.rows_of(f"guess[{index}]" if several else "guess", q)
+    names = [f"guess[{i}]" for i in range(len(kernels))] if len(kernels) > 1 else ["guess"]
+    checked = [task.check_kernel(name, q) for name, q in zip(names, kernels, strict=True)]
+    for name, q in zip(names, checked, strict=True):
+        task.rows_of(name, q)
     laws = _laws(task, rewards, len(kernels))
     return Guesses(question, [Truth(q, law) for q, law in zip(checked, laws, strict=True)])
 
@@ -217,7 +219,7 @@ def _pilot(question: Question, guess: Counts | Transitions) -> Pilot:
     if isinstance(guess, Transitions):
         check_indices(task, guess, "guess")
         seen = RewardMoments.of(task, guess) if task.observes_rewards else None
-        guess = guess.counts(task, len(guess))
+        guess = guess.all_counts(task)
     arrays.check_shape("guess", (guess.n_states, guess.n_actions), (task.n_states, task.n_actions))
     if task.observes_rewards and seen is None:
         raise InputError(
@@ -226,7 +228,7 @@ def _pilot(question: Question, guess: Counts | Transitions) -> Pilot:
     return Pilot(question, guess, seen)
 
 
-def _laws(task: Task, rewards: Any, count: int) -> list[RewardLaw | None]:
+def _laws(task: Task, rewards: object, count: int) -> list[RewardLaw | None]:
     """The law of rewards beside each kernel: the same for all, or one for each in a list."""
     if not task.observes_rewards:
         return [None] * count
@@ -235,11 +237,6 @@ def _laws(task: Task, rewards: Any, count: int) -> list[RewardLaw | None]:
     if count > 1 and isinstance(rewards, list | tuple) and len(rewards) == count and np.ndim(rewards[0]) > 1:
         return [law_with_means(task, one) for one in rewards]
     return [law_with_means(task, rewards)] * count
-
-
-def _is_list(guess: object) -> bool:
-    """A list of kernels, not a kernel written as a list."""
-    return isinstance(guess, list | tuple) and (not guess or arrays.is_sparse(guess[0]) or np.ndim(guess[0]) == 3)
 
 
 def _mean(truths: list[Truth]) -> Truth:
@@ -269,7 +266,7 @@ def mean_samples(question: Question, truth: Truth, method: Method, runs: int, ex
         return Measured(math.inf, 0.0, True)
     found = Measured(0.0, 0.0, True) if expected else _simulate(question, truth, method, runs)
     if found.is_cut and has_formula(method) and not task.observes_rewards:
-        omega = method.allocation if isinstance(method.allocation, np.ndarray) else None
+        omega = method.allocation if np.ndim(method.allocation) else None
         mean = expected_samples(task, R, question.delta, truth.kernel, method.boundary, omega)
         return Measured(mean, FORMULA_ERROR * mean if mean < math.inf else 0.0, mean == math.inf, found.runs)
     return found
@@ -295,4 +292,4 @@ def has_formula(method: Method) -> TypeGuard[PTST]:
     """Whether the expected evidence can stand for a simulation: PTST with fixed shares, and no proof to wait for."""
     if not isinstance(method, PTST) or method.zeta is not None or proves(method.solver):
         return False
-    return isinstance(method.allocation, np.ndarray) or method.allocation == "uniform"
+    return bool(np.ndim(method.allocation) or method.allocation == "uniform")

@@ -18,11 +18,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from policytest._base import arrays
 from policytest._base.arrays import Kernel
-from policytest._base.errors import InputError, not_an_instance
+from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed, generator
@@ -33,6 +32,7 @@ from policytest.mdp.task import Task
 from policytest.methods.ptst import PTST
 from policytest.methods.run import Method
 from policytest.methods.td_betting import TDBetting
+from policytest.questions.driver import checked_instance
 from policytest.questions.plan.episodes import LEAST, PILOT, piloted, plan_episodes
 from policytest.questions.plan.episodes import RUNS as EPISODE_RUNS
 from policytest.questions.plan.expected import (
@@ -68,7 +68,7 @@ def plan(
     rng: Seed = 0,
     max_samples: int = MAX_SAMPLES,
     progress: Callable[[str], None] | None = None,
-    rewards: Any = None,
+    rewards: object = None,
     pilot: int = PILOT,
 ) -> Plan:
     """How many samples will the test take, and where should they go, if the guess is right?
@@ -209,22 +209,16 @@ def _named(task: Task, methods: object, best: Allocation | None) -> dict[str, Me
             shares = explored(best.weights, uniform_allocation(task))
             named["PTST, best allocation"] = PTST(solver=ProjectionFree(), allocation=shares)
         return named
-    named = dict(methods) if isinstance(methods, Mapping) else _by_description(methods)
-    for name, method in named.items():
-        if isinstance(method, type) or not (hasattr(method, "start") and hasattr(method, "describe")):
-            raise not_an_instance(f"methods[{name!r}]", method, "TDBetting()")
-    return named
-
-
-def _by_description(methods: object) -> dict[str, Method]:
+    if isinstance(methods, Mapping):
+        return {name: checked_instance(f"methods[{name!r}]", method) for name, method in methods.items()}
     if isinstance(methods, str) or not isinstance(methods, Sequence):
         raise InputError(f"methods is {methods!r}; pass a list of methods, or a dictionary of names and methods")
-    named: dict[str, Method] = {}
-    for index, method in enumerate(methods):
-        is_method = hasattr(method, "describe") and not isinstance(method, type)
-        words = method.describe() if is_method else str(index)
-        named[words if words not in named else f"{words} ({index})"] = method
-    return named
+    listed: dict[str, Method] = {}
+    for index, given in enumerate(methods):
+        method = checked_instance(f"methods['{index}']", given)
+        words = method.describe()
+        listed[words if words not in listed else f"{words} ({index})"] = method
+    return listed
 
 
 def still_needed(
@@ -263,9 +257,8 @@ def still_needed(
     rng, runs = generator(rng), count_from("runs", runs, 2)
     needed = verdict.still_needed(chance, rng, max_samples)
     given = {"TDBetting": TDBetting()} if methods is None else methods
-    if isinstance(verdict.task, Episodes):
-        return needed
-    if not given or verdict.answer is not None or not any_unknown(verdict.task):
+    is_over = verdict.answer is not None or verdict.counts.episodes is not None
+    if not given or is_over or not any_unknown(verdict.task):
         return needed
     question = Question(verdict.task, verdict.threshold, verdict.delta, rng, count_from("max_samples", max_samples, 1))
     pilot = Pilot(question, verdict.counts, verdict.forecast.reward_moments)

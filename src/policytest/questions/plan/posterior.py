@@ -6,8 +6,6 @@ standard normal variable says: its deviations have mean 0.09 and standard deviat
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 
@@ -84,5 +82,5 @@ class Posterior:
         task = self.tally.task
         S, A = task.n_states, task.n_actions
         is_small = not arrays.is_sparse(task.support) and S * A * S <= MOST_DRAWN
-        like: Any = np.full((S, A, S), 1.0 / S) if is_small else sparse.csr_array((S * A, S))
+        like: Kernel = np.full((S, A, S), 1.0 / S) if is_small else sparse.csr_array((S * A, S))
         return self.tally.rows.scatter(entries, like, S)

@@ -28,7 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -43,10 +43,9 @@ from policytest.data.randomness import Seed, generator, stored
 from policytest.data.simulators import TabularSimulator
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
-from policytest.methods.log_betting import LogBetting, LogRun
 from policytest.methods.ptst import PTST
 from policytest.methods.record import record
-from policytest.methods.run import Run, go_on
+from policytest.methods.run import FROM_COUNTS, FROM_THE_START, Run, go_on, traits_of
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.plan.episodes import further_episodes
@@ -62,6 +61,7 @@ SETS = 4  # of coins, in a comparison on a log that is simulated
 WORK = 10  # samples of all such runs, relative to the most of one
 OTHER_SIDE = 0.05  # share of kernels beyond the threshold from which on data do not say the side
 AHEAD = ("numbers", "source.k", "source.x")  # what a kept run has drawn ahead
+GENERATORS = ("generator", "source.generator")  # and what it draws with
 
 
 def check_chance(chance: object) -> float:
@@ -107,14 +107,15 @@ def further(verdict: Verdict, chance: float, rng: Seed, max_samples: int) -> Nee
         return replace(forecast(verdict, asked.chance, math.inf, words), uniform=math.inf)
     if task.observes_rewards and verdict.forecast.reward_moments is None:
         raise InputError("this verdict does not have the rewards that were observed; ask the one decide() returned")
-    if isinstance(verdict.settings, PTST) or not (_is_log(verdict) or verdict.snapshot):
+    if traits_of(verdict.settings).forecast == FROM_COUNTS or not (_is_log(verdict) or verdict.snapshot):
         return _by_distance(asked)
     return _by_simulation(asked)
 
 
 def _is_log(verdict: Verdict) -> bool:
     """Whether a log was judged in its order, and is simulated from its start."""
-    return isinstance(verdict.settings, LogBetting) or not (verdict.task.is_discounted_table or verdict.snapshot)
+    is_bet_on_logs = traits_of(verdict.settings).forecast == FROM_THE_START
+    return is_bet_on_logs or not (verdict.task.is_discounted_table or verdict.snapshot)
 
 
 def _nothing_to_do(asked: Asked) -> Needed:
@@ -140,7 +141,7 @@ def count_from(name: str, given: object, least: int) -> int:
 
 def _by_distance(asked: Asked) -> Needed:
     verdict, settings = asked.verdict, asked.verdict.settings
-    rule = settings if isinstance(settings, PTST) else PTST()
+    rule: PTST = settings if traits_of(settings).forecast == FROM_COUNTS else PTST()
     ahead = _Ahead(verdict, rule, asked.chance)
     (total, pairs), (expected, _) = ahead.pairs(ahead.z), ahead.pairs(0.0)
     by = "" if rule is settings else " by PTST()"
@@ -218,8 +219,7 @@ class Future(NamedTuple):
     drawn: FloatArray
 
 
-LogTest = LogRun | StacksRun
-Start = Callable[[int], LogTest]
+Start = Callable[[int], Run]
 """Starts the test of some seed on a log without rows."""
 
 
@@ -301,11 +301,11 @@ def _at_least(verdict: Verdict) -> int:
     return max(math.ceil(bound) - verdict.samples, 0) if 0.0 < bound < math.inf else 0
 
 
-def _replayed(verdict: Verdict, seed: int) -> LogTest:
+def _replayed(verdict: Verdict, seed: int) -> Run:
     """The test of a verdict on a log without rows; of fewer sets of coins, with another seed."""
-    fewer = {"coins": 1} if isinstance(verdict.settings, LogBetting) else {}
+    fewer = {"coins": 1} if traits_of(verdict.settings).forecast == FROM_THE_START else {}
     method = replace(verdict.settings, **fewer, seed=seed)
-    found: LogTest = method.replay(verdict.task, verdict.threshold, Recorded(NOTHING, NOTHING))
+    found: Run = method.replay(verdict.task, verdict.threshold, Recorded(NOTHING, NOTHING))
     return found
 
 
@@ -314,12 +314,11 @@ def _another_log(asked: Asked, task: Task, start: Start, sim: TabularSimulator) 
     verdict, rng = asked.verdict, asked.rng
     visits, end = verdict.counts.visits, verdict.samples + asked.limit
     shares = visits.ravel() / verdict.counts.total
-    run: Any = start(int(rng.integers(2**31)))
-    owns, rows = run.reads_all, task.layout.row_of_pair  # it looks at all rows that are there
-    while run.answer is None and (seen := run.samples if owns else run.source.size) < end:
+    run, rows = start(int(rng.integers(2**31))), task.layout.row_of_pair
+    while run.answer is None and (seen := run.samples if run.reads_all else run.source.size) < end:
         pair = rng.choice(len(shares), size=min(max(verdict.samples, seen // 2), end - seen), p=shares)
         run.source.extend(rows[pair], *_drawn(task, sim, pair, rows[pair] >= 0, rng))
-        if owns:
+        if run.reads_all:
             run.step(verdict.required, len(pair))
             continue
         go_on(run, verdict.required, run.source.size)
@@ -352,17 +351,12 @@ def _restored(verdict: Verdict, sim: TabularSimulator, rng: np.random.Generator)
     seed = int(rng.integers(2**62))
     zone = {"indifference": verdict.indifference, "both_sides": True} if verdict.indifference else {}
     run: Run = verdict.settings.start(verdict.task, sim, verdict.threshold, seed, **zone)
-    kept = {name: _renewed(name, kept, seed) for name, kept in verdict.snapshot.items()}
+    kept = {name: part[:0] if name in AHEAD else part for name, part in verdict.snapshot.items()}
+    kept |= {name: stored(generator(seed)) for name in GENERATORS if name in kept}
     if verdict.task.observes_rewards:
         kept |= record(payoff=run.source.stacks())  # nothing is drawn ahead
     run.restore(kept)
     return run
-
-
-def _renewed(name: str, kept: Any, seed: int) -> Any:
-    if name in ("generator", "source.generator"):
-        return stored(generator(seed))
-    return kept[:0] if name in AHEAD else kept
 
 
 def _quantile(times: list[float], chance: float) -> float:

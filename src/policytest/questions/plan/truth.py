@@ -11,7 +11,7 @@ Where rewards are listed, a and b move outwards to listed values; the mean stays
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from policytest.data.reward_moments import RewardMoments
 from policytest.data.simulators import TabularSimulator
 from policytest.mdp import horizon
 from policytest.mdp.listed_rewards import listed_law
-from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.mdp.values import value
 
@@ -94,7 +93,7 @@ def mixed(laws: list[RewardLaw | None]) -> RewardLaw | None:
 # ---------------------------------------------------------------- the laws
 
 
-def law_with_means(task: Task, rewards: Any) -> RewardLaw:
+def law_with_means(task: Task, rewards: object) -> RewardLaw:
     """Rewards at the ends of their range, with these means [S,A] or [S,A,S], as they are paid."""
     (low, high), rows = _range(task), task.layout.rows
     table = arrays.real_array("rewards", rewards)
@@ -112,7 +111,7 @@ def law_with_means(task: Task, rewards: Any) -> RewardLaw:
     return two_valued(task, np.clip(mean, low, high), np.full(len(mean), np.inf))
 
 
-def law_of_values(task: Task, q: Any) -> Truth:
+def law_of_values(task: Task, q: object) -> Truth:
     """The kernel, and the law of listed rewards, of q[s,a,x,j]."""
     (kernel, law, values), rows = listed_law(task, q), task.layout.rows
     chances = law.reshape(-1, task.n_states, len(values))[rows.pair[rows.of_entry()], rows.successor]
@@ -166,6 +165,5 @@ def two_valued(task: Task, mean: FloatArray, variance: FloatArray) -> RewardLaw:
 def _range(task: Task) -> tuple[FloatArray, FloatArray]:
     """[E] the ends of the range of each allowed transition."""
     rows, rewards = task.layout.rows, task.rewards
-    assert isinstance(rewards, Observed)
     low, high = (rows.per_entry(end.ravel()[rows.pair]) for end in (rewards.low, rewards.high))
     return low, high
