@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
@@ -13,6 +13,9 @@ from policytest.cli.groups import option
 from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
 from policytest.cli.output import is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
+
+if TYPE_CHECKING:
+    from policytest.mdp.task import Task
 
 
 def identify(
@@ -48,13 +51,12 @@ def identify(
         if not names:
             task.check_discounted_table("identify among all policies", "name some with --candidate FILE")
         rivals = {file: find_policy(file, problem) for file in named}
-        given = [rivals[file].policy if file in rivals else file for file in names] or None
         read_as = checked_for(problem, *(() if logged else rivals.values())) if names and data.log else problem
         found = find_best(
-            **{field.name: getattr(task, field.name) for field in fields(task) if field.name != "policy"},
+            **_without_policy(task),
             sim=find_source(data, read_as, model, shown.notice),
             delta=delta,
-            policies=given,
+            policies=[rivals[file].policy if file in rivals else file for file in names] or None,
             rng=sampling.seed,
             max_samples=sampling.max_samples,
             method=method_of_pairs(method, settings),
@@ -66,3 +68,8 @@ def identify(
     if names and found.answered and found.index is not None:
         complain(f"policy {found.index} is {names[found.index]}")
     return DONE if found.answered and is_accepted(found, output.accept_uncertified) else Code.UNDECIDED
+
+
+def _without_policy(task: Task) -> dict[str, Any]:
+    """All that the question says beside a policy, as arguments."""
+    return {field.name: getattr(task, field.name) for field in fields(task) if field.name != "policy"}
