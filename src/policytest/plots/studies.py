@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TableRow: TypeAlias = dict[str, Any]
 """What a row holds, by the names of its columns; numbers are read by ``float``."""
 Key: TypeAlias = tuple[Any, ...]
+"""What the rows of a group have in common: what is in the columns by which they are grouped."""
 BOUND = "lower bound"
 BOUNDS = ("best_bound", "lower_bound", "uniform_bound")
 """Columns with lower bounds on the mean number of samples: of any allocation, or of that of the table."""

@@ -146,7 +146,7 @@ def _lines(value: object) -> list[str]:
         return [f"{key}: {item}" for key, item in value.items()]
     if isinstance(value, Iterable):
         return [str(item) for item in value]
-    return [f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)]
+    return [f"{value:,}" if type(value) is int else str(value)]
 
 
 def _versions() -> list[str]:
