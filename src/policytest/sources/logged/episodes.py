@@ -36,12 +36,7 @@ from policytest.mdp.task import Task
 from policytest.sources.environments.bins import Bins
 from policytest.sources.labels import MISSING, Column, Places, distinct, entry, numbers, places_in, whole
 from policytest.sources.logged import frames
-from policytest.sources.logged.columns import (
-    BINNED,
-    EPISODE_ROLES,
-    PROBABILITIES,
-    check_episode_mapping,
-)
+from policytest.sources.logged.columns import BINNED, EPISODE_ROLES, PROBABILITIES, check_episode_mapping
 from policytest.sources.logged.exits import EXIT, steps, with_exits
 from policytest.sources.logged.frames import Batch, Frame, Table
 from policytest.sources.logged.log import dates_in, short
@@ -153,8 +148,7 @@ def _added_up(frame: Frame, about: Stated) -> LoggedEpisodes | None:
     """The returns of episodes, added up by the engine; None where a row is wrong, which has to be found."""
     reward = nw.col("reward").cast(nw.Float64)
     table = steps(frame).with_columns(
-        reward.alias("reward"),
-        frames.flag(reward.is_null() | ~reward.is_finite()).alias("bad"),
+        reward.alias("reward"), frames.flag(reward.is_null() | ~reward.is_finite()).alias("bad")
     )
     how = {"total": nw.col("reward").sum(), "least": nw.col("reward").min(), "most": nw.col("reward").max()}
     how |= {"bad": nw.col("bad").sum(), "rows": nw.len()}

@@ -36,14 +36,7 @@ from policytest.sources.logged import log as log_module
 from policytest.sources.logged.columns import LABELS
 from policytest.sources.logged.counting import Reading, most_frequent, repeated_key
 from policytest.sources.logged.frames import Frame
-from policytest.sources.logged.log import (
-    CELLS,
-    COUNTS_ONLY,
-    LeftOut,
-    Log,
-    first_rows,
-    stopped_early,
-)
+from policytest.sources.logged.log import CELLS, COUNTS_ONLY, LeftOut, Log, first_rows, stopped_early
 from policytest.sources.logged.paths import File, provenance
 from policytest.sources.logged.rewards import NO_REWARDS
 

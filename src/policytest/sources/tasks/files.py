@@ -129,11 +129,7 @@ def companions(path: Path) -> list[Path]:
 
 
 def save_model(
-    path: PathLike,
-    task: Task,
-    kernel: Kernel | None = None,
-    threshold: float | None = None,
-    bins: Bins | None = None,
+    path: PathLike, task: Task, kernel: Kernel | None = None, threshold: float | None = None, bins: Bins | None = None
 ) -> None:
     """Write a task file that `load_model` reads back exactly: ``.json``, ``.toml``, ``.npz``, or ``.drn``.
 

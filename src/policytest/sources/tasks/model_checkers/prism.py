@@ -26,13 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from policytest._base.errors import InputError, naming
-from policytest.sources.tasks.model_checkers.listing import (
-    Listing,
-    check_states,
-    index,
-    number,
-    text_lines,
-)
+from policytest.sources.tasks.model_checkers.listing import Listing, check_states, index, number, text_lines
 
 OF_STATES, OF_TRANSITIONS = (".srew", ".rews", ".state.rew"), (".trew", ".rewt", ".trans.rew")
 _DECLARED = re.compile(r'(\d{1,15})="([^"]*)"', re.ASCII)
