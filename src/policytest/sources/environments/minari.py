@@ -177,14 +177,10 @@ def _task(
         extra = [name for name, value in settings.items() if value is not None]
         if extra:
             raise InputError(f"{extra[0]} is for a task that is made here; a task is given, which has its own")
-        if isinstance(task, Environment) and isinstance(
-            layout := getattr(task.simulator, "layout", None), SteppedStates
-        ):
-            sizes, made = (layout.S, task.task.n_actions), task.task
-        else:
-            made, layout = task.task if isinstance(task, Environment) else task, None
-            arrays.instance("task", made, Task)
-            sizes = (made.n_states, made.n_actions)
+        known = (task.task, task.simulator) if isinstance(task, Environment) else (task, None)
+        made, layout = known[0], getattr(known[1], "layout", None)
+        arrays.instance("task", made, Task)
+        sizes = (made.n_states if layout is None else layout.S, made.n_actions)
         if sizes != (S, A):
             raise InputError(
                 f"the dataset has {plural(S, 'observation')} and {plural(A, 'action')}, the task has {sizes[0]} and "

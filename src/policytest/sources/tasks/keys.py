@@ -348,9 +348,7 @@ def _array(key: str, value: object) -> object:
 
 def names_of(name: str, value: object) -> tuple[Hashable, ...]:
     """A list of names from a file, lists among them as tuples."""
-    if isinstance(value, tuple):
-        return value
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         raise InputError(f"{name} is {value!r}; it must be a list of names")
     return tuple(as_name(item) for item in value)
 

@@ -61,21 +61,16 @@ def _check_headers(headers: Headers, required: tuple[str, ...]) -> None:
 def _assembled(arrays: Arrays) -> Content:
     """Arrays by their names in the file, as the content they stand for."""
     content: Content = {}
+    parts: dict[str, Arrays] = {}
     for key, array in arrays.items():
         name, _, part = key.partition(".")
         if part and name in TABLES:
-            content.setdefault(name, {})
-            if not isinstance(content[name], dict):
-                raise InputError(f"{name} is there twice, as a dense and as a sparse table; keep one")
-            content[name][part] = array
-        elif key in content:
-            raise InputError(f"{key} is there twice, as a dense and as a sparse table; keep one")
+            parts.setdefault(name, {})[part] = array
         else:
             content[key] = _from_text(key, array) if key in TEXTS else array
-    return {
-        name: csr(name, value) if name in TABLES and isinstance(value, dict) else value
-        for name, value in content.items()
-    }
+    if twice := parts.keys() & content.keys():
+        raise InputError(f"{min(twice)} is there twice, as a dense and as a sparse table; keep one")
+    return content | {name: csr(name, found) for name, found in parts.items()}
 
 
 def _from_text(name: str, array: npt.NDArray[np.generic]) -> object:

@@ -78,8 +78,6 @@ def policy_table(given: object, at: Places, normalise: bool = False, free: Itera
 
 def places(task: object) -> Places:
     """The states and actions of a task, of anything that holds one, of an environment, or of two numbers."""
-    if isinstance(task, Places):
-        return task
     held = getattr(task, "task", task)
     if isinstance(held, Task):
         return places_in(held)
@@ -192,13 +190,13 @@ def _called(function: Callable[[object], object], state: object) -> object:
 def _predicted(predict: Callable[..., object], state: object) -> int | str:
     """The action of an agent. Only what it does deterministically is known: a sample does not tell its probability."""
     answer = _called(lambda s: predict(s, deterministic=True), state)
-    has_memory = isinstance(answer, tuple) and len(answer) > 1 and answer[1] is not None
-    if has_memory and "state" in prediction_arguments(predict):
+    parts = answer if isinstance(answer, tuple) and answer else (answer,)
+    if parts[1:] and parts[1] is not None and "state" in prediction_arguments(predict):
         raise InputError(
             f"policy.predict returned a hidden state for state {state!r}, so what it does depends on what it saw "
             "before; a table of states cannot hold it: test the agent with policytest.Episodes(env, agent)"
         )
-    action = item(answer[0] if isinstance(answer, tuple) and answer else answer)
+    action = item(parts[0])
     if not isinstance(action, int | str):
         raise InputError(
             f"policy.predict answered {action!r} for state {state!r}; expected one action, as (action, state)"

@@ -222,6 +222,6 @@ def drn_bytes(task: Task, kernel: Kernel | None) -> bytes:
 
 def _choice_names(task: Task) -> list[str]:
     """The names of the actions if a DRN file can hold them, their numbers otherwise."""
-    words = [name for name in task.actions or () if isinstance(name, str) and name != NO_NAME]
-    names = [name for name in words if _PLAIN.fullmatch(name)]
+    given = task.actions or ()
+    names = [name for name in given if isinstance(name, str) and name != NO_NAME and _PLAIN.fullmatch(name)]
     return names if len(names) == task.n_actions else [str(a) for a in range(task.n_actions)]

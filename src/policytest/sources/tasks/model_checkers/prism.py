@@ -195,13 +195,7 @@ def _storm_labels(lines: list[str], listing: Listing) -> None:
 
 
 def _state_rewards(path: Path, listing: Listing) -> None:
-    rows = list(_rows(path))
-    if path.name.endswith(".state.rew"):
-        body = rows
-    else:
-        body = rows[1:]
-        _check_size(rows, [listing.n_states], len(body))
-    for place, words in body:
+    for place, words in _counted(path, [listing.n_states]):
         if len(words) != 2:
             raise InputError(f"{place}: {len(words)} words; expected `state reward`")
         state = index(place, words[0], "state")
@@ -211,14 +205,9 @@ def _state_rewards(path: Path, listing: Listing) -> None:
 
 
 def _transition_rewards(path: Path, listing: Listing, choices: dict[tuple[int, int], int], chain: bool) -> None:
-    rows = list(_rows(path))
-    storm = path.name.endswith(".trans.rew")
-    body = rows
-    if not storm:
-        body = rows[1:]
-        _check_size(rows, [listing.n_states] if chain else [listing.n_states, len(choices)], len(body))
-    elif rows and not rows[0][1][0].isdigit():  # a word on the kind of model
-        body = rows[1:]
+    body = _counted(path, [listing.n_states] if chain else [listing.n_states, len(choices)])
+    if path.name.endswith(".trans.rew") and body and not body[0][1][0].isdigit():  # a word on the kind of model
+        body = body[1:]
     known = set(zip(listing.source, listing.target, strict=True))
     for place, words in body:
         s, k, x, value, _ = _transition(place, words, chain)
@@ -230,11 +219,15 @@ def _transition_rewards(path: Path, listing: Listing, choices: dict[tuple[int, i
         listing.on_transitions[at] = number(place, value)
 
 
-def _check_size(rows: list[tuple[str, list[str]]], sizes: list[int], lines: int) -> None:
-    """The first line repeats the sizes of the model, then the number of lines."""
+def _counted(path: Path, sizes: list[int]) -> list[tuple[str, list[str]]]:
+    """The lines of a file of rewards; PRISM's first line repeats the sizes of the model, then the number of lines."""
+    rows = list(_rows(path))
+    if path.name.endswith((".state.rew", ".trans.rew")):  # Storm's have none
+        return rows
     said = [index(rows[0][0], word, "number") for word in rows[0][1]] if rows else []
-    if said != [*sizes, lines]:
+    if said != [*sizes, len(rows[1:])]:
         raise InputError(
             f"the first line says {' '.join(map(str, said)) or 'nothing'}; expected "
-            f"{' '.join(map(str, [*sizes, lines]))}, the sizes of the model and the number of lines"
+            f"{' '.join(map(str, [*sizes, len(rows[1:])]))}, the sizes of the model and the number of lines"
         )
+    return rows[1:]

@@ -41,9 +41,9 @@ def table(content: list[dict[str, Any]], at: Places, offer: Offer | None, normal
         s = _state(f"entry {k}", entry["s"], at, offer)
         if said[s]:
             raise InputError(f"entry {k}: state {at.states.label(s)} is there twice; keep one")
-        if isinstance(entry.get("c"), list):
+        if isinstance(choices := entry.get("c"), list):
             said[s] = True
-            for choice in entry["c"]:
+            for choice in choices:
                 pair, share = _choice(f"entry {k}", choice, offer.choices)
                 if pair // A != s:
                     raise InputError(
