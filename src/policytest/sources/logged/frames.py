@@ -94,6 +94,8 @@ class Frame:
         """The number of rows, counted by the engine where nobody has said it."""
         if self.n_rows is not None:
             return self.n_rows
+        if isinstance(self.table, nw.DataFrame):
+            return len(self.table)
         return int(rows(self.table.select(rows=nw.len()), 1)[0]["rows"])
 
 
