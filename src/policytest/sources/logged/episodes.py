@@ -10,7 +10,7 @@ With weights or a discount the rows themselves come, five numbers each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -194,24 +194,13 @@ def _row_by_row(frame: Frame, task: Task | None, about: Stated) -> LoggedEpisode
     if task is not None and "propensity" in columns and "target" not in columns:
         columns["target"] = _targets(frame, task, pieces, number)
     ids, codes = distinct(pieces["episode"]) if "episode" in pieces else ([], None)
-
-    def refuse(wrong: BoolArray, role: str, rule: str) -> None:
-        if (at := arrays.first(wrong)) is not None:
-            where = "" if codes is None else f", episode {short(ids[codes[at]] if codes[at] >= 0 else None)}"
-            shown = _written(frame, role) if np.isnan(columns[role][at]) else f"{columns[role][at]:.9g}"
-            raise InputError(f"row {number[at]:,}{where}: the {role} is {shown}; {rule}")
-
     if codes is not None and (at := arrays.first(codes < 0)) is not None:
         raise InputError(f"row {number[at]:,} has no episode; every row needs the id of its episode")
-    for role, column in columns.items():
-        right, rule = COLUMNS[role]
-        refuse(~right(column), role, rule)
-    if (bound := about.smallest_propensity) is not None and {"propensity", "target"} <= columns.keys():
-        for wrong, rule in against_smallest(columns["propensity"], columns["target"], bound):
-            refuse(wrong, "propensity", rule)
-    if (ends := about.reward_range) is not None:
-        wrong = outside(columns["reward"], ends)
-        refuse(wrong, "reward", f"it is outside reward_range ({ends[0]:g}, {ends[1]:g}); widen the range")
+    for wrong, role, rule in _rules(columns, about):
+        if (at := arrays.first(wrong)) is not None:
+            where = "" if codes is None else f", episode {short(ids[codes[at]])}"
+            shown = _written(frame, role) if np.isnan(columns[role][at]) else f"{columns[role][at]:.9g}"
+            raise InputError(f"row {number[at]:,}{where}: the {role} is {shown}; {rule}")
     if codes is not None:
         _check_lengths(np.bincount(codes), about.horizon, ids)
     if "order" in pieces:
@@ -219,6 +208,19 @@ def _row_by_row(frame: Frame, task: Task | None, about: Stated) -> LoggedEpisode
         columns = {role: column[order] for role, column in columns.items()}
         codes = None if codes is None else codes[order]
     return LoggedEpisodes(codes, **columns, **about._asdict())
+
+
+def _rules(columns: dict[str, FloatArray], about: Stated) -> Iterator[tuple[BoolArray, str, str]]:
+    """Which entries of which column break which rule."""
+    for role, column in columns.items():
+        right, rule = COLUMNS[role]
+        yield ~right(column), role, rule
+    if (bound := about.smallest_propensity) is not None and {"propensity", "target"} <= columns.keys():
+        for wrong, rule in against_smallest(columns["propensity"], columns["target"], bound):
+            yield wrong, "propensity", rule
+    if (ends := about.reward_range) is not None:
+        rule = f"it is outside reward_range ({ends[0]:g}, {ends[1]:g}); widen the range"
+        yield outside(columns["reward"], ends), "reward", rule
 
 
 def _fetched(table: Table, names: Sequence[str]) -> Batch:

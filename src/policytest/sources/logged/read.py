@@ -110,15 +110,16 @@ def logs(
             if earlier is None:  # all of these rows were checked before
                 first = frames.first_in_order(frame, log_module.TRANSITION_LIMIT)
                 in_order = _read(task, first, at, tolerance, keep=True).in_order()
-        if earlier is None:
-            warnings.warn(long, UserWarning, stacklevel=2)
+    said = long if earlier is None else ""
+    if said:
+        warnings.warn(said, UserWarning, stacklevel=2)
     stopped = 0 if "last" in leave else found.stopped
     for flaw in _flaws(found, stopped, kept):
         warnings.warn(flaw, AssumptionWarning, stacklevel=2)
     counts, left_out = found.counts, found.left_out()
     flaws = found.selected or stopped > 0, bool(found.other_reward)
     counts.merge(Counts(task.n_states, task.n_actions, True, *flaws))  # of no transitions
-    cells = () if bins is None else (CELLS.format(names=", ".join(bins.names)),)
+    cells = "" if bins is None else CELLS.format(names=", ".join(bins.names))
     log = Log(
         counts,
         found.rows,
@@ -130,12 +131,12 @@ def logs(
         task.layout.unknown_pairs.ravel(),
         columns=in_order,
         no_order=no_order,
-        told=(*((long,) if long else ()), *first_rows(task), *cells),
+        told=tuple(filter(None, (said, *first_rows(task), cells))),
         frame=frame if long else None,
         rewards=found.paid,
         binned=bins is not None,
     )
-    return log if earlier is None else _added(earlier, replace(log, told=(*first_rows(task), *cells)))
+    return log if earlier is None else _added(earlier, log)
 
 
 # ---------------------------------------------------------------- before
