@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 from numbers import Real
@@ -25,12 +25,17 @@ from policytest._base.errors import InputError
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 IntArray: TypeAlias = npt.NDArray[np.int64]
-Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+AnyArray: TypeAlias = npt.NDArray[Any]
+Arrays: TypeAlias = dict[str, AnyArray]
 """What a part of a run keeps for later: arrays by name."""
 SparseArray: TypeAlias = Any
 """A SciPy CSR array of shape (S*A, S), row ``s*A + a``."""
 Kernel: TypeAlias = Any
 """A kernel q[s,a,x]: an ndarray [S,A,S], or a CSR array of shape (S*A, S)."""
+Table: TypeAlias = Any
+"""Rewards or a support: in the form of a kernel, or an ndarray [S,A]."""
+AsArray: TypeAlias = Any
+"""A field that takes anything like an array, and holds an array (or None) once it is checked."""
 
 SUM_TOLERANCE = 1e-9
 """How far the sum of a probability row may be from 1 before it is refused. Within it rows are divided by their sum."""
@@ -39,7 +44,7 @@ TABLE_LIMIT = 500_000_000
 _NOT_NUMBERS = {"S": "bytes", "U": "text", "M": "dates", "m": "durations", "V": "records", "c": "complex numbers"}
 
 
-def numbers(name: str, value: object) -> npt.NDArray[Any]:
+def numbers(name: str, value: object) -> AnyArray:
     """An array of booleans, integers or floats, as it is. All that NumPy would turn into numbers silently is refused.
 
     NumPy reads text and bytes as numbers, dates as days and a record as its only field, and drops a mask.
@@ -53,7 +58,7 @@ def numbers(name: str, value: object) -> npt.NDArray[Any]:
     return array
 
 
-def any_array(name: str, value: object, what: str = "") -> npt.NDArray[Any]:
+def any_array(name: str, value: object, what: str = "") -> AnyArray:
     """An array with entries of any kind; none of them may be masked."""
     not_too_large(name, getattr(value, "shape", ()))
     if _has_mask(value):
@@ -72,7 +77,7 @@ def _has_mask(value: object) -> bool:
     return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 
-def _numbers_from_objects(name: str, array: npt.NDArray[Any]) -> FloatArray:
+def _numbers_from_objects(name: str, array: AnyArray) -> FloatArray:
     """Python's own numbers (whole numbers of any size, fractions, decimals) as floats; other objects are refused."""
     found = np.empty(array.shape)
     for place, entry in np.ndenumerate(array):
@@ -87,7 +92,7 @@ def _numbers_from_objects(name: str, array: npt.NDArray[Any]) -> FloatArray:
     return found
 
 
-def shown(value: object, words: Callable[[Any], str] = repr) -> str:
+def shown(value: object, words: Callable[[object], str] = repr) -> str:
     """A value for a message: at most 80 letters of it, on one line."""
     try:
         text = words(value)
@@ -132,7 +137,12 @@ def index_list(name: str, value: object, count: int = 2**63) -> IntArray:
 
 
 def whole_array(
-    name: str, value: object, stop: int, rule: str, kinds: str = "iu", place: Callable[..., Any] = lambda *at: at
+    name: str,
+    value: object,
+    stop: int,
+    rule: str,
+    kinds: str = "iu",
+    place: Callable[..., Iterable[int]] = lambda *at: at,
 ) -> IntArray:
     """Whole numbers in 0..stop-1 as int64; only dtypes of these kinds pass (an empty list is of any)."""
     array = numbers(name, value)
@@ -145,10 +155,9 @@ def whole_array(
     return np.asarray(array.astype(np.int64, copy=False))
 
 
-def not_too_large(name: str, shape: Any) -> None:
+def not_too_large(name: str, shape: object) -> None:
     """Refuse an array that would not fit into memory once copied; a view may claim any shape at no cost."""
-    entries = math.prod(shape) if isinstance(shape, tuple) else 0
-    if entries > TABLE_LIMIT:
+    if isinstance(shape, tuple) and (entries := math.prod(shape)) > TABLE_LIMIT:
         remedy = "pass a SciPy CSR array of shape (S*A, S)" if len(shape) == 3 else "merge states or actions"
         raise InputError(f"{name} has shape {tuple(shape)}, {entries:,} entries, too large for a dense array; {remedy}")
 
@@ -226,7 +235,7 @@ def flag(name: str, value: object) -> bool:
     return bool(value)
 
 
-def seeded(name: str, seed: Any, own: tuple[int, ...] = ()) -> np.random.Generator:
+def seeded(name: str, seed: object, own: tuple[int, ...] = ()) -> np.random.Generator:
     """A generator from a seed, of a stream of its ``own``; or the generator itself."""
     if isinstance(seed, np.random.Generator):
         return seed
@@ -357,7 +366,7 @@ def csr(name: str, value: object, shape: tuple[int, int], add: bool = False) -> 
     return array
 
 
-def sound_entries(name: str, value: Any) -> Any:
+def sound_entries(name: str, value: SparseArray) -> SparseArray:
     """The stored entries of a sparse array, as COO, once its parts fit: compiled code reads wherever they point."""
     parts = {
         "csr": ("indices", "indptr"),
@@ -386,7 +395,7 @@ def sound_entries(name: str, value: Any) -> Any:
     return entries
 
 
-def freeze(value: Any) -> None:
+def freeze(value: Kernel) -> None:
     """Make an array, or the arrays behind a sparse one, read-only."""
     for array in (value.data, value.indices, value.indptr) if is_sparse(value) else (value,):
         if isinstance(array, np.ndarray):

@@ -10,12 +10,14 @@ import os
 import secrets
 import stat
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
 
 TEXT_LIMIT = 2**28
@@ -26,7 +28,10 @@ FREE, RATIO = 2**28, 100
 """Above FREE bytes, the arrays may take at most RATIO times the size of their file: more is a bomb."""
 MEMBERS = 1000
 """The most arrays of an NPZ file."""
-_HEADERS: dict[tuple[int, int], Any] = {
+Header: TypeAlias = tuple[tuple[int, ...], np.dtype[Any]]
+Headers: TypeAlias = dict[str, Header]
+"""Shape and type of each array of a file."""
+_HEADERS: dict[tuple[int, int], Callable[..., tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
@@ -63,17 +68,15 @@ def read_text(path: str | os.PathLike[str], limit: int = TEXT_LIMIT) -> str:
         raise InputError(f"byte {error.start} is not UTF-8 text; save the file as UTF-8") from None
 
 
-def npz_bytes(arrays: dict[str, Any], packed: bool = False) -> memoryview:
+def npz_bytes(arrays: Mapping[str, npt.ArrayLike], packed: bool = False) -> memoryview:
     """Arrays as the content of an NPZ file."""
     content = io.BytesIO()
-    save: Any = np.savez_compressed if packed else np.savez
+    save: Callable[..., None] = np.savez_compressed if packed else np.savez
     save(content, **arrays)
     return content.getbuffer()
 
 
-def read_arrays(
-    path: str | os.PathLike[str], check: Callable[[dict[str, Any]], None] = lambda headers: None
-) -> dict[str, Any]:
+def read_arrays(path: str | os.PathLike[str], check: Callable[[Headers], None] = lambda headers: None) -> Arrays:
     """The arrays of an NPZ file by their names, once `check` accepts their headers."""
     with opened(path, ARCHIVE_LIMIT + FREE) as file:
         check(array_headers(file))
@@ -95,7 +98,7 @@ def format_of(path: str | os.PathLike[str]) -> str | None:
         return None
 
 
-def write_arrays(path: str | os.PathLike[str], **arrays: Any) -> None:
+def write_arrays(path: str | os.PathLike[str], **arrays: npt.ArrayLike) -> None:
     """Write arrays to a file of exactly this name, as NPZ."""
     write_file(path, npz_bytes(arrays))
 
@@ -141,13 +144,13 @@ def not_too_large(archive: zipfile.ZipFile) -> None:
         )
 
 
-def array_headers(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+def array_headers(file: IO[bytes]) -> Headers:
     """Shape and type of every array in an NPZ file, from their headers alone: nothing is unpacked yet.
 
     What would be dangerous to read is refused: pickled objects, members that are not arrays, headers that promise more
     than the file holds, and arrays that together exceed `ARCHIVE_LIMIT`.
     """
-    found: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+    found: Headers = {}
     with zipfile.ZipFile(file) as archive:
         not_too_large(archive)
         for info in archive.infolist():
@@ -161,7 +164,7 @@ def array_headers(file: Any) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
     return found
 
 
-def array_header(name: str, file: Any, size: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def array_header(name: str, file: IO[bytes], size: int) -> Header:
     """Shape and type of the array in an NPY file of this size, refused if that is not what follows."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:

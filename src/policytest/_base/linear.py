@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base.arrays import FloatArray, SparseArray
 from policytest._base.rows import Rows, first_of_state
+
+if TYPE_CHECKING:
+    from scipy.sparse import linalg
 
 MOST_ROUNDS, MOST_STARTS = 100, 4  # of the iterative solver
 WIDTH = 3.0  # a graph of S states is narrow if its bandwidth is at most this many times sqrt(S); that of a grid is 1.3
@@ -52,7 +55,7 @@ def solved(moves: SparseArray, reward: FloatArray, near: FloatArray, close: floa
     return near
 
 
-def _bicgstab(moves: Any, b: FloatArray, near: FloatArray, close: float) -> tuple[FloatArray, int]:
+def _bicgstab(moves: SparseArray, b: FloatArray, near: FloatArray, close: float) -> tuple[FloatArray, int]:
     """x = b + moves x by SciPy's BiCGSTAB, up to a relative residual; and whether it failed."""
     from scipy.sparse import linalg  # slow to import, and for large tasks only
 
@@ -101,7 +104,7 @@ def solve_both(rows: Rows, q: FloatArray, gamma: float, rho: FloatArray, V: Floa
     return error / (1.0 - gamma)
 
 
-def _factorised(moves: SparseArray) -> Any:
+def _factorised(moves: SparseArray) -> linalg.SuperLU:
     """SuperLU's factors of I - gamma P, without pivoting: it is diagonally dominant by rows, in any order of states."""
     from scipy.sparse.linalg import splu  # slow to import
 

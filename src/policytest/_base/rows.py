@@ -14,13 +14,13 @@ successor (`widen`) once they want to put mass on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, is_sparse, row_totals
+from policytest._base.arrays import AnyArray, FloatArray, IntArray, Kernel, SparseArray, Table, is_sparse, row_totals
 from policytest._base.errors import InputError
 
 MANY_ROWS = 200  # above which it pays to look whether all rows list as many successors
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
         """[E] the row each entry belongs to."""
         return self.per_entry(np.arange(len(self.pair)))
 
-    def per_entry(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def per_entry(self, values: AnyArray) -> AnyArray:
         """[..., E] a row vector [..., K], repeated for each entry of its row."""
         width = self.start[1:] - self.start[:-1]
         if len(width) > MANY_ROWS and (width == width[0]).all():  # then repeated in a third of the time
@@ -160,11 +160,11 @@ def stored_at(table: SparseArray, keys: IntArray) -> FloatArray:
     return entries
 
 
-def entries_at(table: Any, pair: IntArray, x: IntArray) -> Any:
+def entries_at(table: Table, pair: IntArray, x: IntArray) -> AnyArray:
     """The entries of a table on (s,a,x), dense or sparse, or on (s,a), at transitions from pairs s*A + a to x."""
     if is_sparse(table):
         return stored_at(table, pair * table.shape[1] + x)
-    return table.ravel()[pair] if table.ndim == 2 else table.reshape(-1, table.shape[-1])[pair, x]
+    return np.asarray(table.ravel()[pair] if table.ndim == 2 else table.reshape(-1, table.shape[-1])[pair, x])
 
 
 def flat(table: Kernel, n_states: int) -> SparseArray:
@@ -172,7 +172,7 @@ def flat(table: Kernel, n_states: int) -> SparseArray:
     return sparse.csr_array(table if is_sparse(table) else table.reshape(-1, n_states))
 
 
-def looping(table: Any, states: Iterable[int], mass: float = 1.0) -> Any:
+def looping(table: Kernel, states: Iterable[int], mass: float = 1.0) -> Kernel:
     """The table [s,a,x] in which these states are followed by themselves; with ``mass`` 0 their rows are 0."""
     ends, S = np.array(sorted(states), dtype=np.int64), table.shape[-1]
     if not len(ends):

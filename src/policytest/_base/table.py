@@ -31,7 +31,7 @@ class Row:
     shown: str
     remark: str = ""
     key: str | None = None
-    raw: Any = None
+    raw: object = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def escape(text: str) -> str:
 # ---------------------------------------------------------------- JSON
 
 
-def to_json(data: Mapping[str, Any]) -> str:
+def to_json(data: Mapping[str, object]) -> str:
     """A JSON document. Infinities become "inf" and "-inf", NaN becomes null; arrays become lists.
 
     >>> print(to_json({"estimate": float("inf"), "evidence": (1.5, 2)}))
@@ -150,14 +150,14 @@ def to_json(data: Mapping[str, Any]) -> str:
     return json.dumps(_jsonable(data), indent=2, allow_nan=False)
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> object:
     if isinstance(value, Mapping):
         if odd := [key for key in value if not isinstance(key, str)]:
             raise TypeError(f"the key {odd[0]!r} is not a string")
         return {key: _jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_jsonable(item) for item in value]
-    if hasattr(value, "tolist"):  # NumPy scalars and arrays, without importing NumPy
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):  # NumPy scalars and arrays, without importing NumPy
         return value.tolist() if value.dtype.kind in "biu" else _jsonable(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(float(value))

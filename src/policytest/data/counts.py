@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import os
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from policytest._base import arrays
-from policytest._base.arrays import IntArray, Kernel, SparseArray
+from policytest._base.arrays import AnyArray, AsArray, IntArray, Kernel, SparseArray, Table
 from policytest._base.errors import InputError
 from policytest._base.files import write_arrays
 from policytest._base.rows import entry_keys, flat
@@ -82,7 +80,7 @@ class Counts:
 
     episodes: None = None  # a table has no episodes, and no returns of them; see `Returns`
     histogram: None = None
-    _table: Any  # dense: N, flat; sparse: the CSR array of all but the waiting transitions
+    _table: Kernel  # dense: N, flat; sparse: the CSR array of all but the waiting transitions
 
     def __init__(
         self,
@@ -112,7 +110,7 @@ class Counts:
         self._table = _csr(nothing, nothing, S, A) if sparse else np.zeros(S * A * S, dtype=np.int64)
 
     @classmethod
-    def from_array(cls, N: Any) -> Counts:
+    def from_array(cls, N: Kernel) -> Counts:
         """The counts in a table: an array [S,A,S], or a sparse one of shape (S*A, S), which gives sparse counts.
 
         >>> Counts.from_array([[[1, 2]], [[0, 1]]]).visits.tolist()
@@ -200,7 +198,7 @@ class Counts:
         return self._visits.reshape(self._S, self._A)
 
     @property
-    def N(self) -> Any:  # noqa: N802
+    def N(self) -> Kernel:  # noqa: N802
         """N[s,a,x], an array [S,A,S] or a canonical CSR array of shape (S*A, S); a read-only snapshot."""
         if not self._sparse:
             arrays.freeze(self._table)
@@ -209,7 +207,7 @@ class Counts:
         arrays.freeze(self._table)
         return csr_array(self._table)  # an object of its own: one can put other arrays into a CSR array
 
-    def record(self, s: Any, a: Any, x: Any, count: Any = 1) -> None:
+    def record(self, s: AsArray, a: AsArray, x: AsArray, count: AsArray = 1) -> None:
         """Count the transitions (s, a, x), numbers or arrays of integers that broadcast; `count` times each.
 
         Everything is checked first: an error leaves the counts as they were.
@@ -369,7 +367,7 @@ class Counts:
         keys = np.flatnonzero(self._table)
         return keys, self._table[keys]
 
-    def _sparse_kernel(self, unvisited: IntArray, support: Any) -> SparseArray:
+    def _sparse_kernel(self, unvisited: IntArray, support: Table) -> SparseArray:
         S, A = self._S, self._A
         if support is None:
             if unvisited.size * S > FILL_LIMIT:
@@ -411,7 +409,7 @@ def _tally(keys: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
     return (keys, sums) if seen.all() else (keys[seen], sums[seen])
 
 
-def _csr(keys: IntArray, entries: npt.NDArray[Any], S: int, A: int) -> SparseArray:
+def _csr(keys: IntArray, entries: AnyArray, S: int, A: int) -> SparseArray:
     """The CSR array of shape (S*A, S) with these entries, at places (s*A + a)*S + x in increasing order."""
     start = np.append(0, np.cumsum(np.bincount(keys // S, minlength=S * A)))
     return csr_array((entries, keys % S, start), shape=(S * A, S))

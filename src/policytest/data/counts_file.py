@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays
+from policytest._base.arrays import AnyArray
 from policytest._base.errors import InputError, first_line, unreadable
 from policytest._base.files import ARCHIVE_LIMIT, FREE, array_headers, not_too_large, opened
 from policytest.data.counts import COUNT_RULE, TOTAL_LIMIT, Counts
@@ -18,16 +20,16 @@ FORMAT, VERSION = "policytest-counts", 1
 Content = TypeVar("Content")
 
 
-def as_arrays(counts: Counts) -> dict[str, Any]:
+def as_arrays(counts: Counts) -> dict[str, npt.ArrayLike]:
     """All that a file of counts holds."""
     shape = np.array([counts.n_states, counts.n_actions])
-    about = {"format": FORMAT, "version": VERSION, "shape": shape, "sparse": counts.sparse}
+    about: dict[str, npt.ArrayLike] = {"format": FORMAT, "version": VERSION, "shape": shape, "sparse": counts.sparse}
     about |= {"selected": counts.selected, "other_rewards": counts.other_rewards}
     about |= {} if counts.cells is None else {"cells": counts.cells}
     return about | dict(zip(("keys", "counts"), counts.entries(), strict=True))
 
 
-def from_arrays(file: Any) -> Counts:
+def from_arrays(file: Mapping[str, AnyArray]) -> Counts:
     """The counts in the arrays of a file, checked."""
     found = str(file["format"]) if "format" in file else "missing"
     if found != FORMAT:
@@ -47,7 +49,7 @@ def from_arrays(file: Any) -> Counts:
     return counts
 
 
-def read_counts(path: str | os.PathLike[str], read: Callable[[Any], Content]) -> Content:
+def read_counts(path: str | os.PathLike[str], read: Callable[[Mapping[str, AnyArray]], Content]) -> Content:
     """What `read` makes of the arrays in a file of counts; any damage is an `InputError`."""
     try:
         with opened(path, ARCHIVE_LIMIT + FREE) as raw:

@@ -87,8 +87,8 @@ class Episodes:
     'above'
     """
 
-    env: Any
-    agent: Any = None
+    env: object
+    agent: object = None
     horizon: int | None = None
     reward_range: Range | None = None
     return_range: Range | None = None
@@ -103,8 +103,8 @@ class Episodes:
 
     def __post_init__(self) -> None:
         discount = arrays.share("discount", self.discount)
-        flags = (arrays.flag(name, getattr(self, name)) for name in ("batched", "deterministic"))
-        said = self.env, self.agent, *flags
+        batched, deterministic = (arrays.flag(name, getattr(self, name)) for name in ("batched", "deterministic"))
+        said = self.env, self.agent, batched, deterministic
         walk = vector_of(*said) or walk_of(*said)
         horizon = walk.time_limit if self.horizon is None else arrays.whole_number("horizon", self.horizon)
         arrays.positive(horizon=horizon)
@@ -130,10 +130,10 @@ class Episodes:
         return (EPISODES_ARE_INDEPENDENT if self.score is None else INDEPENDENT + self.score.name,)
 
     @property
-    def identity(self) -> list[Any]:
+    def identity(self) -> list[object]:
         """What tells these episodes from others, apart from what the environment and the agent do."""
         ranges = [self.reward_range or (), self.return_range or ()]
-        which = [self.discount, self.critic is not None, self.agent_policy]
+        which: list[object] = [self.discount, self.critic is not None, self.agent_policy]
         which += [] if self.score is None else [self.score]
         return ["episodes", self.name, self.horizon or 0, *ranges, *which]
 
@@ -199,7 +199,7 @@ class Episodes:
         low, high = (min(max(end, self.bounds[0]), self.bounds[1]) for end in (least, most))
         return low, high
 
-    def checked_reward(self, reward: Any, t: int, seed: int) -> float:
+    def checked_reward(self, reward: object, t: int, seed: int) -> float:
         """A reward, if it is a number in its range."""
         known = self.reward_range
         if type(reward) is float and known is not None and known[0] <= reward <= known[1]:
@@ -232,7 +232,7 @@ class Episodes:
         return min(max(total, low), high)
 
 
-def _number(reward: Any) -> float:
+def _number(reward: object) -> float:
     """A number of any type, also in an array of its own; nan for anything else, such as text or a masked entry."""
     if np.ma.is_masked(reward):
         return math.nan
@@ -251,7 +251,7 @@ def geometric(discount: float, steps: int | None) -> float:
     return (1.0 if steps is None else 1.0 - discount**steps) / (1.0 - discount)
 
 
-def two_ends(name: str, given: Any) -> list[tuple[str, Any]]:
+def two_ends(name: str, given: object) -> list[tuple[str, object]]:
     """Both ends of (low, high), with their names."""
     if not isinstance(given, tuple | list | np.ndarray) or len(given) != 2:
         raise InputError(f"{name} is {arrays.shown(given)}; pass two numbers (low, high)")

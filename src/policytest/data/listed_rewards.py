@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ class OutcomeSimulator:
     def __init__(self, outcomes: Outcomes, sim: SimulatorLike) -> None:
         self.outcomes, self.sim, self._draw = outcomes, sim, draw_function(sim)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name in PASSED_ON:
             return getattr(self.sim, name)
         raise AttributeError(name)

@@ -35,15 +35,15 @@ earlier episodes; in that case episodes must not overlap in time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.arrays import AnyArray, AsArray, BoolArray, FloatArray, IntArray
 from policytest._base.compiled.weights import Scale, weigh_episodes
 from policytest._base.errors import InputError
 from policytest._base.text import number
@@ -129,18 +129,18 @@ class LoggedEpisodes:
     (3, [1.8, 0.0, 1.8], [1.0, 0.8, 1.0])
     """
 
-    episode: Any
-    reward: Any
-    propensity: Any = None
-    target: Any = None
+    episode: AsArray
+    reward: AsArray
+    propensity: AsArray = None
+    target: AsArray = None
     discount: float = 1.0
     horizon: int | None = None
     reward_range: Range | None = None
     return_range: Range | None = None
-    q: Any = None
-    v: Any = None
-    smallest_propensity: Any = None
-    rows: Any = None
+    q: AsArray = None
+    v: AsArray = None
+    smallest_propensity: AsArray = None
+    rows: AsArray = None
     start: IntArray = field(init=False)  # [n + 1] the rows of episode i are start[i] .. start[i + 1] - 1
     agent_policy: ClassVar[str] = ""
     states: None = field(default=None, init=False)
@@ -153,7 +153,7 @@ class LoggedEpisodes:
         if not n:
             raise InputError("reward has no entries; pass a row for each step of an episode")
         grouped = Grouped.of(self.episode, n)
-        keep: dict[str, Any] = {"discount": discount, "horizon": self._checked_horizon(), "start": grouped.start}
+        keep: dict[str, object] = {"discount": discount, "horizon": self._checked_horizon(), "start": grouped.start}
         keep |= {name: ends_of(name, getattr(self, name)) for name in ("reward_range", "return_range")}
         keep |= {name: self._checked_column(name, grouped) for name in COLUMNS}
         keep |= {"rows": self._checked_rows(n), "episode": grouped.ids}
@@ -378,10 +378,10 @@ class Grouped(NamedTuple):
 
     start: IntArray
     order: IntArray | None
-    ids: Any
+    ids: AnyArray | None
 
     @classmethod
-    def of(cls, episode: Any, n: int) -> Grouped:
+    def of(cls, episode: object, n: int) -> Grouped:
         """Group n rows by their ids; episodes come in the order of their first rows."""
         if episode is None:
             return cls(np.arange(n + 1), None, None)
@@ -415,7 +415,7 @@ class Grouped(NamedTuple):
         raise InputError(f"{name}[{row}]{where} is {column[at]:.9g}; {rule.format(*about)}")
 
 
-def _missing(ids: Any) -> BoolArray:
+def _missing(ids: AnyArray) -> BoolArray:
     if ids.dtype.kind in "fc":
         return np.asarray(np.isnan(ids))
     if ids.dtype.kind in "mM":
@@ -424,10 +424,10 @@ def _missing(ids: Any) -> BoolArray:
     return np.array([*found] or np.zeros(len(ids)), dtype=bool)
 
 
-def _codes(ids: Any) -> IntArray:
+def _codes(ids: AnyArray) -> IntArray:
     """0, 1, ... for each id, in the order of their first appearance."""
     if ids.dtype.kind == "O":
-        known: dict[Any, int] = {}
+        known: dict[Hashable, int] = {}
         try:
             return np.array([known.setdefault(one, len(known)) for one in ids.tolist()])
         except TypeError:

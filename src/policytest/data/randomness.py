@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays
-from policytest._base.arrays import Arrays
+from policytest._base.arrays import AnyArray, Arrays
+from policytest._base.table import Document
 
 Seed = int | np.integer[Any] | np.random.Generator | np.random.SeedSequence | np.random.BitGenerator | None
 BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
@@ -32,12 +34,12 @@ def kept_extra(state: Arrays) -> int:
     return extra
 
 
-def stored(rng: np.random.Generator) -> Any:
+def stored(rng: np.random.Generator) -> npt.NDArray[np.uint8]:
     """The state of a generator as bytes."""
     return np.frombuffer(_to_json(rng.bit_generator.state).encode(), dtype=np.uint8)
 
 
-def restored(state: Any) -> np.random.Generator:
+def restored(state: AnyArray) -> np.random.Generator:
     """The generator whose state was stored."""
     kept = json.loads(bytes(state).decode(), object_hook=_from_json)
     if kept["bit_generator"] not in BIT_GENERATORS:
@@ -47,8 +49,8 @@ def restored(state: Any) -> np.random.Generator:
     return rng
 
 
-def _to_json(state: Any) -> str:
-    def plain(value: Any) -> Any:
+def _to_json(state: object) -> str:
+    def plain(value: np.generic | AnyArray) -> object:
         if isinstance(value, np.ndarray):
             return {"array": value.tolist(), "type": str(value.dtype)}
         return value.item()
@@ -56,5 +58,5 @@ def _to_json(state: Any) -> str:
     return json.dumps(state, default=plain)
 
 
-def _from_json(value: dict[str, Any]) -> Any:
+def _from_json(value: Document) -> Document | AnyArray:
     return np.array(value["array"], dtype=value["type"]) if set(value) == {"array", "type"} else value

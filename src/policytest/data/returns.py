@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Returns:
         """The returns in at most 30 bins; None without episodes."""
         if not self.episodes:
             return None
-        bins: Any = min(MOST_BINS, max(5, math.isqrt(self.episodes)))
+        bins: int | FloatArray = min(MOST_BINS, max(5, math.isqrt(self.episodes)))
         if np.array_equal(self.returns, np.round(self.returns)):  # whole numbers: the same number of them in each bin
             low, high = float(self.returns.min()), float(self.returns.max())
             width = math.ceil((high - low + 1) / MOST_BINS)

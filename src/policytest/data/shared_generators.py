@@ -11,8 +11,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
+from types import ModuleType, TracebackType
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from policytest._base.errors import InputError
 SHARED_STREAM = 0x736861  # sets these random numbers apart from those of the environment and of the agent's generator
 LEGACY: Any = np.random  # the module whose functions share a generator
 SPREAD = 0x9E3779B1  # odd: seeds that differ stay different
+States: TypeAlias = tuple[tuple[object, ...], object, object]
+"""Of the generators of `random`, and of PyTorch on the processor and on its devices."""
 TURN = threading.RLock()
 """Held while episodes are stepped: the generators belong to one thread at a time, and so do environments."""
 
@@ -30,8 +32,8 @@ class SharedGenerators:
 
     def __init__(self, keeps: bool = False) -> None:
         self.keeps, self._numpy = keeps, np.random.MT19937()
-        self._kept: tuple[Any, ...] | None = None
-        self._before: list[tuple[Any, ...]] = []
+        self._kept: States | None = None
+        self._before: list[tuple[np.random.BitGenerator, States]] = []
 
     def seed(self, seed: int) -> None:
         """Begin anew from this seed; inside ``with``."""
@@ -43,7 +45,7 @@ class SharedGenerators:
 
     def __enter__(self) -> Self:
         TURN.acquire()
-        self._before.append((LEGACY.get_bit_generator(), *_others()))
+        self._before.append((LEGACY.get_bit_generator(), _others()))
         LEGACY.set_bit_generator(self._numpy)
         if self._kept is not None:
             _set_others(*self._kept)
@@ -53,7 +55,7 @@ class SharedGenerators:
         self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
     ) -> None:
         self._kept = _others() if self.keeps else None
-        bits, *others = self._before.pop()
+        bits, others = self._before.pop()
         LEGACY.set_bit_generator(bits)
         _set_others(*others)
         TURN.release()
@@ -74,12 +76,12 @@ def by_one_thread(thing: object, what: str) -> Iterator[None]:
         del _IN_USE[id(thing)]
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType | None:
     """PyTorch, if somebody imported it."""
     return sys.modules.get("torch")
 
 
-def _others() -> tuple[Any, ...]:
+def _others() -> States:
     """The states of the generators of `random` and of PyTorch, on the processor and on its devices."""
     torch = _torch()
     if torch is None or not hasattr(torch, "get_rng_state"):
@@ -88,9 +90,10 @@ def _others() -> tuple[Any, ...]:
     return random.getstate(), torch.get_rng_state(), cuda
 
 
-def _set_others(python: Any, processor: Any, devices: Any) -> None:
+def _set_others(python: tuple[object, ...], processor: object, devices: object) -> None:
     random.setstate(python)
-    if processor is not None:
-        _torch().set_rng_state(processor)
-    if devices is not None:
-        _torch().cuda.set_rng_state_all(devices)
+    torch = _torch()
+    if torch is not None and processor is not None:
+        torch.set_rng_state(processor)
+    if torch is not None and devices is not None:
+        torch.cuda.set_rng_state_all(devices)

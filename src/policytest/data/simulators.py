@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeGuard, cast
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel
 from policytest._base.compiled import draws
 from policytest._base.errors import InputError
 from policytest.mdp.observed import Observed
@@ -37,16 +38,17 @@ class Simulator(Protocol):
         ...
 
 
-SimulatorLike = Simulator | Callable[[IntArray, IntArray, np.random.Generator], Any]
+Draw = Callable[[IntArray, IntArray, np.random.Generator], object]
+SimulatorLike = Simulator | Draw
 
 
 class DrawTable(NamedTuple):
     """The successors of each pair s*A + a, with cumulative probabilities; ``empty`` marks pairs without any."""
 
     start: IntArray
-    successor: Any
+    successor: npt.NDArray[np.int32]
     cumulative: FloatArray
-    empty: Any
+    empty: BoolArray
 
 
 class TabularSimulator:
@@ -62,7 +64,7 @@ class TabularSimulator:
 
     replayable = True
 
-    def __init__(self, kernel: object, rewards: Callable[..., Any] | None = None) -> None:
+    def __init__(self, kernel: object, rewards: Callable[..., object] | None = None) -> None:
         if rewards is not None and not callable(rewards):
             raise InputError(f"rewards is {arrays.shown(rewards)}; pass a function (s, a, x, rng) -> r of arrays")
         self.rewards = rewards
@@ -119,9 +121,9 @@ def is_table(sim: object) -> TypeGuard[TabularSimulator]:
     return getattr(type(sim), "draw", None) is TabularSimulator.draw
 
 
-def draw_function(sim: SimulatorLike) -> Callable[..., Any]:
+def draw_function(sim: SimulatorLike) -> Draw:
     """The `draw` of a simulator, or the function itself."""
-    draw = cast(Callable[..., Any], getattr(sim, "draw", sim))
+    draw: Draw = sim.draw if hasattr(sim, "draw") else sim
     if isinstance(sim, type) or not callable(draw):
         raise InputError(
             f"sim is {sim!r}; pass an object with a method draw(states, actions, rng), or such a function, "
@@ -135,7 +137,7 @@ def draw_function(sim: SimulatorLike) -> Callable[..., Any]:
     return draw
 
 
-def takes_three(draw: Callable[..., Any]) -> bool:
+def takes_three(draw: Draw) -> bool:
     """Whether it can be called with three arguments, as far as its signature says."""
     try:
         inspect.signature(draw).bind(None, None, None)
@@ -146,15 +148,13 @@ def takes_three(draw: Callable[..., Any]) -> bool:
     return True
 
 
-def checked_draw(
-    draw: Callable[..., Any], states: IntArray, actions: IntArray, rng: np.random.Generator, n_states: int
-) -> IntArray:
+def checked_draw(draw: Draw, states: IntArray, actions: IntArray, rng: np.random.Generator, n_states: int) -> IntArray:
     """Draw, and refuse an answer that is not one allowed state index for each pair; rewards are left out."""
     return checked_states(_parts(draw(states, actions, rng))[0], states, actions, n_states)
 
 
 def rewarded_draw(
-    draw: Callable[..., Any],
+    draw: Draw,
     states: IntArray,
     actions: IntArray,
     rng: np.random.Generator,
@@ -185,13 +185,14 @@ def rewarded_draw(
     return x, found
 
 
-def _parts(answer: Any) -> tuple[Any, Any]:
+def _parts(answer: object) -> tuple[object, object]:
     """Next states, and rewards if they come with them."""
-    is_pair = isinstance(answer, tuple) and len(answer) == 2 and np.ndim(answer[0]) == 1
-    return (answer[0], answer[1]) if is_pair else (answer, None)
+    if isinstance(answer, tuple) and len(answer) == 2 and np.ndim(answer[0]) == 1:
+        return answer[0], answer[1]
+    return answer, None
 
 
-def checked_states(given: Any, states: IntArray, actions: IntArray, n_states: int) -> IntArray:
+def checked_states(given: object, states: IntArray, actions: IntArray, n_states: int) -> IntArray:
     """The answer of a simulator, if it is one allowed state index for each pair."""
     answer = arrays.numbers("the answer of sim.draw", given)
     if answer.shape != states.shape:
@@ -208,7 +209,7 @@ def checked_states(given: Any, states: IntArray, actions: IntArray, n_states: in
     return answer.astype(np.int64)
 
 
-def _shape(kernel: Any) -> tuple[int, int]:
+def _shape(kernel: Kernel) -> tuple[int, int]:
     shape = arrays.numbers("kernel", kernel).shape if not arrays.is_sparse(kernel) else kernel.shape
     if arrays.is_sparse(kernel):
         if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from policytest._base import arrays
+from policytest._base.arrays import AsArray
 from policytest._base.errors import InputError
 from policytest.data.counts import REFUTED, Counts, flaws
 from policytest.mdp.observed import Observed
@@ -22,14 +22,14 @@ class Transitions:
     ``episode``: a label of the episode of each, which only that diagnosis needs.
     """
 
-    s: Any
-    a: Any
-    x: Any
-    r: Any = None
+    s: AsArray
+    a: AsArray
+    x: AsArray
+    r: AsArray = None
     selected: bool = False
     other_rewards: bool = False
     cells: str | None = None
-    episode: Any = None
+    episode: AsArray = None
 
     def __post_init__(self) -> None:
         for name in ("s", "a", "x"):

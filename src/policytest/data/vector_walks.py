@@ -39,7 +39,7 @@ class VectorWalk:
     supply that finds another one there has to begin again. It is stepped inside ``with walk.turn``.
     """
 
-    def __init__(self, env: Any, agent: Any, batched: bool, deterministic: bool) -> None:
+    def __init__(self, env: Any, agent: object, batched: bool, deterministic: bool) -> None:
         self.env, self.act, self.batched = env, AgentAdapter(agent, deterministic), batched
         self.name, self.policy = called(env), self.act.policy
         self.turn = SharedGenerators(keeps=True)
@@ -84,7 +84,7 @@ class VectorWalk:
             )
         return Stepped(paid.astype(np.float64, copy=False), ended, only_reset)
 
-    def _flags(self, name: str, given: Any) -> BoolArray:
+    def _flags(self, name: str, given: object) -> BoolArray:
         """``terminated`` or ``truncated`` of all rows."""
         found = np.asarray(given)
         if found.dtype.kind in "iu" and ((found == 0) | (found == 1)).all():
@@ -112,7 +112,7 @@ class VectorWalk:
         self.starts = self.starts | begun
         return begun
 
-    def _actions(self) -> Any:
+    def _actions(self) -> object:
         if not self.batched:
             rows = self.utils.iterate(self.env.observation_space, self.observations)
             found = [
@@ -134,7 +134,7 @@ class VectorWalk:
         return actions.astype(np.int64) if actions.dtype == np.bool_ else actions
 
 
-def vector_of(env: Any, agent: Any, batched: bool, deterministic: bool) -> VectorWalk | None:
+def vector_of(env: Any, agent: object, batched: bool, deterministic: bool) -> VectorWalk | None:
     """The vector of environments with its agent; None where ``env`` is another thing."""
     if not hasattr(env, "num_envs"):
         return None

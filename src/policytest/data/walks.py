@@ -11,7 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -27,20 +27,30 @@ STARTS, GOES_ON = np.ones(1, dtype=np.bool_), np.zeros(1, dtype=np.bool_)
 NO_AGENT = "agent is missing; pass a function of the observation, or an object with predict"
 
 
+class Environment(Protocol):
+    """What is asked of a Gymnasium environment."""
+
+    def reset(self, *, seed: int | None = None) -> object:
+        """Begin an episode: (observation, info)."""
+
+    def step(self, action: object) -> object:
+        """(observation, reward, terminated, truncated, info)."""
+
+
 class FunctionWalk:
     """A function ``run(rng)`` that runs an episode."""
 
     time_limit: int | None = None
     policy = ""
 
-    def __init__(self, run: Callable[[np.random.Generator], Any]) -> None:
+    def __init__(self, run: Callable[[np.random.Generator], object]) -> None:
         self.run, self.name = run, str(getattr(run, "__name__", type(run).__name__))
-        self.turn: AbstractContextManager[Any] = threading.RLock()
+        self.turn: AbstractContextManager[object] = threading.RLock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return FunctionWalk, (self.run,)
 
-    def rewards(self, seed: int) -> Any:
+    def rewards(self, seed: int) -> object:
         """What the function returns: the rewards of an episode, or its return."""
         return self.run(np.random.default_rng(seed))
 
@@ -51,7 +61,7 @@ class Walk:
     ``name`` is that of the environment; ``policy`` says which policy of the agent is run, where it has two.
     """
 
-    def __init__(self, env: Any, agent: Any, deterministic: bool) -> None:
+    def __init__(self, env: Environment, agent: object, deterministic: bool) -> None:
         self.env, self.act = env, AgentAdapter(agent, deterministic)
         self.name, self.policy = called(env), self.act.policy
         self.space = getattr(env, "action_space", None)
@@ -60,11 +70,12 @@ class Walk:
         self.takes_seed = True
         self.turn = SharedGenerators()
 
-    def begin(self, seed: int) -> Any:
+    def begin(self, seed: int) -> object:
         """Reset; the first observation."""
         self.turn.seed(seed)
         self.rng = self.act.begin(seed, self.space)
-        self.memory, self.starts = None, STARTS
+        self.memory: object = None
+        self.starts = STARTS
         if callable(self.begins_anew):
             self.begins_anew()
         if self.takes_seed:
@@ -76,7 +87,7 @@ class Walk:
                 self.takes_seed = False
         return first_observation(self.env.reset())
 
-    def step(self, observation: Any) -> tuple[Any, Any, bool]:
+    def step(self, observation: object) -> tuple[object, object, bool]:
         """One step by the agent: the next observation, the reward as it is, and whether the episode is over."""
         action, self.memory = self.act(observation, self.rng, self.memory, self.starts)
         self.starts = GOES_ON
@@ -86,7 +97,7 @@ class Walk:
         return observation, reward, terminated or truncated
 
 
-def first_observation(answer: Any) -> Any:
+def first_observation(answer: object) -> object:
     """What `reset` shows."""
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         raise InputError(
@@ -96,7 +107,7 @@ def first_observation(answer: Any) -> Any:
     return answer[0]
 
 
-def five_parts(answer: Any) -> Any:
+def five_parts(answer: object) -> tuple[object, object, object, object, object]:
     """What `step` returns."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
         found = f"{len(answer)} values" if isinstance(answer, tuple) else arrays.shown(answer)
@@ -107,7 +118,7 @@ def five_parts(answer: Any) -> Any:
     return answer
 
 
-def truth(what: str, flag: Any) -> bool:
+def truth(what: str, flag: object) -> bool:
     """``terminated`` or ``truncated``: a truth value, or 0 or 1. Text is not one: "no" would be true."""
     found = np.asarray(flag)
     if found.size != 1 or found.dtype.kind not in "biu" or found.item() not in (0, 1):
@@ -122,13 +133,14 @@ class AgentAdapter:
     ``deterministic``, and with the ``state`` that it returned before and ``episode_start``, where it has these.
     """
 
-    def __init__(self, agent: Any, deterministic: bool = True) -> None:
+    def __init__(self, agent: object, deterministic: bool = True) -> None:
         predict = getattr(agent, "predict", None)
-        self.agent = predict if callable(predict) else agent
-        if not callable(self.agent):
+        found = predict if callable(predict) else agent
+        if not callable(found):
             raise InputError(
                 f"agent is a {type(agent).__name__}; pass a function of the observation, or an object with predict"
             )
+        self.agent: Callable[..., object] = found
         self.predicts, self.space = callable(predict), getattr(agent, "action_space", None)
         self.samples = not self.predicts and _takes_two(self.agent)
         taken = prediction_arguments(self.agent) if self.predicts else frozenset()
@@ -141,20 +153,22 @@ class AgentAdapter:
         self.remembers, self.is_told_starts = "state" in taken, "episode_start" in taken
         self.policy = ("deterministic" if deterministic else "stochastic") if self.settings else ""
 
-    def begin(self, seed: int, environments: Any) -> np.random.Generator | None:
+    def begin(self, seed: int, environments: object) -> np.random.Generator | None:
         """Seed the action spaces, from which the agent may sample; the generator that it is called with."""
         for space in (environments, self.space):
             if callable(reseed := getattr(space, "seed", None)):
                 reseed((seed ^ SPACE_STREAM) % LARGEST_SEED)
         return np.random.default_rng([seed, AGENT_STREAM]) if self.samples else None
 
-    def __call__(self, observation: Any, rng: Any, memory: Any, starts: Any) -> tuple[Any, Any]:
+    def __call__(
+        self, observation: object, rng: np.random.Generator | None, memory: object, starts: object
+    ) -> tuple[object, object]:
         """The action, and what it remembers; ``starts``: in which rows an episode begins."""
         if self.samples:
             return self.agent(observation, rng), None
         if not self.predicts:
             return self.agent(observation), None
-        more: dict[str, Any] = {"state": memory} if self.remembers else {}
+        more: dict[str, object] = {"state": memory} if self.remembers else {}
         if self.is_told_starts:
             more["episode_start"] = starts
         found = self.agent(observation, **self.settings, **more)
@@ -163,13 +177,13 @@ class AgentAdapter:
         return found[0], found[1] if len(found) > 1 else None
 
 
-def _takes_two(function: Any) -> bool:
+def _takes_two(function: Callable[..., object]) -> bool:
     """Whether a function has two positional arguments without defaults."""
     needed = [p for p in _parameters(function) if p.kind in _BY_PLACE and p.default is inspect.Parameter.empty]
     return len(needed) == 2
 
 
-def prediction_arguments(predict: Any) -> frozenset[str]:
+def prediction_arguments(predict: Callable[..., object]) -> frozenset[str]:
     """Which of the arguments of Stable-Baselines3 a `predict` takes; all of them where it takes any."""
     known, parameters = frozenset(("deterministic", "state", "episode_start")), _parameters(predict)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -180,7 +194,7 @@ def prediction_arguments(predict: Any) -> frozenset[str]:
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _parameters(function: Any) -> list[inspect.Parameter]:
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     """The parameters of a function, as far as its signature says."""
     try:
         return list(inspect.signature(function).parameters.values())
@@ -188,7 +202,7 @@ def _parameters(function: Any) -> list[inspect.Parameter]:
         return []
 
 
-def walk_of(env: Any, agent: Any, batched: bool, deterministic: bool) -> Walk | FunctionWalk:
+def walk_of(env: object, agent: object, batched: bool, deterministic: bool) -> Walk | FunctionWalk:
     """The environment with its agent; the function, where ``env`` is one."""
     if batched:
         raise InputError("batched=True is for a vector of environments, and env is not one; pass gymnasium.make_vec")
@@ -199,7 +213,7 @@ def walk_of(env: Any, agent: Any, batched: bool, deterministic: bool) -> Walk | 
     if all(hasattr(env, name) for name in ("reset", "step")):
         if agent is None:
             raise InputError(NO_AGENT)
-        return Walk(env, agent, deterministic)
+        return Walk(cast(Environment, env), agent, deterministic)
     if not callable(env):
         raise InputError(f"env is a {type(env).__name__}; pass a Gymnasium environment, its id, or a function run(rng)")
     if agent is not None:
@@ -209,24 +223,25 @@ def walk_of(env: Any, agent: Any, batched: bool, deterministic: bool) -> Walk | 
     return FunctionWalk(env)
 
 
-def called(env: Any) -> str:
+def called(env: object) -> str:
     """The id of an environment, or the name of its class."""
     spec = getattr(env, "spec", None)
     return str(getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__)
 
 
-def made(env: Any, **options: Any) -> Any:
+def made(env: object, **options: object) -> Environment:
     """The Gymnasium environment of an id."""
     gym = errors.needs("gymnasium", "gym")
     try:
-        return gym.make(env, **options)
+        environment: Environment = gym.make(env, **options)
     except Exception as error:
         raise InputError(
             f"env is {getattr(env, 'id', env)!r}, which cannot be made: {errors.first_line(error)}"
         ) from error
+    return environment
 
 
-def _time_limit(env: Any) -> int | None:
+def _time_limit(env: object) -> int | None:
     """The number of steps after which the environment truncates, where it says so."""
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     return None if limit is None else int(limit)

@@ -11,12 +11,12 @@ In states that it does not leave the value is 0 where nothing is paid, and not d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import BoolArray, FloatArray
+from policytest._base.arrays import BoolArray, FloatArray, Kernel
 from policytest._base.compiled import episodes, search
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
@@ -73,7 +73,7 @@ def _totals(rows: Rows, q: FloatArray, initial: FloatArray, over: BoolArray) -> 
     """Totals without a discount; see above. The error is |residual| max (I - P)^{-1} 1, relative to the values."""
     S, entries = len(initial), rows.per_entry(rows.prob) * q
     state = rows.state[rows.of_entry()]
-    P: Any
+    P: Kernel
     if S <= CLOSED_STATES:
         P = np.bincount(state * S + rows.successor, entries, minlength=S * S).reshape(S, S)
     else:
@@ -122,7 +122,7 @@ def _connected(P: sparse.csr_array, paid: BoolArray, start: BoolArray) -> Struct
     return Structure(stays, reaching(P, pays_for_ever[part]), reaching(P.T.tocsr(), start))
 
 
-def _solution(P: Any, b: FloatArray) -> tuple[FloatArray, float]:
+def _solution(P: Kernel, b: FloatArray) -> tuple[FloatArray, float]:
     """x with (I - P) x = b, and a bound on its error, relative to its largest entry."""
     n = len(b)
     both = np.column_stack([b, np.ones(n)])

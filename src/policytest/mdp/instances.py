@@ -10,12 +10,11 @@ Departure from the paper: its printed tables are rounded, and every row of them 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, real_number, seeded, whole_number
+from policytest._base.arrays import FloatArray, IntArray, Kernel, SparseArray, Table, real_number, seeded, whole_number
 from policytest._base.errors import InputError
 from policytest.mdp.paper_tables import TABLES
 from policytest.mdp.task import Task
@@ -193,7 +192,7 @@ def _heading_policy(x: IntArray, y: IntArray, width: int, height: int) -> FloatA
     return (1.0 - _WANDERING) * _rows_to_one(closer) + _WANDERING / len(ACTIONS)
 
 
-def _from_lists(targets: IntArray, masses: FloatArray, S: int, A: int) -> tuple[Kernel, Any]:
+def _from_lists(targets: IntArray, masses: FloatArray, S: int, A: int) -> tuple[Kernel, Table]:
     """Kernel and support from [S*A, k] lists of successors and their probabilities; repeated successors add up."""
     kernel, support = _csr_from_lists(targets, masses, S), _csr_from_lists(targets, np.ones(targets.shape), S)
     kernel.eliminate_zeros()

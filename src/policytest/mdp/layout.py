@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import BoolArray, FloatArray, IntArray
+from policytest._base.arrays import AnyArray, BoolArray, FloatArray, IntArray, Table
 from policytest._base.compiled import search
 from policytest._base.errors import InputError, check_precision
 from policytest._base.linear import solved, system_of
@@ -95,7 +95,7 @@ class Layout:
         """How many transitions are allowed, without listing them where any state may follow any pair."""
         return len(self.pairs.pair) * self._task.n_states if self._task.support is None else self.rows.n_entries
 
-    def listed(self, width: Any, successor: Any) -> Rows:
+    def listed(self, width: IntArray, successor: AnyArray) -> Rows:
         """Rows with these successors, `width` of them for each pair."""
         task = self._task
         start = np.concatenate([[0], np.cumsum(width)]).astype(np.int64)
@@ -174,8 +174,8 @@ class Layout:
         return lowest, highest, float(error)
 
 
-def support_sizes(support: Any) -> Any:
+def support_sizes(support: Table) -> IntArray:
     """[S*A] the number of allowed successors of each pair."""
     if arrays.is_sparse(support):
-        return np.diff(support.indptr)
-    return support.reshape(-1, support.shape[-1]).sum(axis=1)
+        return np.asarray(np.diff(support.indptr))
+    return np.asarray(support.reshape(-1, support.shape[-1]).sum(axis=1))

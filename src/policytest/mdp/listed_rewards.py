@@ -13,14 +13,14 @@ which episodes have ended stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.arrays import BoolArray, FloatArray, IntArray, Kernel, SparseArray, Table
 from policytest._base.errors import InputError
 from policytest._base.rows import flat
 from policytest.mdp.horizon import over_in
@@ -49,7 +49,7 @@ class Outcomes:
         S, _, _, m = self.shape
         return np.asarray(np.where(over_in(self.task)[s], x, S + x * m + nearest(self.values, r)))
 
-    def kernel(self, name: str, kernel: Any) -> Kernel:
+    def kernel(self, name: str, kernel: Kernel) -> Kernel:
         """The kernel of the table for one of outcomes, q[s,a,x,j]; a kernel of the table is left as it is."""
         if arrays.is_sparse(kernel) or np.ndim(kernel) == 3:
             return self.table.check_kernel(name, kernel)
@@ -70,7 +70,7 @@ class Outcomes:
         found[S + np.arange(S * m), :, later] = 1.0
         return found
 
-    def law(self, kernel: Any) -> FloatArray:
+    def law(self, kernel: Kernel) -> FloatArray:
         """q[s,a,x,j] of a kernel of the table; episodes that have ended stay where they are, at any reward."""
         S, A = self.task.policy.shape
         dense = kernel.toarray() if arrays.is_sparse(kernel) else kernel
@@ -101,7 +101,7 @@ def outcomes_of(task: Task) -> Outcomes:
     policy[:S], policy[S:, 0], initial[:S] = task.policy, 1.0, task.initial
     support = _support(task, values, over)
     earned = np.concatenate([np.zeros(S), np.tile(values, S)])
-    table: Any = sparse.csr_array(support.astype(np.float64) @ sparse.diags_array(earned))
+    table: Table = sparse.csr_array(support.astype(np.float64) @ sparse.diags_array(earned))
     if size * A * size <= DENSE_ENTRIES and not arrays.is_sparse(task.support):
         support, table = (part.toarray().reshape(size, A, size) for part in (support, table))
     found = Task(
@@ -125,7 +125,7 @@ def _values(task: Task, rewards: Observed) -> FloatArray:
     return np.unique(np.concatenate([rewards.values, rewards.low[single]]))
 
 
-def _support(task: Task, values: FloatArray, over: Any) -> Any:
+def _support(task: Task, values: FloatArray, over: BoolArray) -> SparseArray:
     """CSR (S'*A, S'): the outcomes of a pair are its successors, each with each of its values."""
     (S, A), m, rewards = task.policy.shape, len(values), task.rewards
     if task.support is None and S * A * S * m > arrays.TABLE_LIMIT:
@@ -148,14 +148,14 @@ def _support(task: Task, values: FloatArray, over: Any) -> Any:
     return sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, columns)), shape=(S * (m + 1) * A, S * (m + 1)))
 
 
-def _names(task: Task, values: FloatArray) -> list[Any]:
+def _names(task: Task, values: FloatArray) -> list[Hashable]:
     """The names of the states, and of the outcomes in words."""
     names = list(task.states) if task.states is not None else [str(s) for s in range(task.n_states)]
     scale = task.reward_scale
     return [*names, *(f"reward {v * scale:.9g} and next state {x}" for x in names for v in values)]
 
 
-def listed_law(task: Task, q: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+def listed_law(task: Task, q: Kernel) -> tuple[FloatArray, FloatArray, FloatArray]:
     """A kernel of outcomes q[s,a,x,j], checked: the kernel of its states, itself, and the values [m]."""
     rewards = task.rewards
     if not isinstance(rewards, Observed) or rewards.values is None or np.ndim(q) != 4:
@@ -168,7 +168,7 @@ def listed_law(task: Task, q: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
     return law.sum(axis=3), law, values
 
 
-def with_mean_rewards(task: Task, q: Any) -> tuple[Task, FloatArray]:
+def with_mean_rewards(task: Task, q: Kernel) -> tuple[Task, FloatArray]:
     """The task with the mean rewards of a kernel of outcomes q[s,a,x,j], and the kernel of its states."""
     kernel, law, values = listed_law(task, q)
     mean = np.where(over_in(task)[:, None], 0.0, (law @ values).sum(axis=2))

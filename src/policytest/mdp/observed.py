@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import AsArray, BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 
 ROUNDING = 1e-12  # relative, up to which two rewards are the same
@@ -28,9 +27,9 @@ class Observed:
     array(5.)
     """
 
-    low: Any = None
-    high: Any = None
-    values: Any = None
+    low: AsArray = None
+    high: AsArray = None
+    values: AsArray = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", None if self.values is None else _listed(self.values))
@@ -85,7 +84,7 @@ class Observed:
         low = np.where(fixed, low, self.values[np.minimum(first, len(self.values) - 1)])
         return Observed(low, np.where(fixed, high, self.values[last]), self.values)
 
-    def without(self, states: Any) -> Observed:
+    def without(self, states: IntArray) -> Observed:
         """The same with reward 0 in these states, in which episodes have ended."""
         low, high = self.low.copy(), self.high.copy()
         low[states], high[states] = 0.0, 0.0
@@ -94,14 +93,15 @@ class Observed:
         left = self.values[(self.values >= low.min()) & (self.values <= high.max())]
         return Observed(low, high, left if len(left) else [0.0])
 
-    def outside(self, pair: Any, rewards: FloatArray) -> Any:
+    def outside(self, pair: IntArray, rewards: FloatArray) -> BoolArray:
         """Which of these rewards of pairs s*A + a lie outside their range, or are none of the declared values."""
         low, high = self.low.ravel()[pair], self.high.ravel()[pair]
         slack = ROUNDING * np.maximum(np.abs(low), np.abs(high))
         beyond = ~((low - slack <= rewards) & (rewards <= high + slack))
         if self.values is None:
-            return beyond
-        return beyond | ((low < high) & ~(np.abs(self.values[nearest(self.values, rewards)] - rewards) <= slack))
+            return np.asarray(beyond)
+        listed = np.abs(self.values[nearest(self.values, rewards)] - rewards) <= slack
+        return np.asarray(beyond | ((low < high) & ~listed))
 
     def expected(self, pair: int, scale: float) -> str:
         """What a reward of this pair, in units of ``scale``, is not: the end of a message that refuses it."""

@@ -18,15 +18,16 @@ from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, IntArray, Kernel
+from policytest._base.arrays import AnyArray, AsArray, BoolArray, FloatArray, IntArray, Kernel, Table
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows, flat, looping, stored_at
+from policytest._base.table import Document
 from policytest._base.text import plural
 from policytest.mdp import horizon
 from policytest.mdp.layout import Layout, support_sizes
@@ -85,17 +86,17 @@ class Task:
     (1.0, 2.0)
     """
 
-    rewards: Any
-    policy: Any
-    initial: Any
+    rewards: AsArray
+    policy: AsArray
+    initial: AsArray
     discount: float
-    support: Any = None
+    support: AsArray = None
     states: Sequence[Hashable] | None = None
     actions: Sequence[Hashable] | None = None
     normalise: InitVar[bool] = False
     terminal: Sequence[Hashable] | None = None
     assumptions: Sequence[str] = ()
-    available: Any = None
+    available: AsArray = None
     start: int | None = None
     horizon: int | None = None
     total_rewards: tuple[float, float] | None = None
@@ -148,10 +149,10 @@ class Task:
         goal: Sequence[Hashable],
         avoid: Sequence[Hashable] = (),
         *,
-        policy: Any,
-        initial: Any,
+        policy: AsArray,
+        initial: AsArray,
         within: int | None = None,
-        support: Any = None,
+        support: AsArray = None,
         states: Sequence[Hashable] | None = None,
         **rest: Any,
     ) -> Task:
@@ -191,10 +192,10 @@ class Task:
         rest = {"terminal": terminal, "horizon": within, "goal": goal, **rest}
         return cls(rewards, policy, initial, 1.0, support, states, **rest)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "layout"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         for name in _ARRAYS:
             arrays.freeze(getattr(self, name))
@@ -247,7 +248,7 @@ class Task:
         return 1.0 / (1.0 - self.discount) if self.discount < 1.0 else float(self.n_states)
 
     @property
-    def reward_table(self) -> Any:
+    def reward_table(self) -> Table:
         """The rewards; not numbers on [S,A] where they are observed, so that nothing can be computed from them."""
         return np.full(self.policy.shape, np.nan) if self.observes_rewards else self.rewards
 
@@ -394,16 +395,36 @@ class Names(NamedTuple):
         return f"({', '.join(words)})"
 
 
+class Described(Protocol):
+    """What a result says of its task, of episodes, or of a log of them."""
+
+    @property
+    def states(self) -> Sequence[Hashable] | None:
+        """The names of states."""
+
+    @property
+    def actions(self) -> Sequence[Hashable] | None:
+        """The names of actions."""
+
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What a guarantee rests on."""
+
+    @property
+    def agent_policy(self) -> str:
+        """Which policy of an agent was run, where it has two."""
+
+
 def counting_task(task: Task) -> Task:
     """The discounted table with the same rows, start and policy, and nothing to earn: for counting transitions."""
     return Task(np.zeros(task.policy.shape), task.policy, task.initial, 0.0, task.support)
 
 
-def about_task(task: Any) -> dict[str, Any]:
+def about_task(task: Described) -> Document:
     """What the JSON of a result says of its task; `Names` is made of it."""
     labels = {"states": task.states, "actions": task.actions}
     names = {key: None if given is None else [str(label) for label in given] for key, given in labels.items()}
-    found = {**names, "assumptions": list(task.assumptions)}
+    found: Document = {**names, "assumptions": list(task.assumptions)}
     return {**found, "agent_policy": task.agent_policy} if task.agent_policy else found
 
 
@@ -427,12 +448,11 @@ def _terminal(name: str, given: object) -> tuple[Hashable, ...] | None:
 
 def _indices(name: str, given: Sequence[Hashable] | None, states: Sequence[Hashable] | None, S: int) -> IntArray:
     """The indices of these states, given by name or index, in increasing order."""
-    places: dict[Any, int] = {label: index for index, label in enumerate(states or ())}
+    places: dict[Hashable, int] = {label: index for index, label in enumerate(states or ())}
     found = []
     for place, label in enumerate(given or ()):
-        index: Any = places.get(label, label) if isinstance(label, Hashable) else label
-        is_index = isinstance(index, int) and not isinstance(index, bool)
-        if not is_index or not 0 <= index < S:
+        index = places.get(label, label) if isinstance(label, Hashable) else label
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < S:
             known = f"the states are {', '.join(map(repr, states[:5]))}, ..." if states else "use an index"
             raise InputError(
                 f"{name}[{place}] is {arrays.shown(label)}, which is not a state; {arrays.shown(known, str)}"
@@ -441,7 +461,7 @@ def _indices(name: str, given: Sequence[Hashable] | None, states: Sequence[Hasha
     return np.unique(np.array(found, dtype=np.int64))
 
 
-def _with_ends(support: Any, ends: IntArray, task: Task) -> Any:
+def _with_ends(support: Table, ends: IntArray, task: Task) -> Table:
     """The support in which terminal states are followed by themselves alone."""
     S, A = task.n_states, task.n_actions
     if arrays.is_sparse(support):
@@ -454,10 +474,10 @@ def _with_ends(support: Any, ends: IntArray, task: Task) -> Any:
     return looping(np.ones((S, A, S), dtype=bool) if support is None else support, ends)
 
 
-def _at_loops(table: Any, states: IntArray, task: Task) -> Any:
+def _at_loops(table: Table, states: IntArray, task: Task) -> AnyArray:
     """[n,A] the entries of a table (rewards, support) where these states are followed by themselves."""
     if not arrays.is_sparse(table):
-        return table[states] if table.ndim == 2 else table[states, :, states]
+        return np.asarray(table[states] if table.ndim == 2 else table[states, :, states])
     pairs = states[:, None] * task.n_actions + np.arange(task.n_actions)
     return stored_at(table, (pairs * task.n_states + states[:, None]).ravel()).reshape(pairs.shape)
 
@@ -494,7 +514,7 @@ def _horizon(horizon: object, pairs: int) -> int | None:
     return steps
 
 
-def _total_rewards(given: Any, task: Task) -> tuple[float, float] | None:
+def _total_rewards(given: object, task: Task) -> tuple[float, float] | None:
     if given is None:
         return None
     low, high = (float(end) for end in arrays.real_array("total_rewards", given, (2,)))
@@ -530,7 +550,7 @@ def _check_totals(task: Task) -> None:
         )
 
 
-def _available(available: object, task: Task) -> Any:
+def _available(available: object, task: Task) -> BoolArray | None:
     """[S,A] which actions there are; refused if the policy takes another."""
     if available is None:
         return None
@@ -553,7 +573,7 @@ def truth_table(name: str, table: FloatArray, places: bool = True) -> arrays.Boo
     return table > 0
 
 
-def _support(support: object, task: Task) -> Any:
+def _support(support: Table, task: Task) -> Table:
     if support is None:
         return None
     S, A = task.n_states, task.n_actions
@@ -569,7 +589,7 @@ def _support(support: object, task: Task) -> Any:
     return allowed
 
 
-def _rewards(rewards: object, task: Task) -> Any:
+def _rewards(rewards: Table, task: Task) -> Table | Observed:
     S, A = task.n_states, task.n_actions
     if isinstance(rewards, Observed):
         return rewards.filled((S, A))

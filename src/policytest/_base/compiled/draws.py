@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
@@ -38,7 +38,7 @@ def _round_robin(n: Reals, tracked: Ints, chosen: Ints) -> bool:
 
 
 @entry
-def track(n: Reals, omega: Reals, count: int) -> Any:
+def track(n: Reals, omega: Reals, count: int) -> Ints:
     """The next `count` rows of argmin n_k/omega_k over omega_k > 0, ties to the first: line 4 of Algorithm 1."""
     tracked = np.flatnonzero(omega > 0.0)
     chosen = np.empty(count, dtype=np.int64)
@@ -59,7 +59,7 @@ def track(n: Reals, omega: Reals, count: int) -> Any:
 
 
 @entry
-def draw(start: Ints, successor: Ints, cumulative: Reals, pair: Ints, u: Reals) -> Any:
+def draw(start: Ints, successor: npt.NDArray[np.int32], cumulative: Reals, pair: Ints, u: Reals) -> Ints:
     """Successors of the pairs, by inversion: one uniform number each."""
     x = np.empty(len(pair), dtype=np.int64)
     for i in range(len(pair)):
@@ -70,14 +70,14 @@ def draw(start: Ints, successor: Ints, cumulative: Reals, pair: Ints, u: Reals) 
 @entry
 def walk(
     start: Ints,
-    successor: Ints,
+    successor: npt.NDArray[np.int32],
     cumulative: Reals,
     actions: Reals,
     initial: Reals,
     restart: float,
     state: int,
     u: Reals,
-) -> Any:
+) -> tuple[Ints, Ints, Ints]:
     """A trajectory from `state`: action, successor, and a restart with the given probability; u [m,3] uniforms.
 
     `actions` [S,A] and `initial` [S] are cumulative. Returns the pairs s*A + a, their successors, the states after.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policytest._base import arrays
-from policytest._base.arrays import Arrays, BoolArray, FloatArray, IntArray
+from policytest._base.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.files import write_arrays
 from policytest._base.table import Row, Shown, Table
@@ -281,7 +281,7 @@ class Log(Shown):
         return read_counts(path, lambda file: cls._from_file(file, task))
 
     @classmethod
-    def _from_file(cls, file: Arrays, task: Task) -> Log:
+    def _from_file(cls, file: Mapping[str, AnyArray], task: Task) -> Log:
         if "log" not in file:
             raise InputError("it has counts only, no log; read it with Counts.load")
         about = json.loads(str(file["log"]))
