@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
-from policytest._base import arrays
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.errors import InputError, blame_simulator
 from policytest.data.randomness import Seed, generator, kept_extra, restored, stored
@@ -27,40 +26,6 @@ from policytest.mdp.task import Task
 FIRST_BLOCK, LARGEST_BLOCK = 256, 32_768  # in large tasks a block grows to eight samples a row
 LONGEST_REPLAY, UNLIMITED = 1_000_000, 2**62
 NOTHING = np.zeros(0, dtype=np.int64)
-
-
-RunType = TypeVar("RunType")
-
-
-class SampledMethod(Generic[RunType]):
-    """Settings of a method that samples pairs by an allocation: they start on a simulator, or on recorded data."""
-
-    allocation: Any = "uniform"
-    batch: int = 1
-
-    def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed) -> RunType:
-        """The test at work on a simulator."""
-        allocation = "uniform" if self.allocation is None else self.allocation
-        return self._run(task, threshold, Source(task, sim, allocation, threshold, rng, self.batch))
-
-    def replay(self, task: Task, threshold: float, source: Recorded) -> RunType:
-        """The test at work on recorded transitions."""
-        return self._run(task, threshold, source)
-
-    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> RunType:
-        raise NotImplementedError
-
-    def _keep_shares(self) -> None:
-        """Shares that are given as a list become an array."""
-        if isinstance(self.allocation, list | tuple | np.ndarray):
-            object.__setattr__(self, "allocation", arrays.real_array("allocation", self.allocation))
-
-    def _sampling(self) -> str:
-        """The allocation in a few words."""
-        given, kind = isinstance(self.allocation, np.ndarray), self.allocation
-        if given or kind is None:
-            return "given shares" if given else "uniform sampling"
-        return f"{kind if isinstance(kind, str) else type(kind).__name__} sampling".lower()
 
 
 class Drawn:

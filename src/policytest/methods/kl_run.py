@@ -1,18 +1,86 @@
-"""Counts of a table at work: a run draws up to the next sample at which its stopping rule has to look."""
+"""Counts of a table at work: a run draws up to the next sample at which its stopping rule has to look.
+
+`SampledMethod` has what the settings of such methods share.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from copy import copy
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from policytest._base import arrays
+from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.randomness import Seed
+from policytest.data.simulators import SimulatorLike
 from policytest.eprocess.interval import clip_to_answer
 from policytest.kl.sampler import UNLIMITED, Recorded, Source
+from policytest.kl.sampling import Forward, Optimal
 from policytest.kl.witness import WitnessedCounts
+from policytest.mdp.listed_rewards import Outcomes
+from policytest.mdp.task import Task
 from policytest.methods.kl_rules import Look, Rule
 from policytest.methods.record import Record, part_of, record
-from policytest.methods.run import Outcome, Run
+from policytest.methods.run import Outcome, Run, Traits
+
+RunType = TypeVar("RunType")
+
+
+class SampledMethod(Generic[RunType]):
+    """Settings of a method that samples pairs by an allocation: they start on a simulator, or on recorded data."""
+
+    traits: ClassVar = Traits(table=True)
+    allocation: Any = "uniform"
+    batch: int = 1
+
+    def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed) -> RunType:
+        """The test at work on a simulator."""
+        allocation = "uniform" if self.allocation is None else self.allocation
+        return self._run(task, threshold, Source(task, sim, allocation, threshold, rng, self.batch))
+
+    def replay(self, task: Task, threshold: float, source: Recorded) -> RunType:
+        """The test at work on recorded transitions."""
+        return self._run(task, threshold, source)
+
+    def _run(self, task: Task, threshold: float, source: Source | Recorded) -> RunType:
+        raise NotImplementedError
+
+    def _keep_shares(self) -> None:
+        """Shares that are given as a list become an array."""
+        if isinstance(self.allocation, list | tuple | np.ndarray):
+            object.__setattr__(self, "allocation", arrays.real_array("allocation", self.allocation))
+
+    def _sampling(self) -> str:
+        """The allocation in a few words."""
+        given, kind = isinstance(self.allocation, np.ndarray), self.allocation
+        if given or kind is None:
+            return "given shares" if given else "uniform sampling"
+        return f"{kind if isinstance(kind, str) else type(kind).__name__} sampling".lower()
+
+    def on_outcomes(self, outcomes: Outcomes) -> Self:
+        """The method with its allocation, and whatever else has one entry for each pair, for the rows of the table."""
+        allocation = self.allocation
+        if isinstance(allocation, Forward):
+            raise InputError(
+                "allocation is Forward(), which follows the states of a table, and here rewards are observed; leave it "
+                "out, or use TDBetting(), which follows trajectories"
+            )
+        if isinstance(allocation, np.ndarray):
+            arrays.check_shape("allocation", allocation.shape, outcomes.task.policy.shape)
+            return self._with_allocation(outcomes.shares(allocation))
+        if isinstance(allocation, Optimal):
+            kernel = outcomes.kernel("allocation.kernel", allocation.kernel)
+            return self._with_allocation(replace(allocation, kernel=kernel))
+        return self
+
+    def _with_allocation(self, allocation: object) -> Self:
+        """The same settings with another allocation."""
+        other = copy(self)
+        object.__setattr__(other, "allocation", allocation)
+        return other
 
 
 class Settings(Protocol):

@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from policytest._base import arrays
-from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.listed_rewards import OutcomeSimulator, outcome_counts, outcome_transitions
+from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
-from policytest.kl.sampler import SampledMethod, check_size
-from policytest.kl.sampling import Forward, Optimal
+from policytest.kl.sampler import check_size
 from policytest.mdp.listed_rewards import Outcomes, lists_rewards, outcomes_of
 from policytest.mdp.task import Task
+from policytest.methods.run import Method, traits_of
 
 
-def outcomes_for(task: Task, method: Any) -> Outcomes | None:
-    """The outcomes of a task with listed rewards, where the method works on their table; None: on the task itself.
-
-    `TDBetting` and `LogBetting` need no table. A method that wraps another one, such as `Trace.watch(method)`, is
-    treated as the one in it.
-    """
-    needs_table = isinstance(getattr(method, "method", method), SampledMethod) and lists_rewards(task)
-    return outcomes_of(task) if needs_table else None
+def outcomes_for(task: object, method: object) -> Outcomes | None:
+    """The outcomes of a task with listed rewards, where the method works on their table; None: on the task itself."""
+    return outcomes_of(task) if isinstance(task, Task) and traits_of(method).table and lists_rewards(task) else None
 
 
-def on_outcomes(outcomes: Outcomes, method: Any) -> Any:
-    """The method with its allocation, and whatever else has one entry for each pair, for the rows of the table."""
-    if hasattr(method, "method"):
-        return replace(method, method=on_outcomes(outcomes, method.method))
-    allocation = getattr(method, "allocation", None)
-    if isinstance(allocation, Forward):
-        raise InputError(
-            "allocation is Forward(), which follows the states of a table, and here rewards are observed; leave it "
-            "out, or use TDBetting(), which follows trajectories"
-        )
-    if isinstance(allocation, np.ndarray):
-        arrays.check_shape("allocation", allocation.shape, outcomes.task.policy.shape)
-        return replace(method, allocation=outcomes.shares(allocation))
-    if isinstance(allocation, Optimal):
-        kernel = outcomes.kernel("allocation.kernel", allocation.kernel)
-        return replace(method, allocation=replace(allocation, kernel=kernel))
-    if getattr(method, "alternative", None) is not None:
-        raise InputError("alternative: rewards are observed, and KLBTS(policies=2) needs known ones; pass policies=1")
-    return method
+@runtime_checkable
+class OnTables(Method, Protocol):
+    """A method that works on outcome tables."""
+
+    def on_outcomes(self, outcomes: Outcomes) -> Method:
+        """The same method, for the rows of the table."""
 
 
-def source_of_outcomes(outcomes: Outcomes, source: Any) -> Any:
+def on_outcomes(outcomes: Outcomes, method: Method) -> Method:
+    """The method with whatever has one entry for each pair, for the rows of the table."""
+    return method.on_outcomes(outcomes) if isinstance(method, OnTables) else method
+
+
+def source_of_outcomes(
+    outcomes: Outcomes, source: SimulatorLike | Transitions | Counts
+) -> OutcomeSimulator | Transitions | Counts:
     """A simulator, transitions or counts, for the outcome table."""
     if isinstance(source, Counts):
         return outcome_counts(outcomes, source)
@@ -61,7 +46,6 @@ def source_of_outcomes(outcomes: Outcomes, source: Any) -> Any:
 
 def in_outcomes(task: Any, method: Any, source: Any) -> tuple[Any, Any, Any]:
     """The task, the method and the source, or the outcome table and what belongs to it where the method needs that."""
-    outcomes = outcomes_for(task, method) if isinstance(task, Task) else None
-    if outcomes is None:
+    if (outcomes := outcomes_for(task, method)) is None:
         return task, method, source
     return outcomes.table, on_outcomes(outcomes, method), source_of_outcomes(outcomes, source)

@@ -25,11 +25,11 @@ from typing import Any, ClassVar
 from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.kl.boundaries import Boundary, MixtureBoundary, PaperBoundary
-from policytest.kl.sampler import Recorded, SampledMethod, Source
+from policytest.kl.sampler import Recorded, Source
 from policytest.mdp.task import Task
 from policytest.mdp.values import value_range
 from policytest.methods.kl_rules import ExactRule, KLQuestion
-from policytest.methods.kl_run import KLRun
+from policytest.methods.kl_run import KLRun, SampledMethod
 from policytest.methods.ptst_horizon import counts_with_horizon, settings_with_horizon
 from policytest.methods.ptst_printed import PrintedRule
 from policytest.methods.run import FROM_COUNTS, Traits
@@ -65,7 +65,7 @@ class PTST(SampledMethod[KLRun]):
     allocation: Any = "uniform"
     batch: int = 1
     zeta: tuple[float, float] | None = None
-    traits: ClassVar = Traits(forecast=FROM_COUNTS)
+    traits: ClassVar = Traits(forecast=FROM_COUNTS, table=True)
 
     def __post_init__(self) -> None:
         arrays.positive(batch=arrays.whole_number("batch", self.batch))

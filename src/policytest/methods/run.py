@@ -249,6 +249,9 @@ class Traits(NamedTuple):
     zone: bool = False  # it may also answer "within": it starts with ``indifference`` and ``both_sides``
     episodes: bool = False  # it bets on `Episodes`
     forecast: str = ""  # how it is foreseen how many more samples it needs, if it is: one of these
+    table: bool = False  # it needs known rewards: `on_outcomes` is the method for the outcome table of listed ones
+    pause: Pause | None = None  # where its runs pause
+    is_default: bool = False  # nobody chose it
 
 
 def traits_of(method: object) -> Traits:

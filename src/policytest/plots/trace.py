@@ -22,9 +22,11 @@ import numpy as np
 from policytest._base.arrays import FloatArray, IntArray, positive
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
+from policytest.mdp.listed_rewards import Outcomes
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.kl_run import KLRun
+from policytest.methods.listed_rewards import on_outcomes
 from policytest.methods.ptst import PTST
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Method, Run, Traits, traits_of
@@ -214,8 +216,12 @@ class Watched:
 
     @property
     def traits(self) -> Traits:
-        """Those of the method."""
-        return traits_of(self.method)
+        """Those of the method, with the pauses."""
+        return traits_of(self.method)._replace(pause=self.pause, is_default=self.is_default)
+
+    def on_outcomes(self, outcomes: Outcomes) -> Watched:
+        """The method for the outcome table of listed rewards; only where `traits` say that it needs one."""
+        return replace(self, method=on_outcomes(outcomes, self.method))
 
     def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed, **zone: Any) -> Run:
         """The test at work on a simulator."""

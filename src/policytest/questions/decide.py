@@ -14,7 +14,7 @@ from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
-from policytest.methods.run import Method, is_certified
+from policytest.methods.run import Method, is_certified, traits_of
 from policytest.questions import driver
 from policytest.questions.cells import cells_of_run, diagnosed_run
 from policytest.questions.driver import Question
@@ -80,7 +80,7 @@ def decide(
     run = question.started(sim, method, rng)
     mark = checkpoints.fingerprint(run.task, question.bar, run.method)
     orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
-    return diagnosed_run(task, sim, driver.carry_out(question, run, mark, orders, getattr(method, "pause", None)))
+    return diagnosed_run(task, sim, driver.carry_out(question, run, mark, orders, traits_of(method).pause))
 
 
 def checks(
@@ -104,7 +104,7 @@ def checks(
     level, known = question.level, question.known()
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    return driver.drive(question.started(sim, method, rng), level, limit, getattr(method, "pause", None))
+    return driver.drive(question.started(sim, method, rng), level, limit, traits_of(method).pause)
 
 
 def stopping_times(

@@ -299,7 +299,7 @@ def checked_method(method: Any, task: object = None) -> Method:
     default = ReturnBetting() if is_episodes else TDBetting()
     if method is None:
         return default
-    if getattr(method, "is_default", False):
+    if traits_of(method).is_default:
         method = replace(method, method=default)
     if is_episodes and not traits_of(method).episodes:
         raise InputError(f"method is {method!r}; Episodes are tested by ReturnBetting(), the default")

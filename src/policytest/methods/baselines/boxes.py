@@ -25,11 +25,11 @@ from policytest._base.arrays import FloatArray
 from policytest._base.compiled import search
 from policytest._base.rows import Rows
 from policytest.kl.boundaries import MixtureBoundary
-from policytest.kl.sampler import Recorded, SampledMethod, Source
+from policytest.kl.sampler import Recorded, Source
 from policytest.kl.witness import check_listed
 from policytest.mdp.task import Task
 from policytest.methods.kl_rules import KLQuestion, Rule
-from policytest.methods.kl_run import KLRun
+from policytest.methods.kl_run import KLRun, SampledMethod
 from policytest.worst_case.functional import evaluated
 
 LARGEST_BUDGET = 50.0  # of a row, in nats, where the worst values are sought; the proof takes the true one

@@ -14,7 +14,7 @@ the two terms is at least D^2/2, and then k >= 1/H_sa; half the constants of H w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,11 +23,12 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.kl.boundaries import Boundary, MixtureBoundary
-from policytest.kl.sampler import Recorded, SampledMethod, Source
+from policytest.kl.sampler import Recorded, Source
 from policytest.kl.witness import check_listed
+from policytest.mdp.listed_rewards import Outcomes
 from policytest.mdp.task import Task
 from policytest.methods.kl_rules import KLQuestion, Rule
-from policytest.methods.kl_run import KLRun
+from policytest.methods.kl_run import KLRun, SampledMethod
 from policytest.worst_case.functional import evaluated
 
 
@@ -86,6 +87,15 @@ class KLBTS(SampledMethod[KLRun]):
                 raise InputError(f"alternative takes {place}, which the policy never does and the test never samples")
         check_listed(task)
         return KLRun(self, source, KLBTSRule(KLQuestion.of_value(task, threshold, self.boundary), self))
+
+    def on_outcomes(self, outcomes: Outcomes) -> Self:
+        """Not with a second policy, which has no actions in outcomes."""
+        found = super().on_outcomes(outcomes)
+        if self.alternative is not None:
+            raise InputError(
+                "alternative: rewards are observed, and KLBTS(policies=2) needs known ones; pass policies=1"
+            )
+        return found
 
     def describe(self) -> str:
         """The method in a few words."""

@@ -30,10 +30,11 @@ from policytest.eprocess.interval import Refuter, ends
 from policytest.eprocess.plug_in import PlugIn
 from policytest.eprocess.strategies import TRUNCATED
 from policytest.kl.boundaries import MixtureBoundary
-from policytest.kl.sampler import Recorded, SampledMethod, Source
+from policytest.kl.sampler import Recorded, Source
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
+from policytest.methods.kl_run import SampledMethod
 from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Run
 
