@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -345,7 +345,7 @@ def names(name: str, value: Sequence[Hashable] | None, count: int) -> tuple[Hash
     return labels
 
 
-def is_sparse(value: object) -> bool:
+def is_sparse(value: object) -> TypeGuard[SparseArray]:
     """Whether the argument is a SciPy sparse matrix or array, in any format."""
     return type(value) is not np.ndarray and bool(sparse.issparse(value))
 

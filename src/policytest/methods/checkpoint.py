@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from typing import Any
 
 import numpy as np
 
@@ -19,16 +18,17 @@ from policytest._base.errors import InputError
 from policytest._base.files import read_arrays, write_arrays
 from policytest.data.episodes import Episodes
 from policytest.mdp.task import Task
+from policytest.methods.record import Record
 
 FORMAT = "policytest-run-2"
 
 
-def write(path: str | os.PathLike[str], snapshot: dict[str, Any]) -> None:
+def write(path: str | os.PathLike[str], snapshot: Record) -> None:
     """Write the snapshot; there is always one whole file."""
     write_arrays(path, **snapshot, format=np.array(FORMAT), digest=np.array(_digest(snapshot)))
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read(path: str | os.PathLike[str]) -> Record:
     """Read a snapshot; a file that is missing, damaged or of another kind is refused."""
     try:
         content = read_arrays(path)
@@ -66,7 +66,7 @@ def fingerprint(task: Task | Episodes, threshold: float, method: object) -> str:
     return hasher.hexdigest()
 
 
-def _digest(snapshot: dict[str, Any]) -> str:
+def _digest(snapshot: Record) -> str:
     hasher = hashlib.sha256()
     for name in sorted(snapshot):
         hasher.update(name.encode())
@@ -74,7 +74,7 @@ def _digest(snapshot: dict[str, Any]) -> str:
     return hasher.hexdigest()
 
 
-def _feed(hasher: Any, value: Any) -> None:
+def _feed(hasher: hashlib._Hash, value: object) -> None:
     """Hash numbers, arrays, sparse arrays, and settings objects made of them."""
     if is_sparse(value):
         _feed(hasher, [value.shape, value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data])

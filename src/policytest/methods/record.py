@@ -6,17 +6,18 @@ What a part of a run keeps stands under its name: ``tally.N``, ``source.generato
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-Record = dict[str, Any]
+from policytest._base.arrays import AnyArray, Arrays
+
+Record = Arrays
 
 
-def record(**parts: Mapping[str, Any]) -> Record:
+def record(**parts: Mapping[str, AnyArray]) -> Record:
     """The records of several parts, each under its name."""
     return {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
 
 
-def part_of(kept: Mapping[str, Any], name: str) -> Record:
+def part_of(kept: Mapping[str, AnyArray], name: str) -> Record:
     """What the part of this name has kept."""
     first = f"{name}."
     return {key[len(first) :]: value for key, value in kept.items() if key.startswith(first)}

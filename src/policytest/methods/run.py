@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
+from policytest.data.returns import Returns
 from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.interval import HALF, clip_to_answer
+from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
+from policytest.methods.record import Record
 from policytest.worst_case.certificate import Certificate
 
 
@@ -52,6 +55,20 @@ class Outcome:
     refuted: tuple[float, float] | None = None  # of "within"
 
 
+class Drawing(Protocol):
+    """Where samples come from."""
+
+    drawing: bool
+    """Whether the simulator is at work."""
+
+    @property
+    def extra(self) -> int:
+        """The steps that the simulator made on the way to samples."""
+
+    def stop_when(self, stopped: Callable[[], bool]) -> None:
+        """Give up the episodes at hand where this is true."""
+
+
 class Run:
     """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`.
 
@@ -61,12 +78,12 @@ class Run:
     method: Any
     task: Any  # the Task, or the Episodes
     threshold: float
-    source: Any  # its attribute `drawing` is true while the simulator is at work
+    source: Any  # a `Drawing`
     samples: int = 0
     answer: str | None = None
     indifference: float = 0.0
     exhausted: bool = False  # whether recorded data have no more to give
-    tally: Any = None  # the counts of a table; None without one
+    tally: WitnessedCounts | None = None  # the counts of a table; None without one
     reads_all: ClassVar[bool] = False  # whether it looks at all rows of a log, also at those after its answer
     answered_at: int | None = None  # the row of its answer, where it does
 
@@ -174,15 +191,16 @@ class Run:
         """What the run rests on: the evidence is the log-capital."""
         return Outcome(self.evidence())
 
-    def counts(self) -> Any:
+    def counts(self) -> Counts | Returns:
         """What was observed."""
+        assert self.tally is not None
         return self.tally.counts()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Record:
         """All that is needed to go on later, as arrays; nothing of a log, which is read again from its start."""
         return {}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Record) -> None:
         """Go on from a kept state; one that is not of such a run is refused."""
         try:
             self._restore(state)
@@ -191,7 +209,7 @@ class Run:
         except Exception as error:  # whatever a file that was changed makes of it
             raise InputError("cannot resume: the checkpoint is inconsistent; start a new run") from error
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: Record) -> None:
         raise InputError("cannot resume on a log, which is read from its start; leave out resume")
 
     def why_undecided(self) -> str:
@@ -213,16 +231,16 @@ def is_certified(run: Run, required: float) -> bool:
 class Pause(Protocol):
     """Says where a run pauses, and looks at it there; `policytest.plots.Trace` is one."""
 
-    def most(self, run: Any, most: int) -> int:
+    def most(self, run: Run, most: int) -> int:
         """How many samples, at most as many as allowed, to the next pause."""
         ...
 
-    def look(self, run: Any, required: float) -> None:
+    def look(self, run: Run, required: float) -> None:
         """What a step has led to."""
         ...
 
 
-def steps(run: Any, required: float, limit: int, pause: Pause | None = None) -> Iterator[None]:
+def steps(run: Run, required: float, limit: int, pause: Pause | None = None) -> Iterator[None]:
     """The loop: step until there is an answer, the samples are used up, or recorded data are."""
     while run.answer is None and run.samples_used < limit and not run.exhausted:
         left = limit - run.samples_used

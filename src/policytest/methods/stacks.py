@@ -126,6 +126,8 @@ class StacksRun(Run):
 
     reads_all = True
 
+    source: Recorded
+
     def __init__(
         self,
         method: Any,

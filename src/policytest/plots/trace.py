@@ -166,7 +166,8 @@ class Trace:
         """
         due = run.samples >= _first_pause(run) and self.is_due(run.samples)
         if _can_pause(run) and (run.answer is not None or due):
-            exact = _exact(run) if isinstance(run.method, PTST) and run.answer is None else None
+            open_ptst = run.answer is None and isinstance(run.method, PTST)
+            exact = _exact(run) if open_ptst and isinstance(run, KLRun) else None
             self._record(replace(check_of(run, required), samples=run.samples), exact)
 
     # ------------------------------------------------------------ reading
@@ -251,14 +252,12 @@ def _first_pause(run: Run) -> int:
     return len(run.task.layout.pairs.pair) if isinstance(run, KLRun) else 0
 
 
-def _exact(run: Run) -> tuple[float, float]:
+def _exact(run: KLRun) -> tuple[float, float]:
     """(distance to the nearest kernel beyond R) - (dimension term), on the estimate's side, as the search finds it."""
-    counts = run.counts()
-    base, side = -float(run.tally.dimension()), run.tally.value()[1]
+    task, tally, counts = run.task, run.tally, run.tally.counts()
+    base, side = -float(tally.dimension()), tally.value()[1]
     if side == 0:
         return base, base
-    found = nearest_kernel(
-        run.task, counts.kernel(run.task), counts.visits.astype(float), run.threshold, ProjectionFree()
-    )
+    found = nearest_kernel(task, counts.kernel(task), counts.visits.astype(float), run.threshold, ProjectionFree())
     reached = found.upper + base
     return (reached, base) if side > 0 else (base, reached)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.names import REPLACED
 from policytest.methods.record import Record
 from policytest.methods.return_betting import ReturnBetting
-from policytest.methods.run import Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
+from policytest.methods.run import Drawing, Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.known_range import KnownRange, is_open_question, known_value
 from policytest.questions.plan.still_needed import further
@@ -56,16 +56,6 @@ COMBINED = "betting on temporal differences, combined with the mixture-KL rule"
 
 Step = TypeVar("Step")
 Subject = Task | Episodes | LoggedEpisodes
-
-
-class Drawing(Protocol):
-    """Where samples come from."""
-
-    drawing: bool
-    """Whether the simulator is at work."""
-
-    def stop_when(self, stopped: Callable[[], bool]) -> None:
-        """Give up the episodes at hand where this is true."""
 
 
 @dataclass(frozen=True)
@@ -409,8 +399,8 @@ def _of_the_same_types(kept: Record, expected: Record) -> None:
 
 def _about(run: Run, mark: str) -> Record:
     """What a run is recognised by."""
-    about: Record = {"fingerprint": mark, "threshold": run.threshold, "method": run.method.describe()}
-    about["zone"] = bool(run.indifference)
+    name, zone = run.method.describe(), bool(run.indifference)
+    about = {"fingerprint": mark, "threshold": run.threshold, "method": name, "zone": zone}
     return {name: np.array(value) for name, value in about.items()}
 
 
