@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -32,10 +31,10 @@ class Drawn:
     """Draws from a simulator, and the steps that it made on the way to them: the user pays for both."""
 
     drawing = False  # whether the simulator is at work
+    rng: np.random.Generator
 
     def __init__(self, task: Task, sim: SimulatorLike) -> None:
         self.task, self.sim, self.draw = task, sim, draw_function(sim)
-        self.rng: Any = None
         check_size(sim, task)
         self.travels = hasattr(sim, "extra_steps")
         self.extra = 0

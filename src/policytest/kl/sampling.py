@@ -16,7 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from policytest._base import arrays
 from policytest._base.arrays import Arrays, FloatArray, IntArray, Kernel
 from policytest._base.compiled import draws
 from policytest._base.errors import AssumptionWarning, InputError
-from policytest.data.simulators import SimulatorLike, checked_draw, cumulative, is_table
+from policytest.data.simulators import Draw, SimulatorLike, checked_draw, cumulative, is_table
 from policytest.mdp.task import Task
 from policytest.worst_case.lower_bound import check_allocation, optimal_allocation, uniform_allocation
 
@@ -100,7 +100,7 @@ class Optimal:
     A share ``explore`` goes to all pairs equally, so that a wrong guess costs samples and never stops the test.
     """
 
-    kernel: Any
+    kernel: Kernel
     explore: float = 0.05
 
     def __post_init__(self) -> None:
@@ -209,9 +209,7 @@ class Walk:
         self.actions, self.initial = cumulative(task.policy), cumulative(task.initial[None, :])[0]
         self.position = -1  # not started
 
-    def steps(
-        self, sim: SimulatorLike, draw: Callable[..., Any], rng: np.random.Generator, most: int
-    ) -> tuple[Any, Any]:
+    def steps(self, sim: SimulatorLike, draw: Draw, rng: np.random.Generator, most: int) -> tuple[IntArray, IntArray]:
         """The pairs s*A + a and successors of the next steps: one, or many at once from a table."""
         if self.position < 0:
             self.position = int(np.argmax(self.initial > rng.random()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+from collections.abc import Callable
 
 import numpy as np
 
@@ -54,15 +55,15 @@ def fingerprint(task: Task | Episodes, threshold: float, method: object) -> str:
     """A digest of what defines a run apart from its randomness; delta and limits may change on the way."""
     hasher = hashlib.sha256()
     if isinstance(task, Episodes):
-        _feed(hasher, [*task.identity, threshold, method])
+        _feed(hasher.update, [*task.identity, threshold, method])
         return hasher.hexdigest()
-    _feed(hasher, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])
+    _feed(hasher.update, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])
     if not task.is_discounted_table:
-        _feed(hasher, [task.horizon, task.total_rewards])
+        _feed(hasher.update, [task.horizon, task.total_rewards])
     if task.reached_at_start:
-        _feed(hasher, task.reached_at_start)
+        _feed(hasher.update, task.reached_at_start)
     if task.assumptions:
-        _feed(hasher, task.assumptions)
+        _feed(hasher.update, task.assumptions)
     return hasher.hexdigest()
 
 
@@ -70,28 +71,28 @@ def _digest(snapshot: Record) -> str:
     hasher = hashlib.sha256()
     for name in sorted(snapshot):
         hasher.update(name.encode())
-        _feed(hasher, np.asarray(snapshot[name]))
+        _feed(hasher.update, np.asarray(snapshot[name]))
     return hasher.hexdigest()
 
 
-def _feed(hasher: hashlib._Hash, value: object) -> None:
+def _feed(update: Callable[[bytes], object], value: object) -> None:
     """Hash numbers, arrays, sparse arrays, and settings objects made of them."""
     if is_sparse(value):
-        _feed(hasher, [value.shape, value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data])
+        _feed(update, [value.shape, value.indptr.astype(np.int64), value.indices.astype(np.int64), value.data])
     elif isinstance(value, np.ndarray):
-        hasher.update(f"{value.dtype}{value.shape}".encode())
-        hasher.update(np.ascontiguousarray(value).tobytes())
+        update(f"{value.dtype}{value.shape}".encode())
+        update(np.ascontiguousarray(value).tobytes())
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        hasher.update(type(value).__name__.encode())
+        update(type(value).__name__.encode())
         for part in dataclasses.fields(value):
-            _feed(hasher, [part.name, getattr(value, part.name)])
+            _feed(update, [part.name, getattr(value, part.name)])
     elif isinstance(value, int | float | np.number):
-        hasher.update(f"{float(value) + 0.0!r};".encode())  # 5 is 5.0, and -0.0 is 0.0
+        update(f"{float(value) + 0.0!r};".encode())  # 5 is 5.0, and -0.0 is 0.0
     elif isinstance(value, list | tuple):
-        hasher.update(f"{len(value)}[".encode())
+        update(f"{len(value)}[".encode())
         for item in value:
-            _feed(hasher, item)
+            _feed(update, item)
     elif hasattr(value, "__dict__") and not isinstance(value, type):
-        _feed(hasher, [type(value).__name__, *sorted(vars(value).items())])
+        _feed(update, [type(value).__name__, *sorted(vars(value).items())])
     else:
-        hasher.update(f"{value!r};".encode())
+        update(f"{value!r};".encode())

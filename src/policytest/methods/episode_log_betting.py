@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,12 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.episodes import ROUNDING
 from policytest.data.logged_episodes import LoggedEpisodes
+from policytest.data.randomness import Seed
 from policytest.data.returns import Returns
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.strategies import ENDS_OF_LOGS, LARGEST_FRACTION, ON_LOGS, Moments
 from policytest.methods.return_run import ReturnsRun
-from policytest.methods.run import Run
+from policytest.methods.run import Run, Settings
 from policytest.payoffs.outcomes import Outcomes
 from policytest.payoffs.weighted_returns import FEWEST, RecordedEpisodes, flaws_of, regressed
 
@@ -34,7 +34,7 @@ class RecordedRun(Run):
     source: RecordedEpisodes
     reads_all = True
 
-    def __init__(self, method: Any, log: LoggedEpisodes, threshold: float, for_interval: bool = False) -> None:
+    def __init__(self, method: Settings, log: LoggedEpisodes, threshold: float, for_interval: bool = False) -> None:
         self.method, self.task, self.threshold, self.source = method, log, threshold, RecordedEpisodes(log)
         self.bets = TwoSided(ON_LOGS, ENDS_OF_LOGS, ROUNDING * (1.0 + abs(threshold)))
         self.moments = Moments(), Moments()  # of what is won on each side
@@ -132,11 +132,13 @@ def _as_large(fractions: FloatArray, room: float, plain: float) -> FloatArray:
 class EpisodeLogBetting:
     """Bets on recorded episodes: the method of `LoggedEpisodes`. Its answers are certified."""
 
-    def start(self, task: Any, sim: Any, threshold: float, rng: Any) -> ReturnsRun:
+    def start(self, task: object, sim: object, threshold: float, rng: Seed) -> ReturnsRun:
         """Not on a simulator."""
         raise InputError("recorded episodes are assessed, not drawn; use assess(log, threshold)")
 
-    def replay(self, task: Any, threshold: float, source: Any = None, for_interval: bool = False) -> RecordedRun:
+    def replay(
+        self, task: LoggedEpisodes, threshold: float, source: object = None, for_interval: bool = False
+    ) -> RecordedRun:
         """The test at work on a log."""
         arrays.instance("log", task, LoggedEpisodes)
         return RecordedRun(self, task, threshold, for_interval)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from policytest.mdp.listed_rewards import Outcomes
 from policytest.mdp.task import Task
 from policytest.methods.kl_rules import Look, Rule
 from policytest.methods.record import Record, part_of, record
-from policytest.methods.run import Outcome, Run, Traits
+from policytest.methods.run import Outcome, Run, Settings, Traits
 
 RunType = TypeVar("RunType")
 
@@ -33,7 +33,7 @@ class SampledMethod(Generic[RunType]):
     """Settings of a method that samples pairs by an allocation: they start on a simulator, or on recorded data."""
 
     traits: ClassVar = Traits(table=True)
-    allocation: Any = "uniform"
+    allocation: object = "uniform"
     batch: int = 1
 
     def start(self, task: Task, sim: SimulatorLike, threshold: float, rng: Seed) -> RunType:
@@ -83,15 +83,12 @@ class SampledMethod(Generic[RunType]):
         return other
 
 
-class Settings(Protocol):
+class SampledSettings(Settings, Protocol):
     """What a run asks of the settings of its method."""
 
     @property
     def batch(self) -> int:
         """Looks are made at multiples of this number of samples."""
-
-    def describe(self) -> str:
-        """The method in a few words."""
 
 
 class KLRun(Run):
@@ -101,7 +98,7 @@ class KLRun(Run):
     tally: WitnessedCounts
     looked = (-1, np.inf)  # the samples and the evidence required at the last look that brought no answer
 
-    def __init__(self, method: Settings, source: Source | Recorded, rule: Rule) -> None:
+    def __init__(self, method: SampledSettings, source: Source | Recorded, rule: Rule) -> None:
         self.method, self.source, self.rule = method, source, rule
         self.task, self.threshold, self.tally = rule.question.task, rule.question.threshold, rule.tally
         self.blind_until = rule.first_look  # no look before this many samples

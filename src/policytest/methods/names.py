@@ -83,7 +83,7 @@ def make_boundary(name: str, prior: float | None = None) -> Boundary:
     return boundary
 
 
-def make_sampling_rule(name: str, kernel: Kernel | None) -> Any:
+def make_sampling_rule(name: str, kernel: Kernel | None) -> object:
     """The sampling rule of this name; "optimal" is that of the kernel."""
     entry = SAMPLING_RULES[name]
     return "uniform" if entry is None else entry.load()(kernel) if name == "optimal" else entry.load()()

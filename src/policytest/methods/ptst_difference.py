@@ -16,7 +16,6 @@ Paper: `app:extension`.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -76,7 +75,7 @@ def kl_comparison(method: PTST, task_a: Task, task_b: Task, margin: float, sim: 
     """PTST at work on a difference."""
     settings, known = comparing(method), known_difference(task_a, task_b)
     tally = _difference_counts(task_a, task_b, margin, (margin - known.low, known.high - margin), method.boundary)
-    allocation: Any = method.allocation
+    allocation = method.allocation
     if isinstance(allocation, Adaptive):
         allocation = balancing(allocation, partial(_cut, tally))
     source = Source(tally.task, sim, allocation, 0.0, rng, method.batch)

@@ -6,12 +6,13 @@ And on pairs of episodes: two agents, each pair with one seed (`policytest.payof
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.randomness import Seed
 from policytest.data.vector_walks import VectorWalk
+from policytest.mdp.task import Task
 from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Traits
 from policytest.payoffs.cut_returns import CutEpisodes
@@ -29,8 +30,8 @@ class ReturnBetting:
 
     def start(
         self,
-        task: Any,
-        sim: Any,
+        task: Task | Episodes,
+        sim: object,
         threshold: float,
         rng: Seed,
         indifference: float = 0.0,
@@ -45,7 +46,7 @@ class ReturnBetting:
         """The test at work on any supply of episodes."""
         return ReturnsRun(self, task, threshold, supply, indifference)
 
-    def replay(self, task: Any, threshold: float, source: Any) -> ReturnsRun:
+    def replay(self, task: object, threshold: float, source: object) -> ReturnsRun:
         """Recorded transitions of a table have no episodes."""
         raise InputError("ReturnBetting() needs episodes, which these data do not have; pass LoggedEpisodes")
 

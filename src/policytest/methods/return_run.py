@@ -7,17 +7,17 @@ bets on both.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from policytest._base.arrays import Arrays
 from policytest._base.errors import InputError
-from policytest.data.episodes import ROUNDING
+from policytest.data.counts import Counts
+from policytest.data.episodes import ROUNDING, Episodes
 from policytest.data.returns import Returns
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
 from policytest.eprocess.strategies import ENDS, ON_RETURNS, Moments
-from policytest.methods.run import Run
+from policytest.methods.run import Run, Settings
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
@@ -31,8 +31,8 @@ class ReturnsRun(Run):
 
     def __init__(
         self,
-        method: Any,
-        task: Any,
+        method: Settings,
+        task: Episodes,
         threshold: float,
         source: EpisodeSupply,
         indifference: float = 0.0,
@@ -74,7 +74,7 @@ class ReturnsRun(Run):
         if self.answer is None and self.indifference and min(self.ends_refuted()) >= level:
             self.answer = "within"
 
-    def judge_counts(self, counts: Any, required: float, design: str) -> None:
+    def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Counts have no episodes."""
         raise InputError("counts have no episodes; pass LoggedEpisodes(episode, reward)")
 

@@ -55,6 +55,13 @@ class Outcome:
     refuted: tuple[float, float] | None = None  # of "within"
 
 
+class Settings(Protocol):
+    """What made a run, for its verdict."""
+
+    def describe(self) -> str:
+        """The method in a few words."""
+
+
 class Drawing(Protocol):
     """Where samples come from."""
 
@@ -75,7 +82,7 @@ class Run:
     What is written here holds for bets whose capital is all of the proof; a run says what is otherwise.
     """
 
-    method: Any
+    method: Any  # the settings
     task: Any  # the Task, or the Episodes
     threshold: float
     source: Any  # a `Drawing`

@@ -24,7 +24,6 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from policytest.data.randomness import Seed, generator
 from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.interval import HALF, weighted_median
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
-from policytest.methods.run import Outcome, Run, steps
+from policytest.methods.run import Outcome, Run, Settings, steps
 from policytest.methods.td_run import TDRun
 
 LEARN_FIRST = 100  # unknown rows, from which on the first rows of a log only teach
@@ -130,7 +129,7 @@ class StacksRun(Run):
 
     def __init__(
         self,
-        method: Any,
+        method: Settings,
         start: Callable[[int], TDRun],
         seeds: IntArray,
         rows: Recorded,

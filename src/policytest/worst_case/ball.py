@@ -15,13 +15,12 @@ the plain versions, written for reading; `policytest._base.compiled.search` has 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray, Kernel
+from policytest._base.arrays import AsArray, FloatArray, Kernel, SparseArray
 from policytest._base.compiled import search
 from policytest._base.errors import InputError
 from policytest._base.rows import entry_keys, stored_at
@@ -43,8 +42,8 @@ class KLBall:
     False
     """
 
-    centre: Any
-    weights: Any
+    centre: AsArray
+    weights: AsArray
     radius: float
 
     def __post_init__(self) -> None:
@@ -103,5 +102,5 @@ def kl_rows(p: Kernel, q: Kernel) -> FloatArray:
     return np.asarray(search.row_losses(both.indptr.astype(np.int64), p_entries, mass, q_entries))
 
 
-def _as_csr(kernel: FloatArray) -> Any:
+def _as_csr(kernel: FloatArray) -> SparseArray:
     return sparse.csr_array(kernel.reshape(-1, kernel.shape[-1]))

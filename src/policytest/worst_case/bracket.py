@@ -61,7 +61,7 @@ class Bracket:
     trail: tuple[Rows, FloatArray] | None = field(default=None, repr=False)
     certificate: Any = field(default=None, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "trail": None}
 
     def __repr__(self) -> str:

@@ -25,11 +25,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from policytest._base import arrays
+from policytest._base.arrays import FloatArray
 from policytest._base.compiled import search
 from policytest._base.errors import InputError
 from policytest.mdp.task import Task
@@ -45,7 +45,7 @@ class Constants:
     h: float
     M: float
 
-    def grid_size(self, omega: Any, sigma: float) -> float:
+    def grid_size(self, omega: FloatArray, sigma: float) -> float:
         """About how many budget vectors the grid holds, from above: (sigma + h sum omega)^K / (K! h^K prod omega).
 
         Unit cubes around the grid points fill a simplex of this volume.
@@ -132,7 +132,7 @@ class NestedPGD:
         width = self.zeta / abs(centre - problem.threshold)
         points = 0
 
-        def excess(sigma: float) -> tuple[float, Any]:
+        def excess(sigma: float) -> tuple[float, FloatArray]:
             nonlocal points
             entries, best, _, visited = solver._search(problem, constants, sigma)
             points += visited
@@ -161,7 +161,9 @@ class NestedPGD:
         status = Status.PROVED if certified else Status.LOOSE if proved else Status.HEURISTIC
         return Bracket(lower, upper, problem.kernel(found), np.nan, status, certified, iterations=points)
 
-    def _first_reached(self, problem: Nearest, excess: Callable[[float], tuple[float, Any]]) -> tuple[float, Any]:
+    def _first_reached(
+        self, problem: Nearest, excess: Callable[[float], tuple[float, FloatArray]]
+    ) -> tuple[float, FloatArray | None]:
         """A radius at which the threshold is reached, by doubling; none where the grid's limit ends the search."""
         sigma = 2.0**-10 * float(problem.n.sum())
         beyond, entries = excess(sigma)
@@ -189,7 +191,9 @@ class NestedPGD:
         enough_steps = used.M * printed.L >= printed.M * used.L
         return used, used.L >= printed.L and used.h <= printed.h and enough_steps
 
-    def _search(self, problem: InverseProblem, constants: Constants, sigma: float) -> Any:
+    def _search(
+        self, problem: InverseProblem, constants: Constants, sigma: float
+    ) -> tuple[FloatArray, float, FloatArray, int]:
         problem.must_be_closed()
         known = np.diff(problem.rows.start) == 1
         if (problem.n[~known] <= 0).any():

@@ -11,7 +11,6 @@ Paper: the appendix "Experimental Details".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
@@ -94,7 +93,7 @@ def project_joint(problem: InverseProblem, point: FloatArray, radius: float, sta
         gradient[seen] = N[seen] / np.maximum(q[seen], SMALLEST)
         return gradient
 
-    constraints: Any = [
+    constraints: list[dict[str, object]] = [
         {"type": "eq", "fun": lambda q: sums @ q - 1.0, "jac": lambda q: sums},
         {"type": "ineq", "fun": slack, "jac": slack_gradient},
     ]

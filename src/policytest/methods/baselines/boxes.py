@@ -15,7 +15,6 @@ then no kernel in the box has a value below rho.U - e/(1-gamma).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy
@@ -49,7 +48,7 @@ class RectangularKL(SampledMethod[KLRun]):
         a of the Dirichlet mixture of each row.
     """
 
-    allocation: Any = "uniform"
+    allocation: object = "uniform"
     prior: float = 0.5
 
     def __post_init__(self) -> None:

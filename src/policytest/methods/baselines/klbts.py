@@ -14,12 +14,12 @@ the two terms is at least D^2/2, and then k >= 1/H_sa; half the constants of H w
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from policytest._base import arrays
-from policytest._base.arrays import FloatArray
+from policytest._base.arrays import AsArray, BoolArray, FloatArray
 from policytest._base.errors import InputError
 from policytest._base.rows import Rows
 from policytest.kl.boundaries import Boundary, MixtureBoundary
@@ -53,8 +53,8 @@ class KLBTS(SampledMethod[KLRun]):
 
     policies: int = 1
     boundary: Boundary = field(default_factory=MixtureBoundary)
-    allocation: Any = None
-    alternative: Any = None
+    allocation: object = None
+    alternative: AsArray = None
 
     def __post_init__(self) -> None:
         if self.policies not in (1, 2) or isinstance(self.policies, bool):
@@ -103,7 +103,7 @@ class KLBTS(SampledMethod[KLRun]):
         return f"KLB-TS for {words}, {type(self.boundary).__name__}, {self._sampling()}"
 
 
-def _hardest(task: Task, rows: Rows, p: FloatArray, V: FloatArray, n: FloatArray, among: Any, D: float) -> float:
+def _hardest(task: Task, rows: Rows, p: FloatArray, V: FloatArray, n: FloatArray, among: BoolArray, D: float) -> float:
     """max H_sa/n_sa among these rows, with Var and MD of r(s,a,x) + gamma V(x); infinite where one was not sampled."""
     if not D > 0 or not (n[among] > 0).all():
         return np.inf
@@ -121,7 +121,7 @@ def spread(rows: Rows, p: FloatArray, worth: FloatArray) -> tuple[FloatArray, Fl
 
 
 def _distances(
-    method: KLBTS, task: Task, rows: Rows, p: FloatArray, n: FloatArray, unknown: Any, rounding: float = 0.0
+    method: KLBTS, task: Task, rows: Rows, p: FloatArray, n: FloatArray, unknown: BoolArray, rounding: float = 0.0
 ) -> tuple[float, float]:
     """Lower bounds on the loss of kernels beyond 0: that of the rule, and one that is proved."""
     V, value, error = evaluated(rows, task.discount, task.initial, p)
