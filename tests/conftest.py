@@ -12,6 +12,9 @@ import pytest
 from hypothesis import settings
 from numba.core.dispatcher import Dispatcher
 
+from policytest.methods import stacks
+from policytest.questions.plan import still_needed
+
 settings.register_profile("policytest", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("policytest")
 
@@ -20,7 +23,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what ru
 
 MANY = 1000  # tests need most kernels
 WARMING = "gw1"  # the worker that compiles them first, while another begins with tests that need few
-NEED_FEW = ("tests/_base/", "tests/sources/", "tests/cli/", "tests/test_")
+NEED_FEW = (  # the first ones none at all
+    *(f"tests/test_{name}" for name in ("layers", "house", "project", "complexity", "docs")),
+    *(f"tests/sources/test_{name}" for name in ("log_lines", "files", "drn", "policies", "prism", "question_keys")),
+    *("tests/sources/", "tests/cli/", "tests/test_", "tests/_base/"),
+)
+ARE_SHOWN = (
+    "tests/cli/",
+    "tests/report/",
+    "tests/sources/",
+    "tests/test_fuzz.py",
+    "tests/test_docs.py::test_python_on",
+)
+ALL_SETS = ("src/", "tests/methods/test_log_betting.py", "tests/methods/test_stacks.py", "tests/test_")
 
 
 def compiled_by_one(compile_it):
@@ -51,7 +66,11 @@ if os.name == "posix":
 
 def pytest_collection_modifyitems(items):
     """The first worker is given the first tests."""
-    items.sort(key=lambda item: not item.nodeid.startswith(NEED_FEW))
+
+    def place(item):
+        return next((at for at, start in enumerate(NEED_FEW) if item.nodeid.startswith(start)), len(NEED_FEW))
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(trylast=True)  # after the worker has told what it collected, so that others begin
@@ -62,6 +81,20 @@ def pytest_collection_finish(session):
 
         for run in small_runs():
             run()
+
+
+@pytest.fixture(autouse=True)
+def small_answers(request, monkeypatch):
+    """Answers about logs rest on some sets of coins, as in large tasks, and forecasts that are shown on four tests.
+
+    All sets, and all simulated tests, are there where these are tested, and where pages, scripts and docstrings run.
+    """
+    place = request.node.nodeid
+    if not place.startswith(ALL_SETS) or place.startswith(ARE_SHOWN):
+        monkeypatch.setattr(stacks, "MOST_ENTRIES", 100)
+    if place.startswith(ARE_SHOWN):
+        monkeypatch.setattr(still_needed, "LOGS", 4)
+        monkeypatch.setattr(still_needed, "RUNS", 4)
 
 
 @pytest.fixture

@@ -42,7 +42,8 @@ def expected(task, data):
     return json.loads(replace(pt.assess(task, data, threshold=0.0), alongside=Alongside()).to_json())
 
 
-def test_a_pipe_that_is_written_while_it_is_read(example):
+def test_a_pipe_that_is_written_while_it_is_read(example, monkeypatch):
+    monkeypatch.undo()  # the other process has all sets of coins
     path, task, data, rows = example
     with subprocess.Popen(
         [*COMMAND, str(path), "--json", "--quiet"],
@@ -62,7 +63,8 @@ def test_a_pipe_that_is_written_while_it_is_read(example):
     assert (found["answer"], n) == (whole["answer"], whole["samples"])
 
 
-def test_a_file_that_grows(example, tmp_path):
+def test_a_file_that_grows(example, tmp_path, monkeypatch):
+    monkeypatch.undo()  # the other process has all sets of coins
     path, task, data, rows = example
     log = tmp_path / "log.csv"
     log.write_text("s,a,s_next\n")
