@@ -141,7 +141,7 @@ def lay_out(folder: Path) -> None:
     model = pt.sources.load_model(folder / "customer.json")
     rng = np.random.default_rng(0)
     names, S, A = model.task.states, model.task.n_states, model.task.n_actions
-    s, a = rng.integers(S, size=60), rng.integers(A, size=60)
+    s, a = rng.integers(S, size=20), rng.integers(A, size=20)
     x = pt.TabularSimulator(model.kernel).draw(s, a, rng)
     rows = [{"s": names[i], "a": model.task.actions[j], "s_next": names[k]} for i, j, k in zip(s, a, x, strict=True)]
     text = "s,a,s_next,order\n" + "".join(f"{r['s']},{r['a']},{r['s_next']},{t}\n" for t, r in enumerate(rows))
@@ -171,7 +171,7 @@ def lay_out_episodes(folder: Path, rng: np.random.Generator) -> None:
         (folder / f"{name}.toml").write_text(text)
     visits, measured = ["episode,order,s,a,paid"], ["episode,order,glucose,a"]
     episodes = ["episode,order,reward,propensity,target"]
-    for episode in range(12):
+    for episode in range(6):
         state = 0
         for t in range(10):
             treats = rng.random() < 0.7

@@ -10,9 +10,9 @@ def nothing(found):
     assert not found, "\n".join(f"{case.case}\n{case.why}" for case in found)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_that_comes_in_breaks_it(seed):
-    nothing([case for case in fuzzing.search(seed, 100) if case is not None])
+    nothing([case for case in fuzzing.search(seed, 60) if case is not None])
 
 
 def test_every_argument_works_or_is_refused_in_words():
@@ -47,8 +47,8 @@ def test_the_search_notices_what_is_wrong(tmp_path, monkeypatch):
 def test_the_files_are_good_before_they_are_damaged(capsys):
     """A command that is refused anyway would find nothing."""
     with fuzzing.laid_out():
-        for argv in [*(fuzzing.whole_command(argv) for argv in (*fuzzing.READ_BY.values(), *fuzzing.OF_LOGS))]:
-            assert fuzzing.main(argv) in (0, 1, 3), (argv, capsys.readouterr().err)
+        for argv in dict.fromkeys(map(tuple, (*fuzzing.READ_BY.values(), *fuzzing.OF_LOGS))):
+            assert fuzzing.main(fuzzing.whole_command(list(argv))) in (0, 1, 3), (argv, capsys.readouterr().err)
         for kind, names in (("env", fuzzing.faults.ENVIRONMENTS), ("agent", fuzzing.faults.AGENTS)):
             assert len(names) >= {"env": 40, "agent": 20}[kind]
         assert fuzzing.main(fuzzing.of_an_environment("decide", "fine", "fine", "good")) in (0, 1, 3)
