@@ -301,8 +301,8 @@ def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:
     """(runs, samples): fewer of slow rules; more of controls, so that they are caught whatever the seeds."""
     few = {"adaptive": runs // 20, "betting": 2 * runs // 5 if small else runs}.get(rule, runs)
     most = limit // 4 if rule == "betting" else limit // 8 if small and rule == "adaptive" else limit
-    if small and rule == "no dimension":
-        return 4 * few, 2 * most
+    if small and rule in CONTROLS:
+        return (4 * few, 2 * most) if rule == "no dimension" else (2 * few, most // 2)
     return (2 * few if rule in CONTROLS else few), most
 
 

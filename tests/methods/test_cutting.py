@@ -189,7 +189,7 @@ def errors(runs: int) -> int:
 
 
 def test_errors_are_as_rare_as_promised() -> None:
-    assert binom.sf(errors(150) - 1, 150, 0.1) > 1e-4
+    assert binom.sf(errors(60) - 1, 60, 0.1) > 1e-4
 
 
 def test_bounds_that_do_not_hold_break_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_bounds_that_do_not_hold_break_the_promise(monkeypatch: pytest.MonkeyPat
         self.low += 0.8 * (VALUE - self.low)
 
     monkeypatch.setattr(CutEpisodes, "__init__", narrow)
-    assert binom.sf(errors(60) - 1, 60, 0.1) < 1e-6
+    assert binom.sf(errors(30) - 1, 30, 0.1) < 1e-6
 
 
 def test_a_critic_must_be_a_function_with_one_finite_value() -> None:

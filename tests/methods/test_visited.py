@@ -101,7 +101,7 @@ def test_at_the_threshold_few_runs_answer_and_residuals_that_are_not_centred_are
     sim, value, runs = pt.TabularSimulator(kernel), pt.value(task, kernel), range(60)
 
     def answers():
-        found = (pt.decide(task, sim, value, delta=0.1, rng=seed, max_samples=1500) for seed in runs)
+        found = (pt.decide(task, sim, value, delta=0.1, rng=seed, max_samples=1000) for seed in runs)
         return sum(verdict.answer is not None for verdict in found)
 
     assert answers() <= 28  # more has a probability below 1e-5 for 60 runs of probability 0.2
