@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_refused(arguments, words, tmp_path, capsys):
 
 
 def test_a_plan_from_a_pilot(capsys):
-    plan = ("plan", READY[0], *READY[2:], "--threshold", "0.6", "--pilot-episodes", "30")
+    plan = ("plan", READY[0], *READY[2:], "--threshold", "0.4", "--pilot-episodes", "30")
     assert main([*plan]) == 0
     assert "The pilot has 30 episodes with 30 transitions" in capsys.readouterr().out
     assert main([*plan, "--json", "--html", "plan.html"]) == 0

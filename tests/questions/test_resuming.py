@@ -19,7 +19,7 @@ FOUR = pt.instances.random(1, 4, 2)
 
 
 @pytest.mark.parametrize("kind", [pt.TabularSimulator, Called], ids=["table", "called"])
-@pytest.mark.parametrize("indifference", [0.0, 0.1])
+@pytest.mark.parametrize("indifference", [0.0, 0.2])
 def test_a_comparison_in_small_slices(kind, indifference):
     """With an indifference zone and without."""
     task, sim = FOUR.task, kind(FOUR.kernel)
