@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 # One BLAS thread a process: the matrices are small and the tests run two processes.
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
+# Processes that the tests start import what is compiled already.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test pytest test-spark test-storm lint docs bench calibrate fuzz clean
 
