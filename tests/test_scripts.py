@@ -211,6 +211,13 @@ def test_sequential(small):
     assert all(row["samples"] < row["exact"] for row in numbers["printed"])  # the heuristic stops early
 
 
+def test_budget(small):
+    shown, numbers = small("budget")
+    assert "law, side" in shown
+    assert all(0 <= row["used"] <= 1 for part in ("bars", "laws") for row in numbers[part])
+    assert all(row["pairs"] <= 200 for row in numbers["pairs"])
+
+
 def test_one_look(small):
     _, numbers = small("one_look")
     assert all(row["covers"] >= 0.8 for row in numbers["table"])

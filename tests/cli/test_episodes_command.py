@@ -247,6 +247,23 @@ def test_a_report_with_pictures_and_one_from_the_json(capsys, here):
     assert "decide(episodes, threshold=12" in again
 
 
+def test_a_budget_is_kept_and_may_be_larger_when_the_run_goes_on(capsys, here):
+    coin = ("python:agents_here:coin", "--assume", "episodes", "--return-range", "0", "1", "--threshold")
+    assert decide(*coin, "0.1", "--budget", "40", "--quiet") == 0
+    assert decide(*coin, "0.65", "--budget", "10", "--checkpoint", "run.npz") == 3
+    said = capsys.readouterr()
+    assert "the budget of 10 episodes is used up" in said.out
+    assert "a larger --budget" in said.err
+    assert decide(*coin, "0.65", "--checkpoint", "run.npz") == 2
+    assert "pass --budget 10, or a larger one" in capsys.readouterr().err
+    assert decide(*coin, "0.65", "--budget", "20", "--checkpoint", "run.npz", "--json", "--html", "page.html") == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (told["budget"], told["provenance"]["budget"], told["episodes"]) == (20, 20, 20)
+    assert "the budget of 20 episodes is used up" in (here / "page.html").read_text(encoding="utf-8")
+    assert decide(*coin, "0.65", "--budget", "0") == 2
+    assert "--budget is 0" in capsys.readouterr().err
+
+
 def test_a_checkpoint_is_resumed_and_ctrl_c_ends_undecided(capsys, here):
     run = ("python:agents_here:interrupted", "--assume", "episodes", "--return-range", "0", "1", "--threshold", "0.75")
     before = signal.getsignal(signal.SIGINT)

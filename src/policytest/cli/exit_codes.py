@@ -137,6 +137,11 @@ NO_COMBINED = "--method combined is gone; use --method betting (the default), or
 PHRASES = {
     "max_samples is for": "--max-samples is for",
     "max_seconds is": "--max-seconds is",
+    "budget is": "--budget is",
+    "budget: ": "--budget: ",
+    "pass max_samples to stop it": "pass --max-samples to stop it",
+    "pass budget=": "pass --budget ",
+    "leave out budget": "leave out --budget",
     "checkpoint is for": "--checkpoint is for",
     " (reward_tolerance=1e-6 for single precision)": "",
     ", read one alone and pass add_to=log.counts": ", count one of them alone",

@@ -150,6 +150,11 @@ class Sampling:
     seed: int = option(SEED, default=0)
     max_samples: int | None = option("Stop undecided after N samples, for example 1e6.", "N", parser=_whole)
     max_seconds: float | None = option("Stop undecided after this many seconds.", "SECONDS")
+    budget: int | None = option(
+        "Episodes, or pairs of them: the most there will be, fixed beforehand; bets aim at an answer by then.",
+        "N",
+        parser=_whole,
+    )
     checkpoint: Path | None = option("Save the run in this file; if it exists, resume from it.", "FILE")
 
     def settings(self, shown: Lines) -> dict[str, Any]:
@@ -159,6 +164,7 @@ class Sampling:
             "rng": self.seed,
             "max_samples": self.max_samples,
             "max_seconds": self.max_seconds,
+            "budget": self.budget,
             "checkpoint": self.checkpoint,
             "resume": self.checkpoint if kept else None,
             "progress": shown,

@@ -277,6 +277,8 @@ OWN_DRAWS = FractionGrid(NONE, LOG_NEAR, NEAR)
 """Rollouts on a log that own their draws."""
 TRUNCATED = FractionGrid(halving(12), falling(1.0, 0.7, 12))
 """Truncated returns of Monte Carlo."""
+AIMED = FractionGrid(NONE, np.zeros(1), ONE, reserved=0.0)
+"""One fraction, that of `policytest.eprocess.budget.BudgetTarget`."""
 ENDS = IntervalGrid(
     halving(10), 0.5 ** np.arange(1.0, 11.0), np.concatenate([LOG_NEAR + np.log(0.3), falling(0.7, 0.85, 10)])
 )

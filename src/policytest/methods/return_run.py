@@ -15,8 +15,9 @@ from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.episodes import ROUNDING, Episodes
 from policytest.data.returns import Returns
+from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
-from policytest.eprocess.strategies import ENDS, ON_RETURNS, Moments
+from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run, Settings
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
 
@@ -44,8 +45,18 @@ class ReturnsRun(Run):
         self.moments = tuple(Moments(PRIOR) for _ in SIDES)  # of what full bets win, in units of the room
         self.plans: list[Bet] = []
         self.refit_at = 0
+        self.aim: Aim | None = None  # at an answer within a budget
         self.returns: list[float] = []
         self.steps: list[int] = []
+
+    def aim_at(self, budget: int, pairs: bool = False) -> None:
+        """One fraction a side, chosen before each episode for an answer by the last one of the budget."""
+        (low, high), score = self._span, self.task.score
+        rooms, best = (self.threshold - low, high - self.threshold), (1.0, 1.0)
+        if score is None and min(rooms) > 0:  # at an end of the range no bet is needed
+            best = rooms[1] / rooms[0], rooms[0] / rooms[1]
+        self.aim = Aim(budget, best, pairs)
+        self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
     # ------------------------------------------------------------ going on
 
@@ -54,16 +65,29 @@ class ReturnsRun(Run):
         """How many episodes were bet on."""
         return len(self.returns)
 
+    def begin(self, required: float) -> None:
+        """What was seen may suffice; the budget may be larger than before."""
+        if self.aim is not None:
+            self.aim.begin(required, self.episodes, self.evidence())
+            self.exhausted = self.is_spent
+        super().begin(required)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget is."""
+        return self.aim is not None and self.episodes >= self.aim.budget
+
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
         self._fit()
         taken, done = self.source.take(most), 0
-        while done < len(taken.returns) and self.answer is None:
+        while done < len(taken.returns) and self.answer is None and not self.is_spent:
             until = done + (1 if self.indifference else self.refit_at - self.episodes)
             done += self._settle(taken.part(done, until), with_rounding_margin(required))
             self.update_answer(required)
             if self.answer is None:
                 self._fit()
+        self.exhausted = self.is_spent
         if done < len(taken.returns):
             self.source.put_back(len(taken.returns) - done)
 
@@ -87,11 +111,13 @@ class ReturnsRun(Run):
         for process, plan, x, at, _ in sides if used > 1 else ():
             last = process.reach(plan, x[at], level) if len(at) else 0
             used = min(used, int(at[last - 1]) + 1 if last < len(at) else used)
-        for process, plan, x, at, seen in sides:
+        for sign, (process, plan, x, at, seen) in zip(SIDES, sides, strict=True):
             settled = x[at[: np.searchsorted(at, used)]]
             process.settle(plan, settled)
             if plan.room > 0:
                 seen.add(process.scored(settled) / plan.room)
+                if self.aim is not None:
+                    self.aim.add(sign, process.scored(settled) / plan.room)
         self.returns += taken.returns[:used].tolist()
         self.steps += taken.steps[:used].tolist()
         self.samples += int(taken.steps[:used].sum())
@@ -102,10 +128,14 @@ class ReturnsRun(Run):
         if self.episodes < self.refit_at:
             return
         self.refit_at = max(self.episodes + 1, int(REFIT * self.episodes))
+        aimed = None
+        if self.aim is not None:
+            self.refit_at, aimed = self.episodes + 1, self.aim.fractions(self.evidence(), self.episodes)
         self.plans = []
-        for sign, bound, seen in zip(SIDES, (self.source.low, self.source.high), self.moments, strict=True):
+        for index, (sign, bound, seen) in enumerate(zip(SIDES, self._span, self.moments, strict=True)):
             v = seen.variance()
-            fractions, wide = ON_RETURNS.fractions(v, seen.mean(), seen.count), ENDS.fractions(v, seen.count)
+            fractions = aimed[index] if aimed else ON_RETURNS.fractions(v, seen.mean(), seen.count)
+            wide = ENDS.fractions(v, seen.count)
             room = sign * (self.threshold - bound) if self.task.score is None else self.task.score.room
             self.plans.append(Bet(room, fractions, wide))
         self.source.look(self.threshold, self.estimate - self.threshold, self.both_sides)
@@ -116,9 +146,13 @@ class ReturnsRun(Run):
         """The logarithm of the capital of each side; infinite where the answer is certain."""
         return self.bets.evidence()
 
+    @property
+    def _span(self) -> tuple[float, float]:
+        """Where the value lies for certain."""
+        return self.source.low, self.source.high
+
     def _not_refuted(self, level: float, as_staked: bool) -> tuple[float, float]:
-        span = self.source.low, self.source.high
-        return self.bets.not_refuted(span, self.threshold, level, as_staked)
+        return self.bets.not_refuted(self._span, self.threshold, level, as_staked)
 
     def ends_refuted(self) -> tuple[float, float]:
         """The evidence against V <= R - indifference, and against V >= R + indifference; infinite beyond the range."""
@@ -128,6 +162,10 @@ class ReturnsRun(Run):
             math.inf if self.threshold - zone < low else above.log_capital(-zone),
             math.inf if self.threshold + zone > high else below.log_capital(-zone),
         )
+
+    def why_undecided(self) -> str:
+        """That the budget is used up."""
+        return "" if self.aim is None or not self.is_spent else f"the budget of {self.aim.budget:,} episodes is used up"
 
     @property
     def estimate(self) -> float:
@@ -148,6 +186,7 @@ class ReturnsRun(Run):
             "steps": np.array(self.steps, dtype=np.int64),
             "moments": np.array([seen.state() for seen in self.moments]),
             "plans": self.bets.above.as_rows(self.plans),
+            **({} if self.aim is None else self.aim.state()),
             "refit_at": np.array([self.refit_at], dtype=np.int64),
             **self.source.state(),
         }
@@ -158,6 +197,9 @@ class ReturnsRun(Run):
         self.source.repeat()
 
     def _restore(self, state: Arrays) -> None:
+        refuse_other_budgets(self.aim, state, "episodes")
+        if self.aim is not None:
+            self.aim.restore(state)
         self.bets.restore(state)
         self.returns, self.steps = state["returns"].tolist(), state["steps"].tolist()
         if len(self.returns) != len(self.steps) or min(self.steps, default=0) < 0:

@@ -140,6 +140,12 @@ class Run:
         above, below = self.evidence()
         self.answer = None if max(above, below) < required else "above" if above >= below else "below"
 
+    def aim_at(self, budget: int, pairs: bool = False) -> None:
+        """Bet towards an answer within a budget that was fixed before the first sample; ``pairs``: of differences."""
+        raise InputError(
+            f"budget: the method {self.method.describe()!r} does not aim at one; pass max_samples to stop it"
+        )
+
     def judge_counts(self, counts: Counts, required: float, design: str) -> None:
         """Judge counts recorded elsewhere, by an "adaptive" or a "fixed" design; a run that follows a log cannot."""
         raise InputError("counts have no order, which a log has; pass Transitions(s, a, x), or method=PTST()")

@@ -63,6 +63,7 @@ def compare(
     resume: driver.Resume | None = None,
     progress: Callable[[Check], None] | None = None,
     max_seconds: float | None = None,
+    budget: int | None = None,
 ) -> Verdict:
     """Is policy A better than policy B by more than the margin? Sample until that is settled, error at most delta.
 
@@ -88,6 +89,8 @@ def compare(
     indifference
         If positive, betting may also answer "within": V^A - V^B differs from the margin by less than this. Then even a
         tie ends. Half of delta is spent on it.
+    budget
+        As in `decide`: transitions of both policies together, or pairs of `Episodes`.
     checkpoint, resume, progress
         As in `decide`; so is Ctrl-C, which ends the run between two draws.
 
@@ -103,7 +106,7 @@ def compare(
     'above'
     """
     margin = arrays.real_number("margin", margin)
-    question = driver.Question.checked(task_a, margin, delta, indifference, "difference")
+    question = driver.Question.checked(task_a, margin, delta, indifference, "difference", budget)
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):
@@ -126,7 +129,12 @@ def compare(
         return found if not is_log else beside_data(found, task_a, source)
     if is_log:
         driver.not_on_a_log(
-            method=ptst, max_samples=max_samples, checkpoint=checkpoint, resume=resume, max_seconds=max_seconds
+            method=ptst,
+            max_samples=max_samples,
+            checkpoint=checkpoint,
+            resume=resume,
+            max_seconds=max_seconds,
+            budget=budget,
         )
         check_indices(task_a, source)
         rows = diagnosed(joint, source)

@@ -35,6 +35,7 @@ def decide(
     resume: driver.Resume | None = None,
     progress: Callable[[Check], None] | None = None,
     max_seconds: float | None = None,
+    budget: int | None = None,
 ) -> Verdict:
     """Is the policy's value above the threshold? Sample until that is settled, with error at most delta.
 
@@ -60,6 +61,10 @@ def decide(
         Called with every `Check`.
     max_seconds
         Stop undecided after this many seconds.
+    budget
+        The most transitions of a table, or the most `Episodes`, fixed before the first one: bets then aim at an answer
+        by the end of it, which may come at any earlier time. Without an answer the run stops there, undecided; resumed
+        with a larger budget it aims at that one, with the capital that is left.
 
     A limit, and Ctrl-C, end the run after the draw at hand (of an environment in `Episodes`: after the step at hand)
     with a Verdict without an answer that can be resumed; a second Ctrl-C gives up the draw at hand, a third one
@@ -72,7 +77,7 @@ def decide(
     >>> pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05).answer
     'above'
     """
-    question = Question.checked(task, threshold, delta, indifference)
+    question = Question.checked(task, threshold, delta, indifference, budget=budget)
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     known = question.known(2)
     if known is not None:
@@ -91,6 +96,7 @@ def checks(
     method: Method | None = None,
     rng: Seed = 0,
     max_samples: int | None = None,
+    budget: int | None = None,
 ) -> Iterator[Check]:
     """The loop of `decide`, one `Check` at every new witness and after every block of draws; the last has the answer.
 
@@ -100,11 +106,12 @@ def checks(
     >>> last.answer, last.evidence[0] >= last.required
     ('above', True)
     """
-    question, limit = Question.checked(task, threshold, delta), driver.sampling_limit(max_samples)
+    question, limit = Question.checked(task, threshold, delta, budget=budget), driver.sampling_limit(max_samples)
     level, known = question.level, question.known()
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    return driver.drive(question.started(sim, method, rng), level, limit, traits_of(method).pause)
+    run = question.aimed(question.started(sim, method, rng))
+    return driver.drive(run, level, limit, traits_of(method).pause)
 
 
 def stopping_times(

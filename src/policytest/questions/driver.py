@@ -67,10 +67,17 @@ class Question:
     delta: float
     zone: float = 0.0
     about: str = "value"
+    budget: int | None = None  # fixed beforehand: transitions of a table, episodes, or pairs of them
 
     @classmethod
     def checked(
-        cls, task: object, threshold: object, delta: object, indifference: object = 0.0, about: str = "value"
+        cls,
+        task: object,
+        threshold: object,
+        delta: object,
+        indifference: object = 0.0,
+        about: str = "value",
+        budget: object = None,
     ) -> Question:
         """From what the user passed."""
         zone = arrays.real_number("indifference", indifference)
@@ -80,7 +87,10 @@ class Question:
             raise InputError(f"task is a {type(task).__name__}, expected a Task")
         if threshold is None:
             raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
-        return cls(task, arrays.real_number("threshold", threshold), check_delta(delta), zone, about)
+        if budget is not None:
+            budget = arrays.whole_number("budget", budget)
+            arrays.positive(budget=budget)
+        return cls(task, arrays.real_number("threshold", threshold), check_delta(delta), zone, about, budget)
 
     @property
     def table(self) -> Task | None:
@@ -160,6 +170,12 @@ class Question:
         run: Run = chosen.start(table, source, self.bar, rng, **zone)
         return run
 
+    def aimed(self, run: Run) -> Run:
+        """A run that has not begun, with its bets aimed at an answer within the budget, if there is one."""
+        if self.budget is not None:
+            run.aim_at(self.budget, self.about == "difference")
+        return run
+
     def verdict(
         self, run: Run, counts: Counts | Returns, samples: int, reason: str, snapshot: Record | None = None
     ) -> Verdict:
@@ -184,6 +200,7 @@ class Question:
                 run.method,
                 getattr(run.method, "seed", None),
                 self.table if self.about == "value" and run.task is not self.task else None,
+                budget=self.budget,
             ),
             forecast=Forecast(None, further, snapshot or {}, run.reward_moments),
             reason="" if run.answer else _reason(run, reason),
@@ -216,6 +233,7 @@ def carry_out(question: Question, run: Run, mark: str, orders: Orders, pause: Pa
     ``mark`` is the fingerprint by which a kept run is recognised.
     """
     progress = orders.progress
+    question.aimed(run)
     if orders.resume is not None:
         _resume(run, mark, orders.resume)
     saver = _Saver(run, mark, orders.checkpoint, orders.resume)

@@ -23,6 +23,7 @@ class ProvenanceData(TypedDict):
 
     method: str
     seed: int | None
+    budget: int | None
     versions: dict[str, str]
 
 
@@ -40,6 +41,8 @@ class Provenance:
         The task with listed rewards, if the verdict's task is its outcome table.
     interval_kind
         What the ends of the interval promise. Files of early versions, which do not say so, have two-sided intervals.
+    budget
+        What the run was allowed, if that was fixed beforehand: transitions of a table, episodes, or pairs of them.
     versions
         The versions of the libraries, by name.
     """
@@ -49,8 +52,9 @@ class Provenance:
     seed: int | None = None
     asked_of: Task | None = field(default=None, repr=False)
     interval_kind: str = ONE_SIDED
+    budget: int | None = None
     versions: Mapping[str, str] = field(default_factory=versions, repr=False)
 
     def data(self) -> ProvenanceData:
         """What a program reads."""
-        return {"method": self.method, "seed": self.seed, "versions": dict(self.versions)}
+        return {"method": self.method, "seed": self.seed, "budget": self.budget, "versions": dict(self.versions)}

@@ -391,6 +391,12 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     ]
 
 
+def budget_rows(budget: int | None, about: str) -> list[Row]:
+    """What was allowed, if that was fixed beforehand."""
+    unit = "pairs of episodes" if about == "difference" else "episodes"
+    return [] if budget is None else [Row("budget", number(budget), f"{unit}, fixed beforehand", "budget", budget)]
+
+
 def episode_rows(counts: Seen, samples: int, about: str = "value") -> list[Row]:
     """How many episodes, or pairs of them, a result rests on, where it does; and how many samples belong to others."""
     found, total = counts.episodes, samples if counts.total is None else counts.total

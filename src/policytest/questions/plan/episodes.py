@@ -195,6 +195,9 @@ def further_episodes(verdict: Verdict, chance: float, rng: np.random.Generator, 
     if verdict.answer is not None or not verdict.snapshot or not seen.episodes:
         words = "No more episodes are needed." if verdict.answer else "Nothing can be foreseen: no episode was run yet."
         return replace(forecast(verdict, chance, 0.0 if verdict.answer else math.inf, words), method=method)
+    if verdict.provenance.budget is not None:
+        words = "To go on, resume with a larger budget; how large it must be is not forecast."
+        return replace(forecast(verdict, chance, math.inf, words), method=method)
 
     def start(again: bool) -> ReturnsRun:
         return _restored(verdict, seen, rng, again)

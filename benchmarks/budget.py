@@ -1,0 +1,210 @@
+"""What a budget that is fixed beforehand is worth: how often there is an answer by then, and after how much of it.
+
+    python benchmarks/budget.py                    # a quarter of an hour (part of `make bench`)
+    python benchmarks/budget.py --part bars pairs  # some of the tables
+    python benchmarks/budget.py --small            # a few runs, used by the tests
+    python benchmarks/budget.py --json F           # also write the numbers to a file
+
+bars    successes against a bar, beside the exact binomial test at the end of the budget, which looks once
+laws    returns with other laws, beside a z test at the end that knows their variance, which would answer 0.8
+pairs   two agents, beside STEP where it is installed (pip install sequentialized-barnard-tests)
+
+"answered" is the share of runs with the right answer at delta = 0.05, "used" the mean share of the budget; "plain" are
+the bets without a budget, stopped after as many episodes. "errs" is the share of wrong answers where the truth is the
+bar. None of these questions was used to choose a setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom, norm
+
+import policytest as pt
+
+DELTA = 0.05
+BARS = (
+    *((0.6, 0.75, 60), (0.5, 0.58, 250), (0.75, 0.9, 50), (0.8, 0.87, 180), (0.97, 0.995, 200), (0.99, 0.999, 500)),
+    *((0.1, 0.2, 80), (0.05, 0.09, 200), (0.01, 0.03, 250), (0.25, 0.4, 60), (0.33, 0.38, 600), (0.4, 0.7, 40)),
+)
+GRID = [round(0.05 + 0.1 * k, 2) for k in range(10)]
+PAIRS = [(b, a) for i, a in enumerate(GRID) for b in GRID[i + 1 :]]  # the better one first
+Draw = Callable[[np.random.Generator], float]
+Ask = Callable[[int], pt.Verdict]
+Numbers = dict[str, float]
+
+
+def beta(rng: np.random.Generator) -> float:
+    """Most of it good."""
+    return float(rng.beta(4.0, 1.5))
+
+
+def rarely_good(rng: np.random.Generator) -> float:
+    """Nine in ten have nothing."""
+    return float(rng.exponential(0.1)) if rng.random() < 0.1 else 0.0
+
+
+def crashes(rng: np.random.Generator) -> float:
+    """Four in a hundred lose most of it."""
+    return 0.15 if rng.random() < 0.04 else 0.75 + 0.2 * float(rng.random())
+
+
+def narrow(rng: np.random.Generator) -> float:
+    """A standard deviation of a thirtieth of the range."""
+    return float(rng.normal(0.6, 1.0 / 30.0))
+
+
+def two_humps(rng: np.random.Generator) -> float:
+    """An agent that falls early, or does not."""
+    return float(rng.normal(0.2 if rng.random() < 0.35 else 0.8, 0.07))
+
+
+LAWS: tuple[tuple[Draw, int], ...] = (beta, 120), (rarely_good, 500), (crashes, 400), (narrow, 150), (two_humps, 150)
+
+
+def episodes(draw: Draw) -> pt.Episodes:
+    """One reward an episode, between 0 and 1; two agents are independent, whatever the seed."""
+    return pt.Episodes(lambda rng: [min(max(draw(rng), 0.0), 1.0)], return_range=(0.0, 1.0))
+
+
+def success(p: float, stream: int = 0) -> pt.Episodes:
+    """An agent that succeeds with this probability."""
+    return episodes(lambda rng: float(np.random.default_rng([stream, int(rng.integers(2**62))]).random() < p))
+
+
+def share(ask: Ask, N: int, runs: int, right: str) -> tuple[float, float]:
+    """(the share of runs with this answer, the mean share of the budget)."""
+    found = [ask(seed) for seed in range(runs)]
+    answered = sum(verdict.answer == right for verdict in found)
+    return answered / runs, sum(verdict.counts.episodes for verdict in found) / runs / N
+
+
+def line(name: str, N: int, peer: float, asks: tuple[Ask, Ask, Ask], runs: int, right: str = "above") -> Numbers:
+    """A line of a table: with the budget, without it, and where the truth is the bar."""
+    (aimed, used), (plain, by_plain) = (share(ask, N, runs, right) for ask in asks[:2])
+    errs = share(asks[2], N, runs, right)[0]
+    print(
+        f"{name:<24}{N:>7}{peer:>8.3f}{aimed:>10.3f}{used:>7.2f}{plain:>9.3f}{by_plain:>7.2f}{errs:>8.3f}", flush=True
+    )
+    return {
+        "budget": N,
+        "peer": peer,
+        "aimed": aimed,
+        "used": used,
+        "plain": plain,
+        "used_plain": by_plain,
+        "errs": errs,
+    }
+
+
+def head(name: str, peer: str) -> None:
+    """The head of a table."""
+    print(f"\n{name:<24}{'budget':>7}{peer:>8}{'answered':>10}{'used':>7}{'plain':>9}{'used':>7}{'errs':>8}")
+
+
+def against(agent: pt.Episodes, bar: float, N: int) -> tuple[Ask, Ask]:
+    """How to ask with the budget, and without it."""
+    return (
+        lambda seed: pt.decide(agent, threshold=bar, rng=seed, budget=N),
+        lambda seed: pt.decide(agent, threshold=bar, rng=seed, max_samples=N),
+    )
+
+
+def bars(runs: int) -> list[Numbers]:
+    """Successes against a bar."""
+    head("bar, truth", "exact")
+    rows = []
+    for bar, truth, N in BARS:
+        least = next(k for k in range(N + 2) if binom.sf(k - 1, N, bar) <= DELTA)
+        asks = *against(success(truth), bar, N), against(success(bar), bar, N)[0]
+        rows.append(line(f"{bar}, {truth}", N, float(binom.sf(least - 1, N, truth)), asks, runs))
+    return rows
+
+
+def laws(runs: int) -> list[Numbers]:
+    """Returns with other laws, on both sides."""
+    head("law, side", "z test")
+    rows = []
+    for draw, N in LAWS:
+        rng = np.random.default_rng(2026)
+        sample = np.clip([draw(rng) for _ in range(200_000)], 0.0, 1.0)
+        mean, gap = float(sample.mean()), float(norm.ppf(0.8) + norm.ppf(1 - DELTA)) * float(sample.std()) / N**0.5
+        for sign, right in ((-1.0, "above"), (1.0, "below")):
+            asks = *against(episodes(draw), mean + sign * gap, N), against(episodes(draw), mean, N)[0]
+            rows.append(line(f"{draw.__name__}, {right}", N, 0.8, asks, runs, right))
+    return rows
+
+
+def pairs(runs: int, N: int = 200) -> list[Numbers]:
+    """Two agents, the better one first."""
+    step = step_test(N)
+    print(f"\n{'success A, B':<24}{'budget':>7}{'answered':>10}{'pairs':>8}{'STEP':>8}{'pairs':>8}")
+    rows = []
+    for better, worse in PAIRS:
+        a, b = success(better, 1), success(worse, 2)
+        ours = share(lambda seed, a=a, b=b: pt.compare(a, b, rng=seed, budget=N), N, runs, "above")  # type: ignore[misc]
+        theirs = step(better, worse, runs) if step else (np.nan, np.nan)
+        row = {"budget": N, "aimed": ours[0], "pairs": ours[1] * N, "step": theirs[0], "step_pairs": theirs[1]}
+        show(f"{better}, {worse}", row)
+        rows.append(row)
+    mean = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    show("mean", mean)
+    return rows
+
+
+def show(name: str, row: Numbers) -> None:
+    """A line of the table of pairs."""
+    answered, used, step, step_used = (row[part] for part in ("aimed", "pairs", "step", "step_pairs"))
+    print(f"{name:<24}{row['budget']:>7.0f}{answered:>10.3f}{used:>8.1f}{step:>8.3f}{step_used:>8.1f}", flush=True)
+
+
+def step_test(N: int) -> Callable[[float, float, int], tuple[float, float]] | None:
+    """(how often STEP answers that A is better, its mean pairs) for two success rates; None if it is not installed."""
+    name = "sequentialized_barnard_tests"
+    if importlib.util.find_spec(name) is None:
+        return None
+    package: Any = importlib.import_module(name)
+    test = package.MirroredStepTest(alternative=package.Hypothesis.P0LessThanP1, n_max=N, alpha=DELTA)
+
+    def ask(better: float, worse: float, runs: int) -> tuple[float, float]:
+        rng, answered, used = np.random.default_rng(1), 0, 0
+        for _ in range(runs):
+            test.reset()
+            first, second = rng.random(N) < worse, rng.random(N) < better
+            decided = None
+            for i in range(N):
+                decided = test.step(bool(first[i]), bool(second[i])).decision
+                used += 1
+                if decided != package.Decision.FailToDecide:
+                    break
+            answered += decided == package.Decision.AcceptAlternative
+        return answered / runs, used / runs
+
+    return ask
+
+
+PARTS = {"bars": bars, "laws": laws, "pairs": pairs}
+
+
+def main() -> None:
+    """The tables."""
+    parser = argparse.ArgumentParser(description="What a budget is worth")
+    parser.add_argument("--part", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    found = {part: PARTS[part](1 if given.small else given.runs) for part in given.part}
+    if given.json is not None:
+        given.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

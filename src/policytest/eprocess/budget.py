@@ -1,0 +1,235 @@
+r"""Bets that aim at an answer by the end of a budget.
+
+With outcomes that take two values every test is a bet: if a test rejects "V <= R" with probability at most delta, its
+capital after t outcomes is  W_t = P_R(the test rejects | what was seen)/delta.  So choose a test with the power that is
+wanted at the end of the budget, and stake what keeps W at this ratio. The test here crosses a boundary which spends
+delta over time as  s(tau) = e tau + (1 - e) tau^8  by the share tau of the budget: some of it early, so that large gaps
+are answered early, the rest near the end, for power there.
+
+- *Two values*: a walk that goes up with probability r = (R - low)/(high - low), one step an outcome.
+- *Differences of two values*, V = V_A - V_B, R = 0: a walk that goes up or down with probability q/2 each, where q is
+  the share of pairs that differ.
+- *Any other law*: the capital moves as that of a walk of two values whose sum is as skewed, a step for each outcome in
+  units of the standard deviation. Variance and skewness are those if the mean were R, fitted to the past:
+  v = e2 - m k3/k2, as in an exponential family through the law that was seen.
+
+All fractions come from the past: the capital is fair whatever was fitted, and however few outcomes there will be.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from policytest._base.arrays import Arrays, FloatArray, IntArray
+from policytest._base.compiled import budget
+from policytest._base.errors import InputError
+from policytest.eprocess.strategies import LARGEST_FRACTION
+
+EARLY, EARLY_IN_PAIRS = 0.5, 0.7  # e, the share of delta that is spent evenly
+NEAR, LEFT_OVER = 0.1, 0.02  # another such share is taken if it uses so much more of the level
+MOST_EXACT = 1000  # outcomes, up to which each is a step of the walk
+STEPS = 400  # of the walk otherwise
+GRID, LARGEST_LOGIT = 40, 4.0  # walks differ by their chances: this many, by logit, between plus and minus the largest
+SAME = 1e-9  # of the range: outcomes that differ by less are the same
+LARGEST_LOG = 700.0  # of a capital
+SURPLUS = 1e-9  # of the capital, so that rounding does not hide an answer
+AHEAD = 1.05  # the capital follows a chance that is smaller by this factor, so that it gets there in spite of errors
+PRIOR, SKEW_PRIOR = 0.5, 20.0  # outcomes of mean R that the moments begin with; those that the third one needs
+LEAST_LEVEL = 1e-12  # of a walk: nothing is staked where there is hardly any capital left
+VARIANCES = (0.3, 3.0)  # the variance if V = R, in units of the mean square: between these
+
+
+class Walk(NamedTuple):
+    """A walk towards its boundary."""
+
+    law: FloatArray
+    first: IntArray
+    chance: FloatArray
+
+    def slope(self, t: int, x: float) -> float:
+        """How much the chance of crossing, which is x after t steps, grows by a step up."""
+        return budget.slope(self.chance, self.first, t, x, 2 if self.law[2] > 0 else 1)
+
+
+@lru_cache(maxsize=64)
+def walk(law: tuple[float, float, float], steps: int, level: float, early: float) -> Walk:
+    """The walk with these chances of a step by 0, 1 and 2, which crosses with at most the probability ``level``.
+
+    On a lattice the level cannot always be used up: a neighbouring share of early spending may use more.
+    """
+    chances = np.array(law)
+    first, most = budget.boundary(chances, steps, level, early)
+    for share in (max(early - NEAR, 0.0), min(early + NEAR, 1.0)):
+        other, reached = budget.boundary(chances, steps, level, share)
+        if reached > most + LEFT_OVER * level:
+            first, most = other, reached
+    return Walk(chances, first, budget.chances(chances, first))
+
+
+class BudgetTarget:
+    """The fractions of one side, aimed at an answer by the end of the budget.
+
+    Outcomes are in units of what a full bet can lose: the worst is -1, and 0 is the threshold.
+
+    Parameters
+    ----------
+    delta
+        The capital 1/delta is an answer.
+    total
+        The budget from now on.
+    best
+        The largest outcome.
+    pairs
+        Whether outcomes are differences of two.
+    capital
+        What there is now, in units of the first capital.
+    """
+
+    def __init__(
+        self,
+        delta: float,
+        total: int,
+        best: float,
+        pairs: bool = False,
+        capital: float = 1.0,
+    ) -> None:
+        self.total, self.best, self.pairs = total, best, pairs and abs(best - 1.0) <= SAME
+        self.delta = (1.0 - SURPLUS) * delta
+        self.level = self.delta * capital  # of the walk: the chance of an answer, if the mean is the threshold
+        self.sums, self.ties = np.zeros(4), 0.0  # how many outcomes, and the sums of their first three powers
+        self.is_exact = total <= MOST_EXACT  # as long as outcomes are at the ends of their range, or ties of pairs
+
+    def add(self, x: FloatArray) -> None:
+        """More outcomes."""
+        powers = np.array([np.ones(len(x)), x, x * x, x**3])  # one by one, so that a resumed run has the same sums
+        self.sums = np.add.accumulate(np.column_stack([self.sums, powers]), axis=1)[:, -1]
+        if self.is_exact:
+            slack = SAME * (1.0 + self.best)
+            at_an_end = (np.abs(x + 1.0) <= slack) | (np.abs(x - self.best) <= slack)
+            tied = self.pairs & (np.abs(x) <= slack)
+            self.ties += float(tied.sum())
+            self.is_exact = bool((at_an_end | tied).all())
+
+    def fraction(self, capital: float, spent: int) -> float:
+        """The fraction of the next outcome, with this capital and so much of the budget spent."""
+        x = self.delta * capital
+        if spent >= self.total or self.level < LEAST_LEVEL or not 0 < x < 1.0:
+            return 0.0
+        if not self.is_exact:
+            f = self._fitted(x / AHEAD, spent)
+        elif self.pairs:
+            q = _on_grid((self.sums[0] - self.ties + 0.5 * PRIOR) / (self.sums[0] + PRIOR))
+            there = walk((0.5 * q, 1.0 - q, 0.5 * q), self.total, self.level, EARLY_IN_PAIRS)
+            f = there.slope(spent, x / AHEAD) * AHEAD / x
+        else:
+            r = 1.0 / (1.0 + self.best)
+            f = r * walk((1.0 - r, r, 0.0), self.total, self.level, EARLY).slope(spent, x) / x
+        return min(max(f, 0.0), LARGEST_FRACTION)
+
+    def _fitted(self, x: float, spent: int) -> float:
+        """By a walk with the variance and the skewness that outcomes would have if their mean were the threshold."""
+        a_step, (v, skewness) = self.total / STEPS, self.null_law()
+        g = skewness / math.sqrt(a_step)  # of a step of so many outcomes
+        r = _on_grid(0.5 * (1.0 - g / math.sqrt(4.0 + g * g)))
+        there = walk((1.0 - r, r, 0.0), STEPS, self.level, EARLY_IN_PAIRS if self.pairs else EARLY)
+        return there.slope(STEPS * spent // self.total, x) / (x * math.sqrt(v * a_step / (r * (1.0 - r))))
+
+    def state(self) -> FloatArray:
+        """[6] the outcomes so far."""
+        return np.array([*self.sums, self.ties, self.is_exact], dtype=np.float64)
+
+    def restore(self, kept: FloatArray) -> None:
+        """Go on from these."""
+        self.sums, self.ties, self.is_exact = kept[:4], float(kept[4]), self.is_exact and bool(kept[5])
+
+    def null_law(self) -> tuple[float, float]:
+        """The variance and the skewness of outcomes if their mean is the threshold."""
+        b, count = self.best, self.sums[0] + PRIOR
+        m, e2, e3 = (self.sums[1:] + PRIOR * np.array([0.0, b, b * (b - 1.0)])) / count
+        k2, k3 = max(e2 - m * m, 1e-12 * e2), e3 - 3.0 * m * e2 + 2.0 * m**3
+        k3 *= self.sums[0] / (self.sums[0] + SKEW_PRIOR)
+        low, high = VARIANCES
+        return min(max(e2 - m * k3 / k2, low * e2), high * e2), k3 / k2**1.5
+
+
+class Begun(NamedTuple):
+    """Where a run stood when its target was set."""
+
+    budget: int
+    required: float
+    spent: int
+    above: float  # the evidence
+    below: float
+
+
+class Aim:
+    """What both sides of a run aim at: an answer within a budget that was fixed beforehand.
+
+    A larger budget, or another level, is a new target, from the capital that is left.
+    """
+
+    def __init__(self, budget: int, best: tuple[float, float], pairs: bool = False) -> None:
+        self.budget, self.begun = budget, Begun(0, 0.0, 0, 0.0, 0.0)
+        self.targets = [BudgetTarget(1.0, budget, end, pairs) for end in best]
+
+    def begin(self, required: float, spent: int, evidence: tuple[float, float]) -> None:
+        """Set the target, or go on with the one that was set."""
+        if self.begun[:2] != (self.budget, required):
+            self.begun = Begun(self.budget, required, spent, *evidence)
+        delta, total = math.exp(-required), self.budget - self.begun.spent
+        for index, (before, log_capital) in enumerate(zip(self.targets, self.begun[-2:], strict=True)):
+            capital = math.exp(min(log_capital, required))
+            self.targets[index] = BudgetTarget(delta, total, before.best, before.pairs, capital)
+            self.targets[index].restore(before.state())
+
+    def add(self, sign: float, x: FloatArray) -> None:
+        """More outcomes of a side, in units of what a full bet can lose."""
+        self.targets[0 if sign > 0 else 1].add(x)
+
+    def fractions(self, evidence: tuple[float, float], spent: int) -> list[FloatArray]:
+        """[1] for each side: the fraction of its next outcome."""
+        done = spent - self.begun.spent
+        return [
+            np.array([target.fraction(math.exp(min(log_capital, LARGEST_LOG)), done)])
+            for target, log_capital in zip(self.targets, evidence, strict=True)
+        ]
+
+    def state(self) -> Arrays:
+        """What was aimed at, and the outcomes so far."""
+        seen = np.array([target.state() for target in self.targets])
+        return {"begun": np.array(self.begun, dtype=np.float64), "seen": seen}
+
+    def restore(self, state: Arrays) -> None:
+        """Go on with that."""
+        begun, seen = (np.array(state[name], dtype=np.float64) for name in ("begun", "seen"))
+        if begun.shape != (5,) or seen.shape != (2, 6) or np.isnan(begun).any() or not np.isfinite(seen).all():
+            raise ValueError("what was aimed at is not that of a run")
+        if not (seen[:, 0] >= 0).all() or not 0 <= begun[2] <= begun[0]:
+            raise ValueError("the budget is not that of a run")
+        self.begun = Begun(int(begun[0]), float(begun[1]), int(begun[2]), float(begun[3]), float(begun[4]))
+        for target, row in zip(self.targets, seen, strict=True):
+            target.restore(row)
+
+
+def _on_grid(chance: float) -> float:
+    """The nearest chance of which a walk is kept."""
+    unit = 2.0 * LARGEST_LOGIT / GRID
+    chance = min(max(chance, 1e-9), 1.0 - 1e-9)
+    logit = unit * round(math.log(chance / (1.0 - chance)) / unit)
+    return 1.0 / (1.0 + math.exp(-min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)))
+
+
+def refuse_other_budgets(aim: Aim | None, state: Arrays, unit: str) -> None:
+    """Refuse a kept state with a budget where there is none now, or the other way round."""
+    if ("begun" in state) == (aim is not None):
+        return
+    if aim is None:
+        budget = float(np.ravel(state["begun"])[0])
+        raise InputError(
+            f"resume: that run had a budget of {budget:,.0f} {unit}; pass budget={budget:.0f}, or a larger one"
+        )
+    raise InputError("resume: that run had no budget; leave out budget, or start a new run")

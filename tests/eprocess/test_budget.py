@@ -1,0 +1,165 @@
+"""Bets that aim at the end of a budget: their walks over all paths, the fairness of their capital, and their power."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from builders import each
+from policytest._base.compiled import budget as kernels
+from policytest.eprocess.budget import BudgetTarget, walk
+from policytest.eprocess.strategies import LARGEST_FRACTION
+
+DELTA = 0.05
+LAWS = (0.7, 0.3, 0.0), (0.05, 0.95, 0.0), (0.98, 0.02, 0.0), (0.1, 0.8, 0.1), (0.3, 0.4, 0.3)
+
+
+def by_enumeration(law, first, steps=0, place=0):
+    """The probability of crossing, over all paths."""
+    if place >= first[steps]:
+        return 1.0
+    if steps == len(first) - 1:
+        return 0.0
+    return sum(p * by_enumeration(law, first, steps + 1, place + up) for up, p in enumerate(law) if p)
+
+
+@each("law", LAWS)
+@each("level", [0.3, 0.05])
+def test_chances_are_those_of_all_paths_and_the_level_is_kept(law, level):
+    found = walk(law, 7, level, 0.5)
+    for place in range(3):
+        assert found.chance[0, place] == pytest.approx(
+            1.0 if place >= found.first[0] else by_enumeration(law, found.first, 0, place), abs=1e-12
+        )
+    assert found.chance[0, 0] <= level * (1 + 1e-12)
+
+
+@each("law", LAWS)
+def test_a_long_walk_uses_its_level(law):
+    assert 0.9 * DELTA < walk(law, 400, DELTA, 0.5).chance[0, 0] <= DELTA * (1 + 1e-9)
+
+
+@each("early", [0.0, 0.5, 1.0])
+def test_the_level_is_spent_over_time_as_the_formula_says(early):
+    """s(tau) = e tau + (1 - e) tau^8, scaled, less what whole places leave over: at most one place's mass."""
+    law, K = np.array([0.5, 0.5, 0.0]), 400
+    first, reached = kernels.boundary(law, K, DELTA, early)
+    mass, spent = np.zeros(K + 2), np.zeros(K + 1)
+    mass[0] = 1.0
+    for t in range(1, K + 1):
+        mass = 0.5 * mass + 0.5 * np.append(0.0, mass[:-1])
+        spent[t] = spent[t - 1] + mass[first[t] :].sum()
+        mass[first[t] :] = 0.0
+    assert spent[-1] == pytest.approx(reached, abs=1e-12)
+    tau = np.arange(K + 1) / K
+    assert np.abs(spent / reached - (early * tau + (1 - early) * tau**8)).max() < 0.12
+
+
+def games(values, mean):
+    """Probabilities of these values with this mean: two at the ends, or three with a half of the mass in between."""
+    low, high = values[0], values[-1]
+    p = (mean - low) / (high - low)
+    return {low: 1 - p, high: p} if len(values) == 2 else {low: (1 - p) / 2, mean: 0.5, high: p / 2}
+
+
+@each("values", [(-0.4, 0.6), (-0.05, 0.95), (-0.9, 0.1), (-1.0, 0.0, 1.0), (-0.5, 0.0, 0.8)])
+@each("pairs", [False, True])
+def test_the_capital_is_fair_whatever_the_law(values, pairs):
+    """E[W] = 1 over all paths if the mean is the threshold: exact for two values, and with fitted moments."""
+    law = games(values, 0.0)
+    assert mean_capital(law, 6, lambda target, W, i, z: target.fraction(W, i), pairs) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_capital_that_looks_at_the_outcome_is_not_fair():
+    """The control."""
+    law = games((-0.4, 0.6), 0.0)
+    assert mean_capital(law, 6, lambda target, W, i, z: target.fraction(W, i) * (z > 0)) > 1.1
+
+
+def mean_capital(law, n, choose, pairs=False):
+    total = 0.0
+    for path in itertools.product(law, repeat=n):
+        target, W = BudgetTarget(0.2, n, max(law) / -min(law), pairs), 1.0
+        for i, z in enumerate(path):
+            W *= 1.0 + choose(target, W, i, z) * z / -min(law)
+            target.add(np.array([z]) / -min(law))
+        total += W * np.prod([law[z] for z in path])
+    return total
+
+
+def runs(draw, low, high, N, seeds, pairs=False):
+    """(how often the capital reached 1/delta, the mean number of outcomes)."""
+    answered, used = 0, 0
+    for seed in range(seeds):
+        won = draw(np.random.default_rng(seed))
+        target, W, i = BudgetTarget(DELTA, N, high / -low, pairs), 1.0, 0
+        while i < N and W < 1.0 / DELTA:
+            f = target.fraction(W, i)
+            assert 0 <= f <= LARGEST_FRACTION
+            W *= 1.0 + f * won[i] / -low
+            target.add(won[i : i + 1] / -low)
+            i += 1
+        answered, used = answered + (W >= 1.0 / DELTA), used + i
+    return answered, used / seeds
+
+
+@each(("R", "truth", "N"), [(0.6, 0.78, 60), (0.8, 0.9, 110), (0.1, 0.2, 80)])
+def test_the_power_is_nearly_that_of_the_exact_test_at_the_end(R, truth, N):
+    """Against a bar: answered as often as by the binomial test at N, up to 5 points and the noise of 400 runs."""
+    least = next(k for k in range(N + 2) if binom.sf(k - 1, N, R) <= DELTA)
+    exact = binom.sf(least - 1, N, truth)
+    answered, mean = runs(lambda rng: (rng.random(N) < truth) - R, -R, 1 - R, N, 400)
+    assert binom.cdf(answered, 400, exact - 0.05) > 1e-6
+    assert mean < 0.9 * N
+
+
+@each("kind", ["two values", "uniform", "skewed", "pairs"])
+def test_at_the_threshold_it_errs_with_probability_delta_at_most(kind):
+    N, seeds = 40, 400
+    draw, low, high = {
+        "two values": (lambda rng: (rng.random(N) < 0.3) - 0.3, -0.3, 0.7),
+        "uniform": (lambda rng: rng.random(N) - 0.5, -0.5, 0.5),
+        "skewed": (lambda rng: (rng.random(N) < 0.1) * rng.random(N) - 0.05, -0.05, 0.95),
+        "pairs": (lambda rng: (rng.random(N) < 0.4) - 1.0 * (rng.random(N) < 0.4), -1.0, 1.0),
+    }[kind]
+    answered, _ = runs(draw, low, high, N, seeds, kind == "pairs")
+    assert binom.sf(answered - 1, seeds, DELTA) > 1e-6
+
+
+def test_beyond_its_budget_and_without_capital_nothing_is_staked():
+    target = BudgetTarget(DELTA, 10, 1.0)
+    assert target.fraction(1.0, 3) > 0 == target.fraction(1.0, 10) == target.fraction(0.0, 3)
+    assert BudgetTarget(DELTA, 10, 1.0, capital=1e-20).fraction(1e-20, 0) == 0
+
+
+def test_a_target_that_is_set_again_starts_from_the_capital_that_is_left():
+    """The walk spends delta times that capital, so that over both budgets the null probability is delta."""
+    target = BudgetTarget(DELTA, 50, 1.0, capital=0.2)
+    assert target.level == pytest.approx(0.2 * DELTA)
+    f = target.fraction(0.2, 0)
+    there = walk((0.5, 0.5, 0.0), 50, target.level, 0.5)
+    assert f == pytest.approx(0.5 * there.slope(0, target.level) / target.level)
+
+
+def extended(seed, keeps):
+    """Whether a budget of 15, extended to 30 and 60, answers at the threshold; with a capital that is kept or not."""
+    won, W, i = (np.random.default_rng(seed).random(60) < 0.5) - 0.5, 1.0, 0
+    for end in (15, 30, 60):
+        W = W if keeps else 1.0
+        target, begun = BudgetTarget(0.1, end - i, 1.0, capital=W), i
+        while i < end:
+            W *= 1.0 + target.fraction(W, i - begun) * won[i] / 0.5
+            target.add(won[i : i + 1] / 0.5)
+            i += 1
+            if W >= 10.0:
+                return True
+    return False
+
+
+def test_extensions_together_err_with_probability_delta_at_most():
+    wrong, anew = (sum(extended(seed, keeps) for seed in range(600)) for keeps in (True, False))
+    assert binom.sf(wrong - 1, 600, 0.1) > 1e-6
+    assert binom.sf(anew - 1, 600, 0.1) < 1e-6  # the control: each target starts from the whole capital

@@ -1,0 +1,104 @@
+"""Questions with a budget: it is kept, kept runs go on, and what has no budget says so."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import policytest as pt
+from builders import each
+
+
+def success(p, stream=0):
+    """An agent that succeeds with this probability, independently of agents with another stream."""
+    return pt.Episodes(
+        lambda rng: [float(np.random.default_rng([stream, int(rng.integers(2**62))]).random() < p)],
+        return_range=(0, 1),
+    )
+
+
+def uniform(mean, width=0.5):
+    return pt.Episodes(lambda rng: [mean + width * (rng.random() - 0.5)], return_range=(0, 1))
+
+
+@each(("agent", "threshold", "answer"), [(success(0.8), 0.5, "above"), (uniform(0.3), 0.5, "below")])
+def test_a_large_gap_is_answered_before_the_budget_is_used_up(agent, threshold, answer):
+    verdict = pt.decide(agent, threshold=threshold, budget=200)
+    assert verdict.answer == answer
+    assert verdict.certified
+    assert verdict.counts.episodes < 100
+    assert verdict.interval[0] >= threshold or verdict.interval[1] <= threshold
+    assert verdict.provenance.budget == 200
+    assert "200" in str(verdict)
+
+
+def test_without_an_answer_the_run_stops_at_the_budget():
+    verdict = pt.decide(success(0.5), threshold=0.5, budget=37, rng=3)
+    assert (verdict.answer, verdict.counts.episodes) == (None, 37)
+    assert verdict.reason == "the budget of 37 episodes is used up"
+    assert not verdict.certified
+    assert json.loads(verdict.to_json())["provenance"]["budget"] == 37
+
+
+@each("agent", [success(0.6), uniform(0.55)])
+def test_a_run_that_is_paused_goes_on_as_if_it_had_not_been(agent, tmp_path):
+    kept = tmp_path / f"{id(agent)}.npz"
+    whole = pt.decide(agent, threshold=0.5, budget=120, rng=5)
+    part = pt.decide(agent, threshold=0.5, budget=120, rng=5, max_samples=31, checkpoint=kept)
+    assert (part.answer, part.counts.episodes) == (None, 31)
+    again = pt.decide(agent, threshold=0.5, budget=120, rng=5, resume=kept)
+    assert (again.answer, again.samples, again.evidence) == (whole.answer, whole.samples, whole.evidence)
+
+
+def test_a_larger_budget_goes_on_with_the_capital_that_is_left():
+    agent = success(0.6)
+    first = pt.decide(agent, threshold=0.5, budget=30, rng=3)
+    assert first.answer is None
+    more = pt.decide(agent, threshold=0.5, budget=600, resume=first)
+    assert more.counts.episodes > 30
+    assert more.counts.returns[:30].tolist() == first.counts.returns.tolist()
+    with pytest.raises(pt.InputError, match=r"budget=30"):
+        pt.decide(agent, threshold=0.5, resume=first)
+    plain = pt.decide(agent, threshold=0.5, max_samples=10)
+    with pytest.raises(pt.InputError, match="no budget"):
+        pt.decide(agent, threshold=0.5, budget=20, resume=plain)
+
+
+def test_comparisons_count_pairs():
+    a, b = success(0.85, 1), success(0.4, 2)
+    verdict = pt.compare(a, b, budget=100)
+    assert verdict.answer == "above"
+    assert verdict.counts.episodes <= 100
+    assert pt.compare(b, a, budget=100).answer == "below"
+    tie = pt.compare(a, success(0.85, 3), budget=20)
+    assert (tie.answer, tie.counts.episodes) == (None, 20)
+    assert "pairs of episodes" in str(tie)
+
+
+def test_checks_stop_at_the_budget():
+    *_, last = pt.checks(success(0.5), threshold=0.5, budget=12)
+    assert (last.answer, last.episodes) == (None, 12)
+
+
+@each("budget", [0, -3, 2.5, "ten", float("nan")])
+def test_what_is_no_budget_is_refused(budget):
+    with pytest.raises(pt.InputError, match="budget"):
+        pt.decide(success(0.5), threshold=0.5, budget=budget)
+
+
+def test_tables_say_that_they_have_none():
+    two = pt.instances.paper(2)
+    with pytest.raises(pt.InputError, match="max_samples"):
+        pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, budget=100)
+
+
+def test_a_score_and_a_zone_have_a_budget_too():
+    verdict = pt.decide(uniform(0.5, 0.2), threshold=0.5, indifference=0.2, budget=400)
+    assert verdict.answer == "within"
+
+
+def test_a_forecast_says_what_goes_on():
+    verdict = pt.decide(success(0.5), threshold=0.5, budget=12, rng=3)
+    assert "larger budget" in verdict.still_needed().words
