@@ -156,7 +156,7 @@ def test_units_and_signs_of_rewards_do_not_matter():
 def test_episodes_are_taken_in_their_order():
     log = pt.LoggedEpisodes([0, 0, 1, 2, 2, 2], [1, 0, 1, 0, 1, 1], horizon=3, reward_range=(0, 1))
     supply = RecordedEpisodes(log)
-    assert (supply.low, supply.high, supply.exhausted) == (0.0, 3.0, False)
+    assert ([side.bound for side in supply.sides], supply.exhausted) == ([0.0, 3.0], False)
     first = supply.take(1)
     assert (first.above.tolist(), first.steps.tolist()) == ([1.0], [2])
     assert supply.take(4).returns.tolist() == [1.0, 2.0]

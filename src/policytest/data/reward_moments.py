@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from policytest._base.arrays import FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray, IntArray
+from policytest._base.record import numbers_of
 from policytest._base.rows import Rows
 from policytest.data.transitions import Transitions
 from policytest.mdp.task import Task
@@ -33,9 +34,10 @@ class RewardMoments:
         for line, power in zip(self.table, (np.ones(len(at)), rewards, rewards**2), strict=True):
             np.add.at(line, at, power)
 
-    def restore(self, table: FloatArray) -> None:
+    def state(self) -> Arrays:
+        """The table."""
+        return {"reward_moments": self.table}
+
+    def restore(self, state: Arrays) -> None:
         """Go on from a kept table."""
-        kept = np.array(table, dtype=np.float64)
-        if kept.shape != self.table.shape or not np.isfinite(kept).all():
-            raise ValueError("the sums of rewards do not fit the task")
-        self.table = kept
+        self.table = numbers_of(state, "reward_moments", *self.table.shape)

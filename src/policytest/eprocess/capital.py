@@ -24,6 +24,7 @@ import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled.capital import settle_path
+from policytest._base.record import numbers_of, part_of, record
 from policytest.eprocess.interval import Score, Settled, ends
 from policytest.eprocess.strategies import ENDS, NONE, FractionGrid, IntervalGrid, Strategy
 
@@ -172,16 +173,16 @@ class EProcess:
 
     def restore(self, state: Arrays) -> None:
         """Go on from a kept state; capital that the outcomes do not make is refused."""
-        won, lengths = np.array(state["won"], dtype=np.float64), np.array(state["lengths"]).astype(np.int64)
+        won, lengths = numbers_of(state, "won", None), numbers_of(state, "lengths", None).astype(np.int64)
         bets = self.of_rows(state["bets"])
         settled = (lengths > 0).all() and all(0 < bet.room < math.inf for bet in bets)
-        if not settled or lengths.sum() != len(won) or not np.isfinite(won).all():
+        if not settled or lengths.sum() != len(won):
             raise ValueError("the outcomes are not those of the bets")
         again = EProcess(self.shares, self.wide_shares, score=self.score)
         for bet, part in zip(bets, np.split(won, np.cumsum(lengths)[:-1]) if len(lengths) else [], strict=True):
             again.settle(bet, part)
-        kept = np.array(state["capital"], dtype=np.float64)
-        if kept.shape != self.capital.shape or not _agree(kept, again.capital):
+        kept = numbers_of(state, "capital", len(self.capital))
+        if not _agree(kept, again.capital):
             raise ValueError("the capital is not that of the outcomes")
         self.capital, self.segments, self.certain = kept, again.segments, bool(state["certain"][0])
 
@@ -201,7 +202,7 @@ class EProcess:
 
 def _agree(first: FloatArray, second: FloatArray) -> bool:
     """Whether two capitals are the same up to rounding, but for what is hopeless."""
-    if not (np.isfinite(first).all() and (first[:-1] >= 0).all()):
+    if (first[:-1] < 0).any():
         return False
     with np.errstate(divide="ignore"):
         logs = [np.log(one[:-1]) + one[-1] for one in (first, second)]
@@ -247,13 +248,12 @@ class TwoSided:
 
     def state(self) -> Arrays:
         """Both, as arrays."""
-        named = zip(("above", "below"), self, strict=True)
-        return {f"{name}.{part}": value for name, side in named for part, value in side.state().items()}
+        return record(above=self.above.state(), below=self.below.state())
 
     def restore(self, state: Arrays) -> None:
         """Go on from a kept state; see `EProcess.restore`."""
-        for name, side in zip(("above", "below"), self, strict=True):
-            side.restore({part: state[f"{name}.{part}"] for part in side.state()})
+        self.above.restore(part_of(state, "above"))
+        self.below.restore(part_of(state, "below"))
 
 
 def with_rounding_margin(level: float) -> float:

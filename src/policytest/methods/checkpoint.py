@@ -17,9 +17,9 @@ import numpy as np
 from policytest._base.arrays import is_sparse
 from policytest._base.errors import InputError
 from policytest._base.files import read_arrays, write_arrays
+from policytest._base.record import Record
 from policytest.data.episodes import Episodes
 from policytest.mdp.task import Task
-from policytest.methods.record import Record
 
 FORMAT = "policytest-run-2"
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
+from policytest._base.record import Record, part_of, record
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
@@ -23,7 +24,6 @@ from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.listed_rewards import Outcomes
 from policytest.mdp.task import Task
 from policytest.methods.kl_rules import Look, Rule
-from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Outcome, Run, Settings, Traits
 
 RunType = TypeVar("RunType")

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from policytest._base.arrays import Kernel
 from policytest._base.errors import InputError
+from policytest._base.record import Record
 from policytest.data.counts import Counts
 from policytest.data.returns import Returns
 from policytest.data.reward_moments import RewardMoments
 from policytest.eprocess.interval import HALF, clip_to_answer
 from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
-from policytest.methods.record import Record
 from policytest.worst_case.certificate import Certificate
 
 

@@ -16,6 +16,7 @@ from policytest._base.arrays import FloatArray
 from policytest._base.compiled import small
 from policytest._base.compiled.small import Call, Limits, RolloutState
 from policytest._base.errors import InputError
+from policytest._base.record import Record, numbers_of, part_of, record
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.data.reward_moments import RewardMoments
@@ -25,7 +26,6 @@ from policytest.eprocess.strategies import Moments
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.methods.kl_rules import KLQuestion, NearestKernel
-from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Outcome, Run
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.fit import Fit, Progress
@@ -291,7 +291,7 @@ class TDRun(Run):
         self.samples, self.rollouts, self.block, self.idle = (int(part) for part in state["progress"])
         self.look_at = float(state["look_at"][0])
         self.moments.restore(state["moments"])
-        self.numbers = np.array(state["numbers"], dtype=np.float64)
+        self.numbers = numbers_of(state, "numbers", None, 3)
         self.tally.restore(part_of(state, "tally"))
         self.bets.restore(state)
         self.payoff.restore(part_of(state, "payoff"))
@@ -299,10 +299,10 @@ class TDRun(Run):
             raise ValueError("the number of samples is not that of the counts")
         if not self.rollouts <= self.bets.count <= 2 * self.rollouts or self.moments.count != self.bets.count:
             raise ValueError("the number of rollouts is not that of the sums")
-        if self.numbers.ndim != 2 or self.numbers.shape[1] != 3 or not ((self.numbers >= 0) & (self.numbers < 1)).all():
+        if not ((self.numbers >= 0) & (self.numbers < 1)).all():
             raise ValueError("what was drawn ahead are not random numbers")
         self.plan = self.fit.restore(part_of(state, "plan"), self.bets.above)
-        self.at = RolloutState(**dict(zip(RolloutState._fields, map(float, state["walker"]), strict=True)))
-        if not np.isfinite(self.at).all() or not (self.between_rollouts or self.payoff.is_possible(self.plan, self.at)):
+        self.at = RolloutState(*map(float, numbers_of(state, "walker", len(self.at))))
+        if not (self.between_rollouts or self.payoff.is_possible(self.plan, self.at)):
             raise ValueError("the rollout on its way is not possible")
         self.source.go_on(restored(state["generator"]), kept_extra(state))

@@ -26,6 +26,7 @@ from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled import small
 from policytest._base.compiled.small import Advance, Call, Residuals
 from policytest._base.errors import InputError
+from policytest._base.record import numbers_of
 from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.in_time import Clock, broken_bound
@@ -97,6 +98,6 @@ class CoupledTotals:
 
     def restore(self, state: Arrays) -> None:
         """Go on with these rows."""
-        self.open_rows = np.array(state["open_rows"], dtype=np.float64)
-        if self.open_rows.shape != (3,) or not (self.open_rows >= 0).all() or not self.open_rows[0] < LOOK:
-            raise ValueError("the rows of the rollout on its way are not three numbers")
+        self.open_rows = numbers_of(state, "open_rows", 3)
+        if (self.open_rows < 0).any() or self.open_rows[0] >= LOOK:
+            raise ValueError("there are not so many rows since the last look")

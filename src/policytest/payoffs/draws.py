@@ -7,6 +7,7 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled.small import Draws
 from policytest._base.errors import InputError
+from policytest._base.record import numbers_of
 from policytest.data.randomness import Seed, generator
 from policytest.data.simulators import SimulatorLike, checked_draw, is_table, rewarded_draw
 from policytest.kl.sampler import Drawn, Recorded
@@ -61,13 +62,13 @@ class Supply(Drawn):
         """Go on with what was drawn ahead."""
         if self.ahead == 1:
             return
-        at, x, r = (np.array(state[name]) for name in ("stack_at", "stack_x", "stack_r"))
-        fits = at.shape == self.at.shape and x.shape == r.shape == self.reward.shape and np.isfinite(r).all()
-        if not fits or not ((self.start[:-1] <= at) & (at <= self.start[1:])).all():
+        size = len(self.reward)
+        at, x = numbers_of(state, "stack_at", len(self.at)), numbers_of(state, "stack_x", size)
+        inside = (self.start[:-1] <= at) & (at <= self.start[1:])
+        if not (inside.all() and ((x >= 0) & (x < self.task.n_states)).all()):
             raise ValueError("what was drawn ahead does not fit the task")
-        if not ((x >= 0) & (x < self.task.n_states)).all():
-            raise ValueError("what was drawn ahead are not states")
-        self.at, self.successor, self.reward = at.astype(np.int64), x.astype(np.int32), r.astype(np.float64)
+        self.at, self.successor = at.astype(np.int64), x.astype(np.int32)
+        self.reward = numbers_of(state, "stack_r", size)
 
     @classmethod
     def recorded(cls, task: Task, source: Recorded, rng: Seed) -> Supply:

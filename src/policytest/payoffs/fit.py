@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray
+from policytest._base.record import numbers_of
 from policytest.eprocess.capital import EProcess
 from policytest.eprocess.strategies import ENDS, NONE, TIED, GapGrid, Moments, expected_growth, most_promising
 from policytest.payoffs import splitting
@@ -193,16 +194,15 @@ class Fit:
 
     def restore(self, state: Arrays, process: EProcess) -> BettingPlan:
         """The plan of a kept state, which is made again; one that cannot have been made is refused."""
-        self.due, self.pace_at, *pace = map(float, state["due"])
+        self.due, self.pace_at, *pace = map(float, numbers_of(state, "due", 4))
         self.pace = splitting.Pace(*pace)
-        L, sign, lead, wider = map(float, state["numbers"])
-        if self.pace not in splitting.PACES or not math.isfinite(self.due) or not 1.0 <= wider <= splitting.WIDEST:
+        L, sign, lead, wider = map(float, numbers_of(state, "numbers", 4))
+        if self.pace not in splitting.PACES or not 1.0 <= wider <= splitting.WIDEST:
             raise ValueError("the pace is none of those to choose from")
-        payoff, parts = self.payoff, "ab"[: len(self.payoff.policies)]
-        values, bases = ([np.array(state[f"{part}.{name}"]) for part in parts] for name in ("V", "base"))
+        payoff, named = self.payoff, list(zip("ab", self.payoff.policies, strict=False))
+        values = [numbers_of(state, f"{part}.V", len(policy.V)) for part, policy in named]
+        bases = [numbers_of(state, f"{part}.base", policy.layers * len(policy.prob)) for part, policy in named]
         for policy, V, base in zip(payoff.policies, values, bases, strict=True):
-            if V.shape != policy.V.shape or base.shape != (policy.layers * len(policy.prob),):
-                raise ValueError("the plan does not fit the task")
             if sign not in (1.0, -1.0) or not policy.is_centred(base, _rounding(V, base)):
                 raise ValueError("the plan has no side, or its advantages are not centred")
             policy.take_values(V)
@@ -212,9 +212,9 @@ class Fit:
         if not max(abs(plan.lead - lead), off) <= sum(map(_rounding, values, bases)):
             raise ValueError("the plan is not sound")
         fractions, wide, targets, mirrored = (
-            np.array(state[name], dtype=np.float64) for name in ("fractions", "wide", "targets", "mirrored")
+            numbers_of(state, name, None) for name in ("fractions", "wide", "targets", "mirrored")
         )
-        if len(targets) and not (targets.shape == plan.B.shape and (targets >= splitting.LEAST_TARGET).all()):
+        if len(targets) and not (len(targets) == len(plan.B) and (targets >= splitting.LEAST_TARGET).all()):
             raise ValueError("the plan does not fit the task")
         plan = plan._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets)
         if payoff.may_serve_both and (mirrored.size or (self.both_sides and self.may_serve_both)):

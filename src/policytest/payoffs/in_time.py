@@ -12,6 +12,7 @@ import numpy as np
 from policytest._base.arrays import Arrays
 from policytest._base.compiled.small import OUT_OF_BOUNDS, Advance, Dynamics, RolloutState
 from policytest._base.errors import InputError
+from policytest._base.record import numbers_of
 from policytest.mdp.task import Task
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.plan import BettingPlan
@@ -84,11 +85,9 @@ class Clock:
 
     def restore(self, state: Arrays) -> None:
         """Go on from what was kept."""
-        kept = np.array(state["longest"], dtype=np.float64)
-        if kept.shape != (4,) or not np.isfinite(kept).all():
-            raise ValueError("the lengths of rollouts are not three numbers")
-        self.lengths = kept[:3]
-        self.limit(float(kept[3]))
+        *lengths, longest = numbers_of(state, "longest", 4)
+        self.lengths = np.array(lengths)
+        self.limit(float(longest))
 
 
 def broken_bound(source: Supply) -> tuple[str, str]:

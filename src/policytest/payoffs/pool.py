@@ -7,6 +7,7 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.errors import InputError
+from policytest._base.record import numbers_of
 from policytest.data.counts import Counts
 from policytest.data.reward_moments import RewardMoments
 from policytest.kl.boundaries import MixtureBoundary
@@ -122,15 +123,12 @@ class ObservedRewards:
 
     def state(self) -> Arrays:
         """The sums."""
-        return {"rewards": np.array([self.sums, self.squares]), "reward_moments": self.moments.table}
+        return {"rewards": np.array([self.sums, self.squares]), **self.moments.state()}
 
     def restore(self, state: Arrays) -> None:
         """Go on from what was kept."""
-        rewards = np.array(state["rewards"], dtype=np.float64)
-        if rewards.shape != (2, len(self.sums)) or not np.isfinite(rewards).all():
-            raise ValueError("the sums of rewards do not fit the task")
-        self.sums, self.squares = rewards
-        self.moments.restore(state["reward_moments"])
+        self.sums, self.squares = numbers_of(state, "rewards", 2, len(self.sums))
+        self.moments.restore(state)
 
 
 def pool_in_time(task: Task, supply: Supply) -> Pool:

@@ -155,16 +155,6 @@ class RecordedEpisodes:
         self.estimated = 0.0  # the sum of the estimates so far
 
     @property
-    def low(self) -> float:
-        """No outcome above is less."""
-        return self.sides[0].bound
-
-    @property
-    def high(self) -> float:
-        """No outcome below is more."""
-        return self.sides[1].bound
-
-    @property
     def exhausted(self) -> bool:
         """Whether all episodes were taken."""
         return self.taken >= self.log.n_episodes

@@ -25,6 +25,7 @@ import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import AssumptionWarning, InputError, not_an_instance, on_interruption
+from policytest._base.record import Record
 from policytest._base.text import number
 from policytest.data.counts import Counts
 from policytest.data.episodes import Episodes
@@ -37,7 +38,6 @@ from policytest.mdp.task import Task
 from policytest.methods import checkpoint as checkpoints
 from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.names import REPLACED
-from policytest.methods.record import Record
 from policytest.methods.return_betting import ReturnBetting
 from policytest.methods.run import Drawing, Found, Method, Outcome, Pause, Run, is_certified, steps, traits_of
 from policytest.methods.td_betting import TDBetting

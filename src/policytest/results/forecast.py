@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from policytest._base.record import Record
 from policytest.data.randomness import Seed
 from policytest.data.reward_moments import RewardMoments
-from policytest.methods.record import Record
 from policytest.results.needed import Needed
 from policytest.results.saved import SavedForecast
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from policytest._base.arrays import BoolArray, Kernel
 from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.record import Record
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
 from policytest.data.counts import Counts
 from policytest.data.randomness import Seed
 from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
-from policytest.methods.record import Record
 from policytest.methods.run import Outcome, traits_of
 from policytest.results import sentences
 from policytest.results.alongside import Alongside

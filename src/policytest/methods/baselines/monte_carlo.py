@@ -23,6 +23,7 @@ from policytest._base import arrays
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import rollouts
 from policytest._base.errors import InputError
+from policytest._base.record import Record, part_of, record
 from policytest.data.counts import Counts
 from policytest.data.simulators import checked_draw, cumulative
 from policytest.eprocess.capital import Bet, TwoSided
@@ -35,7 +36,6 @@ from policytest.kl.witness import WitnessedCounts
 from policytest.mdp.task import Task
 from policytest.mdp.values import extreme_state_values, value_range
 from policytest.methods.kl_run import SampledMethod
-from policytest.methods.record import Record, part_of, record
 from policytest.methods.run import Run
 
 KINDS = ("betting", "bernstein", "hoeffding")

@@ -36,6 +36,7 @@ import scipy
 from policytest._base import arrays
 from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
+from policytest._base.record import record
 from policytest._base.text import number, plural
 from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
@@ -44,7 +45,6 @@ from policytest.data.simulators import TabularSimulator
 from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
 from policytest.methods.ptst import PTST
-from policytest.methods.record import record
 from policytest.methods.run import FROM_COUNTS, FROM_THE_START, Run, go_on, traits_of
 from policytest.methods.stacks import StacksRun, replicate_seeds
 from policytest.payoffs.coupling import joint_task
