@@ -55,15 +55,11 @@ def fingerprint(task: Task | Episodes, threshold: float, method: object) -> str:
     """A digest of what defines a run apart from its randomness; delta and limits may change on the way."""
     hasher = hashlib.sha256()
     if isinstance(task, Episodes):
-        _feed(hasher.update, [*task.identity, threshold, method])
-        return hasher.hexdigest()
-    _feed(hasher.update, [task.rewards, task.policy, task.initial, task.discount, task.support, threshold, method])
-    if not task.is_discounted_table:
-        _feed(hasher.update, [task.horizon, task.total_rewards])
-    if task.reached_at_start:
-        _feed(hasher.update, task.reached_at_start)
-    if task.assumptions:
-        _feed(hasher.update, task.assumptions)
+        about = [*task.identity]
+    else:
+        about = [task.rewards, task.policy, task.initial, task.discount, task.support, task.horizon]
+        about += [task.total_rewards, task.reached_at_start, task.assumptions]
+    _feed(hasher.update, [*about, threshold, method])
     return hasher.hexdigest()
 
 

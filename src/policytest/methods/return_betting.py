@@ -42,10 +42,6 @@ class ReturnBetting:
             raise InputError("ReturnBetting() is for Episodes; of a table, MonteCarlo() bets on returns")
         return ReturnsRun(self, task, threshold, supply_of(task, rng), indifference, both_sides)
 
-    def on(self, task: Episodes, threshold: float, supply: EpisodeSupply, indifference: float = 0.0) -> ReturnsRun:
-        """The test at work on any supply of episodes."""
-        return ReturnsRun(self, task, threshold, supply, indifference)
-
     def replay(self, task: object, threshold: float, source: object) -> ReturnsRun:
         """Recorded transitions of a table have no episodes."""
         raise InputError("ReturnBetting() needs episodes, which these data do not have; pass LoggedEpisodes")
@@ -68,10 +64,6 @@ class PairedBetting:
 
     policies: tuple[str, str] = ("", "")
 
-    def on(self, task: Episodes, margin: float, supply: EpisodeSupply, indifference: float) -> ReturnsRun:
-        """The test at work on any supply of pairs."""
-        return ReturnsRun(self, task, margin, supply, indifference)
-
     def describe(self) -> str:
         """The method in a few words."""
         a, b = (f" ({which})" if which else "" for which in self.policies)
@@ -81,4 +73,4 @@ class PairedBetting:
 def paired_run(a: Episodes, b: Episodes, margin: float, rng: Seed, indifference: float = 0.0) -> ReturnsRun:
     """The test at work."""
     method = PairedBetting((a.agent_policy, b.agent_policy))
-    return method.on(a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)
+    return ReturnsRun(method, a, margin, DrawnEpisodes(PairedEpisodes(a, b), rng), indifference)

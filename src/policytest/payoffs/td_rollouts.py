@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -78,22 +78,13 @@ from policytest.payoffs import splitting
 from policytest.payoffs.in_time import Clock
 from policytest.payoffs.plan import LARGE, NO_POLICY, BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
+from policytest.payoffs.pool import Pool
 from policytest.payoffs.visited import VisitedBet
 
 if TYPE_CHECKING:
     from policytest.payoffs.two_policies import Pair
 
 SLACK = 1.0 + 1e-9  # of a range, for rounding
-
-
-class Kept(Protocol):
-    """A part that a run goes on with."""
-
-    def state(self) -> Arrays:
-        """What a run keeps of it for later, as arrays."""
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from what was kept."""
 
 
 class Rollouts:
@@ -123,11 +114,14 @@ class Rollouts:
         self.branches = splitting.open_branches()
         self.dynamics = self._made_dynamics()
         self.sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
-        self.kept: list[Kept] = [*policies, self.pool, *([] if pair is None else [pair])]
         self.clock = None if task.is_discounted_table else Clock(task, policies)
         if self.clock is not None:
-            self.kept.append(self.clock)
             self.dynamics, self.sides = self.clock.laid_out(self.dynamics), self._finite_sides()
+        one = pair is None and self.visited is None
+        self.may_serve_both = one and len(self.sides) == 2  # by rollouts whose totals are bounded on both sides
+        self.chooses_pace = pair is None and not self.source.waits and task.total_rewards is None
+        self.chooses_share = not task.is_total  # of the fitted advantages
+        self.has_nearest_kernel = one and self.clock is None and not self.tally.is_open  # which reports may seek
 
     # ------------------------------------------------------------ rollouts
 
@@ -177,21 +171,6 @@ class Rollouts:
             self.pair.settled(plan, sums)
 
     # ------------------------------------------------------------ plans
-
-    @property
-    def may_serve_both(self) -> bool:
-        """Whether rollouts can serve both sides at once: those of one policy, where both totals are bounded."""
-        return self.pair is None and self.visited is None and len(self.sides) == 2
-
-    @property
-    def chooses_pace(self) -> bool:
-        """Whether rollouts are simulated, and their pace is chosen: for one policy, where draws are made."""
-        return not self.source.waits and self.pair is None and self.task.total_rewards is None
-
-    @property
-    def chooses_share(self) -> bool:
-        """Whether a share of the fitted advantages may be chosen."""
-        return not self.task.is_total
 
     def start_value(self, values: Sequence[FloatArray]) -> float:
         """rho.V0, or the difference of two."""
@@ -304,12 +283,6 @@ class Rollouts:
             return found + (self.threshold if self.clock is None else self.clock.at_once)
         return first.estimate() + (self.threshold if self.clock is None else 0.0)
 
-    @property
-    def has_nearest_kernel(self) -> bool:
-        """Whether the nearest kernel beyond the threshold is sought for reports."""
-        one_value = self.pair is None and self.task.is_discounted_table
-        return one_value and self.visited is None and not self.tally.is_open
-
     def why_undecided(self) -> str:
         """What there is to say of the payoff itself."""
         return "" if len(self.sides) == 2 else one_sided(self.sides)
@@ -332,16 +305,22 @@ class Rollouts:
 
     # ------------------------------------------------------------ keeping
 
+    @property
+    def _parts(self) -> list[PolicyBet | Pool | Pair | Clock]:
+        """What a run goes on with."""
+        more = (self.pair, self.clock)
+        return [*self.policies, self.pool, *(part for part in more if part is not None)]
+
     def state(self, at: RolloutState) -> Arrays:
         """What is needed to go on later, beyond counts, plan and bets."""
         kept: Arrays = {"branches": self.branches[: int(at.state) if at.phase == small.BRANCHING else 0]}
-        for part in self.kept:
-            kept.update(part.state())
+        for part in self._parts:
+            kept |= part.state()
         return {name: value.copy() for name, value in kept.items()}
 
     def restore(self, state: Arrays) -> None:
         """Go on from a kept state; the counts are back."""
-        for part in self.kept:
+        for part in self._parts:
             part.restore(state)
         branches = np.array(state["branches"], dtype=np.float64)
         self.branches[: len(branches)] = branches

@@ -137,7 +137,7 @@ def plan_episodes(
     pilot, method = seen(), ReturnBetting()
 
     def start(again: bool) -> ReturnsRun:
-        return method.on(task, threshold, Resampled(pilot, task.bounds, rng, again))
+        return ReturnsRun(method, task, threshold, Resampled(pilot, task.bounds, rng, again))
 
     level, steps, value = -math.log(delta), pilot.total / pilot.episodes, task.value_of(pilot.returns)
     plain, drawn_again = (simulated(start, level, runs, limit, again) for again in (False, True))
@@ -226,6 +226,6 @@ def _restored(verdict: Verdict, seen: Returns, rng: np.random.Generator, again: 
         (above, *_), (below, *_) = verdict.snapshot["plans"]
         bounds = verdict.threshold - float(above), verdict.threshold + float(below)
     source = Resampled(seen, bounds, rng, again)
-    run: ReturnsRun = verdict.settings.on(verdict.task, verdict.threshold, source, zone)
+    run = ReturnsRun(verdict.settings, verdict.task, verdict.threshold, source, zone)
     run.restore(verdict.snapshot)
     return run
