@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -61,6 +62,7 @@ class Score(Protocol):
         """What is compared with the threshold, estimated."""
 
 
+@dataclass(frozen=True, eq=False)
 class Settled:
     """The outcomes of one side, which serve every threshold at once.
 
@@ -79,37 +81,32 @@ class Settled:
         What is settled in the place of Z - R.
     """
 
-    def __init__(
-        self,
-        won: FloatArray,
-        room: FloatArray,
-        lengths: IntArray,
-        fractions: FloatArray,
-        shares: FloatArray,
-        along: bool = False,
-        score: Score | None = None,
-    ) -> None:
-        self.won, self.along, self.score = won, along, score
-        self._about = won, room, lengths, np.ascontiguousarray(fractions.reshape(-1, len(shares)))
-        self._first = np.append(shares, 0.0)
+    won: FloatArray
+    room: FloatArray
+    lengths: IntArray
+    fractions: FloatArray
+    shares: FloatArray
+    along: bool = False
+    score: Score | None = None
 
     def log_capital(self, R: float) -> float:
         """The evidence against "V <= threshold + R"."""
-        won, room, lengths, fractions = self._about
+        won, capital = self.won, np.append(self.shares, 0.0)
         if self.score is not None:  # its room is the same for every threshold
             won, R = self.score.of(won - R), 0.0
-        return float(settle_against(self._first.copy(), fractions, won, room, lengths, R, self.along))
+        fractions = np.ascontiguousarray(self.fractions.reshape(-1, len(self.shares)))
+        return float(settle_against(capital, fractions, won, self.room, self.lengths, R, self.along))
 
     def largest(self) -> float:
         """The largest outcome, less the threshold."""
         return float(self.won.max(initial=-np.inf))
 
 
+@dataclass(frozen=True, eq=False)
 class Average:
     """The average of several capitals: of e-values it is one."""
 
-    def __init__(self, parts: Sequence[Refuter]) -> None:
-        self.parts = parts
+    parts: Sequence[Refuter]
 
     def log_capital(self, R: float) -> float:
         """The logarithm of their average capital."""
