@@ -35,6 +35,7 @@ MOST_EXACT = 1000  # outcomes, up to which each is a step of the walk
 STEPS = 400  # of the walk otherwise
 GRID, LARGEST_LOGIT = 40, 4.0  # walks differ by their chances: this many, by logit, between plus and minus the largest
 SAME = 1e-9  # of the range: outcomes that differ by less are the same
+LARGEST_EXACT = 1.0 - 1e-6  # fraction, where a walk says what a loss leaves
 LARGEST_LOG = 700.0  # of a capital
 SURPLUS = 1e-9  # of the capital, so that rounding does not hide an answer
 AHEAD = 1.05  # the capital follows a chance that is smaller by this factor, so that it gets there in spite of errors
@@ -120,15 +121,15 @@ class BudgetTarget:
         if spent >= self.total or self.level < LEAST_LEVEL or not 0 < x < 1.0:
             return 0.0
         if not self.is_exact:
-            f = self._fitted(x / AHEAD, spent)
-        elif self.pairs:
+            return min(max(self._fitted(x / AHEAD, spent), 0.0), LARGEST_FRACTION)
+        if self.pairs:
             q = _on_grid((self.sums[0] - self.ties + 0.5 * PRIOR) / (self.sums[0] + PRIOR))
             there = walk((0.5 * q, 1.0 - q, 0.5 * q), self.total, self.level, EARLY_IN_PAIRS)
             f = there.slope(spent, x / AHEAD) * AHEAD / x
         else:
             r = 1.0 / (1.0 + self.best)
             f = r * walk((1.0 - r, r, 0.0), self.total, self.level, EARLY).slope(spent, x) / x
-        return min(max(f, 0.0), LARGEST_FRACTION)
+        return min(max(f, 0.0), LARGEST_EXACT)
 
     def _fitted(self, x: float, spent: int) -> float:
         """By a walk with the variance and the skewness that outcomes would have if their mean were the threshold."""
