@@ -1207,9 +1207,9 @@ def test_bad_questions_are_refused(settings, message):
     [
         (lambda: PTST(batch=0), "batch is 0"),
         (lambda: PTST(batch=2.5), "batch is 2.5"),
-        (lambda: PTST(boundary=pt.MixtureBoundary), "boundary is .*with its parentheses"),
+        (lambda: PTST(boundary=pt.MixtureBoundary), "boundary is .*must be an instance"),
         (lambda: PTST(boundary=0.5), "boundary is 0.5"),
-        (lambda: pt.PTST(solver=pt.ProjectionFree), "solver is .*with its parentheses"),
+        (lambda: pt.PTST(solver=pt.ProjectionFree), "solver is .*must be an instance"),
         (lambda: pt.PTST(solver="slsqp"), "solver is 'slsqp'"),
         (lambda: PTST(zeta=3.0), "zeta"),
     ],

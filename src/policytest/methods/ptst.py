@@ -75,7 +75,7 @@ class PTST(SampledMethod[KLRun]):
         for name, needed in (("boundary", "terms"), ("solver", "nearest")):
             given = getattr(self, name)
             if isinstance(given, type) or not hasattr(given, needed):
-                raise InputError(f"{name} is {given!r}; pass an object such as {_EXAMPLES[name]}, with its parentheses")
+                raise InputError(f"{name} is {given!r}; it must be an instance, for example {_EXAMPLES[name]}")
 
     @classmethod
     def as_printed(cls) -> PTST:

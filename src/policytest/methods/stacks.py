@@ -2,7 +2,8 @@ r"""Rollouts from stacks of recorded draws, by many sets of coins: what half of 
 
 `policytest.methods.td_run` forms its rollouts from the recorded draws of each pair, each used once, in their
 order, and waits where one is missing. Which draws meet in one rollout, and which pair is missing first, depends on its
-coins. Here many sets of coins go through the same log, some of them betting on each side, and half of them decide.
+coins. Here many sets of coins go through the same log, some of them betting on each side, and they take a
+weighted-median vote.
 
 *Validity.* If V <= R, the capital of each set that bets on "above" ever reaches 2/delta with probability at most
 delta/2 (Ville), whatever rule wrote the log. So the mean share of sets that ever reach it is at most delta/2, and the
@@ -13,9 +14,10 @@ has not used yet. Sets may have weights: here a quarter of them, with a little m
 all of a long log, and the others through its first 200,000 rows, which saves time.
 
 *Learning first.* Where many rows are unknown, a rollout meets few of them, and most draws of a log are never used,
-since rollouts end with the scarcest pair. There the first rows of the log only teach: V0 is fitted to them before the
-first rollout. How many is decided by these rows alone, a stopping time of the log, and given them the later draws of
-each pair are as fresh as before: until each pair was seen twice as often as a rollout is expected to visit it.
+since rollouts end with the scarcest pair. There the first rows of the log are burn-in for fitting: V0 is fitted to
+them before the first rollout. How many is decided by these rows alone, a stopping time of the log, and given them the
+later draws of each pair are as fresh as before: until each pair was seen twice as often as a rollout is expected to
+visit it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.methods.run import Outcome, Run, Settings, steps
 from policytest.methods.td_run import TDRun
 
-LEARN_FIRST = 100  # unknown rows, from which on the first rows of a log only teach
+LEARN_FIRST = 100  # unknown rows, from which on the first rows of a log are burn-in for fitting
 FIRST_CHECK, CHECK = 32, 1.2  # rows after which it is looked whether they have taught enough; their growth
 OFTEN, RARELY = 2.0, 0.25  # draws of a pair for each visit in a rollout; visits up to which a pair may be missing
 REFIT = 2.0  # V0 is fitted again when the draws have grown by this factor; more often takes longer and gains nothing
@@ -182,7 +184,7 @@ class StacksRun(Run):
                 self.answer, self.answered_at = "within", self.samples
 
     def _hand_out(self, rows: Recorded) -> None:
-        """Rows go to the stacks; the first ones may only teach."""
+        """Rows go to the stacks; the first ones may be burn-in for fitting."""
         handed_out = self.samples - len(rows.k)
         if not self.learnt:
             self.early.extend(rows.k, rows.x, rows.r)
@@ -234,7 +236,7 @@ class StacksRun(Run):
         return lower, upper
 
     def outcome(self, level: float) -> Outcome:
-        """The capital is the proof; the nearest kernel beyond R is that of all rows."""
+        """Evidence is the log-capital; the nearest kernel beyond R is that of all rows."""
         return replace(self.whole.outcome(level), evidence=self.evidence())
 
     @property

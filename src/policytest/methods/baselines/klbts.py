@@ -65,7 +65,7 @@ class KLBTS(SampledMethod[KLRun]):
             table = arrays.real_array("alternative", self.alternative, (None, None))
             object.__setattr__(self, "alternative", arrays.probability_rows("alternative", table))
         if isinstance(self.boundary, type) or not hasattr(self.boundary, "terms"):
-            raise InputError(f"boundary is {self.boundary!r}; pass one such as MixtureBoundary(), with its parentheses")
+            raise InputError(f"boundary is {self.boundary!r}; it must be an instance, for example MixtureBoundary()")
         self._keep_shares()
 
     def bound(self, task: Task, kernel: object, threshold: float = 0.0) -> float:
