@@ -268,7 +268,7 @@ class Counts:
         support = None if task is None else task.support
         S, unvisited = self._S, np.flatnonzero(self._visits == 0)
         if self._sparse:
-            return self._sparse_kernel(unvisited, support)
+            return _sparse_kernel(self, unvisited, support)
         q = self._table.reshape(-1, S) / np.maximum(self._visits, 1)[:, None]
         q[unvisited] = 1.0 / S
         if support is not None:
@@ -367,32 +367,34 @@ class Counts:
         keys = np.flatnonzero(self._table)
         return keys, self._table[keys]
 
-    def _sparse_kernel(self, unvisited: IntArray, support: Table) -> SparseArray:
-        S, A = self._S, self._A
-        if support is None:
-            if unvisited.size * S > FILL_LIMIT:
-                raise InputError(
-                    f"{plural(unvisited.size, 'pair')} without visits would list all {S:,} states each; declare the "
-                    "support of the task and pass the task"
-                )
-            width, successor = np.full(unvisited.size, S), np.tile(np.arange(S), unvisited.size)
-        else:
-            allowed = flat(support, S)[unvisited]
-            width, successor = np.diff(allowed.indptr), allowed.indices
-        seen, counts = self.entries()
-        barren = unvisited[width == 0]
-        keys = np.concatenate([seen, np.repeat(unvisited * S, width) + successor, barren * S + barren // A])
-        laws = np.repeat(1.0 / np.maximum(width, 1), width)
-        entries = np.concatenate([counts / self._visits[seen // S], laws, np.ones(barren.size)])
-        order = np.argsort(keys, kind="stable")
-        return _csr(keys[order], entries[order], S, A)
-
 
 def flaws(selected: bool, other_rewards: bool, cells: str | None = None) -> tuple[str, ...]:
     """What these flags of data mean, in words."""
     found = {"the data were selected by their outcomes": selected, OTHER_REWARDS: other_rewards}
     found |= {words: cells == said for said, words in CELLS.items()}
     return tuple(words for words, holds in found.items() if holds)
+
+
+def _sparse_kernel(counts: Counts, unvisited: IntArray, support: Table) -> SparseArray:
+    """The empirical kernel as a CSR array; rows without visits get the uniform law on their support."""
+    S, A = counts.n_states, counts.n_actions
+    if support is None:
+        if unvisited.size * S > FILL_LIMIT:
+            raise InputError(
+                f"{plural(unvisited.size, 'pair')} without visits would list all {S:,} states each; declare the "
+                "support of the task and pass the task"
+            )
+        width, successor = np.full(unvisited.size, S), np.tile(np.arange(S), unvisited.size)
+    else:
+        allowed = flat(support, S)[unvisited]
+        width, successor = np.diff(allowed.indptr), allowed.indices
+    seen, times = counts.entries()
+    barren = unvisited[width == 0]
+    keys = np.concatenate([seen, np.repeat(unvisited * S, width) + successor, barren * S + barren // A])
+    laws = np.repeat(1.0 / np.maximum(width, 1), width)
+    entries = np.concatenate([times / counts.visits.ravel()[seen // S], laws, np.ones(barren.size)])
+    order = np.argsort(keys, kind="stable")
+    return _csr(keys[order], entries[order], S, A)
 
 
 def _tally(keys: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:

@@ -49,12 +49,6 @@ class ComparingPTST(PTST):
         return super().describe().replace("PTST", "PTST on the difference of policy A and policy B", 1)
 
 
-def comparing(method: PTST) -> ComparingPTST:
-    """The settings, where they make sense for differences."""
-    solver = check_settings(method)
-    return ComparingPTST(method.boundary, solver, method.allocation, method.batch)
-
-
 def check_settings(method: PTST) -> ProjectionFree:
     """Refuse settings that have no meaning for differences; the solver to search with."""
     if method.zeta is not None:
@@ -73,14 +67,15 @@ def check_settings(method: PTST) -> ProjectionFree:
 
 def kl_comparison(method: PTST, task_a: Task, task_b: Task, margin: float, sim: SimulatorLike, rng: Seed) -> KLRun:
     """PTST at work on a difference."""
-    settings, known = comparing(method), known_difference(task_a, task_b)
+    solver, known = check_settings(method), known_difference(task_a, task_b)
     tally = _difference_counts(task_a, task_b, margin, (margin - known.low, known.high - margin), method.boundary)
     allocation = method.allocation
     if isinstance(allocation, Adaptive):
         allocation = balancing(allocation, partial(_cut, tally))
     source = Source(tally.task, sim, allocation, 0.0, rng, method.batch)
     question = KLQuestion(task_a, margin, tally, (known.low, known.high))
-    return KLRun(settings, source, ExactRule(question, settings.solver))
+    settings = ComparingPTST(method.boundary, solver, method.allocation, method.batch)
+    return KLRun(settings, source, ExactRule(question, solver))
 
 
 def _difference_counts(

@@ -164,7 +164,7 @@ class Solver(Protocol):
 
 
 @runtime_checkable
-class SolverWithGap(Solver, Protocol):
+class HasGap(Protocol):
     """A solver that brings the ends of its bracket this near to each other, if it can."""
 
     @property
@@ -173,7 +173,7 @@ class SolverWithGap(Solver, Protocol):
 
 
 @runtime_checkable
-class ProvingSolver(SolverWithGap, Protocol):
+class Proves(Protocol):
     """A solver whose lower end of a distance, and outer end of an extreme value, is proved."""
 
     @property
@@ -183,12 +183,12 @@ class ProvingSolver(SolverWithGap, Protocol):
 
 def gap_of(solver: Solver) -> float:
     """The gap of a solver; 0 of one that has none."""
-    return solver.gap if isinstance(solver, SolverWithGap) else 0.0
+    return solver.gap if isinstance(solver, HasGap) else 0.0
 
 
 def proves(solver: Solver) -> bool:
     """Whether a solver proves what it finds."""
-    return isinstance(solver, ProvingSolver) and solver.proves
+    return isinstance(solver, Proves) and solver.proves
 
 
 def lay_out(
