@@ -93,6 +93,10 @@ class Lookup:
         """The name for messages."""
         return repr(self.name(index))
 
+    def has(self, name: object) -> bool:
+        """Whether this is one of the names, where there are names."""
+        return isinstance(name, Hashable) and name in (self.names or ())
+
     @property
     def own_names(self) -> tuple[Hashable, ...] | None:
         """The names; the numbers where there are none and they do not begin at 0; otherwise None."""

@@ -272,8 +272,8 @@ def from_address(address: str, policy: object, discount: float | None, **questio
     """
     name, options = parsed_address(address)
     own: Content = {key: options.pop(key) for key in OWN_OPTIONS if key in options}
-    stated = {"policy": own.pop("policy", None), "discount": own.pop("discount", None)}
-    policy, discount = policy or stated["policy"], stated["discount"] if discount is None else discount
+    stated, rate = own.pop("policy", None), own.pop("discount", None)
+    policy, discount = policy or stated, rate if discount is None else discount
     if discount is None and "goal" not in question:
         raise InputError(
             f"{address} has no discount; pass --discount 0.9, or write discount=0.9 behind its question mark"

@@ -407,7 +407,7 @@ def given_initial(initial: Any, at: Places) -> FloatArray:
     if isinstance(initial, Mapping):
         for state, probability in initial.items():
             rho[at.states.find("initial", state, or_number=True)] += arrays.real_number("initial", probability)
-    elif np.ndim(initial) == 0 or (isinstance(initial, Hashable) and initial in (at.states.names or ())):
+    elif np.ndim(initial) == 0 or at.states.has(initial):
         rho[at.states.find("initial", initial, or_number=True)] = 1.0
     else:
         rho = arrays.real_array("initial", initial, (at.n_states,))

@@ -20,7 +20,7 @@ agents get what the environment would show them: an observation, or the name of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -166,7 +166,7 @@ def _is_one(choice: Any, at: Places) -> bool:
     """Whether a choice is one action: a name, a number, or an array that holds just one integer."""
     if isinstance(choice, str) or np.ndim(choice) == 0:
         return True
-    return is_one_integer(choice) or (isinstance(choice, Hashable) and choice in (at.actions.names or ()))
+    return is_one_integer(choice) or at.actions.has(choice)
 
 
 def _asked_twice(function: Callable[[object], object], state: object) -> object:

@@ -115,7 +115,7 @@ def _content(path: Path, suffix: str) -> object:
 
 def _from_content(content: object, at: Places, offer: Offer | None, normalise: bool) -> FloatArray:
     own: Content = {}
-    if isinstance(content, dict) and "policy" in content and "policy" not in (at.states.names or ()):
+    if isinstance(content, dict) and "policy" in content and not at.states.has("policy"):
         own = {name: as_name(content[name]) for name in NAMES if content.get(name) is not None}
         normalise = normalise or content.get("normalise") is True
         content = content["policy"]
