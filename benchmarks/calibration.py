@@ -224,7 +224,9 @@ def several_policies(runs: int, limit: int, small: bool) -> Iterator[dict[str, A
                         ("best", ("betting", "mixture", "KLB-TS", "too little"))):  # fmt: skip
         for rule in rules:
             for side in (1,) if name == "best" else (-1,) if small and rule == "too little" else (1, -1):
-                few = runs if small or rule == "betting" else 2 * runs if rule == "too little" else runs // 3
+                few = {"betting": runs, "too little": 2 * runs}.get(rule, runs // 3)
+                if small:
+                    few = 3 * runs // 5 if rule == "too little" else runs
                 errors = (
                     compared_wrongly(rule, side, few, limit) if name == "A - B" else selected_wrongly(rule, few, limit)
                 )
@@ -277,7 +279,7 @@ def logs(runs: int, length: int, tasks: int) -> Iterator[dict[str, Any]]:
     for name, instance in list(ended_tasks().items())[:tasks]:
         value, (low, high) = pt.value(instance.task, instance.kernel), pt.value_range(instance.task)
         for rule, side in (("log", 1), ("log", -1), ("left out", -1)):
-            few, errors, wrong = runs if rule == "log" else 20, 0, "below" if side > 0 else "above"
+            few, errors, wrong = runs if rule == "log" else min(runs, 20), 0, "below" if side > 0 else "above"
             for seed in range(few):
                 data = restless_log(instance, np.random.default_rng(seed), length, 0.0 if rule == "log" else 0.7)
                 threshold = value - side * NEAR * (high - low)
@@ -302,7 +304,7 @@ def effort(rule: str, runs: int, limit: int, small: bool) -> tuple[int, int]:
     few = {"adaptive": runs // 20, "betting": 2 * runs // 5 if small else runs}.get(rule, runs)
     most = limit // 4 if rule == "betting" else limit // 8 if small and rule == "adaptive" else limit
     if small and rule in CONTROLS:
-        return (4 * few, 2 * most) if rule == "no dimension" else (2 * few, most // 2)
+        return (4 * few, 2 * most) if rule == "no dimension" else (3 * few // 2, most // 2)
     return (2 * few if rule in CONTROLS else few), most
 
 
@@ -342,7 +344,7 @@ def main() -> int:
                     flush=True,
                 )
     others = several_policies(*((40, 80) if options.small else (1000, 1000)), options.small)
-    for row in chain(others, logs(20, 500, 1) if options.small else logs(500, 3000, 2)):
+    for row in chain(others, logs(12, 400, 1) if options.small else logs(500, 3000, 2)):
         rows.append(row)
         shown = f"  {row['instance']:<13} {row['rule']:<16} {row['side']} {row['runs']:6d} {row['errors']:8d}   "
         print(shown + f"{row['tail']:.2g}" + ("   ALARM" if row["alarm"] else ""), flush=True)

@@ -30,6 +30,7 @@ NEED_FEW = (  # the first ones none at all
 )
 ARE_SHOWN = (
     "tests/cli/",
+    "tests/methods/test_episode_betting.py::test_plans",
     "tests/report/",
     "tests/sources/",
     "tests/test_fuzz.py",

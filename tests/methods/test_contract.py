@@ -446,10 +446,10 @@ def test_a_run_that_is_killed_many_times_is_the_run_that_was_not(case, kind, tmp
         if seen % 3 == 0:
             raise KilledError
 
-    for attempt in range(8):
+    for attempt in range(5):
         try:
             go_on = {"resume": file} if attempt else {}
-            found = resumed(case, kind, checkpoint=file, progress=kill if attempt < 7 else None, **go_on)
+            found = resumed(case, kind, checkpoint=file, progress=kill if attempt < 4 else None, **go_on)
         except KilledError:
             continue
         break

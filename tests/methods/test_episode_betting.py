@@ -322,7 +322,7 @@ def crossings(task, sim, R, runs, most):
     ("name", "task", "sim", "biased", "V"), list(calibrated()), ids=lambda v: v if isinstance(v, str) else ""
 )
 def test_at_the_threshold_each_side_errs_at_most_as_often_as_delta_allows(name, task, sim, biased, V):
-    runs, most = (40, 4_000) if name == "loop" else (60, 400)
+    runs, most = (40, 4_000) if name == "loop" else (50, 400)
     above, below = crossings(task, sim, V, runs, most)
     assert not too_often(above, runs, DELTA), (above, below)
     assert not too_often(below, runs, DELTA), (above, below)

@@ -21,7 +21,7 @@ for method in (None, pt.TDBetting()):
 interval = pt.value_interval(model.task, rows, delta=0.05)
 print(f"{{interval.lower:.9g}} {{interval.upper:.9g}}")
 kernel = model.kernel
-for seed in range(4):
+for seed in range(2):
     random = pt.instances.random(seed, 6, 3)
     for task, p in ((model.task, kernel), (random.task, random.kernel)):
         bar = pt.value(task, p) - (-1) ** seed * 0.5

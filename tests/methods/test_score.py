@@ -19,7 +19,7 @@ EXAMPLE = runpy.run_path(str(ROOT / "examples" / "median_returns.py"))
 MEDIAN, AGENT = EXAMPLE["MEDIAN"], EXAMPLE["AGENT"]
 SCORE = MEDIAN.score
 TRUTH = 0.6 + 0.4 * (0.5 - 0.1) / 0.9  # P(G > m) = 0.9 (1 - (m - 0.6)/0.4) = 1/2
-RUNS, DELTA, ALARM = 200, 0.2, 1e-6
+RUNS, DELTA, ALARM = 120, 0.2, 1e-6
 MOST = stats.binom.ppf(1 - ALARM, RUNS, DELTA)
 
 

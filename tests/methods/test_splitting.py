@@ -256,9 +256,9 @@ def test_branching_runs_err_at_most_as_often_as_delta_allows(always):
     """Also those of the better simulator are caught."""
     task, kernel, better = lake()
     R = pt.value(task, kernel)
-    for sim, wrong, runs in ((kernel, False, 40), (better, True, 16)):
+    for sim, wrong, runs in ((kernel, False, 30), (better, True, 12)):
         found = [
-            pt.stopping_times(task, TabularSimulator(sim), R, [DELTA], pt.TDBetting(), seed, 1000).answers[0]
+            pt.stopping_times(task, TabularSimulator(sim), R, [DELTA], pt.TDBetting(), seed, 800).answers[0]
             for seed in range(runs)
         ]
         assert too_often(found.count("above"), runs, DELTA) == wrong

@@ -93,7 +93,7 @@ def test_both_sides_err_at_most_as_often_as_delta_allows(case):
     _, task_a, task_b, kernel, margin = case
     difference = pt.value(task_a, kernel) - pt.value(task_b, kernel)
     assert difference == pytest.approx(margin, abs=1e-12)
-    sim, runs, delta = pt.TabularSimulator(kernel), 60, 0.1
+    sim, runs, delta = pt.TabularSimulator(kernel), 40, 0.1
     answers = [compare(task_a, task_b, sim, delta, margin, rng=r, max_samples=300).answer for r in range(runs)]
     assert not too_often(answers.count("above"), runs, delta)
     assert not too_often(answers.count("below"), runs, delta)
@@ -594,14 +594,14 @@ def test_a_log_says_which_policy_is_better():
 
 
 def test_policies_that_are_as_good_are_seldom_told_apart_on_a_log(monkeypatch):
-    """At an exact tie an answer is wrong: 60 logs at delta = 0.2 a side; the control claims two nats that it lacks."""
+    """At an exact tie an answer is wrong: 40 logs at delta = 0.2 a side; the control claims two nats that it lacks."""
     monkeypatch.setattr(compare_module, "replicate_seeds", lambda seed: stacks.replicate_seeds(seed, 2))
     mixed = with_policy(TWO.task, np.full((2, 2), 0.5))
     gap = pt.value(TWO.task, TWO.kernel) - pt.value(mixed, TWO.kernel)
-    answers = [pt.compare(TWO.task, mixed, logged(seed, 600), 0.2, margin=gap).answer for seed in range(60)]
+    answers = [pt.compare(TWO.task, mixed, logged(seed, 600), 0.2, margin=gap).answer for seed in range(40)]
     monkeypatch.setattr(stacks, "HALF", -2.0)
-    careless = [pt.compare(TWO.task, mixed, logged(seed, 600), 0.2, margin=gap).answer for seed in range(60)]
-    most = binom.isf(1e-4, 60, 0.2)
+    careless = [pt.compare(TWO.task, mixed, logged(seed, 600), 0.2, margin=gap).answer for seed in range(40)]
+    most = binom.isf(1e-4, 40, 0.2)
     assert max(answers.count("above"), answers.count("below")) <= most
     assert max(careless.count("above"), careless.count("below")) > most
 
