@@ -15,7 +15,7 @@ import pytest
 import policytest as pt
 from builders import SOURCE, each
 from policytest.cli import main
-from policytest.results.alongside import Alongside
+from policytest.results.ladder import Alongside
 from policytest.sources.logged.stream import Parser, lines
 from policytest.sources.tasks.files import save_model
 

@@ -15,7 +15,7 @@ from builders import each
 from policytest.methods.episode_log_betting import EpisodeLogBetting
 from policytest.payoffs.weighted_returns import RecordedEpisodes, flaws_of
 from policytest.plots.trace import Point
-from policytest.results.alongside import Alongside
+from policytest.results.ladder import Alongside
 from policytest.results.load import parse
 
 DELTA, RUNS, ALARM = 0.1, 120, 1e-6

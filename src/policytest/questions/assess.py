@@ -22,7 +22,7 @@ from policytest.questions.cells import diagnosed
 from policytest.questions.driver import Question, checked_method, drive
 from policytest.questions.one_look import one_look, one_look_at_episodes
 from policytest.questions.recorded import checked_data, recorded
-from policytest.results.alongside import Alongside
+from policytest.results.ladder import Alongside
 from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import MOST_ENTRIES as MOST_PROVABLE
 from policytest.worst_case.certified import MOST_STATES

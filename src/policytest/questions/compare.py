@@ -17,7 +17,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from policytest._base import arrays
 from policytest._base.arrays import IntArray
 from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
@@ -105,8 +104,8 @@ def compare(
     >>> compare(two.task, other, pt.TabularSimulator(two.kernel)).answer
     'above'
     """
-    margin = arrays.real_number("margin", margin)
     question = driver.Question.checked(task_a, margin, delta, indifference, "difference", budget)
+    margin = question.bar
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
     if isinstance(task_a, Episodes) or isinstance(task_b, Episodes):

@@ -79,18 +79,19 @@ class Question:
         about: str = "value",
         budget: object = None,
     ) -> Question:
-        """From what the user passed."""
+        """From what the user passed; the bar of a difference is called its margin."""
         zone = arrays.real_number("indifference", indifference)
         if zone < 0:
             raise InputError(f"indifference is {zone}; it must be at least 0")
         if not isinstance(task, Task | Episodes | LoggedEpisodes):
             raise InputError(f"task is a {type(task).__name__}, expected a Task")
-        if threshold is None:
+        if threshold is None and about == "value":
             raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
         if budget is not None:
             budget = arrays.whole_number("budget", budget)
             arrays.positive(budget=budget)
-        return cls(task, arrays.real_number("threshold", threshold), check_delta(delta), zone, about, budget)
+        bar = arrays.real_number("threshold" if about == "value" else "margin", threshold)
+        return cls(task, bar, check_delta(delta), zone, about, budget)
 
     @property
     def table(self) -> Task | None:
@@ -162,8 +163,8 @@ class Question:
 
     def started(self, sim: object, method: object, rng: Seed) -> Run:
         """The run of a method on a simulator, in the outcome table where the method needs that."""
-        source, chosen = checked_source(self.task, sim), checked_method(method, self.task)
-        table, chosen, source = in_outcomes(self.task, chosen, source)
+        checked = checked_method(method, self.task), checked_source(self.task, sim)
+        table, chosen, source = in_outcomes(self.task, *checked)
         if self.zone and not traits_of(chosen).zone:
             raise InputError(f"indifference: the method {chosen.describe()!r} has none; use TDBetting()")
         zone = {"indifference": self.zone, "both_sides": True} if self.zone else {}

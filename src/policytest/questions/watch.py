@@ -25,7 +25,7 @@ from policytest.questions.assess import assess, method_for
 from policytest.questions.cells import diagnosed
 from policytest.questions.driver import Question, checked_method
 from policytest.questions.recorded import recorded
-from policytest.results.alongside import Alongside
+from policytest.results.ladder import Alongside
 from policytest.results.verdict import Verdict
 
 

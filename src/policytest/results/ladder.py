@@ -108,3 +108,20 @@ class AssumptionLadder(Shown):
         rungs = [{**vars(rung), "interval": list(rung.interval)} for rung in self.rungs]
         about = {"threshold": self.threshold, "delta": self.delta, "refuted": self.refuted, "words": self.words}
         return {"rungs": rungs, **about}
+
+
+@dataclass(frozen=True)
+class Alongside:
+    """Further results from the data of a verdict.
+
+    Attributes
+    ----------
+    one_look
+        Of recorded data, the usual interval for one look at them: approximate and not certified. None also if it has
+        no point in common with the interval of the verdict.
+    ladder
+        What the same log gives with fewer assumptions, if that was asked for.
+    """
+
+    one_look: tuple[float, float] | None = None
+    ladder: AssumptionLadder | None = None

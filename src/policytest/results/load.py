@@ -19,11 +19,10 @@ from policytest.data.episodes import POLICIES
 from policytest.data.returns import Histogram
 from policytest.mdp.task import Names
 from policytest.methods.run import Found, Outcome
-from policytest.results.alongside import Alongside
 from policytest.results.changes import Change
 from policytest.results.estimate import Estimate
 from policytest.results.forecast import Forecast
-from policytest.results.ladder import ANSWERS, AssumptionLadder, Rung
+from policytest.results.ladder import ANSWERS, Alongside, AssumptionLadder, Rung
 from policytest.results.plan import Plan
 from policytest.results.provenance import Provenance
 from policytest.results.saved import SavedForecast, Visits

@@ -22,11 +22,10 @@ from policytest.kl.boundaries import Boundary, MixtureBoundary, level_of
 from policytest.mdp.task import Task, about_task
 from policytest.methods.run import Outcome, traits_of
 from policytest.results import sentences
-from policytest.results.alongside import Alongside
 from policytest.results.changes import MOST_CHANGES, Change, largest_changes
 from policytest.results.estimate import inside, is_empty
 from policytest.results.forecast import Forecast
-from policytest.results.ladder import AssumptionLadder
+from policytest.results.ladder import Alongside, AssumptionLadder
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed
 from policytest.results.provenance import Provenance
 from policytest.results.saved import Visits

@@ -44,7 +44,7 @@ FORMULA_ERROR = 0.1  # relative, of the expected evidence in place of a simulati
 
 
 @dataclass
-class Question:
+class PlanQuestion:
     """What is asked of a method, the randomness, where a run is cut, and the samples that may still be simulated."""
 
     task: Task
@@ -92,7 +92,7 @@ class Guesses:
     ``truth`` is the middle one, ``gaps`` [M] are V_q - R of all.
     """
 
-    def __init__(self, question: Question, truths: list[Truth]) -> None:
+    def __init__(self, question: PlanQuestion, truths: list[Truth]) -> None:
         self.truths, (task, R) = truths, (question.task, question.threshold)
         self.truth = truths[0] if len(truths) == 1 else _mean(truths)
         self.gaps = np.array([truth.value(task) for truth in truths]) - R
@@ -104,7 +104,7 @@ class Guesses:
         """The share of guesses beyond the threshold, seen from the middle one."""
         return float((self.gaps * self.middle <= 0.0).mean())
 
-    def predict(self, question: Question, method: Method, runs: int) -> Prediction:
+    def predict(self, question: PlanQuestion, method: Method, runs: int) -> Prediction:
         """The mean over the guesses, from the smallest to the largest with their Monte-Carlo error."""
         each = max(2, runs // len(self.truths))
         expected = has_formula(method) and question.task.layout.n_entries > SIMULATED_ENTRIES
@@ -120,7 +120,7 @@ class Guesses:
 class Pilot(Guesses):
     """Counts of a pilot, with its rewards where these are observed, and the kernels they leave possible."""
 
-    def __init__(self, question: Question, counts: Counts, seen: RewardMoments | None = None) -> None:
+    def __init__(self, question: PlanQuestion, counts: Counts, seen: RewardMoments | None = None) -> None:
         self.posterior = posterior = Posterior(question.task, question.threshold, counts, question.rng, seen=seen)
         self.truth, self.gaps, self.middle = posterior.mean, posterior.gaps, posterior.middle
         drawn = f"{len(self.gaps)} kernels from Dirichlet(N + {posterior.prior:g})"
@@ -128,7 +128,7 @@ class Pilot(Guesses):
         if posterior.tally.is_open:
             self.notes += ("Successors that the pilot never saw are left out of the guess.",)
 
-    def predict(self, question: Question, method: Method, runs: int) -> Prediction:
+    def predict(self, question: PlanQuestion, method: Method, runs: int) -> Prediction:
         """From some kernels, simulated, to all; cut if the runs were cut at gaps as wide as the predicted one."""
         expected, sizes, limit = has_formula(method), np.abs(self.gaps), question.limit
         found: list[Measured] = []
@@ -190,7 +190,7 @@ def _spread(sizes: FloatArray, count: int) -> IntArray:
 # ---------------------------------------------------------------- what was passed
 
 
-def guesses_from(question: Question, guess: Any, rewards: object = None) -> Guesses:
+def guesses_from(question: PlanQuestion, guess: Any, rewards: object = None) -> Guesses:
     """What the user passed, checked: of rewards that are observed, their means beside kernels."""
     task = question.task
     if rewards is not None and not task.observes_rewards:
@@ -213,7 +213,7 @@ def guesses_from(question: Question, guess: Any, rewards: object = None) -> Gues
     return Guesses(question, [Truth(q, law) for q, law in zip(checked, laws, strict=True)])
 
 
-def _pilot(question: Question, guess: Counts | Transitions) -> Pilot:
+def _pilot(question: PlanQuestion, guess: Counts | Transitions) -> Pilot:
     """Counts, or recorded transitions, which also tell rewards that are observed."""
     task, seen = question.task, None
     if isinstance(guess, Transitions):
@@ -255,7 +255,7 @@ def _dense(kernel: Kernel, other: Kernel) -> FloatArray:
 # ---------------------------------------------------------------- the mean number of samples at one kernel
 
 
-def mean_samples(question: Question, truth: Truth, method: Method, runs: int, expected: bool) -> Measured:
+def mean_samples(question: PlanQuestion, truth: Truth, method: Method, runs: int, expected: bool) -> Measured:
     """What a method's samples against a kernel are on average."""
     task, R = question.task, question.threshold
     low, high = value_range(task)
@@ -272,7 +272,7 @@ def mean_samples(question: Question, truth: Truth, method: Method, runs: int, ex
     return found
 
 
-def _simulate(question: Question, truth: Truth, method: Method, runs: int) -> Measured:
+def _simulate(question: PlanQuestion, truth: Truth, method: Method, runs: int) -> Measured:
     """The same by running it; no more runs are made once many were cut."""
     sim, found, single = truth.simulator(question.task), [], []
     for seed in question.rng.integers(2**62, size=runs):

@@ -42,7 +42,7 @@ from policytest.questions.plan.expected import (
     explored,
     fast_solver,
 )
-from policytest.questions.plan.guess import Guesses, Pilot, Prediction, Question, guesses_from
+from policytest.questions.plan.guess import Guesses, Pilot, PlanQuestion, Prediction, guesses_from
 from policytest.questions.plan.still_needed import OTHER_SIDE, check_chance, count_from
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, few
 from policytest.results.plan import Plan, Range
@@ -125,13 +125,13 @@ def plan(
     arrays.instance("task", task, Task)
     if guess is None:
         raise InputError("guess is missing; pass a kernel, several, or the Counts or Transitions of a pilot")
-    question, is_large = Question(task, bar, delta, rng, limit), task.layout.n_entries > MANY_ENTRIES
+    question, is_large = PlanQuestion(task, bar, delta, rng, limit), task.layout.n_entries > MANY_ENTRIES
     runs = count_from("runs", (FEW_RUNS if is_large else RUNS) if runs is None else runs, 2)
     return _planned(question, guesses_from(question, guess, rewards), methods, runs, progress)
 
 
 def _planned(
-    question: Question, guesses: Guesses, methods: object, runs: int, progress: Callable[[str], None] | None = None
+    question: PlanQuestion, guesses: Guesses, methods: object, runs: int, progress: Callable[[str], None] | None = None
 ) -> Plan:
     """The plan: each method is simulated."""
     task, R, kernel = question.task, question.threshold, guesses.truth.kernel
@@ -260,7 +260,9 @@ def still_needed(
     is_over = verdict.answer is not None or verdict.counts.episodes is not None
     if not given or is_over or not any_unknown(verdict.task):
         return needed
-    question = Question(verdict.task, verdict.threshold, verdict.delta, rng, count_from("max_samples", max_samples, 1))
+    question = PlanQuestion(
+        verdict.task, verdict.threshold, verdict.delta, rng, count_from("max_samples", max_samples, 1)
+    )
     pilot = Pilot(question, verdict.counts, verdict.forecast.reward_moments)
     found = _planned(question, pilot, given, runs)
     best = min(found.samples, key=lambda name: found.samples[name][0])
