@@ -10,7 +10,7 @@ from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.counts import Counts
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.transitions import Transitions
-from policytest.kl.sampler import NOTHING
+from policytest.kl.sampler import NOTHING, Recorded
 from policytest.mdp.task import Task
 from policytest.methods.baselines.boxes import RectangularKL
 from policytest.methods.episode_log_betting import EpisodeLogBetting
@@ -69,8 +69,13 @@ def assess(
     given = diagnosed(task, given)
     method = checked_method(method_for(task, given, for_verdict=True) if method is None else method)
     table, method, rows = in_outcomes(task, method, given)
-    run = method.replay(table, question.bar, recorded(table, rows))
-    return _beside(judged(question, run, rows, design), table, rows)
+    if isinstance(rows, Counts):
+        run = method.replay(table, question.bar, Recorded(NOTHING, NOTHING))
+        run.judge_counts(rows, question.level, design)
+        verdict = question.verdict(run, rows, run.samples_used, UNSETTLED)
+    else:
+        verdict = judged(question, method.replay(table, question.bar, recorded(table, rows)), rows)
+    return _beside(verdict, table, rows)
 
 
 def checked_log(log: LoggedEpisodes, data: object, method: object) -> EpisodeLogBetting:
@@ -113,11 +118,8 @@ def beside_data(known: Verdict, task: Task, data: Counts | Transitions) -> Verdi
     return replace(known, counts=nothing, certified=known.certified and not nothing.flaws)
 
 
-def judged(question: Question, run: Run, data: Counts | Transitions, design: str = "adaptive") -> Verdict:
-    """What a run says of recorded data: of counts at once, of the others in their order."""
-    if isinstance(data, Counts):
-        run.judge_counts(data, question.level, design)
-        return question.verdict(run, data, run.samples_used, UNSETTLED)
+def judged(question: Question, run: Run, data: Transitions) -> Verdict:
+    """What a run says of recorded transitions in their order."""
     for _ in drive(run, question.level, len(data)):
         pass
     counts = data.counts(run.task, len(data) if run.reads_all else run.used())

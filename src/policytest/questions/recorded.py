@@ -6,7 +6,7 @@ from policytest._base import arrays
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.transitions import Transitions
-from policytest.kl.sampler import NOTHING, Recorded
+from policytest.kl.sampler import Recorded
 from policytest.mdp.task import Task
 
 
@@ -17,10 +17,8 @@ def checked_data(data: object) -> Counts | Transitions:
     return data
 
 
-def recorded(task: Task, data: Counts | Transitions) -> Recorded:
+def recorded(task: Task, data: Transitions) -> Recorded:
     """The rows and successors of transitions, checked."""
-    if isinstance(data, Counts):
-        return Recorded(NOTHING, NOTHING)
     check_indices(task, data)
     return Recorded.of(task, data)
 

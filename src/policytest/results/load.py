@@ -143,7 +143,7 @@ def _fields(kind: type, data: Document) -> Document:
             continue
         given = np.nan if data[name] is None and name in NO_NUMBER else data[name]
         found[name] = value = READERS[type_name](given)
-        if type_name == "bool" and not isinstance(value, bool):  # a report must not call proved what is not
+        if type_name == "bool" and type(value) is not bool:  # a report must not call proved what is not
             raise InputError(f"{name} is {value!r}; it is true or false")
         if name in LIMITS and not LIMITS[name][0] <= value <= LIMITS[name][1]:
             raise InputError(f"{name} is {value}; it is {LIMITS[name][2]}")

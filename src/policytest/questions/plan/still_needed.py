@@ -38,7 +38,6 @@ from policytest._base.arrays import BoolArray, FloatArray, IntArray
 from policytest._base.errors import InputError
 from policytest._base.record import record
 from policytest._base.text import number, plural
-from policytest.data.episodes import Episodes
 from policytest.data.logged_episodes import LoggedEpisodes
 from policytest.data.randomness import Seed, generator, stored
 from policytest.data.simulators import TabularSimulator
@@ -89,12 +88,12 @@ class Asked(NamedTuple):
 def further(verdict: Verdict, chance: float, rng: Seed, max_samples: int) -> Needed:
     """How many more samples settle a test, by the method it was made with; see `policytest.results.verdict.Verdict`."""
     asked = Asked.checked(verdict, chance, rng, max_samples)
-    if isinstance(verdict.task, Episodes):
-        return further_episodes(verdict, asked.chance, asked.rng, asked.limit)
     if isinstance(verdict.task, LoggedEpisodes):
         raise InputError(
             "verdict is about recorded episodes, which have no forecast; add episodes and assess the log again"
         )
+    if verdict.counts.episodes is not None:
+        return further_episodes(verdict, asked.chance, asked.rng, asked.limit)
     if verdict.about != "value":
         raise InputError(
             "verdict compares two policies, and the forecast is for one; continue with compare(..., resume=verdict)"
