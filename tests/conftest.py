@@ -31,6 +31,7 @@ NEED_FEW = (  # the first ones none at all
 ARE_SHOWN = (
     "tests/cli/",
     "tests/methods/test_episode_betting.py::test_plans",
+    "tests/questions/test_plan_observed.py::test_a_log_and",
     "tests/report/",
     "tests/sources/",
     "tests/test_fuzz.py",
