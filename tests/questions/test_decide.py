@@ -1303,3 +1303,11 @@ def test_a_state_that_is_left_at_last_or_has_a_horizon_is_no_unnamed_end():
     assert pt.decide(task, pt.TabularSimulator(slow), threshold=0.3, max_samples=5_000).samples
     limited = pt.Task.reaching(["won"], within=5, **ABOUT_SINK)
     assert pt.decide(limited, pt.TabularSimulator(SINK), threshold=0.3).answer == "above"
+
+
+def test_recorded_episodes_are_sent_to_assess():
+    log = pt.LoggedEpisodes(np.repeat(np.arange(30), 2), np.ones(60), return_range=(0, 4))
+    for ask in (pt.decide, pt.checks, pt.stopping_times):
+        with pytest.raises(pt.InputError, match=r"ask assess\(log, threshold=R\)"):
+            ask(log, threshold=1.0)
+    assert pt.assess(log, threshold=1.0).answer == "above"

@@ -297,6 +297,8 @@ def checked_source(task: object, sim: object) -> Any:
     if isinstance(task, Episodes):
         if sim is not None:
             raise InputError("sim: Episodes need no simulator; leave it out")
+    elif isinstance(task, LoggedEpisodes):
+        raise InputError("task is LoggedEpisodes, which are recorded already; ask assess(log, threshold=R)")
     elif sim is None:
         raise InputError("sim is missing; pass a simulator with draw(states, actions, rng)")
     return sim
