@@ -276,7 +276,7 @@ class WitnessedCounts(RowCounts):
         The search on a difference may find none. Where the extreme over the ball of radius ``enough`` is not beyond
         the threshold either, the distance found is ``enough``, without a kernel.
         """
-        self.solves += 1
+        self.count_solve()
         problem = self.problem(functional).nearest(float(side), threshold, enough)
         found = solver.nearest(problem, started_at(self.rows, warm))
         if problem.functional is not None and found.kernel is None and np.isfinite(enough):
@@ -284,9 +284,13 @@ class WitnessedCounts(RowCounts):
             return replace(found, upper=enough + 1e-9 * (1.0 + enough)) if beyond.kernel is None else beyond
         return found
 
+    def count_solve(self) -> None:
+        """A worst-case problem is solved."""
+        self.solves += 1
+
     def across(self, side: int, radius: float, solver: Solver, functional: Functional | None = None) -> Bracket:
         """The kernel of the ball at which the functional is most extreme, if it is beyond 0; its loss bounds (NC)."""
-        self.solves += 1
+        self.count_solve()
         problem = self.problem(functional).extreme(float(side), radius)
         found = solver.extreme(problem)
         if found.kernel is None or side * (found.upper if side > 0 else found.lower) > 0:

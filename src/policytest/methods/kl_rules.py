@@ -111,6 +111,10 @@ class Rule:
     def __init__(self, question: KLQuestion) -> None:
         self.question, self.tally = question, question.tally
 
+    def go_on(self, found_at: float) -> None:
+        """Go on with a kept run, whose answer was first found at this sample."""
+        self.found_at = found_at
+
     @property
     def first_look(self) -> int:
         """The samples before which nothing is looked at."""

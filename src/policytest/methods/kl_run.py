@@ -227,7 +227,7 @@ class KLRun(Run):
 
     def _restore(self, state: Record) -> None:
         self.samples, self.blind_until = int(state["samples"][0]), int(state["blind_until"][0])
-        self.rule.found_at = float(state["found_at"][0])
+        self.rule.go_on(float(state["found_at"][0]))
         samples, required = state["looked"]
         self.looked = int(samples), float(required)
         self.tally.restore(part_of(state, "tally"))

@@ -36,7 +36,7 @@ class PrintedRule(Rule):
         value, side = tally.value()
         if side == 0 or not (tally.n[tally.unknown] > 0).all():
             return Look(None)
-        tally.solves += 1
+        tally.count_solve()
         problem, t = tally.problem(), float(tally.n.sum())
         ball = replace(problem, n=problem.n / t).extreme(float(side), (required + tally.dimension()) / t)
         ends = self.solver.extreme(ball)

@@ -102,7 +102,7 @@ class BoxesRule(Rule):
 
     def decides(self, samples: int, side: int, required: float) -> bool:
         """Whether the box lies on one side of R."""
-        self.tally.solves += 1
+        self.tally.count_solve()
         decided = self._worst(side, required)[0] > 0 and self.proved(side, required) > 0
         self._settled = (samples, required) if decided else self._settled
         return decided
