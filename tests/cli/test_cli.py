@@ -72,6 +72,7 @@ class StandIn:
             flaws=self.flaws,
             refutes_model=self.refutes_model,
             may_be_forecast=False,
+            provenance=SimpleNamespace(budget=None),
             summary=summary,
             to_json=lambda: json.dumps({"schema": 1, "answer": self.answer}),
         )
@@ -115,6 +116,7 @@ def test_what_decide_is_asked(stand_in, here):
         "rng": 0,
         "max_samples": None,
         "max_seconds": None,
+        "budget": None,
         "indifference": 0.0,
         "checkpoint": None,
         "resume": None,
