@@ -248,6 +248,7 @@ COMPLETE = {"evaluation.md": 1, "environments.md": 3, "reports.md": 2, "comparin
 def test_python_on_the_pages_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("policytest.questions.plan.plan.RUNS", 4)  # quickly
+    monkeypatch.setattr("policytest.questions.plan.plan.EPISODE_RUNS", 20)
     names = {} if name in COMPLETE else prepared()
     for code in blocks(TEXTS[name], "python")[: {**RUNNABLE, **COMPLETE}[name]]:
         exec(compile(code, name, "exec"), names)  # the project's own text
