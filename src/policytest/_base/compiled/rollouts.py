@@ -17,6 +17,7 @@ from policytest._base.compiled.small import (
     SMALLEST_WEIGHT,
     TINY,
     TOGETHER,
+    WAITING,
     Draws,
     Dynamics,
     Limits,
@@ -27,15 +28,16 @@ from policytest._base.compiled.small import (
     called_with_records,
     coin,
     compiled,
+    drawn,
     ending_at,
     entry,
     first_above,
     inlined,
     largest_of,
+    one_step_later,
+    place_of,
     residual,
     settled,
-    stepped,
-    stopped,
 )
 from policytest._base.rows import Rows
 
@@ -255,7 +257,7 @@ def bet(
     gamma, longest, L, sign, B = dynamics.discount, dynamics.longest, stakes.L, stakes.sign, stakes.B
     phase, state, earned, weight, left, _, _, total = at
     s = int(state)
-    used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
+    used, steps, samples, rollouts, missing_pair, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
     own_steps, cut = 0.0, 0
     while used < len(u):
         if phase == BETWEEN:
@@ -265,12 +267,23 @@ def bet(
             ended, weight, extra = coin(1.0, L, B[s], u[used, 1], other.L, other_least)
         else:
             a = first_above(dynamics.together[s], 0, dynamics.together.shape[1], u[used, 0])
-            k, y, r, e, is_drawn = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples, on_entries)
+            p = dynamics.real[s] * dynamics.alone_a.shape[1] + a
+            k, r = dynamics.row_of_pair[p], 0.0
+            y = dynamics.only[k]
             if y < 0:
-                ending, wanted = stopped(k, y)
-                break
-            samples += is_drawn
+                if samples >= limits.most:
+                    break
+                y, r = drawn(draws, p, u[used, 1])
+                if y < 0:
+                    ending, missing_pair = WAITING, p
+                    break
+                samples += 1
+            seen.pair[steps], seen.x[steps] = p, y
+            if len(draws.reward) > 0:
+                seen.reward[steps] = r
             steps += 1
+            e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
+            k, y = one_step_later(dynamics, s, k, y)
             least, other_least = B[y], other.B[y] if serves_both else 0.0
             if has_bounds:
                 reward = r + side.base[k] + (side.gain[e] if on_entries else 0.0)
@@ -279,7 +292,7 @@ def bet(
                 )
                 total += reward
                 if not is_possible:
-                    ending, wanted = OUT_OF_BOUNDS, seen.pair[steps - 1]
+                    ending, missing_pair = OUT_OF_BOUNDS, seen.pair[steps - 1]
                     break
             else:
                 gained = residual(side, gamma, s, k, y, r, e)
@@ -309,7 +322,7 @@ def bet(
         if ending != BLOCK_ENDS:
             break
     after = phase, float(s), earned, weight, left, -1.0, 0.0, total
-    return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
+    return ending, used, steps, samples, rollouts, missing_pair, after, own_steps, cut
 
 
 # ---------------------------------------------------------------- rollouts that branch
@@ -317,9 +330,9 @@ def bet(
 
 @compiled
 def _worst_of(branches: FloatArray, n: int, B: FloatArray) -> float:
-    """The worst of the first n branches together."""
+    """The worst of the first n branches together; 0 on a side that rollouts do not serve."""
     total = 0.0
-    for j in range(n):
+    for j in range(min(n, len(B) * n)):
         total += branches[j, 1] * B[int(branches[j, 0])]
     return total
 
@@ -374,8 +387,8 @@ def branch(
     phase, state, earned, mirrored, left = at[0], at[1], at[2], at[3], at[4]
     n = int(state) if phase == BRANCHING else 0
     reserve = _worst_of(branches, n, B)  # the worst of all open branches together, for each side
-    other_reserve = _worst_of(branches, n, other.B) if serves_both else 0.0
-    used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
+    other_reserve = _worst_of(branches, n, other.B)
+    used, steps, samples, rollouts, missing_pair, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
     own_steps, cut = 0.0, 0
     while used < len(u):
         if phase == BETWEEN:
@@ -385,18 +398,29 @@ def branch(
         else:
             s, weight = int(branches[n - 1, 0]), branches[n - 1, 1]
             a = first_above(dynamics.alone_a[s], 0, dynamics.alone_a.shape[1], u[used, 0])
-            k, y, r, e, is_drawn = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples, on_entries)
+            p = dynamics.real[s] * dynamics.alone_a.shape[1] + a
+            k, r = dynamics.row_of_pair[p], 0.0
+            y = dynamics.only[k]
             if y < 0:
-                ending, wanted = stopped(k, y)
-                break
-            samples += is_drawn
+                if samples >= limits.most:
+                    break
+                y, r = drawn(draws, p, u[used, 1])
+                if y < 0:
+                    ending, missing_pair = WAITING, p
+                    break
+                samples += 1
+            seen.pair[steps], seen.x[steps] = p, y
+            if len(draws.reward) > 0:
+                seen.reward[steps] = r
             steps += 1
+            if on_entries:
+                r += side.gain[place_of(dynamics.start, dynamics.successor, k, y)]
+            k, y = one_step_later(dynamics, s, k, y)
             n -= 1
             reserve = reserve - weight * B[s] if n > 0 else 0.0
             if serves_both:
                 other_reserve = other_reserve - weight * other.B[s] if n > 0 else 0.0
-            gained = r + side.gain[e] if on_entries else r
-            gained = sign * weight * (gained + side.base[k] + gamma * side.V[y] - side.V[s])
+            gained = sign * weight * (r + side.base[k] + gamma * side.V[y] - side.V[s])
             earned += gained
             mirrored -= gained
             weight *= gamma
@@ -433,4 +457,4 @@ def branch(
         if ending != BLOCK_ENDS:
             break
     after = phase, float(n), earned, mirrored if serves_both else 0.0, left, -1.0, 0.0, 0.0
-    return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
+    return ending, used, steps, samples, rollouts, missing_pair, after, own_steps, cut

@@ -257,6 +257,9 @@ def settle_again(capital: Reals, fractions: Reals, before: float, after: float) 
 
 # ---------------------------------------------------------------- rollouts
 
+# The steps stand in each kernel: a function that takes these records and has several ends costs four times as much as
+# the step itself, since numba then counts references to all their arrays.
+#
 # One rollout earns a sum S of weighted residuals with mean at most sign (V_q - rho.V0), and never below -L. Two
 # policies stay together for as long as they agree. The proofs: `policytest.payoffs.td_rollouts`, and `.two_policies`.
 
@@ -264,7 +267,7 @@ BLOCK_ENDS, CROSSED, WAITING, LAST_ROLLOUT, OUT_OF_BOUNDS, OTHER_CROSSED = 0, 1,
 BETWEEN, TOGETHER, A_ALONE, B_ALONE, B_PARTS, B_NEXT, A_IN_TURN, B_IN_TURN = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0
 BRANCHING = 8.0  # one policy, in several branches
 LARGEST_WEIGHT, SMALLEST_WEIGHT, SMALLEST_CHANCE = 50.0, 1e-3, 0.1
-NOT_THERE, NOT_ALLOWED = -1, -2  # instead of a successor: its stack is empty; the samples are used up
+NOT_THERE = -1  # instead of a successor: its stack is empty
 
 
 class Residuals(NamedTuple):
@@ -457,49 +460,6 @@ def one_step_later(dynamics: Dynamics, s: int, k: int, x: int) -> tuple[int, int
         return k, x
     t = s // dynamics.layer
     return k + t * (len(dynamics.start) - 1), x + (t + 1) * dynamics.layer
-
-
-@inlined
-def stepped(
-    dynamics: Dynamics,
-    draws: Draws,
-    limits: Limits,
-    seen: Transcript,
-    s: int,
-    a: int,
-    u: float,
-    steps: int,
-    samples: int,
-    on_entries: bool,
-) -> tuple[int, int, float, int, int]:
-    """Take an action and note where it leads.
-
-    (The place of the pair's row, that of the successor, the observed reward, the entry of the successor if rewards are
-    ``on_entries``, 1 if it was drawn.) Where no successor can be drawn nothing is noted: (the pair, NOT_THERE or
-    NOT_ALLOWED, 0, 0, 0).
-    """
-    p = dynamics.real[s] * dynamics.alone_a.shape[1] + a
-    k = dynamics.row_of_pair[p]
-    x, r, is_drawn = dynamics.only[k], 0.0, 0
-    if x < 0:
-        if samples >= limits.most:
-            return p, NOT_ALLOWED, 0.0, 0, 0
-        x, r = drawn(draws, p, u)
-        if x < 0:
-            return p, NOT_THERE, 0.0, 0, 0
-        is_drawn = 1
-    seen.pair[steps], seen.x[steps] = p, x
-    if len(draws.reward) > 0:
-        seen.reward[steps] = r
-    e = place_of(dynamics.start, dynamics.successor, k, x) if on_entries else 0
-    k, y = one_step_later(dynamics, s, k, x)
-    return k, y, r, e, is_drawn
-
-
-@inlined
-def stopped(pair: int, x: int) -> tuple[int, int]:
-    """Why `stepped` made no step: (how the call ends, the pair that is waited for, or -1)."""
-    return (WAITING, pair) if x == NOT_THERE else (BLOCK_ENDS, -1)
 
 
 @inlined

@@ -22,6 +22,7 @@ from policytest._base.compiled.small import (
     BETWEEN,
     BLOCK_ENDS,
     TOGETHER,
+    WAITING,
     Draws,
     Dynamics,
     Limits,
@@ -31,14 +32,15 @@ from policytest._base.compiled.small import (
     Transcript,
     called_with_records,
     coin,
+    drawn,
     ending_at,
     entry,
     first_above,
     inlined,
+    one_step_later,
+    place_of,
     residual,
     settled,
-    stepped,
-    stopped,
 )
 
 
@@ -106,7 +108,7 @@ def bet(
     worst, on_entries = (B, side_a.B, side_b.B), len(side_a.gain) > 0 or len(side_b.gain) > 0
     phase, state, earned, weight, left, state_b, weight_b, _ = at
     at_a, at_b = int(state), int(state_b)
-    used, steps, samples, rollouts, wanted, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
+    used, steps, samples, rollouts, missing_pair, ending = 0, 0, 0, 0, -1, BLOCK_ENDS
     own_steps, cut = 0.0, 0
     while used < len(u):
         if phase == BETWEEN:
@@ -118,12 +120,23 @@ def bet(
             phase = B_ALONE
         else:
             s, a, apart, b_moves = _action(dynamics, phase, at_a, at_b, u[used, 0])
-            k, y, r, e, is_drawn = stepped(dynamics, draws, limits, seen, s, a, u[used, 1], steps, samples, on_entries)
+            p = dynamics.real[s] * dynamics.alone_a.shape[1] + a
+            k, r = dynamics.row_of_pair[p], 0.0
+            y = dynamics.only[k]
             if y < 0:
-                ending, wanted = stopped(k, y)
-                break
-            samples += is_drawn
+                if samples >= limits.most:
+                    break
+                y, r = drawn(draws, p, u[used, 1])
+                if y < 0:
+                    ending, missing_pair = WAITING, p
+                    break
+                samples += 1
+            seen.pair[steps], seen.x[steps] = p, y
+            if len(draws.reward) > 0:
+                seen.reward[steps] = r
             steps += 1
+            e = place_of(dynamics.start, dynamics.successor, k, y) if on_entries else 0
+            k, y = one_step_later(dynamics, s, k, y)
             if b_moves:
                 earned -= sign * weight_b * residual(side_b, gamma, s, k, y, r, e)
                 at_b, weight_b = y, gamma * weight_b
@@ -159,4 +172,4 @@ def bet(
         if ending != BLOCK_ENDS:
             break
     after = phase, float(at_a), earned, weight, left, float(at_b), weight_b, 0.0
-    return ending, used, steps, samples, rollouts, wanted, after, own_steps, cut
+    return ending, used, steps, samples, rollouts, missing_pair, after, own_steps, cut
