@@ -451,7 +451,7 @@ def branch(
         if serves_both:
             seen.mirrored[rollouts] = mirrored
         rollouts += 1
-        own_steps += longest - left if left > 0.0 else 0.0
+        own_steps += (longest - left) * (left > 0.0)  # none of one that was cut
         phase = BETWEEN
         ending = ending_at(settled(stakes, earned), settled(other, mirrored), samples, limits)
         if ending != BLOCK_ENDS:
