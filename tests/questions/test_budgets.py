@@ -59,8 +59,10 @@ def test_a_larger_budget_goes_on_with_the_capital_that_is_left():
     more = pt.decide(agent, threshold=0.5, budget=600, resume=first)
     assert more.counts.episodes > 30
     assert more.counts.returns[:30].tolist() == first.counts.returns.tolist()
-    with pytest.raises(pt.InputError, match=r"budget=30"):
+    with pytest.raises(pt.InputError, match=r"budget=30, or a larger"):
         pt.decide(agent, threshold=0.5, resume=first)
+    with pytest.raises(pt.InputError, match=r"budget=30, or a larger"):
+        pt.decide(agent, threshold=0.5, budget=20, resume=first)
     plain = pt.decide(agent, threshold=0.5, max_samples=10)
     with pytest.raises(pt.InputError, match="no budget"):
         pt.decide(agent, threshold=0.5, budget=20, resume=plain)
@@ -102,3 +104,13 @@ def test_a_score_and_a_zone_have_a_budget_too():
 def test_a_forecast_says_what_goes_on():
     verdict = pt.decide(success(0.5), threshold=0.5, budget=12, rng=3)
     assert "larger budget" in verdict.still_needed().words
+    paused = pt.decide(success(0.5), threshold=0.5, budget=50, max_samples=12, rng=3)
+    assert "38 episodes left" in paused.still_needed().words
+
+
+def test_a_budget_that_is_too_small_for_an_answer_is_told():
+    """19 of 20 returns must be earned: 0.95^n reaches delta after 59 perfect episodes."""
+    perfect = pt.Episodes(lambda rng: [1.0], return_range=(0, 1))
+    with pytest.warns(pt.AssumptionWarning, match='"above" cannot be answered within 58 episodes.*takes 59'):
+        assert pt.decide(perfect, threshold=0.95, budget=58).answer is None
+    assert pt.decide(perfect, threshold=0.95, budget=59).answer == "above"

@@ -188,7 +188,7 @@ def how_to_go_on(verdict: Verdict, checkpoint: Path | None) -> str:
             f"undecided after {plural(verdict.samples, 'sample')}: {verdict.reason}; free some space, and the same "
             f"command goes on from what {checkpoint} holds"
         )
-    limit = "--max-samples" if verdict.provenance.budget is None else "--budget"
+    limit = "--budget" if "budget" in verdict.reason else "--max-samples"
     remedy = f"{checkpoint} holds the run, and the same command continues it (with a larger {limit} if need be)"
     if checkpoint is None:
         remedy = "with --checkpoint FILE a run can be continued"

@@ -114,8 +114,13 @@ class Episodes:
             raise InputError("critic: episodes of a vector of environments do not end early; pass one environment")
         if self.critic is not None and self.score is not None:
             raise InputError("critic: it keeps the mean return, and a score asks about another number; leave one out")
-        if not (self.score is None or all(hasattr(self.score, name) for name in ("name", "room", "of", "estimate"))):
-            raise InputError(f"score is {self.score!r}; pass an object with name, room, of(won) and estimate(returns)")
+        if self.score is not None:
+            named = all(hasattr(self.score, name) for name in ("name", "room", "of", "estimate"))
+            if isinstance(self.score, type) or not named or not isinstance(self.score.name, str):
+                raise InputError(
+                    f"score is {self.score!r}; pass an object with name, room, of(won) and estimate(returns)"
+                )
+            arrays.positive(**{"score.room": self.score.room})
         for name in ("reward_range", "return_range"):
             object.__setattr__(self, name, checked_range(name, getattr(self, name)))
         known = {"discount": discount, "horizon": horizon, "walk": walk}

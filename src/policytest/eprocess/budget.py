@@ -19,6 +19,7 @@ All fractions come from the past: the capital is fair whatever was fitted, and h
 from __future__ import annotations
 
 import math
+import warnings
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import budget
-from policytest._base.errors import InputError
+from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.text import plural
 from policytest.eprocess.strategies import LARGEST_FRACTION
 
 EARLY, EARLY_IN_PAIRS = 0.5, 0.7  # e, the share of delta that is spent evenly
@@ -175,17 +177,37 @@ class Aim:
 
     def __init__(self, budget: int, best: tuple[float, float], pairs: bool = False) -> None:
         self.budget, self.begun = budget, Begun(0, 0.0, 0, 0.0, 0.0)
+        self.unit = ("pair of episodes", "pairs of episodes") if pairs else ("episode", "episodes")
         self.targets = [BudgetTarget(1.0, budget, end, pairs) for end in best]
+
+    @property
+    def words(self) -> str:
+        """50 episodes."""
+        return plural(self.budget, *self.unit)
 
     def begin(self, required: float, spent: int, evidence: tuple[float, float]) -> None:
         """Set the target, or go on with the one that was set."""
         if self.begun[:2] != (self.budget, required):
             self.begun = Begun(self.budget, required, spent, *evidence)
+            self._warn()
         delta, total = math.exp(-required), self.budget - self.begun.spent
         for index, (before, log_capital) in enumerate(zip(self.targets, self.begun[-2:], strict=True)):
             capital = math.exp(min(log_capital, required))
             self.targets[index] = BudgetTarget(delta, total, before.best, before.pairs, capital)
             self.targets[index].restore(before.state())
+
+    def _warn(self) -> None:
+        """Tell which answer cannot come: n outcomes make the capital at most (1 + best)^n times as large."""
+        left = self.budget - self.begun.spent
+        for side, target, log_capital in zip(("above", "below"), self.targets, self.begun[-2:], strict=True):
+            least = math.ceil((self.begun.required - log_capital) / math.log1p(target.best))
+            if least > left:
+                warnings.warn(
+                    f'budget: "{side}" cannot be answered within {plural(left, *self.unit)}, even if all of them are '
+                    f"the best possible, which takes {least:,}; pass a larger budget",
+                    AssumptionWarning,
+                    stacklevel=9,
+                )
 
     def add(self, sign: float, x: FloatArray) -> None:
         """More outcomes of a side, in units of what a full bet can lose."""
@@ -224,13 +246,10 @@ def _on_grid(chance: float) -> float:
     return 1.0 / (1.0 + math.exp(-min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)))
 
 
-def refuse_other_budgets(aim: Aim | None, state: Arrays, unit: str) -> None:
-    """Refuse a kept state with a budget where there is none now, or the other way round."""
-    if ("begun" in state) == (aim is not None):
-        return
-    if aim is None:
-        budget = float(np.ravel(state["begun"])[0])
-        raise InputError(
-            f"resume: that run had a budget of {budget:,.0f} {unit}; pass budget={budget:.0f}, or a larger one"
-        )
-    raise InputError("resume: that run had no budget; leave out budget, or start a new run")
+def refuse_other_budgets(aim: Aim | None, state: Arrays) -> None:
+    """Refuse a kept state with a larger budget, with one where there is none now, or without one where there is."""
+    kept = int(np.ravel(state["begun"])[0]) if "begun" in state else 0
+    if kept > (0 if aim is None else aim.budget):
+        raise InputError(f"resume: that run had a budget of {kept:,}; pass budget={kept}, or a larger one")
+    if aim is not None and not kept:
+        raise InputError("resume: that run had no budget; leave out budget, or start a new run")

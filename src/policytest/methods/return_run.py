@@ -10,13 +10,14 @@ import math
 
 import numpy as np
 
-from policytest._base.arrays import Arrays
+from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.episodes import ROUNDING, Episodes
 from policytest.data.returns import Returns
 from policytest.eprocess.budget import Aim, refuse_other_budgets
 from policytest.eprocess.capital import SIDES, Bet, TwoSided, with_rounding_margin
+from policytest.eprocess.interval import Score
 from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run, Settings
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
@@ -113,6 +114,8 @@ class ReturnsRun(Run):
             used = min(used, int(at[last - 1]) + 1 if last < len(at) else used)
         for sign, (process, plan, x, at, seen) in zip(SIDES, sides, strict=True):
             settled = x[at[: np.searchsorted(at, used)]]
+            if self.task.score is not None:
+                check_score(self.task.score, process.scored(settled))
             process.settle(plan, settled)
             if plan.room > 0:
                 seen.add(process.scored(settled) / plan.room)
@@ -165,7 +168,7 @@ class ReturnsRun(Run):
 
     def why_undecided(self) -> str:
         """That the budget is used up."""
-        return "" if self.aim is None or not self.is_spent else f"the budget of {self.aim.budget:,} episodes is used up"
+        return f"the budget of {self.aim.words} is used up" if self.aim is not None and self.is_spent else ""
 
     @property
     def estimate(self) -> float:
@@ -197,7 +200,7 @@ class ReturnsRun(Run):
         self.source.repeat()
 
     def _restore(self, state: Arrays) -> None:
-        refuse_other_budgets(self.aim, state, "episodes")
+        refuse_other_budgets(self.aim, state)
         if self.aim is not None:
             self.aim.restore(state)
         self.bets.restore(state)
@@ -210,3 +213,12 @@ class ReturnsRun(Run):
         self.refit_at = int(state["refit_at"][0])
         self.plans = self.bets.above.of_rows(state["plans"])
         self.source.restore(state)
+
+
+def check_score(score: Score, scored: FloatArray) -> None:
+    """Refuse a score below what it says a full bet can lose: all answers rest on that."""
+    if np.shape(scored) and not (scored >= -score.room * (1.0 + ROUNDING)).all():
+        least = float(np.min(scored))
+        raise InputError(f"score.of returned {least:g}, below -room = {-score.room:g}; widen score.room")
+    if not np.shape(scored):
+        raise InputError(f"score.of returned {scored!r}; it returns an array with a number for each return")

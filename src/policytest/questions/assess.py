@@ -72,7 +72,7 @@ def assess(
     if isinstance(rows, Counts):
         run = method.replay(table, question.bar, Recorded(NOTHING, NOTHING))
         run.judge_counts(rows, question.level, design)
-        verdict = question.verdict(run, rows, run.samples_used, UNSETTLED)
+        verdict = question.verdict(run, rows.copy(), run.samples_used, UNSETTLED)  # more may be recorded later
     else:
         verdict = judged(question, method.replay(table, question.bar, recorded(table, rows)), rows)
     return _beside(verdict, table, rows)
