@@ -185,9 +185,10 @@ class Aim:
         """50 episodes."""
         return plural(self.budget, *self.unit)
 
-    def begin(self, required: float, spent: int, evidence: tuple[float, float]) -> None:
-        """Set the target, or go on with the one that was set."""
-        if self.begun[:2] != (self.budget, required):
+    def begin(self, required: float, spent: int, evidence: tuple[float, float]) -> bool:
+        """Set the target, or go on with the one that was set; whether it is a new one."""
+        is_new = self.begun[:2] != (self.budget, required)
+        if is_new:
             self.begun = Begun(self.budget, required, spent, *evidence)
             self._warn()
         delta, total = math.exp(-required), self.budget - self.begun.spent
@@ -195,6 +196,7 @@ class Aim:
             capital = math.exp(min(log_capital, required))
             self.targets[index] = BudgetTarget(delta, total, before.best, before.pairs, capital)
             self.targets[index].restore(before.state())
+        return is_new
 
     def _warn(self) -> None:
         """Tell which answer cannot come: n outcomes make the capital at most (1 + best)^n times as large."""

@@ -69,7 +69,8 @@ class ReturnsRun(Run):
     def begin(self, required: float) -> None:
         """What was seen may suffice; the budget may be larger than before."""
         if self.aim is not None:
-            self.aim.begin(required, self.episodes, self.evidence())
+            if self.aim.begin(required, self.episodes, self.evidence()):
+                self.refit_at = self.episodes  # the next fraction is for this target
             self.exhausted = self.is_spent
         super().begin(required)
 
