@@ -1313,3 +1313,16 @@ def test_rows_are_sorted_by_whatever_numbers_the_order_has(kind, ends):
     frame = {name: [*column, column[3], column[3]] for name, column in frame.items()}
     frame["order"] = np.array(frame["order"], dtype=kind)
     assert_refused(lambda: pt.sources.logs(pd.DataFrame(frame), TASK), f"3 rows with episode={episode[3]}, order=")
+
+
+@pytest.mark.parametrize("name", ["level_after", "next_level", "after"])
+def test_a_column_that_may_hold_next_states_is_not_passed_over(name, tmp_path):
+    """Rows in order could be followed to their next states, and the last arrivals would be lost without a word."""
+    path = tmp_path / "log.csv"
+    path.write_text(f"run,step,level,cmd,{name}\n0,0,half,pump,full\n0,1,full,pump,broken\n", encoding="utf-8")
+    names = {"states": ["half", "full", "broken"], "actions": ["pump"]}
+    task = pt.Task(np.array([[1.0], [1.0], [0.0]]), np.ones((3, 1)), [1, 0, 0], 0.9, terminal=[2], **names)
+    columns = {"s": "level", "a": "cmd", "order": "step", "episode": "run"}
+    with pytest.raises(pt.InputError, match=f'"s_next": "{name}"'):
+        pt.assess(task, path, threshold=1.0, columns=columns)
+    assert pt.assess(task, path, threshold=1.0, columns={**columns, "s_next": name}).samples == 2

@@ -19,6 +19,7 @@ from policytest._base.text import did_you_mean, plain
 Columns: TypeAlias = Mapping[str, str | None]
 """The name of the column of a role, or of the role itself where it is not named; None: it is ignored."""
 LABELS = ("s", "a", "s_next")
+LATER = ("next", "after")  # in the name of a column that may hold next states
 OPTIONAL = ("count", "order", "episode", "reward")
 ROLES = LABELS + OPTIONAL
 PROBABILITIES = ("propensity", "target")
@@ -231,5 +232,5 @@ def _meant(role: str, name: str, there: Sequence[str]) -> list[str]:
     lower = {column.lower().removesuffix("_id"): column for column in reversed(there)}
     lower |= {column.lower(): column for column in reversed(there)}
     close = [lower[word] for word in (name.lower(), role, *_OFTEN.get(role, ())) if word in lower]
-    close += [column for column in there if role == "s_next" and "next" in column.lower()]
+    close += [column for column in there if role == "s_next" and any(word in column.lower() for word in LATER)]
     return close + difflib.get_close_matches(name, there, n=1, cutoff=0.75)
