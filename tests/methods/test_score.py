@@ -112,3 +112,38 @@ def test_what_a_score_cannot_have():
     assert_refused(lambda: pt.compare(MEDIAN, AGENT), "score", "pairs compare mean returns")
     with pytest.raises(pt.InputError, match="critic"):
         pt.Episodes("CartPole-v1", lambda o: 0, reward_range=(0, 1), critic=lambda o: 0.0, score=SCORE)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The median with another room, or other values."""
+
+    room: object = 0.5
+    times: object = 1.0
+    name: object = "median return"
+
+    def of(self, won):
+        return SCORE.of(won) * self.times
+
+    def estimate(self, outcomes):
+        return float(np.median(outcomes))
+
+
+@each(("score", "words"), [(Changed(room), "score.room") for room in (0.0, -1.0, np.nan, "x")])
+def test_a_room_that_cannot_be_is_refused(score, words):
+    with pytest.raises(pt.InputError, match=words):
+        replace(AGENT, score=score)
+
+
+@each("score", [Changed, Changed(name=3), object()])
+def test_what_is_no_score_is_refused(score):
+    with pytest.raises(pt.InputError, match="score is"):
+        replace(AGENT, score=score)
+
+
+@each(("score", "words"), [(Changed(times=6.0), "below -score.room"), (Changed(times=np.nan), "score.of returned")])
+def test_a_score_beyond_its_room_ends_the_run(score, words):
+    """Its answers were wrong and certified."""
+    with pytest.raises(pt.InputError, match=words):
+        pt.decide(replace(AGENT, score=score), threshold=0.75, max_samples=50)
+    assert pt.decide(replace(AGENT, score=Changed(times=0.5)), threshold=0.75, max_samples=2000).answer == "above"

@@ -1311,3 +1311,13 @@ def test_recorded_episodes_are_sent_to_assess():
         with pytest.raises(pt.InputError, match=r"ask assess\(log, threshold=R\)"):
             ask(log, threshold=1.0)
     assert pt.assess(log, threshold=1.0).answer == "above"
+
+
+def test_a_verdict_about_counts_does_not_change_when_more_are_recorded():
+    two = pt.instances.paper(2)
+    counts = pt.Counts.from_array(np.rint(1e4 * two.kernel))
+    verdict = pt.assess(two.task, counts, threshold=0.0, method=pt.PTST(), design="fixed")
+    before = verdict.counts.total, verdict.to_json()
+    counts.record(np.zeros(500, dtype=int), 0, 0)
+    assert (verdict.counts.total, verdict.to_json()) == before
+    assert counts.total == before[0] + 500

@@ -249,7 +249,7 @@ def _on_grid(chance: float) -> float:
 
 
 def refuse_other_budgets(aim: Aim | None, state: Arrays) -> None:
-    """Refuse a kept state with a larger budget, with one where there is none now, or without one where there is."""
+    """Refuse a kept state whose budget is larger than that of this run, and one without a budget for a run with one."""
     kept = int(np.ravel(state["begun"])[0]) if "begun" in state else 0
     if kept > (0 if aim is None else aim.budget):
         raise InputError(f"resume: that run had a budget of {kept:,}; pass budget={kept}, or a larger one")

@@ -11,7 +11,7 @@ If V_p <= R, "above" is answered only if loss_t(p) >= beta(t, delta) for some t,
 and the same for "below". Pairs never sampled are free in both sets, so a choice of their rows never matters.
 
 Departures from the paper: the distance (NC) is compared with beta instead of the value (NO) with 0, which is the same
-by Proposition 2 and avoids a tolerance zeta_t; by standing witnesses (`methods.witness`) it is known at every sample
+by Proposition 2 and avoids a tolerance zeta_t; by standing witnesses (`kl.witness`) it is known at every sample
 and computed at few; and the answer rests on the solver's proved end where it proves one, else it is not certified.
 
 Paper: `alg:static_algorithm`, `eq:ideal stopping`, `thm:sample`.

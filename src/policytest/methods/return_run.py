@@ -115,13 +115,14 @@ class ReturnsRun(Run):
             used = min(used, int(at[last - 1]) + 1 if last < len(at) else used)
         for sign, (process, plan, x, at, seen) in zip(SIDES, sides, strict=True):
             settled = x[at[: np.searchsorted(at, used)]]
+            scored = process.scored(settled)
             if self.task.score is not None:
-                check_score(self.task.score, process.scored(settled))
+                check_score(self.task.score, settled, scored)
             process.settle(plan, settled)
             if plan.room > 0:
-                seen.add(process.scored(settled) / plan.room)
+                seen.add(scored / plan.room)
                 if self.aim is not None:
-                    self.aim.add(sign, process.scored(settled) / plan.room)
+                    self.aim.add(sign, scored / plan.room)
         self.returns += taken.returns[:used].tolist()
         self.steps += taken.steps[:used].tolist()
         self.samples += int(taken.steps[:used].sum())
@@ -216,10 +217,10 @@ class ReturnsRun(Run):
         self.source.restore(state)
 
 
-def check_score(score: Score, scored: FloatArray) -> None:
+def check_score(score: Score, won: FloatArray, scored: FloatArray) -> None:
     """Refuse a score below what it says a full bet can lose: all answers rest on that."""
-    if np.shape(scored) and not (scored >= -score.room * (1.0 + ROUNDING)).all():
+    if np.shape(scored) != np.shape(won) or np.isnan(scored).any():
+        raise InputError(f"score.of returned {scored!r} for {len(won)} returns; return an array with a number for each")
+    if not (scored >= -score.room * (1.0 + ROUNDING)).all():
         least = float(np.min(scored))
-        raise InputError(f"score.of returned {least:g}, below -room = {-score.room:g}; widen score.room")
-    if not np.shape(scored):
-        raise InputError(f"score.of returned {scored!r}; it returns an array with a number for each return")
+        raise InputError(f"score.of returned {least:g}, below -score.room = {-score.room:g}; set a larger score.room")

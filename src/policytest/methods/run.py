@@ -89,7 +89,7 @@ class Run:
     samples: int = 0
     answer: str | None = None
     indifference: float = 0.0
-    exhausted: bool = False  # whether recorded data have no more to give
+    exhausted: bool = False  # whether recorded data have no more to give, or the budget is used up
     tally: WitnessedCounts | None = None  # the counts of a table; None without one
     reads_all: ClassVar[bool] = False  # whether it looks at all rows of a log, also at those after its answer
     answered_at: int | None = None  # the row of its answer, where it does

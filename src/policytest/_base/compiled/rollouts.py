@@ -378,7 +378,7 @@ def branch(
     """Rollouts of one policy whose weights are held near ``targets`` by splits and coins; the rest is as in `bet`.
 
     ``branches`` [M,2] are the place and the weight of the open branches; the last one moves. Where rollouts serve both
-    sides, coins keep the sums of both in their ranges. The proof: `policytest.methods.betting.splitting`.
+    sides, coins keep the sums of both in their ranges. The proof: `policytest.payoffs.splitting`.
     """
     dynamics, side, stakes, draws = Dynamics(*dynamics), Residuals(*side), Stakes(*stakes), Draws(*draws)
     limits, seen, other = Limits(*limits), Transcript(*seen), Stakes(*other)

@@ -1,4 +1,4 @@
-"""Compiled: betting on the difference of two policies along coupled rollouts; see `policytest.methods.betting.coupled`.
+"""Compiled: betting on the difference of two policies along coupled rollouts; see `policytest.payoffs.two_policies`.
 
 The phases: BETWEEN rollouts; TOGETHER; B_PARTS: A has left and B takes its own action; A_ALONE; B_NEXT: the coin of B;
 B_ALONE. Where they may meet again both move in turn once they have parted, with one weight and one coin, A_IN_TURN and
