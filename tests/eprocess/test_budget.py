@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from builders import each
 from policytest._base.compiled import budget as kernels
-from policytest.eprocess.budget import BudgetTarget, walk
+from policytest.eprocess.budget import BudgetTarget, aimed_capital, walk
 
 DELTA = 0.05
 LAWS = (0.7, 0.3, 0.0), (0.05, 0.95, 0.0), (0.98, 0.02, 0.0), (0.1, 0.8, 0.1), (0.3, 0.4, 0.3)
@@ -140,7 +140,28 @@ def test_a_target_that_is_set_again_starts_from_the_capital_that_is_left():
     assert target.level == pytest.approx(0.2 * DELTA)
     f = target.fraction(0.2, 0)
     there = walk((0.5, 0.5, 0.0), 50, target.level, 0.5)
-    assert f == pytest.approx(0.5 * there.slope(0, target.level) / target.level)
+    slope = np.interp(target.level, there.chance[0, :2], np.diff(there.chance[1, :3]))  # between the lowest two places
+    assert f == pytest.approx(0.5 * slope / target.level)
+
+
+@each("pairs", [False, True])
+@each("kind", ["ends", "ties", "changes", "continuous", "after the budget"])
+def test_capital_along_outcomes_is_that_of_fractions_one_by_one(kind, pairs):
+    rng, total = np.random.default_rng(7), 60
+    x = {
+        "ends": 2.0 * (rng.random(total) < 0.65) - 1.0,
+        "ties": (rng.random(total) < 0.5) - 1.0 * (rng.random(total) < 0.3),
+        "changes": np.append(2.0 * (rng.random(30) < 0.6) - 1.0, rng.random(30) - 0.4),
+        "continuous": 1.9 * rng.random(total) - 0.9,
+        "after the budget": 2.0 * (rng.random(2 * total) < 0.55) - 1.0,
+    }[kind]
+    target, W, path = BudgetTarget(DELTA, total, 1.0, pairs), 1.0, []
+    for i, won in enumerate(x):
+        W *= 1.0 + target.fraction(W, i) * won
+        target.add(x[i : i + 1])
+        path.append(W)
+    assert W != 1.0
+    assert np.exp(aimed_capital(x, 1.0, DELTA, total, pairs)) == pytest.approx(np.array(path), rel=1e-9)
 
 
 def extended(seed, keeps):

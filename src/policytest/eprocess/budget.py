@@ -27,35 +27,24 @@ import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import budget
+from policytest._base.compiled.small import TINY
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.text import plural
-from policytest.eprocess.strategies import LARGEST_FRACTION
 
 EARLY, EARLY_IN_PAIRS = 0.5, 0.7  # e, the share of delta that is spent evenly
 NEAR, LEFT_OVER = 0.1, 0.02  # another such share is taken if it uses so much more of the level
 MOST_EXACT = 1000  # outcomes, up to which each is a step of the walk
-STEPS = 400  # of the walk otherwise
-GRID, LARGEST_LOGIT = 40, 4.0  # walks differ by their chances: this many, by logit, between plus and minus the largest
-SAME = 1e-9  # of the range: outcomes that differ by less are the same
-LARGEST_EXACT = 1.0 - 1e-6  # fraction, where a walk says what a loss leaves
 LARGEST_LOG = 700.0  # of a capital
 SURPLUS = 1e-9  # of the capital, so that rounding does not hide an answer
-AHEAD = 1.05  # the capital follows a chance that is smaller by this factor, so that it gets there in spite of errors
-PRIOR, SKEW_PRIOR = 0.5, 20.0  # outcomes of mean R that the moments begin with; those that the third one needs
 LEAST_LEVEL = 1e-12  # of a walk: nothing is staked where there is hardly any capital left
-VARIANCES = (0.3, 3.0)  # the variance if V = R, in units of the mean square: between these
 
 
 class Walk(NamedTuple):
-    """A walk towards its boundary."""
+    """A walk towards its boundary: the chances of its steps, the boundary, and the chance of crossing."""
 
     law: FloatArray
     first: IntArray
     chance: FloatArray
-
-    def slope(self, t: int, x: float) -> float:
-        """How much the chance of crossing, which is x after t steps, grows by a step up."""
-        return budget.slope(self.chance, self.first, t, x, 2 if self.law[2] > 0 else 1)
 
 
 @lru_cache(maxsize=64)
@@ -71,6 +60,9 @@ def walk(law: tuple[float, float, float], steps: int, level: float, early: float
         if reached > most + LEFT_OVER * level:
             first, most = other, reached
     return Walk(chances, first, budget.chances(chances, first))
+
+
+NO_WALK = -1, np.zeros(3), np.zeros(1, dtype=np.int64), np.zeros((1, 1))
 
 
 class BudgetTarget:
@@ -100,63 +92,65 @@ class BudgetTarget:
         pairs: bool = False,
         capital: float = 1.0,
     ) -> None:
-        self.total, self.best, self.pairs = total, best, pairs and abs(best - 1.0) <= SAME
-        self.delta = (1.0 - SURPLUS) * delta
-        self.level = self.delta * capital  # of the walk: the chance of an answer, if the mean is the threshold
-        self.sums, self.ties = np.zeros(4), 0.0  # how many outcomes, and the sums of their first three powers
-        self.is_exact = total <= MOST_EXACT  # as long as outcomes are at the ends of their range, or ties of pairs
+        pairs = pairs and abs(best - 1.0) <= budget.SAME
+        self.target = budget.Target((1.0 - SURPLUS) * delta, float(best), int(total), pairs)
+        self.level = self.target.delta * capital  # of the walk: the chance of an answer, if the mean is the threshold
+        self.seen = np.zeros(6)
+        self.seen[5] = total <= MOST_EXACT  # as long as outcomes are at the ends of their range, or ties of pairs
+
+    @property
+    def stakes(self) -> bool:
+        """Whether there is enough capital to stake any."""
+        return self.level >= LEAST_LEVEL
 
     def add(self, x: FloatArray) -> None:
         """More outcomes."""
-        powers = np.array([np.ones(len(x)), x, x * x, x**3])  # one by one, so that a resumed run has the same sums
-        self.sums = np.add.accumulate(np.column_stack([self.sums, powers]), axis=1)[:, -1]
-        if self.is_exact:
-            slack = SAME * (1.0 + self.best)
-            at_an_end = (np.abs(x + 1.0) <= slack) | (np.abs(x - self.best) <= slack)
-            tied = self.pairs & (np.abs(x) <= slack)
-            self.ties += float(tied.sum())
-            self.is_exact = bool((at_an_end | tied).all())
+        budget.add(self.seen, x, self.target)
 
     def fraction(self, capital: float, spent: int) -> float:
         """The fraction of the next outcome, with this capital and so much of the budget spent."""
-        x = self.delta * capital
-        if spent >= self.total or self.level < LEAST_LEVEL or not 0 < x < 1.0:
+        if spent >= self.target.total or not self.stakes:
             return 0.0
-        if not self.is_exact:
-            return min(max(self._fitted(x / AHEAD, spent), 0.0), LARGEST_FRACTION)
-        if self.pairs:
-            q = _on_grid((self.sums[0] - self.ties + 0.5 * PRIOR) / (self.sums[0] + PRIOR))
-            there = walk((0.5 * q, 1.0 - q, 0.5 * q), self.total, self.level, EARLY_IN_PAIRS)
-            f = there.slope(spent, x / AHEAD) * AHEAD / x
-        else:
-            r = 1.0 / (1.0 + self.best)
-            f = r * walk((1.0 - r, r, 0.0), self.total, self.level, EARLY).slope(spent, x) / x
-        return min(max(f, 0.0), LARGEST_EXACT)
+        asked = self.seen, self.target, self.target.delta * capital, spent
+        wanted, _ = budget.fraction(*asked, *NO_WALK)
+        return float(budget.fraction(*asked, wanted, *self._walk(wanted))[1])
 
-    def _fitted(self, x: float, spent: int) -> float:
-        """By a walk with the variance and the skewness that outcomes would have if their mean were the threshold."""
-        a_step, (v, skewness) = self.total / STEPS, self.null_law()
-        g = skewness / math.sqrt(a_step)  # of a step of so many outcomes
-        r = _on_grid(0.5 * (1.0 - g / math.sqrt(4.0 + g * g)))
-        there = walk((1.0 - r, r, 0.0), STEPS, self.level, EARLY_IN_PAIRS if self.pairs else EARLY)
-        return there.slope(STEPS * spent // self.total, x) / (x * math.sqrt(v * a_step / (r * (1.0 - r))))
+    def along(self, x: FloatArray) -> FloatArray:
+        """[n + 1] the capital before each of these outcomes, the first ones of the budget, and after the last."""
+        path, at, walk = np.ones(len(x) + 1), 0, NO_WALK
+        while at < len(x) and self.stakes:
+            at, wanted = budget.capital_along(self.seen, self.target, path, at, x, *walk)
+            walk = wanted, *self._walk(wanted)
+        return path
+
+    def _walk(self, wanted: int) -> Walk:
+        """The walk with this number: of outcomes at the ends of the range, with ties of pairs, or of any others."""
+        kind, place = divmod(wanted, budget.GRID + 1)
+        chance = 1.0 / (1.0 + math.exp(budget.LARGEST_LOGIT * (1.0 - 2.0 * place / budget.GRID)))
+        early = EARLY_IN_PAIRS if self.target.pairs else EARLY
+        if kind == 0:
+            r = 1.0 / (1.0 + self.target.best)
+            return walk((1.0 - r, r, 0.0), self.target.total, self.level, early)
+        if kind == 1:
+            return walk((0.5 * chance, 1.0 - chance, 0.5 * chance), self.target.total, self.level, early)
+        return walk((1.0 - chance, chance, 0.0), budget.STEPS, self.level, early)
 
     def state(self) -> FloatArray:
         """[6] the outcomes so far."""
-        return np.array([*self.sums, self.ties, self.is_exact], dtype=np.float64)
+        return self.seen.copy()
 
     def restore(self, kept: FloatArray) -> None:
         """Go on from these."""
-        self.sums, self.ties, self.is_exact = kept[:4], float(kept[4]), self.is_exact and bool(kept[5])
+        self.seen = np.array([*kept[:5], self.seen[5] and kept[5]], dtype=np.float64)
 
-    def null_law(self) -> tuple[float, float]:
-        """The variance and the skewness of outcomes if their mean is the threshold."""
-        b, count = self.best, self.sums[0] + PRIOR
-        m, e2, e3 = (self.sums[1:] + PRIOR * np.array([0.0, b, b * (b - 1.0)])) / count
-        k2, k3 = max(e2 - m * m, 1e-12 * e2), e3 - 3.0 * m * e2 + 2.0 * m**3
-        k3 *= self.sums[0] / (self.sums[0] + SKEW_PRIOR)
-        low, high = VARIANCES
-        return min(max(e2 - m * k3 / k2, low * e2), high * e2), k3 / k2**1.5
+
+def aimed_capital(x: FloatArray, best: float, delta: float, total: int, pairs: bool = False) -> FloatArray:
+    """[n] the logarithm of the capital after each outcome, staked as a `BudgetTarget` stakes it from the capital 1 on.
+
+    Outcomes are in units of what a full bet can lose: the worst is -1, the best ``best``, and 0 is the threshold.
+    """
+    along = BudgetTarget(delta, total, best, pairs).along(np.asarray(x, dtype=np.float64))[1:]
+    return np.asarray(np.log(np.maximum(along, TINY)), dtype=np.float64)
 
 
 class Begun(NamedTuple):
@@ -194,7 +188,7 @@ class Aim:
         delta, total = math.exp(-required), self.budget - self.begun.spent
         for index, (before, log_capital) in enumerate(zip(self.targets, self.begun[-2:], strict=True)):
             capital = math.exp(min(log_capital, required))
-            self.targets[index] = BudgetTarget(delta, total, before.best, before.pairs, capital)
+            self.targets[index] = BudgetTarget(delta, total, before.target.best, before.target.pairs, capital)
             self.targets[index].restore(before.state())
         return is_new
 
@@ -202,7 +196,7 @@ class Aim:
         """Tell which answer cannot come: n outcomes make the capital at most (1 + best)^n times as large."""
         left = self.budget - self.begun.spent
         for side, target, log_capital in zip(("above", "below"), self.targets, self.begun[-2:], strict=True):
-            least = math.ceil((self.begun.required - log_capital) / math.log1p(target.best))
+            least = math.ceil((self.begun.required - log_capital) / math.log1p(target.target.best))
             if least > left:
                 warnings.warn(
                     f'budget: "{side}" cannot be answered within {plural(left, *self.unit)}, even if all of them are '
@@ -238,14 +232,6 @@ class Aim:
         self.begun = Begun(int(begun[0]), float(begun[1]), int(begun[2]), float(begun[3]), float(begun[4]))
         for target, row in zip(self.targets, seen, strict=True):
             target.restore(row)
-
-
-def _on_grid(chance: float) -> float:
-    """The nearest chance of which a walk is kept."""
-    unit = 2.0 * LARGEST_LOGIT / GRID
-    chance = min(max(chance, 1e-9), 1.0 - 1e-9)
-    logit = unit * round(math.log(chance / (1.0 - chance)) / unit)
-    return 1.0 / (1.0 + math.exp(-min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)))
 
 
 def refuse_other_budgets(aim: Aim | None, state: Arrays) -> None:

@@ -7,7 +7,8 @@ and ``chance[t, k]`` the probability of getting there from place k: 1 beyond the
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,13 @@ from policytest._base.compiled.small import TINY, compiled, entry
 LATE = 8.0  # the power of time by which the part of the level that is kept for the end is spent
 DOUBLINGS, HALVINGS = 4, 14  # of the factor by which the spending is scaled
 USED = 0.98  # of the level, which suffices
+STEPS = 400  # of a walk whose steps are not outcomes
+GRID, LARGEST_LOGIT = 40, 4.0  # walks differ by their chances: this many, by logit, between plus and minus the largest
+SAME = 1e-9  # of the range: outcomes that differ by less are the same
+LARGEST_FRACTION, LARGEST_EXACT = 0.995, 1.0 - 1e-6  # the second where a walk says what a loss leaves
+AHEAD = 1.05  # the capital follows a chance that is smaller by this factor, so that it gets there in spite of errors
+PRIOR, SKEW_PRIOR = 0.5, 20.0  # outcomes of mean R that the moments begin with; those that the third one needs
+VARIANCES = (0.3, 3.0)  # the variance if V = R, in units of the mean square: between these
 
 
 @compiled
@@ -99,7 +107,7 @@ def _gain(U: Reals, first: Ints, t: int, k: int, up: int) -> float:
     return 0.0 if k >= first[t] else (U[t + 1, k + up] - U[t + 1, k]) / up
 
 
-@entry
+@compiled
 def slope(U: Reals, first: Ints, t: int, x: float, up: int) -> float:
     """How much the chance grows by a step up of one place, for a walk whose chance is x after t steps.
 
@@ -118,3 +126,114 @@ def slope(U: Reals, first: Ints, t: int, x: float, up: int) -> float:
             high = middle
     share = (x - U[t, low]) / max(U[t, high] - U[t, low], TINY)
     return (1.0 - share) * _gain(U, first, t, low, up) + share * _gain(U, first, t, high, up)
+
+
+# ---------------------------------------------------------------- bets
+
+# What was seen [6]: how many outcomes, the sums of their first three powers, how many were ties of pairs, and whether
+# all were at the ends of the range, or such ties. All fractions are made from that, by `policytest.eprocess.budget`.
+
+
+class Target(NamedTuple):
+    """What bets aim at: outcomes are at least -1 and at most ``best``, and the capital 1/delta is an answer."""
+
+    delta: float
+    best: float
+    total: int
+    pairs: bool  # outcomes are differences of two, at most 1
+
+
+@compiled
+def _place(chance: float) -> int:
+    """The place on the grid of logits that is nearest to a chance."""
+    chance = min(max(chance, 1e-9), 1.0 - 1e-9)
+    logit = min(max(math.log(chance / (1.0 - chance)), -LARGEST_LOGIT), LARGEST_LOGIT)
+    return round((logit + LARGEST_LOGIT) * GRID / (2.0 * LARGEST_LOGIT))
+
+
+@compiled
+def _add(seen: Reals, x: float, target: Target) -> None:
+    """One more outcome."""
+    slack = SAME * (1.0 + target.best)
+    tied = target.pairs and abs(x) <= slack
+    for power in range(4):
+        seen[power] += x**power
+    if tied:
+        seen[4] += 1.0
+    elif abs(x + 1.0) > slack and abs(x - target.best) > slack:
+        seen[5] = 0.0
+
+
+@compiled
+def _null_law(seen: Reals, best: float) -> tuple[float, float]:
+    """The variance and the skewness of outcomes if their mean is the threshold."""
+    count = seen[0] + PRIOR
+    m = seen[1] / count
+    e2 = (seen[2] + PRIOR * best) / count
+    e3 = (seen[3] + PRIOR * best * (best - 1.0)) / count
+    k2 = max(e2 - m * m, 1e-12 * e2)
+    k3 = (e3 - 3.0 * m * e2 + 2.0 * m**3) * seen[0] / (seen[0] + SKEW_PRIOR)
+    return min(max(e2 - m * k3 / k2, VARIANCES[0] * e2), VARIANCES[1] * e2), k3 / k2**1.5
+
+
+@compiled
+def _wanted(seen: Reals, target: Target) -> int:
+    """Which walk the next bet follows: 0, or (GRID + 1) times its kind plus the place of its chance."""
+    if seen[5] > 0.0 and target.pairs:
+        return GRID + 1 + _place((seen[0] - seen[4] + 0.5 * PRIOR) / (seen[0] + PRIOR))
+    if seen[5] > 0.0:
+        return 0
+    g = _null_law(seen, target.best)[1] / math.sqrt(target.total / STEPS)  # the skewness of a step of so many outcomes
+    return 2 * (GRID + 1) + _place(0.5 * (1.0 - g / math.sqrt(4.0 + g * g)))
+
+
+@compiled
+def _fraction(seen: Reals, target: Target, x: float, spent: int, law: Reals, first: Ints, U: Reals) -> float:
+    """The fraction of the next outcome, where delta times the capital is x."""
+    if not 0.0 < x < 1.0:
+        return 0.0
+    if seen[5] == 0.0:
+        x /= AHEAD
+        v, r, outcomes = _null_law(seen, target.best)[0], law[1], target.total / STEPS
+        unit = math.sqrt(v * outcomes / (r * (1.0 - r)))
+        f, largest = slope(U, first, STEPS * spent // target.total, x, 1) / (x * unit), LARGEST_FRACTION
+    elif target.pairs:
+        x /= AHEAD
+        f, largest = slope(U, first, spent, x, 2) / x, LARGEST_EXACT
+    else:
+        f, largest = law[1] * slope(U, first, spent, x, 1) / x, LARGEST_EXACT
+    return min(max(f, 0.0), largest)
+
+
+@entry
+def fraction(
+    seen: Reals, target: Target, x: float, spent: int, walk: int, law: Reals, first: Ints, U: Reals
+) -> tuple[int, float]:
+    """(the walk that is wanted, the fraction of the next outcome): the second if the walk is the one that was given."""
+    wanted = _wanted(seen, target)
+    return wanted, _fraction(seen, target, x, spent, law, first, U) if wanted == walk else 0.0
+
+
+@entry
+def capital_along(
+    seen: Reals, target: Target, path: Reals, at: int, won: Reals, walk: int, law: Reals, first: Ints, U: Reals
+) -> tuple[int, int]:
+    """Bet on outcomes from number ``at`` on, as long as this walk is the one that is wanted: (how far, the next walk).
+
+    ``path[i]`` is the capital before outcome i.
+    """
+    for i in range(at, len(won)):
+        wanted = _wanted(seen, target)
+        if wanted != walk:
+            return i, wanted
+        f = _fraction(seen, target, target.delta * path[i], i, law, first, U) if i < target.total else 0.0
+        path[i + 1] = path[i] * (1.0 + f * max(won[i], -1.0))
+        _add(seen, won[i], target)
+    return len(won), walk
+
+
+@entry
+def add(seen: Reals, won: Reals, target: Target) -> None:
+    """More outcomes, one by one, so that a resumed run has the same sums."""
+    for i in range(len(won)):
+        _add(seen, won[i], target)
