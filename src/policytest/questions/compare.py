@@ -123,9 +123,6 @@ def compare(
     question = replace(question, task=task_a)
     check_method(method, zone := question.zone)
     is_log, joint = isinstance(source, Transitions), joint_task([task_a, task_b])
-    found = question.known_by(known_difference(task_a, task_b), 0 if is_log else 2)
-    if found is not None:
-        return found if not is_log else beside_data(found, task_a, source)
     if is_log:
         driver.not_on_a_log(
             method=ptst,
@@ -135,6 +132,10 @@ def compare(
             max_seconds=max_seconds,
             budget=budget,
         )
+    found = question.known_by(known_difference(task_a, task_b), 0 if is_log else 2)
+    if found is not None:
+        return found if not is_log else beside_data(found, task_a, source)
+    if is_log:
         check_indices(task_a, source)
         rows = diagnosed(joint, source)
         verdict = judged(question, _on_a_log(task_a, task_b, margin, rows, zone, replicate_seeds(rng)), rows)

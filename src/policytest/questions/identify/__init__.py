@@ -24,7 +24,7 @@ from policytest.methods.ptst import PTST
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.cells import diagnosed, diagnosed_run
-from policytest.questions.driver import not_on_a_log, sampling_limit, time_limit, until_interrupted
+from policytest.questions.driver import checked_budget, not_on_a_log, sampling_limit, time_limit, until_interrupted
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
@@ -61,6 +61,7 @@ def identify(
     start: int | None = None,
     goal: Sequence[Hashable] | None = None,
     max_seconds: float | None = None,
+    budget: int | None = None,
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
 
@@ -83,6 +84,9 @@ def identify(
         the nearest kernel, so its answers are not certified. `KLBTS()`: the baseline, for the best of all policies.
     progress
         Called after every step, with a look at the search.
+    budget
+        For the best of given policies by betting: the most transitions, fixed before the first one. Comparisons then
+        aim at an answer within their shares of it (`identify.tournament`); at its end the search stops, undecided.
 
     Ties are not settled by samples: where the best two are exactly as good, only ``max_samples`` ends the search.
     Policies that are as good whatever the kernel is need no samples. Ctrl-C ends it between two draws, undecided.
@@ -101,6 +105,12 @@ def identify(
     of_task |= {"states": states, "actions": actions, "assumptions": assumptions, "available": available}
     of_task |= {"horizon": horizon, "terminal": terminal, "total_rewards": total_rewards, "start": start, "goal": goal}
     ptst, klbts = checked_method(method, policies)
+    budget = checked_budget(budget)
+    if budget is not None and (policies is None or ptst is not None):
+        raise InputError(
+            "budget: comparisons of given policies by betting aim at one; pass policies=[...] and no method, or "
+            "max_samples to stop the search"
+        )
     if policies is None:
         if isinstance(rewards, Observed):
             raise InputError(f"rewards: these are observed, and the best of all policies needs known ones; {SOME}")
@@ -119,7 +129,7 @@ def identify(
     if isinstance(sim, Transitions):
         if policies is None:
             raise InputError("a log can tell the best of policies that are given; pass policies=[...]")
-        not_on_a_log(method=ptst, max_samples=max_samples, max_seconds=max_seconds)
+        not_on_a_log(method=ptst, max_samples=max_samples, max_seconds=max_seconds, budget=budget)
         return _named(best_on_a_log(tasks, diagnosed(joint_task(tasks), sim), delta, rng), task)
     search: Search
     if klbts is not None:
@@ -129,10 +139,11 @@ def identify(
     elif policies is None:
         search = BettingSearch(task, sim, delta, rng)
     else:
-        search = Tournament(tasks, sim, delta, rng)
+        search = Tournament(tasks, sim, delta, rng, budget)
     checks, ends = search.go(limit), UnnamedEnds(task, search.tally)
     reason = until_interrupted(search.source, checks, progress, lambda: search.answered, ends, seconds)
-    return diagnosed_run(task if policies is None else joint_task(tasks), sim, _named(search.result(reason), task))
+    found = replace(_named(search.result(reason), task), budget=budget)
+    return diagnosed_run(task if policies is None else joint_task(tasks), sim, found)
 
 
 def _named(found: Selection, task: Task) -> Selection:
