@@ -78,7 +78,7 @@ def lower_end(goal: Goal, outcomes: FloatArray, steady: float) -> float:
     Z, end, tops = outcomes[: goal.budget], steady, goal.tops
     required = goal.level + HALF - math.log1p(-STEADY)
     for top in tops[tops > steady]:
-        x, best = _won(goal, Z, top, top)
+        x, best = full_bets(goal, Z, float(top), float(top))
         path = aimed_capital(x, best, math.exp(-required), goal.budget)
         if path.max(initial=0.0) < required:
             return _within(goal, Z, x, path, (end, float(top)), required)
@@ -86,8 +86,8 @@ def lower_end(goal: Goal, outcomes: FloatArray, steady: float) -> float:
     return end
 
 
-def _won(goal: Goal, Z: FloatArray, R: float, top: float) -> tuple[FloatArray, float]:
-    """(what full bets against R win, in units of what they can lose against the top of its cell; the most)."""
+def full_bets(goal: Goal, Z: FloatArray, R: float, top: float) -> tuple[FloatArray, float]:
+    """(what full bets against "V <= R" win, in units of what they can lose against the top of its cell; the most)."""
     if goal.score is not None:
         return goal.score.of(Z - R) / goal.score.room, 1.0
     low, high = goal.span
@@ -107,7 +107,7 @@ def _within(
     fractions = np.clip(np.divide(grown, x, out=np.zeros_like(x), where=clear), 0.0, 1.0)
 
     def evidence(R: float) -> float:
-        won, _ = _won(goal, Z, R, cell[1])
+        won, _ = full_bets(goal, Z, R, cell[1])
         factors = np.where(clear, fractions * won, np.minimum(won, 0.0))
         return float(np.add.accumulate(np.log1p(np.maximum(factors, -1.0 + 1e-12))).max(initial=0.0))
 

@@ -161,6 +161,11 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
         claim = f"{about} {few(found.samples[best][0])} samples, with {best}."
         facts = [*(row for row in rows if row.label == best), *facts]
     beware = tuple(note for note in found.notes if note.startswith("Beware"))
+    asked, given = "Is {} above " + f"{number(found.threshold)}?", "task, guess"
+    if found.about == "difference":
+        asked, given = "Is {} larger, by more than " + f"{number(found.threshold)}, than that of another one?", "(a, b)"
+    more = "" if found.powered is None else f", power={found.powered.power:g}"
+    claim += "" if found.powered is None else f" {sentences.capital(found.powered.words)}."
     return Story(
         question or "How many samples will it take?",
         "",
@@ -171,7 +176,7 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
         "A plan promises nothing: it is as good as its guess. The test that follows keeps its guarantee whatever the "
         "plan said.",
         facts,
-        background=tuple(sentences.described(found.task, "Is {} above " + f"{number(found.threshold)}?")),
+        background=tuple(sentences.described(found.task, asked)),
         warnings=beware,
         tables=(_methods_table(found),) if found.samples else (),
         rows=rows,
@@ -181,7 +186,7 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
             "The guess of the transitions is right, or as uncertain as its pilot data say.",
             *sentences.own_assumptions(found.task),
         ),
-        recipe=_recipe("found", f"plan(task, guess, threshold={found.threshold:g}, delta={found.delta:g}, rng=seed)"),
+        recipe=_recipe("found", f"plan({given}, threshold={found.threshold:g}, delta={found.delta:g}, rng=seed{more})"),
     )
 
 
