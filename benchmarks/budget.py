@@ -8,6 +8,8 @@
 bars    successes against a bar, beside the exact binomial test at the end of the budget, which looks once
 laws    returns with other laws, beside a z test at the end that knows their variance, which would answer 0.8
 pairs   two agents, beside STEP where it is installed (pip install sequentialized-barnard-tests)
+environments  returns of agents in CartPole, Acrobot and Pendulum, drawn from 2,000 of each; beside a z test at the end
+        that knows their variance, at bars where it would answer 0.85 if the mean were normal
 
 "answered" is the share of runs with the right answer at delta = 0.05, "used" the mean share of the budget; "plain" are
 the bets without a budget, stopped after as many episodes. "errs" is the share of wrong answers where the truth is the
@@ -146,6 +148,65 @@ def laws(runs: int) -> list[Numbers]:
     return rows
 
 
+def balancing(seen: Any) -> int:
+    """An agent of CartPole: against the way in which the pole is falling."""
+    return int(seen[3] > 0)
+
+
+def pumping(seen: Any) -> int:
+    """An agent of Acrobot: with the swing of the second link."""
+    return 2 if seen[5] > 0 else 0
+
+
+def swinging(seen: Any) -> Any:
+    """An agent of Pendulum: with the swing while it hangs, against the fall near the top."""
+    push = np.sign(seen[2]) * 2.0 if seen[0] < 0.7 else -10.0 * seen[1] - 2.0 * seen[2]
+    return np.clip([push], -2.0, 2.0).astype(np.float32)
+
+
+WORST_PENDULUM = -200 * (np.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2)
+AGENTS: dict[str, tuple[Callable[[Any], Any], float, float, int]] = {  # its range of returns, and the budget
+    "CartPole-v1": (balancing, 0.0, 500.0, 100),
+    "Acrobot-v1": (pumping, -500.0, 0.0, 200),
+    "Pendulum-v1": (swinging, WORST_PENDULUM, 0.0, 100),
+}
+
+
+def played(name: str, agent: Callable[[Any], Any], episodes: int) -> list[float]:
+    """The returns of an agent."""
+    env: Any = importlib.import_module("gymnasium").make(name)
+    found = []
+    for seed in range(episodes):
+        (seen, _), total, over = env.reset(seed=seed), 0.0, False
+        while not over:
+            seen, reward, ended, cut, _ = env.step(agent(seen))
+            total, over = total + float(reward), ended or cut
+        found.append(total)
+    return found
+
+
+def environments(runs: int) -> list[Numbers]:
+    """Returns of agents, on both sides; their means are those of the returns that were played."""
+    head("environment, side", "z test")
+    rows = []
+    for name, (agent, low, high, N) in AGENTS.items():
+        returns = np.array(played(name, agent, 2000 if runs > 1 else 5))
+        mean, error = float(returns.mean()), float(returns.std()) / N**0.5
+        print(f"{name}: mean {mean:.1f}, standard deviation {returns.std():.1f}, range {low:.0f} to {high:.0f}")
+
+        def drawn(rng: np.random.Generator, returns: Any = returns) -> list[float]:
+            return [float(returns[rng.integers(len(returns))])]
+
+        about = pt.Episodes(drawn, return_range=(low, high))
+        for sign, right in ((-1.0, "above"), (1.0, "below")):
+            bar = mean + sign * float(norm.ppf(0.85) + norm.ppf(1 - DELTA)) * error
+            means = np.random.default_rng(1).choice(returns, (2000, N)).mean(axis=1)
+            peer = float((sign * (bar - means) > norm.ppf(1 - DELTA) * error).mean())
+            asks = *against(about, bar, N), against(about, mean, N)[0]
+            rows.append(line(f"{name}, {right}", N, peer, asks, runs, right))
+    return rows
+
+
 def pairs(runs: int, N: int = 200) -> list[Numbers]:
     """Two agents, the better one first."""
     step = step_test(N)
@@ -194,7 +255,7 @@ def step_test(N: int) -> Callable[[float, float, int], tuple[float, float]] | No
     return ask
 
 
-PARTS = {"bars": bars, "laws": laws, "pairs": pairs}
+PARTS = {"bars": bars, "laws": laws, "environments": environments, "pairs": pairs}
 
 
 def main() -> None:

@@ -361,7 +361,6 @@ class Narrowing:
             self.best = self.best & self.now(is_last=True)
         return self.best
 
-
     def estimate(
         self, task: Task | Episodes, limits: tuple[int, float], progress: Callable[[int, float, float], None] | None
     ) -> Estimate:
@@ -405,6 +404,7 @@ class BallNarrowing(Narrowing):
 
     def now(self, is_last: bool) -> Interval:
         """The range of values over the ball."""
-        if not is_last and ball_interval(self.run, self.asked.level, ProjectionFree(starts=2)).width > 2 * self.asked.half:
-            return Interval(*value_range(self.run.task), certified=True)
-        return ball_interval(self.run, self.asked.level)
+        run, asked = self.run, self.asked
+        if not is_last and ball_interval(run, asked.level, ProjectionFree(starts=2)).width > 2 * asked.half:
+            return Interval(*value_range(run.task), certified=True)
+        return ball_interval(run, asked.level)

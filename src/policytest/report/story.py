@@ -241,7 +241,10 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
             *(sentences.uncertified_guarantee(found) if found.answered else ()),
         ),
         assumptions=sentences.assumptions_of(found.names, known),
-        recipe=_recipe("found", f"identify(rewards, initial, discount, sim, delta={found.delta:g}, rng=seed{budgeted(found.budget)})"),
+        recipe=_recipe(
+            "found",
+            f"identify(rewards, initial, discount, sim, delta={found.delta:g}, rng=seed{budgeted(found.budget)})",
+        ),
     )
 
 

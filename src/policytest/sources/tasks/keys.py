@@ -87,7 +87,7 @@ PARTS = ("data", "indices", "indptr", "shape")
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, a budget, bins for its logs.
+    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, a budget, bins for logs.
 
     ``offer`` is what a model checker's file says beside: how it numbers choices, and its labels.
     """
