@@ -10,6 +10,8 @@ laws    returns with other laws, beside a z test at the end that knows their var
 pairs   two agents, beside STEP where it is installed (pip install sequentialized-barnard-tests)
 environments  returns of agents in CartPole, Acrobot and Pendulum, drawn from 2,000 of each; beside a z test at the end
         that knows their variance, at bars where it would answer 0.85 if the mean were normal
+intervals  how long intervals at the end of the budget are, in units of 2 x 1.96 standard errors; beside those without a
+        budget and, of successes, that of Clopper and Pearson, which looks once
 
 "answered" is the share of runs with the right answer at delta = 0.05, "used" the mean share of the budget; "plain" are
 the bets without a budget, stopped after as many episodes. "errs" is the share of wrong answers where the truth is the
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from scipy.stats import binom, norm
 
 import policytest as pt
@@ -230,6 +233,41 @@ def show(name: str, row: Numbers) -> None:
     print(f"{name:<24}{row['budget']:>7.0f}{answered:>10.3f}{used:>8.1f}{step:>8.3f}{step_used:>8.1f}", flush=True)
 
 
+def intervals(runs: int) -> list[Numbers]:
+    """Lengths of intervals, and how often they miss the mean."""
+    print(f"\n{'returns':<24}{'budget':>7}{'exact':>8}{'aimed':>8}{'misses':>8}{'plain':>8}")
+    rows = []
+    for draw, N in ((coin, 120), (rare_coin, 120), *LAWS):
+        sample = np.clip([draw(np.random.default_rng([2026, i])) for i in range(20_000)], 0.0, 1.0)
+        mean, unit = float(sample.mean()), 2.0 * 1.96 * float(sample.std()) / N**0.5
+        exact, aimed, plain, missed = [], [], [], 0
+        for seed in range(runs):
+            rng = np.random.default_rng(seed)
+            returns = np.clip([draw(rng) for _ in range(N)], 0.0, 1.0)
+            log = pt.LoggedEpisodes(None, returns, return_range=(0.0, 1.0))
+            found, k = pt.value_interval(log, budget=N), int(returns.sum())
+            missed += mean not in found
+            aimed.append(found.width / unit)
+            plain.append(pt.value_interval(log).width / unit)
+            ends = stats.beta.ppf(0.025, k, N - k + 1), stats.beta.ppf(0.975, k + 1, N - k)
+            exact.append(float(np.diff(np.nan_to_num(ends))[0]) / unit if draw in (coin, rare_coin) else np.nan)
+        row = {"budget": N, "exact": np.mean(exact), "aimed": np.mean(aimed), "misses": missed / runs}
+        rows.append({**{name: float(value) for name, value in row.items()}, "plain": float(np.mean(plain))})
+        exactly, length, share, without = (rows[-1][name] for name in ("exact", "aimed", "misses", "plain"))
+        print(f"{draw.__name__:<24}{N:>7}{exactly:>8.2f}{length:>8.2f}{share:>8.3f}{without:>8.2f}", flush=True)
+    return rows
+
+
+def coin(rng: np.random.Generator) -> float:
+    """Four successes in five."""
+    return float(rng.random() < 0.8)
+
+
+def rare_coin(rng: np.random.Generator) -> float:
+    """One success in twenty."""
+    return float(rng.random() < 0.05)
+
+
 def step_test(N: int) -> Callable[[float, float, int], tuple[float, float]] | None:
     """(how often STEP answers that A is better, its mean pairs) for two success rates; None if it is not installed."""
     name = "sequentialized_barnard_tests"
@@ -255,7 +293,7 @@ def step_test(N: int) -> Callable[[float, float, int], tuple[float, float]] | No
     return ask
 
 
-PARTS = {"bars": bars, "laws": laws, "environments": environments, "pairs": pairs}
+PARTS = {"bars": bars, "laws": laws, "environments": environments, "pairs": pairs, "intervals": intervals}
 
 
 def main() -> None:

@@ -6,12 +6,12 @@
 
 Rows "ball" count the runs in which the true kernel ever left the confidence ball, loss_t(p) > beta(t, delta), looked at
 after every sample: 2,000 seeded runs. Rows "interval" count the runs in which an interval ever missed the value, looked
-at whenever the samples had doubled: 100 runs. Rows "budget" count the runs in which an interval of episodes by bets that aim
-at the end of a budget of 80 missed the mean, at a quarter of it, at half of it, or at its end: 400 runs. The alarm is the exact binomial tail: the probability of at least so many
-misses if each run had probability delta. Below one in a million it is raised. The controls must raise it: the ball
-without its dimension term, intervals of a ball of radius half a nat, betting intervals that claim five nats more than
-the capital holds, and capital of aimed bets that counts a twentieth of what they lose. Exit code 1 if anything is not as it
-should be.
+at whenever the samples had doubled: 100 runs. Rows "budget" count the runs in which an interval of episodes by bets
+that aim at the end of a budget of 80 missed the mean, at a quarter of it, at half of it, or at its end: 400 runs. The
+alarm is the exact binomial tail: the probability of at least so many misses if each run had probability delta. Below
+one in a million it is raised. The controls must raise it: the ball without its dimension term, intervals of a ball of
+radius half a nat, betting intervals that claim five nats more than the capital holds, and capital of aimed bets that
+counts a twentieth of what they lose. Exit code 1 if anything is not as it should be.
 """
 
 from __future__ import annotations
