@@ -28,7 +28,7 @@ import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import budget
-from policytest._base.compiled.small import TINY
+from policytest._base.compiled.small import MOST_WON, TINY
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.text import plural
 
@@ -101,7 +101,7 @@ class BudgetTarget:
         capital: float = 1.0,
     ) -> None:
         pairs = pairs and abs(best - 1.0) <= budget.SAME
-        self.target = budget.Target((1.0 - SURPLUS) * delta, float(best), int(total), pairs)
+        self.target = budget.Target((1.0 - SURPLUS) * delta, min(float(best), MOST_WON), int(total), pairs)
         self.level = self.target.delta * capital  # of the walk: the chance of an answer, if the mean is the threshold
         self.seen = np.zeros(6)
         self.seen[5] = total <= MOST_EXACT  # as long as outcomes are at the ends of their range, or ties of pairs
@@ -204,11 +204,13 @@ class Aim:
         """Tell which answer cannot come: n outcomes make the capital at most (1 + best)^n times as large."""
         left = self.budget - self.begun.spent
         for side, target, log_capital in zip(("above", "below"), self.targets, self.begun[-2:], strict=True):
-            least = math.ceil((self.begun.required - log_capital) / math.log1p(target.target.best))
+            least = (self.begun.required - log_capital) / max(math.log1p(target.target.best), TINY)
             if least > left:
+                far = "would take too many; move the threshold away from the end of the range"
+                how_many = f"takes {math.ceil(least):,}; pass a larger budget" if least < 1e12 else far
                 warnings.warn(
                     f'budget: "{side}" cannot be answered within {plural(left, *self.unit)}, even if all of them are '
-                    f"the best possible, which takes {least:,}; pass a larger budget",
+                    f"the best possible, which {how_many}",
                     AssumptionWarning,
                     stacklevel=9,
                 )

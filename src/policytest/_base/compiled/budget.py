@@ -175,6 +175,7 @@ def _place(chance: float) -> int:
 @compiled
 def _add(seen: Reals, x: float, target: Target) -> None:
     """One more outcome."""
+    x = min(x, target.best)
     slack = SAME * (1.0 + target.best)
     tied = target.pairs and abs(x) <= slack
     for power in range(4):
@@ -251,7 +252,7 @@ def capital_along(
         if wanted != walk:
             return i, wanted
         f = _fraction(seen, target, target.delta * path[i], i, law, first, U) if i < target.total else 0.0
-        path[i + 1] = path[i] * (1.0 + f * max(won[i], -1.0))
+        path[i + 1] = path[i] * (1.0 + f * min(max(won[i], -1.0), target.best))
         _add(seen, won[i], target)
     return len(won), walk
 
