@@ -65,7 +65,8 @@ LAWS: dict[str, tuple[list[float], list[float]]] = {
     "rare failure": ([0.0, 0.5, 1.0], [0.02, 0.05, 0.93]),
     "many values": (np.linspace(0.0, 1.0, 21).tolist(), (np.arange(1.0, 22.0) / 231.0).tolist()),
 }
-AIMED = aimed_interval.aimed_capital
+ENDS: Any = aimed_interval
+AIMED = ENDS.aimed_capital
 
 
 def instances(small: bool) -> dict[str, Any]:
@@ -140,11 +141,11 @@ def budgets(small: bool) -> list[dict[str, Any]]:
     """The rows of intervals within a budget."""
     rows, (runs, budget) = [], (30, 24) if small else (400, 80)
     for rule, capital in (("aimed", AIMED), ("aimed, a twentieth of losses", losing_less)):
-        aimed_interval.aimed_capital = capital
+        ENDS.aimed_capital = capital
         for law in LAWS if rule == "aimed" else ["success"]:
             misses = sum(misses_the_mean(law, seed, budget) for seed in range(runs))
             rows.append(counted(law, "budget", rule, (runs, budget), misses))
-    aimed_interval.aimed_capital = AIMED
+    ENDS.aimed_capital = AIMED
     return rows
 
 
