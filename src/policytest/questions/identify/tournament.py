@@ -119,10 +119,14 @@ class Tournament(Search):
                 yield self._check()
 
     def _next(self, pairs: list[tuple[int, int]]) -> tuple[int, int]:
-        """The comparison to go on with: the one with the fewest samples; with a budget one that was begun."""
+        """The comparison of the leader to go on with: the one with the fewest samples.
+
+        With a budget it is the one that was begun, also if there is another leader by now.
+        """
         if self.budget is None:
             return min(pairs, key=lambda pair: self._run(pair).samples)
-        return max(pairs, key=lambda pair: (pair in self.runs, abs(self.values[pair[0]] - self.values[pair[1]])))
+        begun = (pair for pair, run in self.runs.items() if set(pair) <= set(self.left) and not run.exhausted)
+        return next(begun, max(pairs, key=lambda pair: abs(self.values[pair[0]] - self.values[pair[1]])))
 
     def _run(self, pair: tuple[int, int]) -> TDRun:
         if pair not in self.runs:
