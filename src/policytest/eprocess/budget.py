@@ -163,6 +163,14 @@ class Begun(NamedTuple):
     below: float
 
 
+def begun_of(state: Arrays) -> Begun:
+    """Where a kept run stood."""
+    begun = np.array(state["begun"], dtype=np.float64)
+    if begun.shape != (5,) or np.isnan(begun).any() or not 0 <= begun[2] <= begun[0]:
+        raise ValueError("the budget is not that of a run")
+    return Begun(int(begun[0]), float(begun[1]), int(begun[2]), float(begun[3]), float(begun[4]))
+
+
 class Aim:
     """What both sides of a run aim at: an answer within a budget that was fixed beforehand.
 
@@ -224,12 +232,9 @@ class Aim:
 
     def restore(self, state: Arrays) -> None:
         """Go on with that."""
-        begun, seen = (np.array(state[name], dtype=np.float64) for name in ("begun", "seen"))
-        if begun.shape != (5,) or seen.shape != (2, 6) or np.isnan(begun).any() or not np.isfinite(seen).all():
+        seen, self.begun = np.array(state["seen"], dtype=np.float64), begun_of(state)
+        if seen.shape != (2, 6) or not np.isfinite(seen).all() or not (seen[:, 0] >= 0).all():
             raise ValueError("what was aimed at is not that of a run")
-        if not (seen[:, 0] >= 0).all() or not 0 <= begun[2] <= begun[0]:
-            raise ValueError("the budget is not that of a run")
-        self.begun = Begun(int(begun[0]), float(begun[1]), int(begun[2]), float(begun[3]), float(begun[4]))
         for target, row in zip(self.targets, seen, strict=True):
             target.restore(row)
 
