@@ -15,7 +15,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any, NamedTuple, Protocol
@@ -162,8 +162,9 @@ class OnCluster:
     """Workers of a Dask cluster, which itself makes a call again if its worker dies."""
 
     def __init__(self, made: bytes, client: Any) -> None:
-        self.client, self.key, self.made = client, uuid4().hex, client.scatter(made, hash=False)
-        self.died = (errors.needs("distributed", "cluster").KilledWorker,)
+        self.client, self.key = client, uuid4().hex
+        self.made = client.submit(bytes, made, pure=False)  # not scattered: a worker that dies would take it along
+        self.died = errors.needs("distributed", "cluster").KilledWorker, CancelledError
         self.futures = weakref.WeakSet[Any]()
 
     def submit(self, arguments: tuple[object, ...]) -> Future:
