@@ -128,7 +128,7 @@ class TDRun(Run):
         while self.answer is None and self.samples_used < limit and time.monotonic() <= until:
             if not lanes.waiting:
                 self._look_at_zone(required)
-                lanes.next_round()
+                lanes.next_round(self.bets, required)
                 for _ in range(CALLED_BLOCK):
                     if self.answer is not None or not lanes.has_room:
                         break

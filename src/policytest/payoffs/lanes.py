@@ -35,7 +35,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import small
 from policytest._base.compiled.small import Advance, Call, Draws, Limits, RolloutState
 from policytest._base.record import Record, numbers_of, part_of, record
-from policytest.eprocess.capital import EProcess
+from policytest.eprocess.capital import EProcess, TwoSided
 from policytest.kl.sampler import UNLIMITED
 from policytest.payoffs import splitting
 from policytest.payoffs.fit import Fit
@@ -43,6 +43,8 @@ from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import SLACK, Rollouts
 
 WINDOW, MOST_FREE = 4, 64  # unsettled rollouts for each one at work: of those that drew something, and in all
+XX
+YY
 ROWS = 64  # random numbers of a rollout that are drawn at once
 TO_ITS_END = Limits(np.inf, UNLIMITED, 0.0)  # of a call: one rollout
 
@@ -60,6 +62,7 @@ class Lane:
         self.pair = -1  # whose draw it waits for; -1: it has ended
         self.is_served = False  # in this round
         self.sums = np.zeros(2)  # of its side, and of the other one
+        self.factors = dict[float, FloatArray]()  # by which the capital of a side will grow
 
     @property
     def has_ended(self) -> bool:
@@ -74,7 +77,7 @@ class Lanes:
     """The rollouts under way, in the order of their numbers; ``most`` of them are at work."""
 
     def __init__(self, payoff: Rollouts, most: int) -> None:
-        self.payoff, self.most, self.begun = payoff, most, 0
+        self.payoff, self.most, self.begun, self.useful, self.wanted = payoff, most, 0, 0, most
         self.unsettled: list[Lane] = []
         self.seed = np.zeros(0, dtype=np.int64)  # of all random numbers; drawn when the first rollout begins
         self.seen, self.transitions = payoff.transcript(ROWS), list[tuple[IntArray, IntArray, FloatArray]]()
@@ -89,17 +92,27 @@ class Lanes:
         """Those that wait for a draw in this round."""
         return [lane for lane in self.unsettled if not (lane.has_ended or lane.is_served)]
 
-    def next_round(self) -> None:
-        """All may draw again."""
-        for lane in self.unsettled:
-            lane.is_served = False
+    def next_round(self, bets: TwoSided, required: float) -> None:
+        """The oldest may draw again, as many as are worth it."""
+        evidence = max(self._foreseen(bets, sign) for sign in (1.0, -1.0))
+        growth = (max(evidence, 0.0) + HEAD_START) / (self.useful + self.most)
+        self.wanted = int(min(max(np.ceil((required - evidence) / growth), 0), self.most, RAMP0 + self.payoff.pool.samples / RAMP))
+        at_work = [lane for lane in self.unsettled if not lane.has_ended]
+        last = max((lane.number for lane in self.unsettled if lane.has_ended), default=-1)
+        for i, lane in enumerate(at_work):
+            lane.is_served = i >= self.wanted and lane.number > last
+
+    def _foreseen(self, bets: TwoSided, sign: float) -> float:
+        """The evidence of a side if all that have ended were settled."""
+        factors = [lane.factors[sign] for lane in self.unsettled if lane.has_ended and sign in lane.factors]
+        return bets[sign].evidence_after(np.prod(factors, axis=0)) if factors else bets[sign].evidence()
 
     @property
     def has_room(self) -> bool:
         """Whether another rollout may begin."""
         at_work = sum(not lane.has_ended for lane in self.unsettled)
         drew = sum(lane.drawn > 0 for lane in self.unsettled)
-        return at_work < self.most and drew < WINDOW * self.most and len(self.unsettled) < MOST_FREE * self.most
+        return at_work < self.wanted and drew < WINDOW * self.most and len(self.unsettled) < MOST_FREE * self.most
 
     def begin(self, plan: BettingPlan) -> None:
         """The next rollout, with this plan, up to its first draw."""
@@ -151,6 +164,12 @@ class Lanes:
             lane.pair = done.missing_pair
             if done.rollouts:
                 lane.sums[:1], lane.sums[1:] = seen.sums[:1], seen.mirrored[:1] if len(seen.mirrored) else 0.0
+                lane.factors = {
+                    plan.sign: plan.bet.factors(plan.lead + won)
+                    for plan, won in zip((lane.plan, lane.plan.mirrored), lane.sums, strict=True)
+                    if plan is not None
+                }
+                self.useful += lane.drawn > 0
                 return
             if lane.pair >= 0:
                 return
