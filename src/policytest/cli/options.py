@@ -155,6 +155,7 @@ class Sampling:
         "N",
         parser=_whole,
     )
+    parallel: int = option("Have N rollouts, or episodes, under way at once.", "N", default=1)
     checkpoint: Path | None = option("Save the run in this file; if it exists, resume from it.", "FILE")
 
     def settings(self, shown: Lines) -> dict[str, Any]:
@@ -165,6 +166,7 @@ class Sampling:
             "max_samples": self.max_samples,
             "max_seconds": self.max_seconds,
             "budget": self.budget,
+            "parallel": self.parallel,
             "checkpoint": self.checkpoint,
             "resume": self.checkpoint if kept else None,
             "progress": shown,

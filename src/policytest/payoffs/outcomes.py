@@ -50,6 +50,9 @@ class EpisodeSupply:
         """Give up the episodes at hand where this is true."""
         self.stop = stopped
 
+    def close(self) -> None:
+        """Nothing more is taken for now."""
+
     @property
     def extra(self) -> int:
         """The transitions of episodes that were not handed on."""

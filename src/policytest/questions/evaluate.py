@@ -167,6 +167,7 @@ def evaluate(
     max_samples: int | None = None,
     progress: Callable[[int, float, float], None] | None = None,
     max_seconds: float | None = None,
+    parallel: int = 1,
 ) -> Estimate:
     """Sample until the value is known within epsilon, with probability at least 1-delta.
 
@@ -181,6 +182,8 @@ def evaluate(
         End there with the interval reached so far; so does Ctrl-C.
     progress
         Called with (samples, lower, upper) at every look.
+    parallel
+        As in `decide`: how many rollouts, or `Episodes`, are under way at once.
 
     Paper: appendix B.
     """
@@ -188,10 +191,11 @@ def evaluate(
         raise InputError("epsilon is missing; pass epsilon=, half the width of the interval that is wanted")
     arrays.positive(epsilon=(epsilon := arrays.real_number("epsilon", epsilon)))
     level = -math.log(check_delta(delta))
-    limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
+    limits, workers = (driver.sampling_limit(max_samples), driver.time_limit(max_seconds)), driver.workers(parallel)
     if isinstance(task, Episodes):
         betting: Any = driver.checked_method(method, task)
         run = betting.start(task, driver.checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
+        driver.in_parallel(run, workers)
         found = Narrowing(run, Interval(*task.bounds, certified=True), level, epsilon).until(*limits, progress)
         return _estimate(task, found, epsilon, delta, run.samples_used, run.counts(), betting.describe())
     if isinstance(method, ReturnBetting):
@@ -204,7 +208,9 @@ def evaluate(
             f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
         )
     if isinstance(sim, Transitions):
-        driver.not_on_a_log(max_samples=max_samples, max_seconds=max_seconds)
+        driver.not_on_a_log(
+            max_samples=max_samples, max_seconds=max_seconds, parallel=parallel if workers > 1 else None
+        )
         sim = diagnosed(task, sim)
         found = value_interval(task, sim, delta, method)
         by = (method or LogBetting()).describe()
@@ -219,6 +225,7 @@ def evaluate(
     if best.width > 2 * epsilon and any_unknown(table):  # else no sample is needed, or none can help
         both_sides = {"both_sides": True} if traits_of(method).zone else {}
         run = method.start(table, source, _middle(table), rng, **both_sides)
+        driver.in_parallel(run, workers)
         narrowing = BallNarrowing if isinstance(run, KLRun) else Narrowing
         found = narrowing(run, best, level, epsilon).until(*limits, progress)
         counts, paid = run.counts(), run.samples_used

@@ -26,7 +26,7 @@ def evaluate(
     question: o.Question,
     method: o.ValueMethod | None = option("How to measure; by default betting.", under=o.METHOD),
     data: o.Data,
-    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds")],
+    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "parallel")],
     episodes: o.Episodes,
     output: o.Output,
 ) -> int:
@@ -58,7 +58,7 @@ def evaluate(
                 if trace is not None:
                     trace(samples, low, high)
 
-            limits = sampling.max_samples, narrowing, sampling.max_seconds
+            limits = sampling.max_samples, narrowing, sampling.max_seconds, sampling.parallel
             found = estimate_value(task, sim, epsilon, delta, rule, sampling.seed, *limits)
     what = "policy" if problem else "agent"
     show(found, output, f"How good is this {what}?", inputs.about_model(model, episodes.agent), trace)

@@ -32,7 +32,7 @@ def identify(
     method: o.SearchMethod | None = option("How to search; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: o.Data,
-    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds")],
+    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "parallel")],
     output: o.Output,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -62,6 +62,7 @@ def identify(
             method=method_of_pairs(method, settings),
             progress=shown,
             max_seconds=sampling.max_seconds,
+            parallel=sampling.parallel,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(names)]
     show(found, output, "Which policy is best?", (f"Model: {model}", *listed))
