@@ -130,14 +130,14 @@ class TDRun(Run):
                 self._look_at_zone(required)
                 lanes.next_round(self.bets, required)
                 for _ in range(CALLED_BLOCK):
-                    if self.answer is not None or not lanes.has_room:
+                    is_due = self.pool.samples >= self.fit.due
+                    if self.answer is not None or not lanes.has_room(is_due):
                         break
-                    if self.pool.samples >= self.fit.due:
+                    if is_due:
                         self.plan = self._fitted()
                     lanes.begin(self.plan)
                     self._settle(lanes, level)
-            lanes.draw(limit - self.samples_used)
-            self.samples = self.pool.samples
+            self.samples += lanes.draw(limit - self.samples_used)
             self._settle(lanes, level)
             if not lanes.waiting and self.samples == before:  # rollouts meet nothing that is unknown
                 break
@@ -146,13 +146,11 @@ class TDRun(Run):
     def _settle(self, lanes: Lanes, level: float) -> None:
         """The rollouts whose turn it is, up to an answer."""
         while self.answer is None and (lane := lanes.next_to_settle()) is not None:
-            for plan, won in zip((lane.plan, lane.plan.mirrored), lane.sums, strict=True):
-                if plan is not None:
-                    sums = np.array([won])
-                    crossed = self.bets[plan.sign].settle(plan.bet, plan.lead + sums, level)[1] == 0
-                    self.moments.add(sums)
-                    if crossed and self.answer is None:
-                        self.answer = "above" if plan.sign > 0 else "below"
+            for plan, sums in lane.outcomes:
+                evidence, _ = self.bets[plan.sign].settle(plan.bet, plan.lead + sums)
+                self.moments.add(sums)
+                if evidence >= level and self.answer is None:
+                    self.answer = "above" if plan.sign > 0 else "below"
             self.payoff.settled(lane.plan, lane.sums[:1])
             self.rollouts += 1
 
@@ -338,6 +336,8 @@ class TDRun(Run):
             **self.bets.state(),
         }
         parts = {"plan": self.fit.state(self.plan), "tally": self.tally.state(), "payoff": self.payoff.state(self.at)}
+        if self.lanes is not None:
+            parts["lanes"] = self.lanes.state(self.fit)
         return {**kept, **record(**parts)}
 
     def _restore(self, state: Record) -> None:
@@ -354,6 +354,9 @@ class TDRun(Run):
             raise ValueError("the number of rollouts is not that of the sums")
         if not ((self.numbers >= 0) & (self.numbers < 1)).all():
             raise ValueError("what was drawn ahead are not random numbers")
+        if lanes := part_of(state, "lanes"):
+            self.lanes = self.lanes or Lanes(self.payoff, 1)
+            self.lanes.restore(lanes, self.fit, self.bets.above)
         self.plan = self.fit.restore(part_of(state, "plan"), self.bets.above)
         self.at = RolloutState(*map(float, numbers_of(state, "walker", len(self.at))))
         if not (self.between_rollouts or self.payoff.is_possible(self.plan, self.at)):

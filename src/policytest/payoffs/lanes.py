@@ -43,8 +43,8 @@ from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import SLACK, Rollouts
 
 WINDOW, MOST_FREE = 4, 64  # unsettled rollouts for each one at work: of those that drew something, and in all
-XX
-YY
+FIRST, SAMPLES_A_LANE = 2, 8  # rollouts at work at first; the samples for one more, since the first plans know nothing
+HEAD_START = 2.0  # nats that the capital is behind, since it is shared out among bets
 ROWS = 64  # random numbers of a rollout that are drawn at once
 TO_ITS_END = Limits(np.inf, UNLIMITED, 0.0)  # of a call: one rollout
 
@@ -62,12 +62,17 @@ class Lane:
         self.pair = -1  # whose draw it waits for; -1: it has ended
         self.is_served = False  # in this round
         self.sums = np.zeros(2)  # of its side, and of the other one
-        self.factors = dict[float, FloatArray]()  # by which the capital of a side will grow
 
     @property
     def has_ended(self) -> bool:
         """Whether it waits for its turn."""
         return self.pair < 0
+
+    @property
+    def outcomes(self) -> list[tuple[BettingPlan, FloatArray]]:
+        """The plan of each side that it serves, and its sum."""
+        plans = (self.plan,) if self.plan.mirrored is None else (self.plan, self.plan.mirrored)
+        return [(plan, self.sums[i : i + 1]) for i, plan in enumerate(plans)]
 
 
 NO_BRANCHES = np.zeros((1, 2))
@@ -93,23 +98,26 @@ class Lanes:
         return [lane for lane in self.unsettled if not (lane.has_ended or lane.is_served)]
 
     def next_round(self, bets: TwoSided, required: float) -> None:
-        """The oldest may draw again, as many as are worth it."""
+        """The oldest may draw again, and new ones begin: as many as are worth it."""
         evidence = max(self._foreseen(bets, sign) for sign in (1.0, -1.0))
         growth = (max(evidence, 0.0) + HEAD_START) / (self.useful + self.most)
-        self.wanted = int(min(max(np.ceil((required - evidence) / growth), 0), self.most, RAMP0 + self.payoff.pool.samples / RAMP))
-        at_work = [lane for lane in self.unsettled if not lane.has_ended]
-        last = max((lane.number for lane in self.unsettled if lane.has_ended), default=-1)
-        for i, lane in enumerate(at_work):
-            lane.is_served = i >= self.wanted and lane.number > last
+        taught = FIRST + self.payoff.pool.samples // SAMPLES_A_LANE
+        worth_it = np.ceil((required - evidence) / growth)
+        newest = max((lane.number for lane in self.unsettled if lane.has_ended), default=-1)
+        self.wanted = int(np.clip(worth_it, 0 if newest >= 0 else 1, min(self.most, taught)))
+        for i, lane in enumerate(lane for lane in self.unsettled if not lane.has_ended):
+            lane.is_served = i >= self.wanted and lane.number > newest
 
     def _foreseen(self, bets: TwoSided, sign: float) -> float:
         """The evidence of a side if all that have ended were settled."""
-        factors = [lane.factors[sign] for lane in self.unsettled if lane.has_ended and sign in lane.factors]
+        ended = [outcome for lane in self.unsettled if lane.has_ended for outcome in lane.outcomes]
+        factors = [plan.bet.factors(plan.lead + float(sums[0])) for plan, sums in ended if plan.sign == sign]
         return bets[sign].evidence_after(np.prod(factors, axis=0)) if factors else bets[sign].evidence()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether another rollout may begin."""
+    def has_room(self, is_due: bool) -> bool:
+        """Whether another rollout may begin; in a large task a fit that ``is_due`` waits until none is under way."""
+        if is_due and self.payoff.visited is not None and self.unsettled:
+            return False
         at_work = sum(not lane.has_ended for lane in self.unsettled)
         drew = sum(lane.drawn > 0 for lane in self.unsettled)
         return at_work < self.wanted and drew < WINDOW * self.most and len(self.unsettled) < MOST_FREE * self.most
@@ -124,11 +132,11 @@ class Lanes:
         self._go_on(lane)
         self._record()
 
-    def draw(self, most: int) -> None:
-        """One call for all that wait, or as many as are allowed; if it fails, nothing was drawn."""
+    def draw(self, most: int) -> int:
+        """One call for all that wait, or as many as are allowed: how many. If it fails, nothing was drawn."""
         asked = self.waiting[:most]
         if not asked:
-            return
+            return 0
         pairs = np.array([lane.pair for lane in asked])
         x, rewards = self.payoff.source.successors_of(pairs)
         for i, lane in enumerate(asked):
@@ -140,6 +148,7 @@ class Lanes:
             self._go_on(lane)
             self.hand.start[pair + 1], self.hand.at[pair] = 0, 0
         self._record()
+        return len(asked)
 
     def next_to_settle(self) -> Lane | None:
         """The oldest rollout, if it has ended; it leaves."""
@@ -164,11 +173,6 @@ class Lanes:
             lane.pair = done.missing_pair
             if done.rollouts:
                 lane.sums[:1], lane.sums[1:] = seen.sums[:1], seen.mirrored[:1] if len(seen.mirrored) else 0.0
-                lane.factors = {
-                    plan.sign: plan.bet.factors(plan.lead + won)
-                    for plan, won in zip((lane.plan, lane.plan.mirrored), lane.sums, strict=True)
-                    if plan is not None
-                }
                 self.useful += lane.drawn > 0
                 return
             if lane.pair >= 0:
@@ -180,3 +184,74 @@ class Lanes:
             pair, x, reward = (np.concatenate(part) for part in zip(*self.transitions, strict=True))
             self.transitions.clear()
             self.payoff.pool.record(pair, x, reward)
+
+    # ------------------------------------------------------------ keeping
+
+    def state(self, fit: Fit) -> Record:
+        """What is needed to go on later: the plans, and how far each rollout has come."""
+        plans = list({id(lane.plan): lane.plan for lane in self.unsettled}.values())
+        places, lanes = {id(plan): i for i, plan in enumerate(plans)}, self.unsettled
+        rows = [
+            (lane.number, places[id(lane.plan)], lane.used, lane.drawn, lane.is_served, lane.has_ended, _open(lane))
+            for lane in lanes
+        ]
+        kept = {
+            "progress": np.array([self.begun, self.useful, self.wanted], dtype=np.int64),
+            "seed": self.seed.copy(),
+            "rollouts": np.array(rows, dtype=np.int64).reshape(-1, 7),
+            "at": np.array([lane.at for lane in lanes]).reshape(-1, len(RolloutState())),
+            "sums": np.array([lane.sums for lane in lanes]).reshape(-1, 2),
+            "longest": np.array([lane.longest for lane in lanes], dtype=np.float64),
+            "branches": np.concatenate([NO_BRANCHES[:0], *(lane.branches[: _open(lane)] for lane in lanes)]),
+        }
+        return kept | record(**{f"plan{i}": fit.state(plan) for i, plan in enumerate(plans)})
+
+    def restore(self, state: Record, fit: Fit, process: EProcess) -> None:
+        """Go on from a kept state; rollouts that cannot be under way are refused. The fit is to be restored next."""
+        self.begun, self.useful, self.wanted = (int(part) for part in state["progress"])
+        self.seed, rows = np.array(state["seed"], dtype=np.int64), np.array(state["rollouts"], dtype=np.int64)
+        at, sums = numbers_of(state, "at", len(rows), len(RolloutState())), numbers_of(state, "sums", len(rows), 2)
+        longest, branches = numbers_of(state, "longest", len(rows)), numbers_of(state, "branches", None, 2)
+        numbers = rows[:, 0]
+        if (np.diff(numbers) <= 0).any() or ((numbers < 0) | (numbers >= self.begun)).any() or (rows < 0).any():
+            raise ValueError("the rollouts under way are not numbered in their order")
+        plans = [self._plan(i, state, float(longest[rows[:, 1] == i][0]), fit, process) for i in np.unique(rows[:, 1])]
+        self.unsettled = []
+        for row, place, ends, limit in zip(rows, at, sums, map(float, longest), strict=True):
+            number, plan, used, drawn, is_served, has_ended, n_open = row
+            lane = Lane(int(number), plans[plan], limit, self._stream(int(number)))
+            lane.at, lane.sums, lane.used, lane.drawn = RolloutState(*map(float, place)), ends, int(used), int(drawn)
+            lane.rng.bit_generator.advance(3 * lane.used)  # type: ignore[attr-defined]
+            lane.is_served = bool(is_served)
+            lane.branches[:n_open], branches = branches[:n_open], branches[n_open:]
+            self._check(lane, bool(has_ended))
+            self.unsettled.append(lane)
+
+    def _plan(self, i: int, state: Record, longest: float, fit: Fit, process: EProcess) -> BettingPlan:
+        """A plan of rollouts under way, with the steps that were allowed then."""
+        clock = self.payoff.clock
+        if clock is None or self.payoff.totals is not None:
+            return fit.restore(part_of(state, f"plan{i}"), process)
+        now = clock.longest
+        clock.limit(longest)
+        found = fit.restore(part_of(state, f"plan{i}"), process)
+        clock.limit(now)
+        return found
+
+    def _check(self, lane: Lane, has_ended: bool) -> None:
+        """Refuse a rollout that cannot be under way; one that has not ended waits for the same draw as before."""
+        if has_ended:
+            if any(sums[0] < -plan.L * SLACK for plan, sums in lane.outcomes):
+                raise ValueError("a rollout cannot have ended so low")
+            return
+        if not self.payoff.is_possible(lane.plan, lane.at, lane.branches):
+            raise ValueError("a rollout under way is not possible")
+        at = lane.at
+        self._go_on(lane)
+        if lane.has_ended or self.transitions or lane.at != at:
+            raise ValueError("a rollout under way does not wait for a draw")
+
+
+def _open(lane: Lane) -> int:
+    """How many branches are open."""
+    return int(lane.at.state) if lane.at.phase == small.BRANCHING and not lane.has_ended else 0
