@@ -21,6 +21,8 @@ from policytest.eprocess.interval import Score
 from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run, Settings
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
+from policytest.payoffs.parallel_returns import ParallelEpisodes
+from policytest.payoffs.returns import DrawnEpisodes
 
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
@@ -59,6 +61,15 @@ class ReturnsRun(Run):
         self.aim = Aim(budget, best, pairs)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many episodes, or pairs of them, under way in as many processes."""
+        if not isinstance(self.source, DrawnEpisodes):
+            raise InputError(
+                "parallel: a vector of environments runs several episodes at once by itself",
+                "leave parallel out (it is then 1), or pass one environment in the place of the vector",
+            )
+        self.source = ParallelEpisodes(self.source, workers)
+
     # ------------------------------------------------------------ going on
 
     @property
@@ -82,6 +93,7 @@ class ReturnsRun(Run):
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
         self._fit()
+        self.source.episodes_left = math.inf if self.aim is None else self.aim.budget - self.episodes
         taken, done = self.source.take(most), 0
         while done < len(taken.returns) and self.answer is None and not self.is_spent:
             until = done + (1 if self.indifference else self.refit_at - self.episodes)

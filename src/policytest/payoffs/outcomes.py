@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ class EpisodeSupply:
 
     low: float  # no outcome above is less
     high: float  # no outcome below is more
+    episodes_left: float = math.inf  # no more episodes than these will be asked for
 
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """Give up the episodes at hand where this is true."""
