@@ -46,6 +46,11 @@ class Bet(NamedTuple):
         return self.room == other.room and all(np.array_equal(*part) for part in parts)
 
 
+    def factors(self, won: float) -> FloatArray:
+        """[F] what an outcome makes of the capital of each fraction."""
+        return 1.0 + self.fractions * max(won / self.room, -1.0)
+
+
 class BetSegment:
     """Consecutive outcomes with the same bet."""
 
@@ -133,10 +138,11 @@ class EProcess:
         """The logarithm of the capital; with a bet, of what is left of it after one more outcome, ``worst``."""
         if self.certain:
             return math.inf
-        shares = self.capital[:-1]
-        if bet is not None:
-            shares = shares * (1.0 + bet.fractions * max(worst / bet.room, -1.0))
-        return float(np.log(shares.sum()) + self.capital[-1])
+        return self.evidence_after(1.0 if bet is None else bet.factors(worst))
+
+    def evidence_after(self, factors: FloatArray | float) -> float:
+        """The same once the capital of each fraction is multiplied by these."""
+        return math.inf if self.certain else float(np.log((self.capital[:-1] * factors).sum()) + self.capital[-1])
 
     def settled(self, as_staked: bool, bet: Bet | None = None, worst: float = 0.0, along: bool = False) -> Settled:
         """The outcomes, to be settled against any threshold; with a bet, one more that is at worst this.

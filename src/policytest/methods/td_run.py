@@ -29,6 +29,7 @@ from policytest.methods.kl_rules import KLQuestion, NearestKernel
 from policytest.methods.run import Outcome, Run
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.fit import Fit, Progress
+from policytest.payoffs.lanes import Lanes
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import Rollouts
 
@@ -74,6 +75,7 @@ class TDRun(Run):
         self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
         self.seen = payoff.transcript(0)
         self.orders: list[TDRun] = []  # of counts: the runs on random orders of the draws
+        self.lanes: Lanes | None = None  # where several rollouts are under way
         self.fit = Fit(payoff, indifference, both_sides) if fit is None else fit
         self.plan = self._fitted()
 
@@ -83,6 +85,10 @@ class TDRun(Run):
         return self.fit.plan(Progress(self.samples, self.rollouts, self.moments, last))
 
     # ------------------------------------------------------------ the loop
+
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many rollouts under way at once; one by one, where draws are free."""
+        self.lanes = Lanes(self.payoff, workers) if workers > 1 and not self.source.is_free else None
 
     @property
     def between_rollouts(self) -> bool:
@@ -100,6 +106,9 @@ class TDRun(Run):
         A simulator that is called step by step is called as often as fits into a moment; every draw is used at once.
         Two policies give up where rollouts meet nothing that is unknown.
         """
+        if self.lanes is not None and self.between_rollouts:
+            self._step_together(self.lanes, required, self.samples_used + most)
+            return
         until, limit, before = time.monotonic() + PATIENCE, self.samples_used + most, self.samples
         missing = self._advance(required, most)
         while missing >= 0 and self.answer is None:
@@ -111,6 +120,42 @@ class TDRun(Run):
             missing = self._advance(required, max(limit - self.samples_used, 1))
             if time.monotonic() > until:
                 break
+        self._count_idle(before)
+
+    def _step_together(self, lanes: Lanes, required: float, limit: int) -> None:
+        """Rounds of the rollouts under way, for a moment; see `policytest.payoffs.lanes`."""
+        until, before, level = time.monotonic() + PATIENCE, self.samples, with_rounding_margin(required)
+        while self.answer is None and self.samples_used < limit and time.monotonic() <= until:
+            if not lanes.waiting:
+                self._look_at_zone(required)
+                lanes.next_round(self.bets, required)
+                for _ in range(CALLED_BLOCK):
+                    is_due = self.pool.samples >= self.fit.due
+                    if self.answer is not None or not lanes.has_room(is_due):
+                        break
+                    if is_due:
+                        self.plan = self._fitted()
+                    lanes.begin(self.plan)
+                    self._settle(lanes, level)
+            self.samples += lanes.draw(limit - self.samples_used)
+            self._settle(lanes, level)
+            if not lanes.waiting and self.samples == before:  # rollouts meet nothing that is unknown
+                break
+        self._count_idle(before)
+
+    def _settle(self, lanes: Lanes, level: float) -> None:
+        """The rollouts whose turn it is, up to an answer."""
+        while self.answer is None and (lane := lanes.next_to_settle()) is not None:
+            for plan, sums in lane.outcomes:
+                evidence, _ = self.bets[plan.sign].settle(plan.bet, plan.lead + sums)
+                self.moments.add(sums)
+                if evidence >= level and self.answer is None:
+                    self.answer = "above" if plan.sign > 0 else "below"
+            self.payoff.settled(lane.plan, lane.sums[:1])
+            self.rollouts += 1
+
+    def _count_idle(self, before: int) -> None:
+        """Two policies give up where rollouts meet nothing that is unknown."""
         if self.payoff.pair is not None and not self.source.waits:
             self.idle = 0 if self.samples > before else self.idle + 1
             self.exhausted = self.answer is None and self.idle >= IDLE_BLOCKS
@@ -137,10 +182,14 @@ class TDRun(Run):
             self.rollouts += done.rollouts
         if done.ending in (small.CROSSED, small.OTHER_CROSSED):
             self.answer = "above" if (plan.sign > 0) == (done.ending == small.CROSSED) else "below"
+        self._look_at_zone(required)
+        return done.missing_pair
+
+    def _look_at_zone(self, required: float) -> None:
+        """Answer "within" between rollouts, where that is due and both ends of the zone are refuted."""
         if self.answer is None and self.indifference and self.samples >= self.look_at and self.between_rollouts:
             self.look_at = max(LOOK * self.samples, self.samples + 1.0)
             self.answer = "within" if min(self.ends_refuted()) >= required else None
-        return done.missing_pair
 
     def _settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """Rollouts with this plan were settled in compiled code."""
@@ -149,6 +198,8 @@ class TDRun(Run):
 
     def _until_due(self) -> float:
         """The samples to the next refit or look at the zone; both are made at the first end of a rollout after that."""
+        if self.lanes is not None:  # which take over at the end of this one
+            return 0.0
         look_in = self.look_at - self.samples if self.indifference else np.inf
         return max(min(self.fit.due - self.pool.samples, look_in), 0.0)
 
@@ -285,6 +336,8 @@ class TDRun(Run):
             **self.bets.state(),
         }
         parts = {"plan": self.fit.state(self.plan), "tally": self.tally.state(), "payoff": self.payoff.state(self.at)}
+        if self.lanes is not None:
+            parts["lanes"] = self.lanes.state(self.fit)
         return {**kept, **record(**parts)}
 
     def _restore(self, state: Record) -> None:
@@ -301,6 +354,9 @@ class TDRun(Run):
             raise ValueError("the number of rollouts is not that of the sums")
         if not ((self.numbers >= 0) & (self.numbers < 1)).all():
             raise ValueError("what was drawn ahead are not random numbers")
+        if lanes := part_of(state, "lanes"):
+            self.lanes = self.lanes or Lanes(self.payoff, 1)
+            self.lanes.restore(lanes, self.fit, self.bets.above)
         self.plan = self.fit.restore(part_of(state, "plan"), self.bets.above)
         self.at = RolloutState(*map(float, numbers_of(state, "walker", len(self.at))))
         if not (self.between_rollouts or self.payoff.is_possible(self.plan, self.at)):

@@ -116,8 +116,7 @@ class Supply(Drawn):
 
     def provide(self, pair: int) -> None:
         """Draw the successor that is waited for."""
-        with self.all_or_nothing():
-            x, r = self._drawn(*divmod(pair, self.task.n_actions))
+        x, r = self.successors_of(np.full(self.ahead, pair))
         if self.ahead > 1:
             own = slice(self.start[pair], self.start[pair + 1])
             self.successor[own], self.reward[own], self.at[pair] = x, r, self.start[pair]
@@ -127,12 +126,13 @@ class Supply(Drawn):
         self.at[:] = self.start[1:]  # no other pair has any
         self.at[pair] = 0
 
-    def _drawn(self, s: int, a: int) -> tuple[IntArray, FloatArray]:
-        """What follows a pair, with the rewards where these are observed; one draw, or as many as a stack has."""
-        rewards, states, actions = self.task.rewards, np.array([s] * self.ahead), np.array([a] * self.ahead)
-        if isinstance(rewards, Observed):
-            return rewarded_draw(self.draw, states, actions, self.rng, rewards, self.task.reward_scale)
-        return checked_draw(self.draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
+    def successors_of(self, pair: IntArray) -> tuple[IntArray, FloatArray]:
+        """What follows these pairs, with the rewards where these are observed, by one call of the simulator."""
+        rewards, (states, actions) = self.task.rewards, np.divmod(pair, self.task.n_actions)
+        with self.all_or_nothing():
+            if isinstance(rewards, Observed):
+                return rewarded_draw(self.draw, states, actions, self.rng, rewards, self.task.reward_scale)
+            return checked_draw(self.draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
 
     def reach(self) -> int:
         """How many of the recorded transitions were used, counted from the first up to the last one taken."""
