@@ -90,12 +90,6 @@ def test_what_is_no_budget_is_refused(budget):
         pt.decide(success(0.5), threshold=0.5, budget=budget)
 
 
-def test_tables_say_that_they_have_none():
-    two = pt.instances.paper(2)
-    with pytest.raises(pt.InputError, match="max_samples"):
-        pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, budget=100)
-
-
 def test_a_score_and_a_zone_have_a_budget_too():
     verdict = pt.decide(uniform(0.5, 0.2), threshold=0.5, indifference=0.2, budget=400)
     assert verdict.answer == "within"

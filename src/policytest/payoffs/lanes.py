@@ -33,7 +33,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import small
-from policytest._base.compiled.small import Advance, Call, Draws, Limits, RolloutState
+from policytest._base.compiled.small import Call, Draws, Limits, RolloutState
 from policytest._base.record import Record, numbers_of, part_of, record
 from policytest.eprocess.capital import EProcess, TwoSided
 from policytest.kl.sampler import UNLIMITED

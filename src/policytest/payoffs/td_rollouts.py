@@ -73,6 +73,7 @@ from policytest.eprocess.strategies import (
     TWO_POLICIES,
     FractionGrid,
     GapGrid,
+    Strategy,
 )
 from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task
@@ -115,7 +116,7 @@ class Rollouts:
         self.visited = policies[0] if isinstance(policies[0], VisitedBet) else None  # of a large task
         grid: FractionGrid | GapGrid = ON_STACKS if self.source.waits else ONE_POLICY
         grid = grid if pair is None else TWO_POLICIES
-        self.strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
+        self.strategy: Strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
         self.branches = splitting.open_branches()
         self.dynamics = self._made_dynamics()
         self.sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
@@ -127,6 +128,10 @@ class Rollouts:
         self.chooses_pace = pair is None and not self.source.waits and task.total_rewards is None
         self.chooses_share = not task.is_total  # of the fitted advantages
         self.has_nearest_kernel = one and self.clock is None and not self.tally.is_open  # which reports may seek
+
+    def bet_by(self, strategy: Strategy) -> None:
+        """Fractions are those of another strategy."""
+        self.strategy = strategy
 
     # ------------------------------------------------------------ rollouts
 
