@@ -35,6 +35,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import small
 from policytest._base.compiled.small import Advance, Call, Draws, Limits, RolloutState
 from policytest._base.record import Record, numbers_of, part_of, record
+from policytest.data.simulators import Draw
 from policytest.eprocess.capital import EProcess, TwoSided
 from policytest.kl.sampler import UNLIMITED
 from policytest.payoffs import splitting
@@ -59,6 +60,7 @@ class Lane:
         self.number, self.plan, self.longest, self.rng = number, plan, longest, rng
         self.at, self.branches = RolloutState(), splitting.open_branches() if len(plan.targets) else NO_BRANCHES
         self.numbers, self.used, self.drawn = np.zeros((0, 3)), 0, 0
+        self.slot, self.walked = -1, list[int]()  # of a simulator that travels: its copy, and the pairs it was asked for
         self.pair = -1  # whose draw it waits for; -1: it has ended
         self.is_served = False  # in this round
         self.sums = np.zeros(2)  # of its side, and of the other one
@@ -86,6 +88,7 @@ class Lanes:
         self.unsettled: list[Lane] = []
         self.seed = np.zeros(0, dtype=np.int64)  # of all random numbers; drawn when the first rollout begins
         self.seen, self.transitions = payoff.transcript(ROWS), list[tuple[IntArray, IntArray, FloatArray]]()
+        payoff.source.make_copies()
         pairs, reward = payoff.task.n_states * payoff.task.n_actions, 1 if payoff.task.observes_rewards else 0
         nothing = np.zeros(pairs + 1, dtype=np.int64), np.zeros(1, dtype=np.int32), np.zeros(0)
         self.hand = Draws(False, *nothing, np.zeros(pairs, dtype=np.int64), np.zeros(reward))  # all stacks are empty
@@ -138,25 +141,42 @@ class Lanes:
         if not asked:
             return 0
         pairs = np.array([lane.pair for lane in asked])
-        x, rewards = self.payoff.source.successors_of(pairs)
+        x, rewards = self.payoff.source.successors_of(pairs, self._copies(asked))
         for i, lane in enumerate(asked):
             self.hand.start[lane.pair + 1], self.hand.at[lane.pair] = 1, 0
             self.hand.successor[0] = x[i]
             if len(rewards):
                 self.hand.reward[0] = rewards[i]
             lane.is_served, lane.drawn, pair = True, lane.drawn + 1, lane.pair
+            if self.payoff.source.copies is not None:
+                lane.walked.append(pair)
             self._go_on(lane)
             self.hand.start[pair + 1], self.hand.at[pair] = 0, 0
         self._record()
         return len(asked)
 
+    def _copies(self, asked: list[Lane]) -> Draw | None:
+        """The environments of these rollouts; none where one simulator answers all."""
+        copies = self.payoff.source.copies
+        if copies is None:
+            return None
+        taken = {lane.slot for lane in self.unsettled if not lane.has_ended}
+        free = iter(sorted(set(range(len(self.unsettled))) - taken))
+        for lane in asked:
+            lane.slot = next(free) if lane.slot < 0 else lane.slot
+        return copies.of([(lane.slot, int(self._sequence(lane.number, 1).generate_state(1)[0]), lane.walked) for lane in asked])
+
     def next_to_settle(self) -> Lane | None:
         """The oldest rollout, if it has ended; it leaves."""
         return self.unsettled.pop(0) if self.unsettled and self.unsettled[0].has_ended else None
 
+    def _sequence(self, number: int, *more: int) -> np.random.SeedSequence:
+        """The seed of a rollout, and of its environment."""
+        return np.random.SeedSequence([*map(int, self.seed), number, *more])
+
     def _stream(self, number: int) -> np.random.Generator:
         """The random numbers of a rollout."""
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([*map(int, self.seed), number])))
+        return np.random.Generator(np.random.PCG64(self._sequence(number)))
 
     def _go_on(self, lane: Lane) -> None:
         """A rollout up to the next draw that is missing, or to its end."""
@@ -202,6 +222,7 @@ class Lanes:
             "at": np.array([lane.at for lane in lanes]).reshape(-1, len(RolloutState())),
             "sums": np.array([lane.sums for lane in lanes]).reshape(-1, 2),
             "longest": np.array([lane.longest for lane in lanes], dtype=np.float64),
+            "walked": np.array([pair for lane in lanes for pair in lane.walked], dtype=np.int64),
             "branches": np.concatenate([NO_BRANCHES[:0], *(lane.branches[: _open(lane)] for lane in lanes)]),
         }
         return kept | record(**{f"plan{i}": fit.state(plan) for i, plan in enumerate(plans)})
@@ -212,7 +233,7 @@ class Lanes:
         self.seed, rows = np.array(state["seed"], dtype=np.int64), np.array(state["rollouts"], dtype=np.int64)
         at, sums = numbers_of(state, "at", len(rows), len(RolloutState())), numbers_of(state, "sums", len(rows), 2)
         longest, branches = numbers_of(state, "longest", len(rows)), numbers_of(state, "branches", None, 2)
-        numbers = rows[:, 0]
+        numbers, walked = rows[:, 0], np.array(state["walked"], dtype=np.int64)
         if (np.diff(numbers) <= 0).any() or ((numbers < 0) | (numbers >= self.begun)).any() or (rows < 0).any():
             raise ValueError("the rollouts under way are not numbered in their order")
         plans = [self._plan(i, state, float(longest[rows[:, 1] == i][0]), fit, process) for i in np.unique(rows[:, 1])]
@@ -224,6 +245,8 @@ class Lanes:
             lane.rng.bit_generator.advance(3 * lane.used)  # type: ignore[attr-defined]
             lane.is_served = bool(is_served)
             lane.branches[:n_open], branches = branches[:n_open], branches[n_open:]
+            if self.payoff.source.copies is not None:
+                lane.walked, walked = walked[: lane.drawn].tolist(), walked[lane.drawn :]
             self._check(lane, bool(has_ended))
             self.unsettled.append(lane)
 
