@@ -45,7 +45,6 @@ class Bet(NamedTuple):
         parts = (self.fractions, other.fractions), (self.wide, other.wide)
         return self.room == other.room and all(np.array_equal(*part) for part in parts)
 
-
     def factors(self, won: float) -> FloatArray:
         """[F] what an outcome makes of the capital of each fraction."""
         return 1.0 + self.fractions * max(won / self.room, -1.0)

@@ -33,7 +33,7 @@ import numpy as np
 
 from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import small
-from policytest._base.compiled.small import Advance, Call, Draws, Limits, RolloutState
+from policytest._base.compiled.small import Call, Draws, Limits, RolloutState
 from policytest._base.record import Record, numbers_of, part_of, record
 from policytest.data.simulators import Draw
 from policytest.eprocess.capital import EProcess, TwoSided
@@ -46,6 +46,7 @@ from policytest.payoffs.td_rollouts import SLACK, Rollouts
 WINDOW, MOST_FREE = 4, 64  # unsettled rollouts for each one at work: of those that drew something, and in all
 FIRST, SAMPLES_A_LANE = 2, 8  # rollouts at work at first; the samples for one more, since the first plans know nothing
 HEAD_START = 2.0  # nats that the capital is behind, since it is shared out among bets
+ENVIRONMENT = 1  # sets its random numbers apart from those of the rollout
 ROWS = 64  # random numbers of a rollout that are drawn at once
 TO_ITS_END = Limits(np.inf, UNLIMITED, 0.0)  # of a call: one rollout
 
@@ -60,7 +61,10 @@ class Lane:
         self.number, self.plan, self.longest, self.rng = number, plan, longest, rng
         self.at, self.branches = RolloutState(), splitting.open_branches() if len(plan.targets) else NO_BRANCHES
         self.numbers, self.used, self.drawn = np.zeros((0, 3)), 0, 0
-        self.slot, self.walked = -1, list[int]()  # of a simulator that travels: its copy, and the pairs it was asked for
+        self.slot, self.walked = (
+            -1,
+            list[int](),
+        )  # of a simulator that travels: its copy, and the pairs it was asked for
         self.pair = -1  # whose draw it waits for; -1: it has ended
         self.is_served = False  # in this round
         self.sums = np.zeros(2)  # of its side, and of the other one
@@ -164,7 +168,9 @@ class Lanes:
         free = iter(sorted(set(range(len(self.unsettled))) - taken))
         for lane in asked:
             lane.slot = next(free) if lane.slot < 0 else lane.slot
-        return copies.of([(lane.slot, int(self._sequence(lane.number, 1).generate_state(1)[0]), lane.walked) for lane in asked])
+        seeds = (int(self._sequence(lane.number, ENVIRONMENT).generate_state(1)[0]) for lane in asked)
+        draw: Draw = copies.of([(lane.slot, seed, lane.walked) for lane, seed in zip(asked, seeds, strict=True)])
+        return draw
 
     def next_to_settle(self) -> Lane | None:
         """The oldest rollout, if it has ended; it leaves."""

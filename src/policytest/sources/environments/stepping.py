@@ -138,7 +138,7 @@ class Stepping:
 
     def next(self, s: int, a: int) -> tuple[Any, Counter[tuple[int, ...]]]:
         """What a copy answers, and the steps that were made, as `walked` has them."""
-        self._followers = Counter()
+        self._begin()
         return self.draw(np.array([s]), np.array([a]), self._rng), self._followers
 
     def moved(self) -> Moved:
