@@ -182,15 +182,16 @@ class Rollouts:
 
         ``longest`` is the `patience` when it began, ``used`` are the rows of random numbers that it had.
         """
-        unstaked = [each and each.stakes(NO_STAKES)._replace(fractions=NONE) for each in (plan, plan.mirrored)]
-        clock, totals, own, other = self.clock, self.totals, *unstaked
+        clock, totals, stakes = self.clock, self.totals, [plan.stakes(NO_STAKES)._replace(fractions=NONE), NOT_SERVED]
+        if plan.mirrored is not None:
+            stakes[1] = plan.mirrored.stakes(NO_STAKES)._replace(fractions=NONE)
         if clock is not None:
             self.dynamics = self.dynamics._replace(longest=0.0 if totals else longest)
-        done = self._called(plan, (own, other or NOT_SERVED), call, draws, branches)
+        done = self._called(plan, (stakes[0], stakes[1]), call, draws, branches)
         if clock is not None:
             clock.count(done, self.source)
             if totals is not None:
-                done = totals.ended(done, plan, call.seen, used + done.used, longest, clock)
+                done = totals.ended(done, plan, call.seen, clock, (used + done.used, longest))
         return done
 
     @property
