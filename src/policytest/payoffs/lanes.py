@@ -68,11 +68,17 @@ class Lane:
         self.pair = -1  # whose draw it waits for; -1: it has ended
         self.is_served = False  # in this round
         self.sums = np.zeros(2)  # of its side, and of the other one
+        self.factors = dict[float, FloatArray]()  # of the capital of a side; once it has ended
 
     @property
     def has_ended(self) -> bool:
         """Whether it waits for its turn."""
         return self.pair < 0
+
+    def end(self) -> None:
+        """It waits for its turn; what it will make of the capital is known."""
+        self.pair = -1
+        self.factors = {plan.sign: plan.bet.factors(plan.lead + float(sums[0])) for plan, sums in self.outcomes}
 
     @property
     def outcomes(self) -> list[tuple[BettingPlan, FloatArray]]:
@@ -90,6 +96,7 @@ class Lanes:
     def __init__(self, payoff: Rollouts, most: int) -> None:
         self.payoff, self.most, self.begun, self.useful, self.wanted = payoff, most, 0, 0, most
         self.unsettled: list[Lane] = []
+        self.at_work = self.drew = 0  # of those, how many have not ended; how many needed a draw
         self.seed = np.zeros(0, dtype=np.int64)  # of all random numbers; drawn when the first rollout begins
         self.seen, self.transitions = payoff.transcript(ROWS), list[tuple[IntArray, IntArray, FloatArray]]()
         payoff.source.make_copies()
@@ -117,24 +124,22 @@ class Lanes:
 
     def _foreseen(self, bets: TwoSided, sign: float) -> float:
         """The evidence of a side if all that have ended were settled."""
-        ended = [outcome for lane in self.unsettled if lane.has_ended for outcome in lane.outcomes]
-        factors = [plan.bet.factors(plan.lead + float(sums[0])) for plan, sums in ended if plan.sign == sign]
+        factors = [lane.factors[sign] for lane in self.unsettled if sign in lane.factors]
         return bets[sign].evidence_after(np.prod(factors, axis=0)) if factors else bets[sign].evidence()
 
     def has_room(self, is_due: bool) -> bool:
         """Whether another rollout may begin; in a large task a fit that ``is_due`` waits until none is under way."""
         if is_due and self.payoff.visited is not None and self.unsettled:
             return False
-        at_work = sum(not lane.has_ended for lane in self.unsettled)
-        drew = sum(lane.drawn > 0 for lane in self.unsettled)
-        return at_work < self.wanted and drew < WINDOW * self.most and len(self.unsettled) < MOST_FREE * self.most
+        is_open = self.drew < WINDOW * self.most and len(self.unsettled) < MOST_FREE * self.most
+        return is_open and self.at_work < self.wanted
 
     def begin(self, plan: BettingPlan) -> None:
         """The next rollout, with this plan, up to its first draw."""
         if not len(self.seed):
             self.seed = self.payoff.source.rng.integers(2**63 - 1, size=2)
         lane = Lane(self.begun, plan, self.payoff.patience, self._stream(self.begun))
-        self.begun += 1
+        self.begun, self.at_work = self.begun + 1, self.at_work + 1
         self.unsettled.append(lane)
         self._go_on(lane)
         self._record()
@@ -151,6 +156,7 @@ class Lanes:
             self.hand.successor[0] = x[i]
             if len(rewards):
                 self.hand.reward[0] = rewards[i]
+            self.drew += not lane.drawn
             lane.is_served, lane.drawn, pair = True, lane.drawn + 1, lane.pair
             if self.payoff.source.copies is not None:
                 lane.walked.append(pair)
@@ -174,7 +180,11 @@ class Lanes:
 
     def next_to_settle(self) -> Lane | None:
         """The oldest rollout, if it has ended; it leaves."""
-        return self.unsettled.pop(0) if self.unsettled and self.unsettled[0].has_ended else None
+        if not self.unsettled or not self.unsettled[0].has_ended:
+            return None
+        lane = self.unsettled.pop(0)
+        self.drew -= lane.drawn > 0
+        return lane
 
     def _sequence(self, number: int, *more: int) -> np.random.SeedSequence:
         """The seed of a rollout, and of its environment."""
@@ -199,7 +209,8 @@ class Lanes:
             lane.pair = done.missing_pair
             if done.rollouts:
                 lane.sums[:1], lane.sums[1:] = seen.sums[:1], seen.mirrored[:1] if len(seen.mirrored) else 0.0
-                self.useful += lane.drawn > 0
+                lane.end()
+                self.useful, self.at_work = self.useful + (lane.drawn > 0), self.at_work - 1
                 return
             if lane.pair >= 0:
                 return
@@ -255,6 +266,8 @@ class Lanes:
                 lane.walked, walked = walked[: lane.drawn].tolist(), walked[lane.drawn :]
             self._check(lane, bool(has_ended))
             self.unsettled.append(lane)
+        self.at_work = sum(not lane.has_ended for lane in self.unsettled)
+        self.drew = sum(lane.drawn > 0 for lane in self.unsettled)
 
     def _plan(self, i: int, state: Record, longest: float, fit: Fit, process: EProcess) -> BettingPlan:
         """A plan of rollouts under way, with the steps that were allowed then."""
@@ -272,6 +285,7 @@ class Lanes:
         if has_ended:
             if any(sums[0] < -plan.L * SLACK for plan, sums in lane.outcomes):
                 raise ValueError("a rollout cannot have ended so low")
+            lane.end()
             return
         if not self.payoff.is_possible(lane.plan, lane.at, lane.branches):
             raise ValueError("a rollout under way is not possible")
