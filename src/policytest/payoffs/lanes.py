@@ -35,6 +35,7 @@ from policytest._base.arrays import FloatArray, IntArray
 from policytest._base.compiled import small
 from policytest._base.compiled.small import Call, Draws, Limits, RolloutState
 from policytest._base.record import Record, numbers_of, part_of, record
+from policytest.data.simulators import Draw
 from policytest.eprocess.capital import EProcess, TwoSided
 from policytest.kl.sampler import UNLIMITED
 from policytest.payoffs import splitting
@@ -45,6 +46,7 @@ from policytest.payoffs.td_rollouts import SLACK, Rollouts
 WINDOW, MOST_FREE = 4, 64  # unsettled rollouts for each one at work: of those that drew something, and in all
 FIRST, SAMPLES_A_LANE = 2, 8  # rollouts at work at first; the samples for one more, since the first plans know nothing
 HEAD_START = 2.0  # nats that the capital is behind, since it is shared out among bets
+ENVIRONMENT = 1  # sets its random numbers apart from those of the rollout
 ROWS = 64  # random numbers of a rollout that are drawn at once
 TO_ITS_END = Limits(np.inf, UNLIMITED, 0.0)  # of a call: one rollout
 
@@ -59,14 +61,24 @@ class Lane:
         self.number, self.plan, self.longest, self.rng = number, plan, longest, rng
         self.at, self.branches = RolloutState(), splitting.open_branches() if len(plan.targets) else NO_BRANCHES
         self.numbers, self.used, self.drawn = np.zeros((0, 3)), 0, 0
+        self.slot, self.walked = (
+            -1,
+            list[int](),
+        )  # of a simulator that travels: its copy, and the pairs it was asked for
         self.pair = -1  # whose draw it waits for; -1: it has ended
         self.is_served = False  # in this round
         self.sums = np.zeros(2)  # of its side, and of the other one
+        self.factors = dict[float, FloatArray]()  # of the capital of a side; once it has ended
 
     @property
     def has_ended(self) -> bool:
         """Whether it waits for its turn."""
         return self.pair < 0
+
+    def end(self) -> None:
+        """It waits for its turn; what it will make of the capital is known."""
+        self.pair = -1
+        self.factors = {plan.sign: plan.bet.factors(plan.lead + float(sums[0])) for plan, sums in self.outcomes}
 
     @property
     def outcomes(self) -> list[tuple[BettingPlan, FloatArray]]:
@@ -84,8 +96,10 @@ class Lanes:
     def __init__(self, payoff: Rollouts, most: int) -> None:
         self.payoff, self.most, self.begun, self.useful, self.wanted = payoff, most, 0, 0, most
         self.unsettled: list[Lane] = []
+        self.at_work = self.drew = 0  # of those, how many have not ended; how many needed a draw
         self.seed = np.zeros(0, dtype=np.int64)  # of all random numbers; drawn when the first rollout begins
         self.seen, self.transitions = payoff.transcript(ROWS), list[tuple[IntArray, IntArray, FloatArray]]()
+        payoff.source.make_copies()
         pairs, reward = payoff.task.n_states * payoff.task.n_actions, 1 if payoff.task.observes_rewards else 0
         nothing = np.zeros(pairs + 1, dtype=np.int64), np.zeros(1, dtype=np.int32), np.zeros(0)
         self.hand = Draws(False, *nothing, np.zeros(pairs, dtype=np.int64), np.zeros(reward))  # all stacks are empty
@@ -110,24 +124,22 @@ class Lanes:
 
     def _foreseen(self, bets: TwoSided, sign: float) -> float:
         """The evidence of a side if all that have ended were settled."""
-        ended = [outcome for lane in self.unsettled if lane.has_ended for outcome in lane.outcomes]
-        factors = [plan.bet.factors(plan.lead + float(sums[0])) for plan, sums in ended if plan.sign == sign]
+        factors = [lane.factors[sign] for lane in self.unsettled if sign in lane.factors]
         return bets[sign].evidence_after(np.prod(factors, axis=0)) if factors else bets[sign].evidence()
 
     def has_room(self, is_due: bool) -> bool:
         """Whether another rollout may begin; in a large task a fit that ``is_due`` waits until none is under way."""
         if is_due and self.payoff.visited is not None and self.unsettled:
             return False
-        at_work = sum(not lane.has_ended for lane in self.unsettled)
-        drew = sum(lane.drawn > 0 for lane in self.unsettled)
-        return at_work < self.wanted and drew < WINDOW * self.most and len(self.unsettled) < MOST_FREE * self.most
+        is_open = self.drew < WINDOW * self.most and len(self.unsettled) < MOST_FREE * self.most
+        return is_open and self.at_work < self.wanted
 
     def begin(self, plan: BettingPlan) -> None:
         """The next rollout, with this plan, up to its first draw."""
         if not len(self.seed):
             self.seed = self.payoff.source.rng.integers(2**63 - 1, size=2)
         lane = Lane(self.begun, plan, self.payoff.patience, self._stream(self.begun))
-        self.begun += 1
+        self.begun, self.at_work = self.begun + 1, self.at_work + 1
         self.unsettled.append(lane)
         self._go_on(lane)
         self._record()
@@ -138,25 +150,49 @@ class Lanes:
         if not asked:
             return 0
         pairs = np.array([lane.pair for lane in asked])
-        x, rewards = self.payoff.source.successors_of(pairs)
+        x, rewards = self.payoff.source.successors_of(pairs, self._copies(asked))
         for i, lane in enumerate(asked):
             self.hand.start[lane.pair + 1], self.hand.at[lane.pair] = 1, 0
             self.hand.successor[0] = x[i]
             if len(rewards):
                 self.hand.reward[0] = rewards[i]
+            self.drew += not lane.drawn
             lane.is_served, lane.drawn, pair = True, lane.drawn + 1, lane.pair
+            if self.payoff.source.copies is not None:
+                lane.walked.append(pair)
             self._go_on(lane)
             self.hand.start[pair + 1], self.hand.at[pair] = 0, 0
         self._record()
         return len(asked)
 
+    def _copies(self, asked: list[Lane]) -> Draw | None:
+        """The environments of these rollouts; none where one simulator answers all."""
+        copies = self.payoff.source.copies
+        if copies is None:
+            return None
+        taken = {lane.slot for lane in self.unsettled if not lane.has_ended}
+        free = iter(sorted(set(range(len(self.unsettled))) - taken))
+        for lane in asked:
+            lane.slot = next(free) if lane.slot < 0 else lane.slot
+        seeds = (int(self._sequence(lane.number, ENVIRONMENT).generate_state(1)[0]) for lane in asked)
+        draw: Draw = copies.of([(lane.slot, seed, lane.walked) for lane, seed in zip(asked, seeds, strict=True)])
+        return draw
+
     def next_to_settle(self) -> Lane | None:
         """The oldest rollout, if it has ended; it leaves."""
-        return self.unsettled.pop(0) if self.unsettled and self.unsettled[0].has_ended else None
+        if not self.unsettled or not self.unsettled[0].has_ended:
+            return None
+        lane = self.unsettled.pop(0)
+        self.drew -= lane.drawn > 0
+        return lane
+
+    def _sequence(self, number: int, *more: int) -> np.random.SeedSequence:
+        """The seed of a rollout, and of its environment."""
+        return np.random.SeedSequence([*map(int, self.seed), number, *more])
 
     def _stream(self, number: int) -> np.random.Generator:
         """The random numbers of a rollout."""
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence([*map(int, self.seed), number])))
+        return np.random.Generator(np.random.PCG64(self._sequence(number)))
 
     def _go_on(self, lane: Lane) -> None:
         """A rollout up to the next draw that is missing, or to its end."""
@@ -173,7 +209,8 @@ class Lanes:
             lane.pair = done.missing_pair
             if done.rollouts:
                 lane.sums[:1], lane.sums[1:] = seen.sums[:1], seen.mirrored[:1] if len(seen.mirrored) else 0.0
-                self.useful += lane.drawn > 0
+                lane.end()
+                self.useful, self.at_work = self.useful + (lane.drawn > 0), self.at_work - 1
                 return
             if lane.pair >= 0:
                 return
@@ -202,6 +239,7 @@ class Lanes:
             "at": np.array([lane.at for lane in lanes]).reshape(-1, len(RolloutState())),
             "sums": np.array([lane.sums for lane in lanes]).reshape(-1, 2),
             "longest": np.array([lane.longest for lane in lanes], dtype=np.float64),
+            "walked": np.array([pair for lane in lanes for pair in lane.walked], dtype=np.int64),
             "branches": np.concatenate([NO_BRANCHES[:0], *(lane.branches[: _open(lane)] for lane in lanes)]),
         }
         return kept | record(**{f"plan{i}": fit.state(plan) for i, plan in enumerate(plans)})
@@ -212,7 +250,7 @@ class Lanes:
         self.seed, rows = np.array(state["seed"], dtype=np.int64), np.array(state["rollouts"], dtype=np.int64)
         at, sums = numbers_of(state, "at", len(rows), len(RolloutState())), numbers_of(state, "sums", len(rows), 2)
         longest, branches = numbers_of(state, "longest", len(rows)), numbers_of(state, "branches", None, 2)
-        numbers = rows[:, 0]
+        numbers, walked = rows[:, 0], np.array(state["walked"], dtype=np.int64)
         if (np.diff(numbers) <= 0).any() or ((numbers < 0) | (numbers >= self.begun)).any() or (rows < 0).any():
             raise ValueError("the rollouts under way are not numbered in their order")
         plans = [self._plan(i, state, float(longest[rows[:, 1] == i][0]), fit, process) for i in np.unique(rows[:, 1])]
@@ -224,8 +262,12 @@ class Lanes:
             lane.rng.bit_generator.advance(3 * lane.used)  # type: ignore[attr-defined]
             lane.is_served = bool(is_served)
             lane.branches[:n_open], branches = branches[:n_open], branches[n_open:]
+            if self.payoff.source.copies is not None:
+                lane.walked, walked = walked[: lane.drawn].tolist(), walked[lane.drawn :]
             self._check(lane, bool(has_ended))
             self.unsettled.append(lane)
+        self.at_work = sum(not lane.has_ended for lane in self.unsettled)
+        self.drew = sum(lane.drawn > 0 for lane in self.unsettled)
 
     def _plan(self, i: int, state: Record, longest: float, fit: Fit, process: EProcess) -> BettingPlan:
         """A plan of rollouts under way, with the steps that were allowed then."""
@@ -243,6 +285,7 @@ class Lanes:
         if has_ended:
             if any(sums[0] < -plan.L * SLACK for plan, sums in lane.outcomes):
                 raise ValueError("a rollout cannot have ended so low")
+            lane.end()
             return
         if not self.payoff.is_possible(lane.plan, lane.at, lane.branches):
             raise ValueError("a rollout under way is not possible")

@@ -187,18 +187,16 @@ class Rollouts:
 
         ``longest`` is the `patience` when it began, ``used`` are the rows of random numbers that it had.
         """
-        totals, own = self.totals, plan.stakes(NO_STAKES)._replace(fractions=NONE)
-        other = NOT_SERVED if plan.mirrored is None else plan.mirrored.stakes(NO_STAKES)._replace(fractions=NONE)
-        if self.clock is not None:
+        clock, totals, stakes = self.clock, self.totals, [plan.stakes(NO_STAKES)._replace(fractions=NONE), NOT_SERVED]
+        if plan.mirrored is not None:
+            stakes[1] = plan.mirrored.stakes(NO_STAKES)._replace(fractions=NONE)
+        if clock is not None:
             self.dynamics = self.dynamics._replace(longest=0.0 if totals else longest)
-        done = self._called(plan, (own, other), call, draws, branches)
-        if self.clock is not None:
-            self.clock.count(done, self.source)
-        if totals is not None and not done.rollouts and used + done.used >= longest:  # it cannot end with less
-            call.seen.sums[0] = -plan.L
-            done = done._replace(at=RolloutState(), rollouts=1, cut=1, missing_pair=-1)
-        if totals is not None and done.rollouts and self.clock is not None:
-            self.clock.lengths += (0.0, 0.0, 1.0) if done.cut else (used + done.used, 0.0, 0.0)
+        done = self._called(plan, (stakes[0], stakes[1]), call, draws, branches)
+        if clock is not None:
+            clock.count(done, self.source)
+            if totals is not None:
+                done = totals.ended(done, plan, call.seen, clock, (used + done.used, longest))
         return done
 
     @property
@@ -336,7 +334,7 @@ class Rollouts:
         return "" if len(self.sides) == 2 else one_sided(self.sides)
 
     def worst_sum(self, plan: BettingPlan, at: RolloutState, branches: FloatArray | None = None) -> float:
-        """The least sum at which a rollout on its way can end, with these open branches; by default, of the only one."""
+        """The least sum at which a rollout on its way can end; with these open branches, where it has its own."""
         if self.pair is not None:
             return self.pair.worst_sum(plan, at)
         if self.clock is not None and self.task.total_rewards is not None:
