@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from builders import each
 from policytest._base.compiled import budget as kernels
-from policytest.eprocess.budget import BudgetTarget, aimed_capital, walk
+from policytest.eprocess.budget import PLANS, PLANS_OF_OTHERS, BudgetTarget, aimed_capital, walk
 
 DELTA = 0.05
 LAWS = (0.7, 0.3, 0.0), (0.05, 0.95, 0.0), (0.98, 0.02, 0.0), (0.1, 0.8, 0.1), (0.3, 0.4, 0.3)
@@ -28,7 +28,7 @@ def by_enumeration(law, first, steps=0, place=0):
 @each("law", LAWS)
 @each("level", [0.3, 0.05])
 def test_chances_are_those_of_all_paths_and_the_level_is_kept(law, level):
-    found = walk(law, 7, level, 0.5)
+    found = walk(law, 7, level, PLANS)
     for place in range(3):
         assert found.chance[0, place] == pytest.approx(
             1.0 if place >= found.first[0] else by_enumeration(law, found.first, 0, place), abs=1e-12
@@ -38,14 +38,14 @@ def test_chances_are_those_of_all_paths_and_the_level_is_kept(law, level):
 
 @each("law", LAWS)
 def test_a_long_walk_uses_its_level(law):
-    assert 0.9 * DELTA < walk(law, 400, DELTA, 0.5).chance[0, 0] <= DELTA * (1 + 1e-9)
+    assert 0.9 * DELTA < walk(law, 400, DELTA, PLANS_OF_OTHERS).chance[0, 0] <= DELTA * (1 + 1e-9)
 
 
-@each("early", [0.0, 0.5, 1.0])
-def test_the_level_is_spent_over_time_as_the_formula_says(early):
-    """s(tau) = e tau + (1 - e) tau^8, scaled, less what whole places leave over: at most one place's mass."""
+@each(("early", "late"), [(0.0, 8.0), (0.5, 8.0), (0.5, 4.0), (1.0, 8.0)])
+def test_the_level_is_spent_over_time_as_the_formula_says(early, late):
+    """s(tau) = e tau + (1 - e) tau^l, scaled, less what whole places leave over: at most one place's mass."""
     law, K = np.array([0.5, 0.5, 0.0]), 400
-    first, reached = kernels.boundary(law, K, DELTA, early)
+    first, reached = kernels.boundary(law, K, DELTA, (early, late))
     mass, spent = np.zeros(K + 2), np.zeros(K + 1)
     mass[0] = 1.0
     for t in range(1, K + 1):
@@ -54,7 +54,7 @@ def test_the_level_is_spent_over_time_as_the_formula_says(early):
         mass[first[t] :] = 0.0
     assert spent[-1] == pytest.approx(reached, abs=1e-12)
     tau = np.arange(K + 1) / K
-    assert np.abs(spent / reached - (early * tau + (1 - early) * tau**8)).max() < 0.12
+    assert np.abs(spent / reached - (early * tau + (1 - early) * tau**late)).max() < 0.12
 
 
 def games(values, mean):
@@ -139,7 +139,7 @@ def test_a_target_that_is_set_again_starts_from_the_capital_that_is_left():
     target = BudgetTarget(DELTA, 50, 1.0, capital=0.2)
     assert target.level == pytest.approx(0.2 * DELTA)
     f = target.fraction(0.2, 0)
-    there = walk((0.5, 0.5, 0.0), 50, target.level, 0.5)
+    there = walk((0.5, 0.5, 0.0), 50, target.level, PLANS)
     gains = np.array([there.chance[1, 1] - there.chance[1, 0], 0.0])  # nothing is gained beyond the boundary
     slope = np.interp(target.level, there.chance[0, :2], gains)
     assert f == pytest.approx(0.5 * slope / target.level)

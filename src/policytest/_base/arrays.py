@@ -205,9 +205,9 @@ def share(name: str, value: object) -> float:
 
 
 def whole_number(name: str, value: Any) -> int:
-    """One whole number that compiled code can hold."""
+    """One whole number that compiled code can hold; True is none."""
     try:
-        number = operator.index(value)
+        number = operator.index(None if isinstance(value, bool) else value)
     except TypeError:
         raise InputError(f"{name} is {shown(value)}; it must be a whole number") from None
     if not -(2**63) <= number < 2**63:

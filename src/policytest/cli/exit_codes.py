@@ -135,7 +135,7 @@ REPLACED = {
 """Options of earlier versions, and what replaces them."""
 NO_COMBINED = "--method combined is gone; use --method betting (the default), or --method ptst for very small delta"
 PHRASES = {
-    "max_samples is for": "--max-samples is for",
+    "max_samples is ": "--max-samples is ",
     "max_seconds is": "--max-seconds is",
     "budget is": "--budget is",
     "budget: ": "--budget: ",

@@ -26,9 +26,12 @@ def _set_debug(wanted: bool) -> None:
 
 def _whole(text: str) -> int:
     """A whole number, also as 1e6."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
     if not math.isfinite(number) or number != int(number):
-        raise ValueError(text)
+        raise typer.BadParameter(f"{text} is not a whole number")
     return int(text) if text.lstrip("+-").isdigit() else int(number)
 
 

@@ -21,18 +21,23 @@ from __future__ import annotations
 import math
 import warnings
 from functools import lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import budget
-from policytest._base.compiled.small import TINY
+from policytest._base.compiled.small import MOST_WON, TINY
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest._base.text import plural
 
-EARLY, EARLY_IN_PAIRS = 0.5, 0.7  # e, the share of delta that is spent evenly
-NEAR, LEFT_OVER = 0.1, 0.02  # another such share is taken if it uses so much more of the level
+# How delta is spent by a share tau of the budget: (e, l) is e tau + (1 - e) tau^l. The last one is what others are
+# compared with: a look at the end, or nearly.
+PLANS = (0.4, 8.0), (0.5, 8.0), (0.3, 8.0), (0.4, 16.0), (0.2, 16.0), (0.1, 32.0), (0.0, 64.0)
+PLANS_OF_PAIRS = (0.8, 8.0), (0.85, 8.0), (0.75, 8.0), (0.7, 8.0)
+PLANS_OF_OTHERS = (0.4, 8.0), (0.45, 8.0), (0.35, 8.0)
+LESS, MOST_TILTED = 0.015, 20.0  # power, than with the last one; the logarithm of the odds for which it is
 MOST_EXACT = 1000  # outcomes, up to which each is a step of the walk
 LARGEST_LOG = 700.0  # of a capital
 SURPLUS = 1e-9  # of the capital, so that rounding does not hide an answer
@@ -48,17 +53,20 @@ class Walk(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def walk(law: tuple[float, float, float], steps: int, level: float, early: float) -> Walk:
+def walk(law: tuple[float, float, float], steps: int, level: float, plans: tuple[tuple[float, float], ...]) -> Walk:
     """The walk with these chances of a step by 0, 1 and 2, which crosses with at most the probability ``level``.
 
-    On a lattice the level cannot always be used up: a neighbouring share of early spending may use more.
+    On a lattice the level cannot always be used up. So the first plan is taken whose power is hardly less than that of
+    the last one, if V is where a look at the end would see it with probability 0.8.
     """
-    chances = np.array(law)
-    first, most = budget.boundary(chances, steps, level, early)
-    for share in (max(early - NEAR, 0.0), min(early + NEAR, 1.0)):
-        other, reached = budget.boundary(chances, steps, level, share)
-        if reached > most + LEFT_OVER * level:
-            first, most = other, reached
+    chances, places, normal = np.array(law), np.arange(3.0), NormalDist()
+    spread = math.sqrt(max(chances @ places**2 - (chances @ places) ** 2, TINY))
+    tilt = min((normal.inv_cdf(0.8) - normal.inv_cdf(level)) / (spread * math.sqrt(steps)), MOST_TILTED)
+    likely = chances * np.exp(tilt * places)
+    likely /= likely.sum()
+    found = (budget.boundary(chances, steps, level, plan)[0] for plan in (plans[-1], *plans))
+    least = budget.power(likely, next(found)) - LESS
+    first = next(boundary for boundary in found if budget.power(likely, boundary) >= least)
     return Walk(chances, first, budget.chances(chances, first))
 
 
@@ -93,7 +101,7 @@ class BudgetTarget:
         capital: float = 1.0,
     ) -> None:
         pairs = pairs and abs(best - 1.0) <= budget.SAME
-        self.target = budget.Target((1.0 - SURPLUS) * delta, float(best), int(total), pairs)
+        self.target = budget.Target((1.0 - SURPLUS) * delta, min(float(best), MOST_WON), int(total), pairs)
         self.level = self.target.delta * capital  # of the walk: the chance of an answer, if the mean is the threshold
         self.seen = np.zeros(6)
         self.seen[5] = total <= MOST_EXACT  # as long as outcomes are at the ends of their range, or ties of pairs
@@ -127,13 +135,13 @@ class BudgetTarget:
         """The walk with this number: of outcomes at the ends of the range, with ties of pairs, or of any others."""
         kind, place = divmod(wanted, budget.GRID + 1)
         chance = 1.0 / (1.0 + math.exp(budget.LARGEST_LOGIT * (1.0 - 2.0 * place / budget.GRID)))
-        early = EARLY_IN_PAIRS if self.target.pairs else EARLY
         if kind == 0:
             r = 1.0 / (1.0 + self.target.best)
-            return walk((1.0 - r, r, 0.0), self.target.total, self.level, early)
+            return walk((1.0 - r, r, 0.0), self.target.total, self.level, PLANS)
         if kind == 1:
-            return walk((0.5 * chance, 1.0 - chance, 0.5 * chance), self.target.total, self.level, early)
-        return walk((1.0 - chance, chance, 0.0), budget.STEPS, self.level, early)
+            law = 0.5 * chance, 1.0 - chance, 0.5 * chance
+            return walk(law, self.target.total, self.level, PLANS_OF_PAIRS)
+        return walk((1.0 - chance, chance, 0.0), budget.STEPS, self.level, PLANS_OF_OTHERS)
 
     def state(self) -> FloatArray:
         """[6] the outcomes so far."""
@@ -204,11 +212,13 @@ class Aim:
         """Tell which answer cannot come: n outcomes make the capital at most (1 + best)^n times as large."""
         left = self.budget - self.begun.spent
         for side, target, log_capital in zip(("above", "below"), self.targets, self.begun[-2:], strict=True):
-            least = math.ceil((self.begun.required - log_capital) / math.log1p(target.target.best))
+            least = (self.begun.required - log_capital) / max(math.log1p(target.target.best), TINY)
             if least > left:
+                far = "would take too many; move the threshold away from the end of the range"
+                how_many = f"takes {math.ceil(least):,}; pass a larger budget" if least < 1e12 else far
                 warnings.warn(
                     f'budget: "{side}" cannot be answered within {plural(left, *self.unit)}, even if all of them are '
-                    f"the best possible, which takes {least:,}; pass a larger budget",
+                    f"the best possible, which {how_many}",
                     AssumptionWarning,
                     stacklevel=9,
                 )

@@ -242,7 +242,8 @@ class Moments:
 
     def variance(self, room: float = 1.0) -> float:
         """The variance, with the prior."""
-        return max(self.square(room) - self.mean(room) ** 2, 1e-12)
+        mean = self.mean(room)
+        return max(self.square(room) - mean * mean, 1e-12)  # not a power of it, which refuses to overflow
 
     def state(self) -> FloatArray:
         """[3] to go on from."""

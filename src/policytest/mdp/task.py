@@ -504,7 +504,7 @@ def _assumptions(given: object) -> tuple[str, ...]:
 def _horizon(horizon: object, pairs: int) -> int | None:
     if horizon is None:
         return None
-    if isinstance(horizon, bool) or (steps := arrays.whole_number("horizon", horizon)) < 1:
+    if (steps := arrays.whole_number("horizon", horizon)) < 1:
         raise InputError(f"horizon is {horizon}; it is the number of steps of an episode, at least 1, or None")
     if steps * pairs > MOST_STEPS:
         raise InputError(

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray
+from policytest._base.compiled.small import MOST_WON
 from policytest._base.errors import InputError
 from policytest.data.counts import Counts
 from policytest.data.episodes import ROUNDING, Episodes
@@ -56,7 +57,7 @@ class ReturnsRun(Run):
         """One fraction a side, chosen before each episode for an answer by the last one of the budget."""
         (low, high), score = self._span, self.task.score
         rooms, best = (self.threshold - low, high - self.threshold), (1.0, 1.0)
-        if score is None and min(rooms) > 0:  # at an end of the range no bet is needed
+        if score is None and min(rooms) > 0 and max(rooms) < math.inf:  # otherwise no bet is needed, or none taken
             best = rooms[1] / rooms[0], rooms[0] / rooms[1]
         self.aim = Aim(budget, best, pairs)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
@@ -133,9 +134,11 @@ class ReturnsRun(Run):
                 check_score(self.task.score, settled, scored)
             process.settle(plan, settled)
             if plan.room > 0:
-                seen.add(scored / plan.room)
+                with np.errstate(over="ignore"):
+                    ratios = np.minimum(scored / plan.room, MOST_WON)
+                seen.add(ratios)
                 if self.aim is not None:
-                    self.aim.add(sign, scored / plan.room)
+                    self.aim.add(sign, ratios)
         self.returns += taken.returns[:used].tolist()
         self.steps += taken.steps[:used].tolist()
         self.samples += int(taken.steps[:used].sum())

@@ -16,14 +16,15 @@ from policytest._base.arrays import FloatArray as Reals
 from policytest._base.arrays import IntArray as Ints
 from policytest._base.compiled.small import TINY, compiled, entry
 
-LATE = 8.0  # the power of time by which the part of the level that is kept for the end is spent
 DOUBLINGS, HALVINGS = 4, 14  # of the factor by which the spending is scaled
-USED = 0.98  # of the level, which suffices
+NO_MASS = 1e-15  # of the level, in a place that is left out
+USED = 0.99  # of the level, which suffices
 STEPS = 400  # of a walk whose steps are not outcomes
 GRID, LARGEST_LOGIT = 40, 4.0  # walks differ by their chances: this many, by logit, between plus and minus the largest
 SAME = 1e-9  # of the range: outcomes that differ by less are the same
 LARGEST_FRACTION, LARGEST_EXACT = 0.995, 1.0 - 1e-6  # the second where a walk says what a loss leaves
-AHEAD = 1.05  # the capital follows a chance that is smaller by this factor, so that it gets there in spite of errors
+AHEAD, AHEAD_IN_PAIRS = 1.1, 1.15  # capital follows a chance smaller by this, so that it gets there in spite of errors
+PAIRS, DIFFERENT = 6.0, 0.4  # pairs that the share of those that differ begins with, and how many of them differ
 PRIOR, SKEW_PRIOR = 0.5, 20.0  # outcomes of mean R that the moments begin with; those that the third one needs
 VARIANCES = (0.3, 3.0)  # the variance if V = R, in units of the mean square: between these
 
@@ -35,20 +36,24 @@ def most_up(law: Reals) -> int:
 
 
 @compiled
-def _spent(mass: Reals, first: Ints, law: Reals, level: float, early: float, scale: float) -> float:
+def _spent(mass: Reals, first: Ints, law: Reals, level: float, plan: tuple[float, float], scale: float) -> float:
     """The level of the boundary that takes whole places from the top while the spending allows it; fills it in."""
-    K, up, total, top = len(first) - 1, most_up(law), 0.0, 0
+    K, up, total, top, bottom = len(first) - 1, most_up(law), 0.0, 0, 0
+    early, late = plan
     mass[:] = 0.0
     mass[0] = 1.0
     first[0] = 1
     for t in range(1, K + 1):
-        for k in range(top + up, -1, -1):
+        for k in range(top + up, bottom - 1, -1):
             arrived = law[0] * mass[k]
             for step in range(1, min(up, k) + 1):
                 arrived += law[step] * mass[k - step]
             mass[k] = arrived
         top += up
-        allowed = scale * level * (early * (t / K) + (1.0 - early) * (t / K) ** LATE)
+        while bottom < top and mass[bottom] < NO_MASS * level:
+            mass[bottom] = 0.0
+            bottom += 1
+        allowed = scale * level * (early * (t / K) + (1.0 - early) * (t / K) ** late)
         while top >= 0 and total + mass[top] <= allowed:
             total += mass[top]
             mass[top] = 0.0
@@ -58,24 +63,26 @@ def _spent(mass: Reals, first: Ints, law: Reals, level: float, early: float, sca
 
 
 @entry
-def boundary(law: Reals, K: int, level: float, early: float) -> Any:
-    """(first [K+1], its level): the boundary that spends the level over time by  s(tau) = e tau + (1 - e) tau^8.
+def boundary(law: Reals, K: int, level: float, plan: tuple[float, float]) -> Any:
+    """(first [K+1], its level): the boundary that spends the level over time by  s(tau) = e tau + (1 - e) tau^l.
+
+    The plan is (e, l).
 
     Whole places are taken, so that less is spent; the spending is scaled up until nearly all of the level is.
     """
     mass = np.zeros(2 * K + 3)
     first, best = np.zeros(K + 1, dtype=np.int64), np.zeros(K + 1, dtype=np.int64)
     low, high = 1.0, 1.0
-    reached = _spent(mass, best, law, level, early, low)
+    reached = _spent(mass, best, law, level, plan, low)
     for _ in range(DOUBLINGS):
         high *= 2.0
-        if _spent(mass, first, law, level, early, high) > level:
+        if _spent(mass, first, law, level, plan, high) > level:
             break
     for _ in range(HALVINGS):
         if reached >= USED * level:
             break
         middle = 0.5 * (low + high)
-        found = _spent(mass, first, law, level, early, middle)
+        found = _spent(mass, first, law, level, plan, middle)
         if found > level:
             high = middle
             continue
@@ -84,6 +91,20 @@ def boundary(law: Reals, K: int, level: float, early: float) -> Any:
             reached = found
             best[:] = first
     return best, reached
+
+
+@entry
+def power(law: Reals, first: Ints) -> float:
+    """The probability that a walk with these chances crosses the boundary."""
+    up, crossed = most_up(law), 0.0
+    mass = np.zeros(first.max() + up + 1)
+    mass[0] = 1.0
+    for t in range(1, len(first)):
+        for k in range(len(mass) - 1, -1, -1):
+            mass[k] = law[0] * mass[k] + law[1] * mass[max(k - 1, 0)] * (k > 0) + law[2] * mass[max(k - 2, 0)] * (k > 1)
+        crossed += mass[first[t] :].sum()
+        mass[first[t] :] = 0.0
+    return crossed
 
 
 @entry
@@ -154,6 +175,7 @@ def _place(chance: float) -> int:
 @compiled
 def _add(seen: Reals, x: float, target: Target) -> None:
     """One more outcome."""
+    x = min(x, target.best)
     slack = SAME * (1.0 + target.best)
     tied = target.pairs and abs(x) <= slack
     for power in range(4):
@@ -180,7 +202,7 @@ def _null_law(seen: Reals, best: float) -> tuple[float, float]:
 def _wanted(seen: Reals, target: Target) -> int:
     """Which walk the next bet follows: 0, or (GRID + 1) times its kind plus the place of its chance."""
     if seen[5] > 0.0 and target.pairs:
-        return GRID + 1 + _place((seen[0] - seen[4] + 0.5 * PRIOR) / (seen[0] + PRIOR))
+        return GRID + 1 + _place((seen[0] - seen[4] + DIFFERENT * PAIRS) / (seen[0] + PAIRS))
     if seen[5] > 0.0:
         return 0
     g = _null_law(seen, target.best)[1] / math.sqrt(target.total / STEPS)  # the skewness of a step of so many outcomes
@@ -198,8 +220,11 @@ def _fraction(seen: Reals, target: Target, x: float, spent: int, law: Reals, fir
         unit = math.sqrt(v * outcomes / (r * (1.0 - r)))
         f, largest = slope(U, first, STEPS * spent // target.total, x, 1) / (x * unit), LARGEST_FRACTION
     elif target.pairs:
-        x /= AHEAD
-        f, largest = slope(U, first, spent, x, 2) / x, LARGEST_EXACT
+        followed = x / AHEAD_IN_PAIRS
+        f, largest = (
+            slope(U, first, spent, followed, 2) / followed,
+            min((1.0 - x) / x, LARGEST_EXACT),
+        )  # enough to answer
     else:
         f, largest = law[1] * slope(U, first, spent, x, 1) / x, LARGEST_EXACT
     return min(max(f, 0.0), largest)
@@ -227,7 +252,7 @@ def capital_along(
         if wanted != walk:
             return i, wanted
         f = _fraction(seen, target, target.delta * path[i], i, law, first, U) if i < target.total else 0.0
-        path[i + 1] = path[i] * (1.0 + f * max(won[i], -1.0))
+        path[i + 1] = path[i] * (1.0 + f * min(max(won[i], -1.0), target.best))
         _add(seen, won[i], target)
     return len(won), walk
 
