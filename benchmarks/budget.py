@@ -10,6 +10,10 @@ laws    returns with other laws, beside a z test at the end that knows their var
         beside STaR bets: f^2 = 2 log(needed)/(v left), where v is the mean square so far
 pairs   two agents, beside STEP where it is installed (pip install sequentialized-barnard-tests), whose share of
         answers is exact, from its table; 200 pairs and 500
+environments  returns of agents in CartPole, Acrobot and Pendulum, drawn from 2,000 of each; beside a z test at the end
+        that knows their variance, at bars where it would answer 0.85 if the mean were normal
+intervals  how long intervals at the end of the budget are, in units of 2 x 1.96 standard errors; beside those without a
+        budget and, of successes, that of Clopper and Pearson, which looks once
 
 "answered" is the share of runs with the right answer at delta = 0.05, "used" the mean share of the budget; "plain" are
 the bets without a budget, stopped after as many episodes, in a tenth of the runs. "errs" is the share of wrong answers
@@ -31,6 +35,7 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 from scipy.stats import binom, norm
 
 import policytest as pt
@@ -185,6 +190,63 @@ def laws(runs: int) -> list[Numbers]:
     return rows
 
 
+def balancing(seen: Any) -> int:
+    """An agent of CartPole: against the way in which the pole is falling."""
+    return int(seen[3] > 0)
+
+
+def pumping(seen: Any) -> int:
+    """An agent of Acrobot: with the swing of the second link."""
+    return 2 if seen[5] > 0 else 0
+
+
+def swinging(seen: Any) -> Any:
+    """An agent of Pendulum: with the swing while it hangs, against the fall near the top."""
+    push = np.sign(seen[2]) * 2.0 if seen[0] < 0.7 else -10.0 * seen[1] - 2.0 * seen[2]
+    return np.clip([push], -2.0, 2.0).astype(np.float32)
+
+
+WORST_PENDULUM = -200 * (np.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2)
+AGENTS: dict[str, tuple[Callable[[Any], Any], float, float, int]] = {  # its range of returns, and the budget
+    "CartPole-v1": (balancing, 0.0, 500.0, 100),
+    "Acrobot-v1": (pumping, -500.0, 0.0, 200),
+    "Pendulum-v1": (swinging, WORST_PENDULUM, 0.0, 100),
+}
+
+
+def played(name: str, agent: Callable[[Any], Any], episodes: int) -> list[float]:
+    """The returns of an agent."""
+    env: Any = importlib.import_module("gymnasium").make(name)
+    found = []
+    for seed in range(episodes):
+        (seen, _), total, over = env.reset(seed=seed), 0.0, False
+        while not over:
+            seen, reward, ended, cut, _ = env.step(agent(seen))
+            total, over = total + float(reward), ended or cut
+        found.append(total)
+    return found
+
+
+def environments(runs: int) -> list[Numbers]:
+    """Returns of agents, on both sides, as shares of their range; the truth is the mean of those that were played."""
+    print(f"\n{'environment, side':<24}{HEAD}")
+    rows = []
+    for name, (agent, low, high, N) in AGENTS.items():
+        returns = (np.array(played(name, agent, 2000 if runs > 1 else 5)) - low) / (high - low)
+
+        def resampled(rng: np.random.Generator, n: int, returns: Reals = returns) -> Reals:
+            return rng.choice(returns, n)
+
+        mean, error = float(returns.mean()), float(returns.std()) / N**0.5
+        means = np.random.default_rng(1).choice(returns, (2000, N)).mean(axis=1)
+        for sign, right in ((-1.0, "above"), (1.0, "below")):
+            bar = mean + sign * float(norm.ppf(0.85) + norm.ppf(1 - DELTA)) * error
+            peer = float((sign * (bar - means) > norm.ppf(1 - DELTA) * error).mean())
+            row = line((resampled, bar, N), (resampled, mean), runs, right)
+            rows.append(show(f"{name}, {right}", {**row, "peer": peer}))
+    return rows
+
+
 def pairs(runs: int) -> list[Numbers]:
     """Two agents, the better one first, beside STEP."""
     rows = []
@@ -208,6 +270,33 @@ def show_pair(name: str, row: Numbers) -> Numbers:
     answered, used, step, step_used = (row[part] for part in ("aimed", "pairs", "step", "step_pairs"))
     print(f"{name:<24}{row['budget']:>7.0f}{answered:>10.3f}{used:>8.1f}{step:>8.3f}{step_used:>8.1f}", flush=True)
     return row
+
+
+COINS = {"4 successes in 5": success(0.8), "1 success in 20": success(0.05)}
+
+
+def intervals(runs: int) -> list[Numbers]:
+    """Lengths of intervals, and how often they miss the mean."""
+    print(f"\n{'returns':<24}{'budget':>7}{'exact':>8}{'aimed':>8}{'misses':>8}{'plain':>8}")
+    asked = [*((name, draw, 120) for name, draw in COINS.items()), *((draw.__name__, draw, N) for draw, N in LAWS)]
+    rows = []
+    for name, draw, N in asked:
+        sample = drawn(draw, 20_000, 1, 2026)
+        mean, unit = float(sample.mean()), 2.0 * 1.96 * float(sample.std()) / N**0.5
+        found: list[tuple[float, float, float, float]] = []
+        for returns in drawn(draw, N, runs, 5):
+            log, k = pt.LoggedEpisodes(None, returns, return_range=(0.0, 1.0)), int(returns.sum())
+            aim, without = pt.value_interval(log, budget=N), pt.value_interval(log).width
+            low, high = np.nan_to_num([stats.beta.ppf(0.025, k, N - k + 1), stats.beta.ppf(0.975, k + 1, N - k)])
+            exact = (high - low) / unit if name in COINS else math.nan
+            found.append((exact, aim.width / unit, float(mean not in aim), without / unit))
+        row = dict(zip(("exact", "aimed", "misses", "plain"), np.mean(found, axis=0).tolist(), strict=True))
+        print(
+            f"{name:<24}{N:>7}{row['exact']:>8.2f}{row['aimed']:>8.2f}{row['misses']:>8.3f}{row['plain']:>8.2f}",
+            flush=True,
+        )
+        rows.append({"budget": N, **row})
+    return rows
 
 
 def step_test(N: int) -> Callable[[float, float], tuple[float, float]] | None:
@@ -253,7 +342,7 @@ def _forward(rejects: Any, better: float, worse: float) -> Any:
     return answered, used + N * mass.sum()
 
 
-PARTS = {"bars": bars, "laws": laws, "pairs": pairs}
+PARTS = {"bars": bars, "laws": laws, "environments": environments, "pairs": pairs, "intervals": intervals}
 
 
 def main() -> None:

@@ -6,10 +6,12 @@
 
 Rows "ball" count the runs in which the true kernel ever left the confidence ball, loss_t(p) > beta(t, delta), looked at
 after every sample: 2,000 seeded runs. Rows "interval" count the runs in which an interval ever missed the value, looked
-at whenever the samples had doubled: 100 runs. The alarm is the exact binomial tail: the probability of at least so many
-misses if each run had probability delta. Below one in a million it is raised. The controls must raise it: the ball
-without its dimension term, intervals of a ball of radius half a nat, and betting intervals that claim five nats more
-than the capital holds. Exit code 1 if anything is not as it should be.
+at whenever the samples had doubled: 100 runs. Rows "budget" count the runs in which an interval of episodes by bets
+that aim at the end of a budget of 80 missed the mean, at a quarter of it, at half of it, or at its end: 400 runs. The
+alarm is the exact binomial tail: the probability of at least so many misses if each run had probability delta. Below
+one in a million it is raised. The controls must raise it: the ball without its dimension term, intervals of a ball of
+radius half a nat, betting intervals that claim five nats more than the capital holds, and capital of aimed bets that
+counts a twentieth of what they lose. Exit code 1 if anything is not as it should be.
 """
 
 from __future__ import annotations
@@ -20,12 +22,15 @@ import math
 import sys
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.stats import binom
 
 import policytest as pt
 from policytest._base.compiled import evidence
+from policytest.eprocess import aimed_interval
+from policytest.eprocess.budget import aimed_capital
 from policytest.kl.boundaries import Terms
 from policytest.questions.evaluate import ball_interval
 
@@ -56,7 +61,12 @@ INTERVALS: dict[str, Any] = {
     "ball, half a nat": pt.PTST(boundary=WithoutDimension(), solver=pt.ProjectionFree()),
     "betting, five nats more": pt.TDBetting(),
 }
-CONTROLS = ("no dimension", "ball, half a nat", "betting, five nats more")
+CONTROLS = ("no dimension", "ball, half a nat", "betting, five nats more", "aimed, a twentieth of losses")
+LAWS: dict[str, tuple[list[float], list[float]]] = {
+    "success": ([0.0, 1.0], [0.12, 0.88]),
+    "rare failure": ([0.0, 0.5, 1.0], [0.02, 0.05, 0.93]),
+    "many values": (np.linspace(0.0, 1.0, 21).tolist(), (np.arange(1.0, 22.0) / 231.0).tolist()),
+}
 
 
 def instances(small: bool) -> dict[str, Any]:
@@ -110,6 +120,43 @@ def _interval(run: Any, name: str, level: float) -> tuple[float, float]:
     return found.lower, found.upper
 
 
+def losing_less(*about: Any) -> Any:
+    """The control: the capital of aimed bets, that counts a twentieth of what they lose."""
+    steps = np.diff(aimed_capital(*about), prepend=0.0)
+    return np.add.accumulate(np.maximum(steps, 0.05 * steps))
+
+
+def misses_the_mean(law: str, seed: int, budget: int) -> bool:
+    """Whether an interval within the budget misses the mean, at one of three looks."""
+    values, chances = (np.array(column) for column in LAWS[law])
+    returns = np.random.default_rng(seed).choice(values, budget, p=chances)
+    ends = [
+        pt.value_interval(pt.LoggedEpisodes(None, returns[:n], return_range=(0, 1)), delta=DELTA, budget=budget)
+        for n in (budget // 4, budget // 2, budget)
+    ]
+    return not all(float(values @ chances) in interval for interval in ends)
+
+
+def budgets(small: bool) -> list[dict[str, Any]]:
+    """The rows of intervals within a budget."""
+    rows, (runs, budget) = [], (30, 24) if small else (400, 80)
+    for rule, capital in (("aimed", aimed_capital), ("aimed, a twentieth of losses", losing_less)):
+        for law in LAWS if rule == "aimed" else ["success"]:
+            with patch.object(aimed_interval, "aimed_capital", capital):
+                misses = sum(misses_the_mean(law, seed, budget) for seed in range(runs))
+            rows.append(counted(law, "budget", rule, (runs, budget), misses))
+    return rows
+
+
+def counted(instance: str, kind: str, rule: str, size: tuple[int, int], misses: int) -> dict[str, Any]:
+    """A row of the table, printed."""
+    (runs, limit), tail = size, float(binom.sf(misses - 1, size[0], DELTA))
+    warned = "   ALARM" if tail < ALARM else ""
+    print(f"  {instance:<13}{kind:<10}{rule:<25}{runs:6d}{misses:8d}   {tail:.2g}{warned}", flush=True)
+    row = {"instance": instance, "rule": rule, "kind": kind, "runs": runs, "limit": limit}
+    return {**row, "misses": misses, "tail": tail, "alarm": tail < ALARM}
+
+
 def measure(small: bool) -> list[dict[str, Any]]:
     """All rows of the table."""
     balls, intervals = (200, 40) if small else (2000, 100)
@@ -127,12 +174,8 @@ def measure(small: bool) -> list[dict[str, Any]]:
                     else misses_the_value(instance, rule, seed, samples)
                     for seed in range(runs)
                 )
-                tail = float(binom.sf(misses - 1, runs, DELTA))
-                row = {"instance": name, "rule": rule, "kind": kind, "runs": runs, "limit": samples}
-                rows.append({**row, "misses": misses, "tail": tail, "alarm": tail < ALARM})
-                warned = "   ALARM" if tail < ALARM else ""
-                print(f"  {name:<13}{kind:<10}{rule:<25}{runs:6d}{misses:8d}   {tail:.2g}{warned}", flush=True)
-    return rows
+                rows.append(counted(name, kind, rule, (runs, samples), misses))
+    return rows + budgets(small)
 
 
 def main() -> int:

@@ -448,9 +448,10 @@ def test_planning(small):
 
 def test_intervals_and_balls_hold_what_they_should_and_the_controls_are_caught(small):
     _, rows = small("interval_coverage")
-    assert {row["kind"] for row in rows} == {"ball", "interval"}
+    assert {row["kind"] for row in rows} == {"ball", "interval", "budget"}
+    controls = "no dimension", "ball, half a nat", "betting, five nats more", "aimed, a twentieth of losses"
     for row in rows:
-        assert row["alarm"] == (row["rule"] in ("no dimension", "ball, half a nat", "betting, five nats more")), row
+        assert row["alarm"] == (row["rule"] in controls), row
 
 
 def test_identification(small):

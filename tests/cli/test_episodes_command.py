@@ -264,6 +264,29 @@ def test_a_budget_is_kept_and_may_be_larger_when_the_run_goes_on(capsys, here):
     assert "--budget is 0" in capsys.readouterr().err
 
 
+def test_an_estimate_and_a_plan_have_a_budget(capsys, here):
+    coin = ("python:agents_here:coin", "--assume", "episodes", "--return-range", "0", "1")
+    assert main(["evaluate", *coin, "--budget", "40", "--json", "--html", "page.html"]) == 0
+    said = capsys.readouterr().out
+    told = json.loads(said)
+    assert (told["budget"], told["epsilon"], told["episodes"], told["reached"]) == (40, None, 40, True)
+    assert "within the budget of 40" in (here / "page.html").read_text(encoding="utf-8")
+    (here / "found.json").write_text(said, encoding="utf-8")
+    assert main(["report", "found.json", "--out", "again.html"]) == 0
+    again = (here / "again.html").read_text(encoding="utf-8")
+    assert "within the budget of 40" in again
+    assert "delta=0.05, rng=seed, budget=40)" in again
+    assert main(["evaluate", *coin]) == 2
+    assert "pass --epsilon E" in capsys.readouterr().err
+    plan = ["plan", *coin, "--threshold", "0.2", "--power", "0.8", "--json"]
+    assert main([*plan, "--html", "plan.html"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["budget"] > 2
+    words = f"budget of {told['budget']} episodes answers with probability 0.8"
+    assert words in (here / "plan.html").read_text(encoding="utf-8")
+    assert main([*plan[:-2], "1.5"]) == 2
+
+
 def test_a_checkpoint_is_resumed_and_ctrl_c_ends_undecided(capsys, here):
     run = ("python:agents_here:interrupted", "--assume", "episodes", "--return-range", "0", "1", "--threshold", "0.75")
     before = signal.getsignal(signal.SIGINT)

@@ -176,6 +176,17 @@ def test_a_run_that_is_resumed_is_the_same_run(critic: Any) -> None:
     assert (again.samples, again.evidence, again.answer) == (whole.samples, whole.evidence, whole.answer)
 
 
+def test_a_run_is_not_resumed_with_a_critic_of_another_kind() -> None:
+    for first, second in (
+        (pt.RidgeCritic(), float),
+        (float, pt.RidgeCritic()),
+        (pt.RidgeCritic(), pt.RidgeCritic(abs)),
+    ):
+        part = pt.decide(steady(first), threshold=46.0, rng=3, max_samples=700)
+        with pytest.raises(pt.InputError, match="resume a run with the critic that it had"):
+            pt.decide(steady(second), threshold=46.0, resume=part)
+
+
 VALUE = sum(chance * total(course) for course, chance in paths().items())
 
 

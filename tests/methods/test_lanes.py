@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import policytest as pt
-from builders import assert_refused
 from betting_builders import too_often
+from builders import assert_refused
 from policytest.methods.run import steps
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs import lanes
@@ -299,4 +299,6 @@ def test_methods_that_draw_many_pairs_a_call_take_it_and_a_simulator_that_travel
         assert found[0].samples == found[1].samples and found[0].evidence == found[1].evidence
     travels = Called(PAPER.kernel)
     travels.extra_steps = 0
-    assert_refused(lambda: started(PAPER.task, travels), "parallel: the simulator has extra_steps", "leave parallel out")
+    assert_refused(
+        lambda: started(PAPER.task, travels), "parallel: the simulator has extra_steps", "leave parallel out"
+    )

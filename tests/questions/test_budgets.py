@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import runpy
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import policytest as pt
 from builders import each
+from paths import ROOT
+from policytest.data.returns import Returns
+from policytest.eprocess import aimed_interval
 from policytest.eprocess.budget import aimed_capital
+from policytest.results.load import parse
+
+MEDIAN = runpy.run_path(str(ROOT / "examples" / "median_returns.py"))["MEDIAN"]
 
 
 def success(p, stream=0):
@@ -162,3 +171,122 @@ def test_answers_come_when_the_aimed_capital_of_a_side_reaches_its_level(kind):
             reached = aimed_capital(z, best, 0.05, 60, kind == "pairs") >= np.log(20.0)
             assert reached.any() == (verdict.answer == answer)
             assert not reached[:-1].any()
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def test_an_estimate_is_the_interval_at_the_end_of_the_budget():
+    found = pt.evaluate(success(0.7), budget=60, rng=2)
+    assert (found.samples, found.budget, found.epsilon, found.reached) == (60, 60, None, True)
+    assert found.certified
+    plain = pt.evaluate(success(0.7), epsilon=1e-3, rng=2, max_samples=60)
+    assert found.upper - found.lower < 0.9 * (plain.upper - plain.lower)
+    assert "fixed beforehand" in str(found)
+    again = parse(found.to_json(), "found.json")
+    assert (str(again), again.budget, again.epsilon) == (str(found), 60, None)
+    short = pt.evaluate(success(0.7), budget=60, rng=2, max_samples=20)
+    assert (short.samples, short.reached) == (20, False)
+    assert "the budget is not used up" in str(short)
+
+
+def test_a_precision_ends_it_before_the_budget_is_used_up():
+    found = pt.evaluate(uniform(0.5), epsilon=0.08, budget=400)
+    assert found.reached
+    assert found.samples < 200
+    assert found.upper - found.lower <= 0.16
+    with pytest.raises(pt.InputError, match=r"epsilon is missing.*or a budget"):
+        pt.evaluate(success(0.5))
+
+
+def test_scores_have_an_interval_at_the_end_too():
+    median = replace(uniform(0.6), score=MEDIAN.score)
+    found = pt.evaluate(median, budget=80, rng=1)
+    assert found.lower < 0.6 < found.upper
+    assert found.upper - found.lower < 0.3
+
+
+def misses(agent, truth, runs):
+    ends = [pt.evaluate(agent, delta=0.2, budget=25, rng=seed) for seed in range(runs)]
+    return sum(not one.lower <= truth <= one.upper for one in ends)
+
+
+@each(("agent", "truth"), [(success(0.85), 0.85), (uniform(0.3, 0.6), 0.3)])
+def test_intervals_miss_the_value_as_rarely_as_promised(agent, truth):
+    assert binom.sf(misses(agent, truth, 50) - 1, 50, 0.2) > 1e-6
+
+
+def test_intervals_that_forgive_losses_miss_it(monkeypatch):
+    """The control."""
+
+    def generous(*about):
+        steps = np.diff(aimed_capital(*about), prepend=0.0)
+        return np.add.accumulate(np.maximum(steps, 0.1 * steps))
+
+    monkeypatch.setattr(aimed_interval, "aimed_capital", generous)
+    assert binom.sf(misses(success(0.85), 0.85, 50) - 1, 50, 0.2) < 1e-6
+
+
+def test_recorded_episodes_have_an_interval_at_the_end_of_their_budget():
+    returns = np.random.default_rng(0).random(120) < 0.7
+    log = pt.LoggedEpisodes(None, returns, return_range=(0, 1))
+    aimed, plain = pt.value_interval(log, budget=120), pt.value_interval(log)
+    assert aimed.certified
+    assert aimed.budget == 120
+    assert aimed.width < 0.9 * plain.width
+    assert pt.value_interval(pt.LoggedEpisodes(None, returns[:50], return_range=(0, 1)), budget=120).width < 0.6
+    two = pt.instances.paper(2)
+    weighted = pt.LoggedEpisodes(None, [1, 0], [0.5, 0.5], [0.9, 0.1], reward_range=(0, 1))
+    for task, data, looks in ((log, None, "one"), (weighted, None, "any"), (two.task, pt.Counts(2, 2), "any")):
+        with pytest.raises(pt.InputError, match="leave out budget"):
+            pt.value_interval(task, data, looks=looks, budget=5)
+
+
+# ---------------------------------------------------------------- searches, plans, limits
+
+
+def test_logs_have_no_budget():
+    two = pt.instances.paper(2)
+    rng = np.random.default_rng(0)
+    s, a = rng.integers(2, size=(2, 50))
+    log = pt.Transitions(s, a, pt.TabularSimulator(two.kernel).draw(s, a, rng))
+    about = two.task.rewards, two.task.initial, 0.9, log
+    for ask in (
+        lambda: pt.compare(two.task, "logged", log, budget=5),
+        lambda: pt.compare(two.task, two.task, log, budget=5),
+        lambda: pt.identify(*about, policies=[two.task.policy], budget=5),
+        lambda: pt.evaluate(two.task, log, 0.1, budget=5),
+    ):
+        with pytest.raises(pt.InputError, match="budget is for a simulator"):
+            ask()
+
+
+def test_a_plan_finds_the_smallest_budget_that_answers():
+    """Of the returns of the pilot: the exact test has a power of 0.859 at 50 for 0.5, 0.7."""
+    pilot = Returns(np.repeat([1.0, 0.0], [70, 30]), np.ones(100, dtype=np.int64))
+    found = pt.plan(success(0.7), pilot, threshold=0.5, power=0.86)
+    assert 40 <= found.budget <= 60
+    assert found.powered.share >= 0.86
+    assert f"a budget of {found.budget} episodes answers with probability 0.86" in str(found)
+    answers = [pt.decide(success(0.7), threshold=0.5, budget=found.budget, rng=seed).answer for seed in range(40)]
+    answered = answers.count("above")
+    assert min(binom.cdf(answered, 40, 0.9), binom.sf(answered - 1, 40, 0.8)) > 1e-4
+    again = parse(found.to_json(), "plan.json")
+    assert (again.powered, str(again)) == (found.powered, str(found))
+    close = pt.plan(success(0.7), pilot, threshold=0.695, power=0.9, max_samples=100)
+    assert close.budget is None
+    assert "no budget up to 100 episodes" in str(close)
+    for power in (0, 1.0, 2):
+        with pytest.raises(pt.InputError, match="power is"):
+            pt.plan(success(0.7), pilot, threshold=0.5, power=power)
+
+
+def test_a_comparison_is_planned_in_pairs():
+    a, b = success(0.85, 1), success(0.5, 2)
+    found = pt.plan((a, b), power=0.8, runs=50)
+    assert found.about == "difference"
+    assert f"a budget of {found.budget} pairs of episodes" in str(found)
+    assert 15 < found.budget < 80
+    assert pt.plan((b, a), power=0.8, runs=50).value == -found.value
+    with pytest.raises(pt.InputError, match=r"two Episodes \(a, b\)"):
+        pt.plan([a], power=0.8)

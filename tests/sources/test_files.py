@@ -52,6 +52,18 @@ def assert_round_trip(path, task, kernel, threshold=None):
     assert model.threshold == threshold
 
 
+@pytest.mark.parametrize("suffix", [".json", ".toml", ".npz", ".drn"])
+def test_a_budget_is_kept(tmp_path, suffix):
+    two = instances.paper(2)
+    save_model(tmp_path / f"model{suffix}", two.task, two.kernel, 0.5, budget=200)
+    assert load_model(tmp_path / f"model{suffix}").budget == 200
+    for wrong, words in (("0", "budget is 0"), ("2.5", "budget is 2.5"), ('"many"', "budget")):
+        (tmp_path / "model.toml").write_text(
+            f"budget = {wrong}\nrewards = [[1.0]]\npolicy = [[1]]\ninitial = [1]\ndiscount = 0.5"
+        )
+        assert_refused(lambda: load_model(tmp_path / "model.toml"), words)
+
+
 def sparse_instance():
     dense = instances.random(seed=3, S=5, A=2, successors=2)
     flat = sparse.csr_array(dense.kernel.reshape(10, 5))

@@ -145,6 +145,11 @@ def the_bar(threshold: float | None, model: Model | None) -> float:
     return bar
 
 
+def the_budget(budget: int | None, model: Model | None) -> int | None:
+    """The budget of the command line, otherwise the file's."""
+    return budget if budget is not None or model is None else model.budget
+
+
 def find_policy(file: str, model: Model) -> Task:
     """The task of the model with the policy that a file holds."""
     from policytest.sources.labels import places_in

@@ -154,21 +154,22 @@ class Sampling:
     max_samples: int | None = option("Stop undecided after N samples, for example 1e6.", "N", parser=_whole)
     max_seconds: float | None = option("Stop undecided after this many seconds.", "SECONDS")
     budget: int | None = option(
-        "Episodes, or pairs of them: the most there will be, fixed beforehand; bets aim at an answer by then.",
+        "The most transitions, episodes or pairs of episodes that there will be, fixed beforehand: bets aim at an "
+        "answer by then. By default the task file's.",
         "N",
         parser=_whole,
     )
     parallel: int = option("Have N rollouts, or episodes, under way at once.", "N", default=1)
     checkpoint: Path | None = option("Save the run in this file; if it exists, resume from it.", "FILE")
 
-    def settings(self, shown: Lines) -> dict[str, Any]:
-        """The same as arguments of a test, which shows its progress there."""
+    def settings(self, shown: Lines, budget: int | None) -> dict[str, Any]:
+        """The same as arguments of a test, which shows its progress there; with this budget."""
         kept = self.checkpoint is not None and self.checkpoint.exists()
         return {
             "rng": self.seed,
             "max_samples": self.max_samples,
             "max_seconds": self.max_seconds,
-            "budget": self.budget,
+            "budget": budget,
             "parallel": self.parallel,
             "checkpoint": self.checkpoint,
             "resume": self.checkpoint if kept else None,

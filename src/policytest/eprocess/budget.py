@@ -30,6 +30,7 @@ from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import budget
 from policytest._base.compiled.small import MOST_WON, TINY
 from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.record import Record
 from policytest._base.text import plural
 
 # How delta is spent by a share tau of the budget: (e, l) is e tau + (1 - e) tau^l. The last one is what others are
@@ -249,10 +250,10 @@ class Aim:
             target.restore(row)
 
 
-def refuse_other_budgets(aim: Aim | None, state: Arrays) -> None:
+def refuse_other_budgets(budget: int, state: Record) -> None:
     """Refuse a kept state whose budget is larger than that of this run, and one without a budget for a run with one."""
     kept = int(np.ravel(state["begun"])[0]) if "begun" in state else 0
-    if kept > (0 if aim is None else aim.budget):
+    if kept > budget:
         raise InputError(f"resume: that run had a budget of {kept:,}; pass budget={kept}, or a larger one")
-    if aim is not None and not kept:
+    if budget and not kept:
         raise InputError("resume: that run had no budget; leave out budget, or start a new run")

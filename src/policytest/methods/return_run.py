@@ -50,6 +50,7 @@ class ReturnsRun(Run):
         self.plans: list[Bet] = []
         self.refit_at = 0
         self.aim: Aim | None = None  # at an answer within a budget
+        self.most_episodes = math.inf
         self.returns: list[float] = []
         self.steps: list[int] = []
 
@@ -60,6 +61,7 @@ class ReturnsRun(Run):
         if score is None and min(rooms) > 0 and max(rooms) < math.inf:  # otherwise no bet is needed, or none taken
             best = rooms[1] / rooms[0], rooms[0] / rooms[1]
         self.aim = Aim(budget, best, pairs)
+        self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
     def work_in_parallel(self, workers: int) -> None:
@@ -70,6 +72,15 @@ class ReturnsRun(Run):
                 "leave parallel out (it is then 1), or pass one environment in the place of the vector",
             )
         self.source = ParallelEpisodes(self.source, workers)
+
+    def stop_after(self, episodes: int) -> None:
+        """Look at so many episodes at most."""
+        self.most_episodes = episodes
+
+    def outcomes(self) -> tuple[FloatArray, FloatArray]:
+        """Those of the sides "above" and "below" so far."""
+        above, below = (side.settled(as_staked=True).won for side in self.bets)
+        return self.threshold + above, self.threshold - below
 
     # ------------------------------------------------------------ going on
 
@@ -88,8 +99,8 @@ class ReturnsRun(Run):
 
     @property
     def is_spent(self) -> bool:
-        """Whether the budget is."""
-        return self.aim is not None and self.episodes >= self.aim.budget
+        """Whether no more episodes may be looked at."""
+        return self.episodes >= self.most_episodes
 
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
@@ -218,7 +229,7 @@ class ReturnsRun(Run):
         self.source.repeat()
 
     def _restore(self, state: Arrays) -> None:
-        refuse_other_budgets(self.aim, state)
+        refuse_other_budgets(0 if self.aim is None else self.aim.budget, state)
         if self.aim is not None:
             self.aim.restore(state)
         self.bets.restore(state)

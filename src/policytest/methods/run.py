@@ -146,7 +146,8 @@ class Run:
     def aim_at(self, budget: int, pairs: bool = False) -> None:
         """Bet towards an answer within a budget that was fixed before the first sample; ``pairs``: of differences."""
         raise InputError(
-            f"budget: the method {self.method.describe()!r} does not aim at one; pass max_samples to stop it"
+            f"budget: the method {self.method.describe()!r} does not aim at one; leave out budget, in the task file "
+            "too (max_samples stops a run)"
         )
 
     def work_in_parallel(self, workers: int) -> None:

@@ -384,7 +384,7 @@ class TDRun(Run):
         return {**kept, **record(**parts)}
 
     def _restore(self, state: Record) -> None:
-        refuse_other_budgets(self.aim, state)
+        refuse_other_budgets(0 if self.aim is None else self.aim.budget, state)
         if self.aim is not None:
             self.aim.restore(state)
         self.samples, self.rollouts, self.block, self.idle = (int(part) for part in state["progress"])

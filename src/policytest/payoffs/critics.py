@@ -20,6 +20,7 @@ import numpy as np
 from policytest._base import arrays
 from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.errors import InputError
+from policytest._base.text import plural
 
 PENALTY = 1e-4  # of the mean diagonal of the normal equations
 MOST_FEATURES = 500
@@ -66,6 +67,7 @@ class Valuer:
             )
         self.critic, self.horizon = critic, horizon
         self.is_given = not isinstance(critic, RidgeCritic)
+        self.width = 0  # of phi; 0 before the first one
         self.normal: FloatArray | None = None  # [2, d, d + 1] X'X of both halves, with X'y as the last column
         self.weights: FloatArray | None = None
         self.unseen: list[FloatArray] = []  # for each half, the weights by the other one
@@ -73,10 +75,17 @@ class Valuer:
     def row(self, observation: Any) -> FloatArray:
         """phi of an observation: the value of a given critic, or features."""
         if isinstance(self.critic, RidgeCritic):
-            return self.critic.of(observation)
-        found = np.asarray(self.critic(observation), dtype=np.float64).ravel()
-        if len(found) != 1:
-            raise InputError(f"critic returned {len(found)} numbers for one observation; it must return one")
+            found = self.critic.of(observation)
+        else:
+            found = np.asarray(self.critic(observation), dtype=np.float64).ravel()
+            if len(found) != 1:
+                raise InputError(f"critic returned {len(found)} numbers for one observation; it must return one")
+        self.width = self.width or len(found)
+        if len(found) != self.width:
+            raise InputError(
+                f"critic has {plural(len(found), 'feature')} of an observation, and had {self.width} before; return as "
+                "many for each, and resume a run with the critic that it had"
+            )
         return found
 
     def design(self, rows: FloatArray, t: FloatArray) -> FloatArray:
@@ -129,6 +138,8 @@ class Valuer:
         """Go on from a kept state."""
         self.normal = state["critic"] if state["critic"].size else None
         self.weights = state["critic_weights"] if state["critic_weights"].size else None
+        regressors = 0 if self.normal is None else self.normal.shape[1]
+        self.width = max(regressors - 1, 0) if self.horizon is None else max(regressors // 2 - 1, 0)
 
 
 def _solved(normal: FloatArray) -> FloatArray:

@@ -126,9 +126,6 @@ def compare(
     question = replace(question, task=task_a)
     check_method(method, zone := question.zone)
     is_log, joint = isinstance(source, Transitions), joint_task([task_a, task_b])
-    found = question.known_by(known_difference(task_a, task_b), 0 if is_log else 2)
-    if found is not None:
-        return found if not is_log else beside_data(found, task_a, source)
     if is_log:
         driver.not_on_a_log(
             method=ptst,
@@ -139,6 +136,10 @@ def compare(
             budget=budget,
             parallel=parallel if question.parallel > 1 else None,
         )
+    found = question.known_by(known_difference(task_a, task_b), 0 if is_log else 2)
+    if found is not None:
+        return found if not is_log else beside_data(found, task_a, source)
+    if is_log:
         check_indices(task_a, source)
         rows = diagnosed(joint, source)
         verdict = judged(question, _on_a_log(task_a, task_b, margin, rows, zone, replicate_seeds(rng)), rows)

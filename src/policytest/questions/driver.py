@@ -89,11 +89,8 @@ class Question:
             raise InputError(f"task is a {type(task).__name__}, expected a Task")
         if threshold is None and about == "value":
             raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
-        if budget is not None:
-            budget = arrays.whole_number("budget", budget)
-            arrays.positive(budget=budget)
         bar = arrays.real_number("threshold" if about == "value" else "margin", threshold)
-        return cls(task, bar, check_delta(delta), zone, about, budget, workers(parallel))
+        return cls(task, bar, check_delta(delta), zone, about, checked_budget(budget), workers(parallel))
 
     @property
     def table(self) -> Task | None:
@@ -348,6 +345,15 @@ def checked_instance(name: str, method: object, *needs: str) -> Method:
     if isinstance(method, type) or not all(hasattr(method, part) for part in ("start", "describe", *needs)):
         raise not_an_instance(name, method, "TDBetting()")
     found: Method = method  # type: ignore[assignment]
+    return found
+
+
+def checked_budget(budget: object) -> int | None:
+    """The budget, checked; None if there is none."""
+    if budget is None:
+        return None
+    found = arrays.whole_number("budget", budget)
+    arrays.positive(budget=found)
     return found
 
 

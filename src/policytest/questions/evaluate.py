@@ -9,6 +9,8 @@ tasks, and quick.
 `evaluate` samples until the interval is at most 2 epsilon wide; its middle is then within epsilon of the value, with
 probability at least 1-delta. Intervals are valid at all times at once, so they may be intersected along the run.
 
+With a budget of episodes the interval is by bets that aim at its end (`policytest.eprocess.aimed_interval`).
+
 Paper: appendix B, `lem:eva`; where the range of all possible values is short (Assumption 3 fails) no sample is needed.
 """
 
@@ -17,7 +19,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from policytest._base import arrays
 from policytest._base.errors import InputError
@@ -28,6 +32,7 @@ from policytest.data.randomness import Seed
 from policytest.data.returns import Returns
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
+from policytest.eprocess.aimed_interval import Goal, aimed_interval
 from policytest.kl.boundaries import check_delta
 from policytest.kl.sampler import NOTHING, UNLIMITED, Recorded
 from policytest.mdp.horizon import REMEDIES
@@ -38,6 +43,7 @@ from policytest.methods.listed_rewards import in_outcomes
 from policytest.methods.log_betting import LogBetting
 from policytest.methods.ptst import PTST
 from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_run import ReturnsRun
 from policytest.methods.run import Run, steps, traits_of
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.weighted_returns import flaws_of
@@ -56,6 +62,7 @@ from policytest.worst_case.projection_free import ProjectionFree
 
 SEARCHES = 4  # starts, where no end can be proved
 LOOK = 1.03  # the interval is computed when the samples have grown by this factor
+HOPED = 1.3  # the square of half the width of an interval, in units of log(1/delta) times the variance of the mean
 
 
 def value_interval(
@@ -64,6 +71,7 @@ def value_interval(
     delta: float = 0.05,
     method: PTST | TDBetting | LogBetting | None = None,
     looks: str = "any",
+    budget: int | None = None,
 ) -> Interval:
     """An interval that contains the value with probability at least 1-delta, whenever the data are looked at.
 
@@ -72,16 +80,22 @@ def value_interval(
     bound. `LoggedEpisodes` stand in the place of the task and of the data. With ``looks="one"``: the usual interval for
     one look at a finished log (`one_look`), approximate and not certified.
 
+    ``budget``: how many `LoggedEpisodes` there will be at most, fixed before the first one. The interval is then by
+    bets that aim at the end of it: about as short as one for a single look there, certified, and valid before, too.
+    Episodes beyond the budget are not used.
+
     >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)
     >>> found = pt.value_interval(two.task, pt.Counts.from_array(np.rint(1e4 * two.kernel)))
     >>> pt.value(two.task, two.kernel) in found, found.certified
     (True, True)
     """
-    level = -math.log(check_delta(delta))
+    level, budget = -math.log(check_delta(delta)), driver.checked_budget(budget)
     arrays.one_of("looks", looks, ("any", "one"))
     if isinstance(task, LoggedEpisodes):
-        return _of_episodes(task, data, delta, method, looks)
+        return _of_episodes(task, data, delta, method, looks, budget)
+    if budget is not None:
+        raise InputError("budget is for LoggedEpisodes, and this is a table; leave out budget")
     arrays.instance("task", task, Task)
     data = checked_data(data)
     if not isinstance(method, PTST | TDBetting | LogBetting | None):
@@ -105,9 +119,13 @@ def value_interval(
     return _not_refuted(run, level, data.flaws)
 
 
-def _of_episodes(log: LoggedEpisodes, data: object, delta: float, method: object, looks: str) -> Interval:
+def _of_episodes(
+    log: LoggedEpisodes, data: object, delta: float, method: object, looks: str, budget: int | None
+) -> Interval:
     """The values that bets on recorded episodes do not refute; or the usual interval for one look."""
-    betting = checked_log(log, data, method)
+    betting, level = checked_log(log, data, method), -math.log(delta)
+    if budget is not None:
+        _check_aimed(log, looks)
     if looks == "one":
         return one_look_at_episodes(log, delta)
     low, high = log.bounds
@@ -116,7 +134,21 @@ def _of_episodes(log: LoggedEpisodes, data: object, delta: float, method: object
     inside = high - 1.0 if math.isinf(low) else low + 1.0 if math.isinf(high) else 0.5 * (low + high)
     flaws = flaws_of(log)
     warn_of_weights(flaws)
-    return _not_refuted(betting.replay(log, inside, for_interval=True), -math.log(delta), flaws)
+    run = betting.replay(log, inside, for_interval=True)
+    if budget is None:
+        return _not_refuted(run, level, flaws)
+    goal, returns = Goal(budget, level, log.bounds), (log.outcomes.above, log.outcomes.below)
+    steady = _not_refuted(run, goal.steady_level, flaws)
+    return Interval(*aimed_interval(goal, returns, (steady.lower, steady.upper)), certified=not flaws, budget=budget)
+
+
+def _check_aimed(log: LoggedEpisodes, looks: str) -> None:
+    """Refuse a budget where no bets aim at its end."""
+    if looks == "one":
+        raise InputError('budget: with looks="one" the log is finished, and there is one look; leave out budget')
+    if log.weighted or not all(map(math.isfinite, log.bounds)):
+        why = "have propensities" if log.weighted else "have a range of returns without an end"
+        raise InputError(f"budget: these episodes {why}, and no bets on them aim at its end; leave out budget")
 
 
 def _not_refuted(run: Run, level: float, flaws: tuple[str, ...]) -> Interval:
@@ -167,6 +199,7 @@ def evaluate(
     max_samples: int | None = None,
     progress: Callable[[int, float, float], None] | None = None,
     max_seconds: float | None = None,
+    budget: int | None = None,
     parallel: int = 1,
 ) -> Estimate:
     """Sample until the value is known within epsilon, with probability at least 1-delta.
@@ -182,22 +215,23 @@ def evaluate(
         End there with the interval reached so far; so does Ctrl-C.
     progress
         Called with (samples, lower, upper) at every look.
+    budget
+        The most transitions of a table, or the most `Episodes`, fixed before the first one: the interval is then by
+        bets that aim at its end, where the run stops. Without epsilon it is the interval there.
     parallel
         As in `decide`: how many rollouts, or `Episodes`, are under way at once.
 
     Paper: appendix B.
     """
-    if epsilon is None:
-        raise InputError("epsilon is missing; pass epsilon=, half the width of the interval that is wanted")
-    arrays.positive(epsilon=(epsilon := arrays.real_number("epsilon", epsilon)))
-    level = -math.log(check_delta(delta))
-    limits, workers = (driver.sampling_limit(max_samples), driver.time_limit(max_seconds)), driver.workers(parallel)
+    asked, workers = Precision.checked(epsilon, delta, budget), driver.workers(parallel)
+    limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     if isinstance(task, Episodes):
         betting: Any = driver.checked_method(method, task)
         run = betting.start(task, driver.checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
         driver.in_parallel(run, workers)
-        found = Narrowing(run, Interval(*task.bounds, certified=True), level, epsilon).until(*limits, progress)
-        return _estimate(task, found, epsilon, delta, run.samples_used, run.counts(), betting.describe())
+        kind: type[Narrowing] = Narrowing if asked.budget is None else AimedNarrowing
+        narrowing = kind(run, Interval(*task.bounds, certified=True), asked)
+        return narrowing.estimate(task, limits, progress)
     if isinstance(method, ReturnBetting):
         raise InputError("method: ReturnBetting() is for Episodes; pass TDBetting() or PTST()")
     arrays.instance("task", task, Task)
@@ -209,59 +243,93 @@ def evaluate(
         )
     if isinstance(sim, Transitions):
         driver.not_on_a_log(
-            max_samples=max_samples, max_seconds=max_seconds, parallel=parallel if workers > 1 else None
+            max_samples=max_samples,
+            max_seconds=max_seconds,
+            budget=budget,
+            parallel=parallel if workers > 1 else None,
         )
         sim = diagnosed(task, sim)
         found = value_interval(task, sim, delta, method)
         by = (method or LogBetting()).describe()
-        return _estimate(task, found, epsilon, delta, len(sim), sim.all_counts(task), by)
+        return asked.estimate(task, found, len(sim), sim.all_counts(task), by)
     method = method or TDBetting()
     if not isinstance(method, PTST | TDBetting):
         raise InputError(f"method is {method!r}; pass TDBetting() or PTST()")
     table, method, source = in_outcomes(task, method, sim)
     error = 4 * value_range_error(table)
-    found = best = Interval(low - error, high + error, certified=True)
-    counts, paid = driver.nothing_seen(table), 0
-    if best.width > 2 * epsilon and any_unknown(table):  # else no sample is needed, or none can help
-        both_sides = {"both_sides": True} if traits_of(method).zone else {}
-        run = method.start(table, source, _middle(table), rng, **both_sides)
-        driver.in_parallel(run, workers)
-        narrowing = BallNarrowing if isinstance(run, KLRun) else Narrowing
-        found = narrowing(run, best, level, epsilon).until(*limits, progress)
-        counts, paid = run.counts(), run.samples_used
-    return diagnosed_run(task, sim, _estimate(table, found, epsilon, delta, paid, counts, method.describe()))
+    best = Interval(low - error, high + error, certified=True)
+    if best.width <= 2 * asked.half or not any_unknown(table):  # no sample is needed, or none can help
+        return asked.estimate(table, best, 0, driver.nothing_seen(table), method.describe())
+    both_sides = {"both_sides": True} if traits_of(method).zone else {}
+    run = method.start(table, source, _middle(table), rng, **both_sides)
+    if asked.budget is not None:
+        run.aim_at(asked.budget)
+    driver.in_parallel(run, workers)
+    narrowing = (BallNarrowing if isinstance(run, KLRun) else Narrowing)(run, best, asked)
+    return diagnosed_run(task, sim, narrowing.estimate(table, limits, progress))
 
 
-def _estimate(
-    task: Task | Episodes,
-    found: Interval,
-    epsilon: float,
-    delta: float,
-    samples: int,
-    counts: Counts | Returns,
-    method: str,
-) -> Estimate:
-    """The middle of an interval, and whether that is near enough."""
-    return Estimate(
-        value=0.5 * (found.lower + found.upper),
-        lower=found.lower,
-        upper=found.upper,
-        samples=samples,
-        certified=found.certified,
-        epsilon=epsilon,
-        delta=delta,
-        reached=0.0 <= found.width <= 2 * epsilon,
-        method=method,
-        counts=counts,
-        task=task,
-    )
+class Precision(NamedTuple):
+    """What is asked for: half the width of an interval, or None for that at the end of the budget."""
+
+    epsilon: float | None
+    delta: float
+    budget: int | None
+
+    @classmethod
+    def checked(cls, epsilon: object, delta: object, budget: object) -> Precision:
+        """From what the user passed."""
+        budget = driver.checked_budget(budget)
+        if epsilon is None and budget is None:
+            raise InputError(
+                "epsilon is missing; pass epsilon=, half the width of the interval that is wanted, or a budget"
+            )
+        if epsilon is not None:
+            epsilon = arrays.real_number("epsilon", epsilon)
+            arrays.positive(epsilon=epsilon)
+        return cls(epsilon, check_delta(delta), budget)
+
+    @property
+    def level(self) -> float:
+        """log(1/delta)."""
+        return -math.log(self.delta)
+
+    @property
+    def half(self) -> float:
+        """Half of a width that is short enough."""
+        return self.epsilon or 0.0
+
+    def estimate(
+        self,
+        task: Task | Episodes,
+        found: Interval,
+        samples: int,
+        counts: Counts | Returns,
+        method: str,
+        is_spent: bool = True,
+    ) -> Estimate:
+        """The middle of an interval, and whether that is what was asked for: near enough, or at the end."""
+        return Estimate(
+            value=0.5 * (found.lower + found.upper),
+            lower=found.lower,
+            upper=found.upper,
+            samples=samples,
+            certified=found.certified,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            reached=is_spent if self.epsilon is None else 0.0 <= found.width <= 2 * self.epsilon,
+            method=method,
+            counts=counts,
+            task=task,
+            budget=self.budget,
+        )
 
 
 class Narrowing:
     """An interval that narrows as a run samples: at each look it is intersected with the one of that moment."""
 
-    def __init__(self, run: Run, best: Interval, level: float, epsilon: float) -> None:
-        self.run, self.best, self.level, self.epsilon = run, best, level, epsilon
+    def __init__(self, run: Run, best: Interval, asked: Precision) -> None:
+        self.run, self.best, self.asked = run, best, asked
 
     def advance(self, most: int) -> None:
         """Go on, by at most so many samples."""
@@ -269,16 +337,16 @@ class Narrowing:
 
     def now(self, is_last: bool) -> Interval:
         """The interval at this moment; ``is_last``: at the end."""
-        return Interval(*self.run.interval(self.level), certified=True)
+        return Interval(*self.run.interval(self.asked.level), certified=True)
 
     def is_short(self) -> bool:
         """Whether the interval is short enough."""
-        return self.best.width <= 2 * self.epsilon
+        return self.best.width <= 2 * self.asked.half
 
     def steps(self, limit: int) -> Iterator[bool]:
         """Sample until the interval is short enough or the samples are used up; whether there was a look."""
         run, look = self.run, 0.0
-        while not self.is_short() and run.samples_used < limit:
+        while not self.is_short() and run.samples_used < limit and not run.exhausted:
             self.advance(limit - run.samples_used)
             due = run.samples >= look or run.samples_used >= limit
             if due:
@@ -303,6 +371,34 @@ class Narrowing:
             self.best = self.best & self.now(is_last=True)
         return self.best
 
+    def estimate(
+        self, task: Task | Episodes, limits: tuple[int, float], progress: Callable[[int, float, float], None] | None
+    ) -> Estimate:
+        """What was found at the end."""
+        found, run = self.until(*limits, progress), self.run
+        return self.asked.estimate(task, found, run.samples_used, run.counts(), run.method.describe(), run.exhausted)
+
+
+class AimedNarrowing(Narrowing):
+    """The same on a budget of episodes: by bets that aim at its end, where the interval may be short enough."""
+
+    run: ReturnsRun
+
+    def __init__(self, run: ReturnsRun, best: Interval, asked: Precision) -> None:
+        super().__init__(run, best, asked)
+        assert asked.budget is not None
+        run.stop_after(asked.budget)
+        self.goal = Goal(asked.budget, asked.level, run.task.bounds, run.task.score)
+
+    def now(self, is_last: bool) -> Interval:
+        """By the bets that aim at the end, unless that is too early; otherwise by the steady ones beside them."""
+        run, asked, (low, high) = self.run, self.asked, self.run.interval(self.goal.steady_level)
+        refuted = max(low, self.best.lower), min(high, self.best.upper)  # what was refuted remains so
+        hoped = math.sqrt(HOPED * asked.level * float(np.var(run.returns)) / max(run.episodes, 1))
+        if is_last or hoped <= asked.half:
+            refuted = aimed_interval(self.goal, run.outcomes(), refuted)
+        return Interval(*refuted, certified=True)
+
 
 class BallNarrowing(Narrowing):
     """The same for a KL ball: it is solved with proofs only where that may end the run, and at the last look."""
@@ -318,6 +414,7 @@ class BallNarrowing(Narrowing):
 
     def now(self, is_last: bool) -> Interval:
         """The range of values over the ball."""
-        if not is_last and ball_interval(self.run, self.level, ProjectionFree(starts=2)).width > 2 * self.epsilon:
-            return Interval(*value_range(self.run.task), certified=True)
-        return ball_interval(self.run, self.level)
+        run, asked = self.run, self.asked
+        if not is_last and ball_interval(run, asked.level, ProjectionFree(starts=2)).width > 2 * asked.half:
+            return Interval(*value_range(run.task), certified=True)
+        return ball_interval(run, asked.level)

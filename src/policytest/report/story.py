@@ -86,17 +86,18 @@ def tell(result: Shown, question: str | None = None, suppress_below: int = 0) ->
 def verdict_story(verdict: Verdict, question: str | None = None, suppress_below: int = 0) -> Story:
     """Is the value above the threshold, or the difference above the margin."""
     alone, rows = verdict.about == "value", safe_rows(verdict.summary.rows, suppress_below)
-    samples = sentences.after(how_many(verdict.samples, suppress_below), verdict.counts)
+    budget = verdict.provenance.budget
+    samples, more = sentences.after(how_many(verdict.samples, suppress_below), verdict.counts, budget), budgeted(budget)
     place = Names(verdict.task.states, verdict.task.actions).place
     hidden = f"Counts from 1 to {suppress_below - 1} are not shown, nor what would give them away."
     after = f"{plural(verdict.proof_samples, 'sample')} drawn for the proof, after the answer had been found."
     of_episodes = sentences.is_about_episodes(verdict.task)
     who, given = ("agent", "episodes") if of_episodes else ("policy", "task, sim")
-    call = f"decide({given}, threshold={verdict.threshold:g}, delta={verdict.delta:g}, rng=seed)"
+    call = f"decide({given}, threshold={verdict.threshold:g}, delta={verdict.delta:g}, rng=seed{more})"
     if isinstance(verdict.task, LoggedEpisodes):
         call = f"assess(log, threshold={verdict.threshold:g}, delta={verdict.delta:g})"
     if not alone:
-        call = f"compare(task_a, task_b, sim, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed)"
+        call = f"compare(task_a, task_b, sim, delta={verdict.delta:g}, margin={verdict.threshold:g}, rng=seed{more})"
     return Story(
         question or (f"Is this {who} good enough?" if alone else f"Which {who} is better?"),
         *sentences.claim(verdict),
@@ -126,7 +127,8 @@ def verdict_story(verdict: Verdict, question: str | None = None, suppress_below:
 def estimate_story(found: Estimate, question: str | None = None, suppress_below: int = 0) -> Story:
     """How good is the policy."""
     rows = safe_rows(found.summary.rows, suppress_below)
-    samples = sentences.after(how_many(found.samples, suppress_below), found.counts)
+    samples = sentences.after(how_many(found.samples, suppress_below), found.counts, found.budget)
+    wanted = "" if found.epsilon is None else f"epsilon={found.epsilon:g}, "
     who, given = ("agent", "episodes") if sentences.is_about_episodes(found.task) else ("policy", "task, sim")
     more = "Sample on, with a larger max_samples: the interval narrows like one over the root of the samples."
     return Story(
@@ -137,13 +139,13 @@ def estimate_story(found: Estimate, question: str | None = None, suppress_below:
         _tone(found.reached, found.certified),
         sentences.badge(found.certified),
         sentences.proof_sentence("The interval", found.certified, found.task.assumptions, found.flaws),
-        picked(rows, "value", "interval", counted(rows), "epsilon"),
+        picked(rows, "value", "interval", counted(rows), "epsilon" if wanted else "budget"),
         background=tuple(sentences.described(found.task, "What is {}?")),
         next_steps=() if found.reached else (more,),
         rows=rows,
         guarantee=(sentences.estimate_guarantee(found), *sentences.uncertified_guarantee(found)),
         assumptions=sentences.assumptions_of(found.task),
-        recipe=_recipe("found", f"evaluate({given}, epsilon={found.epsilon:g}, delta={found.delta:g}, rng=seed)"),
+        recipe=_recipe("found", f"evaluate({given}, {wanted}delta={found.delta:g}, rng=seed{budgeted(found.budget)})"),
     )
 
 
@@ -159,6 +161,11 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
         claim = f"{about} {few(found.samples[best][0])} samples, with {best}."
         facts = [*(row for row in rows if row.label == best), *facts]
     beware = tuple(note for note in found.notes if note.startswith("Beware"))
+    asked, given = "Is {} above " + f"{number(found.threshold)}?", "task, guess"
+    if found.about == "difference":
+        asked, given = "Is {} larger, by more than " + f"{number(found.threshold)}, than that of another one?", "(a, b)"
+    more = "" if found.powered is None else f", power={found.powered.power:g}"
+    claim += "" if found.powered is None else f" {sentences.capital(found.powered.words)}."
     return Story(
         question or "How many samples will it take?",
         "",
@@ -169,7 +176,7 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
         "A plan promises nothing: it is as good as its guess. The test that follows keeps its guarantee whatever the "
         "plan said.",
         facts,
-        background=tuple(sentences.described(found.task, "Is {} above " + f"{number(found.threshold)}?")),
+        background=tuple(sentences.described(found.task, asked)),
         warnings=beware,
         tables=(_methods_table(found),) if found.samples else (),
         rows=rows,
@@ -179,7 +186,7 @@ def plan_story(found: Plan, question: str | None = None, _: int = 0) -> Story:
             "The guess of the transitions is right, or as uncertain as its pilot data say.",
             *sentences.own_assumptions(found.task),
         ),
-        recipe=_recipe("found", f"plan(task, guess, threshold={found.threshold:g}, delta={found.delta:g}, rng=seed)"),
+        recipe=_recipe("found", f"plan({given}, threshold={found.threshold:g}, delta={found.delta:g}, rng=seed{more})"),
     )
 
 
@@ -207,7 +214,8 @@ def _methods_table(found: Plan) -> ColumnTable:
 @tell.register
 def selection_story(found: Selection, question: str | None = None, suppress_below: int = 0) -> Story:
     """Which policy is best."""
-    samples, delta = how_many(found.samples, suppress_below), probability(found.delta)
+    samples = sentences.after(how_many(found.samples, suppress_below), found.counts, found.budget)
+    delta = probability(found.delta)
     rows = safe_rows(found.summary.rows, suppress_below)
     reason = found.reason if not found.answered else sentences.why_uncertified(found)
     lead = f"After {samples}: {found.settled} of {found.questions} {sentences.settled_words(found)} ({reason})."
@@ -233,7 +241,10 @@ def selection_story(found: Selection, question: str | None = None, suppress_belo
             *(sentences.uncertified_guarantee(found) if found.answered else ()),
         ),
         assumptions=sentences.assumptions_of(found.names, known),
-        recipe=_recipe("found", f"identify(rewards, initial, discount, sim, delta={found.delta:g}, rng=seed)"),
+        recipe=_recipe(
+            "found",
+            f"identify(rewards, initial, discount, sim, delta={found.delta:g}, rng=seed{budgeted(found.budget)})",
+        ),
     )
 
 
@@ -300,6 +311,11 @@ def _recipe(name: str, call: str) -> tuple[str, ...]:
 def how_many(count: int, suppress_below: int) -> str:
     """A number of samples, or that it is small."""
     return f"fewer than {suppress_below} samples" if 0 < count < suppress_below else plural(count, "sample")
+
+
+def budgeted(budget: int | None) -> str:
+    """The argument of a call."""
+    return "" if budget is None else f", budget={budget}"
 
 
 def counted(rows: Sequence[Row]) -> str:

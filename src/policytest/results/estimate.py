@@ -41,13 +41,15 @@ class Interval:
     """``lower`` <= V <= ``upper`` with probability at least 1-delta, at all times at once (two-sided).
 
     ``certified``: both ends are proved. Otherwise one of them rests on a local search. ``looks`` is "one" for the usual
-    interval of one look at a finished log, which is approximate and never certified.
+    interval of one look at a finished log, which is approximate and never certified. ``budget``: the episodes that were
+    allowed, if that was fixed beforehand; the interval is then by bets that aim at the end of it.
     """
 
     lower: float
     upper: float
     certified: bool
     looks: str = "any"
+    budget: int | None = None
 
     def __post_init__(self) -> None:
         """An interval without a point proves nothing but that an assumption fails."""
@@ -71,7 +73,9 @@ class Interval:
 class Estimate(Shown):
     """The value, within epsilon: |V - ``value``| <= epsilon with probability at least 1-delta, if ``reached``.
 
-    ``lower`` and ``upper`` hold in any case. ``samples`` counts every transition drawn.
+    ``lower`` and ``upper`` hold in any case. ``samples`` counts every transition drawn. ``budget`` is what was allowed,
+    if that was fixed beforehand; ``epsilon`` is then None if the interval at its end was asked for, and that was
+    ``reached`` if no limit ended the run before.
     """
 
     about: ClassVar[str] = "value"
@@ -81,12 +85,13 @@ class Estimate(Shown):
     upper: float
     samples: int
     certified: bool
-    epsilon: float
+    epsilon: float | None
     delta: float
     reached: bool
     method: str
     counts: Seen = field(repr=False)
     task: Subject = field(default=Names(None, None), repr=False)
+    budget: int | None = None
 
     def __post_init__(self) -> None:
         """The value is one of its interval."""
@@ -110,12 +115,13 @@ class Estimate(Shown):
     @cached_property
     def summary(self) -> Table:
         """As one table, for text, HTML and JSON."""
-        missed, half = "" if self.reached else "not reached", f"within {number(sentences.half_width(self))}"
+        half = f"within {number(sentences.half_width(self))}"
         proof = sentences.proof(self.certified, self.task.assumptions, self.flaws)
         rows = (
             Row(sentences.measured(self), number(self.value), half, "value", self.value),
             sentences.interval_row("interval", (self.lower, self.upper), sentences.two_sided(self.delta)),
-            Row("wanted precision", number(self.epsilon), missed, "epsilon", self.epsilon),
+            *self._wanted(),
+            *sentences.budget_rows(self.budget, self.counts),
             Row("delta", probability(self.delta), "probability that the interval misses, at most", "delta", self.delta),
             Row("samples", number(self.samples), "", "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples),
@@ -124,9 +130,18 @@ class Estimate(Shown):
         )
         return Table(sentences.estimate_title(self), rows)
 
+    def _wanted(self) -> list[Row]:
+        """The precision that was asked for, if one was."""
+        if self.epsilon is None:
+            return []
+        missed = "" if self.reached else "not reached"
+        return [Row("wanted precision", number(self.epsilon), missed, "epsilon", self.epsilon)]
+
     def data(self) -> Document:
         """What a program reads."""
         extra = {
+            "epsilon": self.epsilon,
+            "budget": self.budget,
             "interval_kind": sentences.TWO_SIDED,
             "method": self.method,
             "reached": self.reached,

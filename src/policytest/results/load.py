@@ -23,7 +23,7 @@ from policytest.results.changes import Change
 from policytest.results.estimate import Estimate
 from policytest.results.forecast import Forecast
 from policytest.results.ladder import ANSWERS, Alongside, AssumptionLadder, Rung
-from policytest.results.plan import Plan
+from policytest.results.plan import Plan, Powered
 from policytest.results.provenance import Provenance
 from policytest.results.saved import SavedForecast, Visits
 from policytest.results.selection import Selection
@@ -206,6 +206,8 @@ def _plan(data: Document) -> Plan:
     (low, high), weights = found["time"], np.asarray(data["allocation"], dtype=float)
     allocation = Allocation(weights, high, 1.0 / low if low > 0 else np.inf, Status.CONVERGED)
     names = _names(data, weights.shape)
+    if data.get("power") is not None:
+        found["powered"] = Powered(**{name: data["power"][name] for name in Powered._fields})
     return Plan(**found, task=names, allocation=None if data["allocation"] is None else allocation, methods={})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from policytest._base.table import Document, Row, Shown, Table
 from policytest._base.text import number, probability
@@ -17,6 +18,37 @@ from policytest.worst_case.lower_bound import Allocation
 
 Range = tuple[float, float, float]
 FACTOR = 1.5  # within which a prediction counts as right
+
+
+class Powered(NamedTuple):
+    """The smallest budget that was tried whose simulated tests give the right answer often enough.
+
+    ``share`` of the ``runs`` did, with this standard ``error``; None: not even with ``most`` of the ``unit``.
+
+    >>> Powered(57, 0.8, 0.81, 0.02, 400, "episodes", 1000).words
+    'a budget of 57 episodes answers with probability 0.8'
+    """
+
+    budget: int | None
+    power: float
+    share: float
+    error: float
+    runs: int
+    unit: str
+    most: int
+
+    @property
+    def words(self) -> str:
+        """What was found."""
+        if self.budget is None:
+            return f"no budget up to {number(self.most)} {self.unit} answers with probability {probability(self.power)}"
+        return f"a budget of {number(self.budget)} {self.unit} answers with probability {probability(self.power)}"
+
+    @property
+    def remark(self) -> str:
+        """What it rests on."""
+        share, error = (probability(round(part, 3)) for part in (self.share, self.error))
+        return f"{share} of {number(self.runs)} simulated tests, standard error {error}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +86,10 @@ class Plan(Shown):
         Of `Episodes`: {method name: (mean, low, high)} of the number of episodes, beside their transitions in
         ``samples``. The mean is that of a test whose returns are the pilot's; nine tests in ten lie between low and
         high, with the uncertainty of the pilot.
+    powered
+        The smallest budget that answers with a wanted probability, if one was asked for; ``budget`` is its number.
+    about
+        "value"; or "difference", the plan of a comparison, whose episodes are pairs.
     """
 
     task: Subject = field(repr=False)
@@ -72,18 +108,34 @@ class Plan(Shown):
     episodes: dict[str, Range] = field(default_factory=dict)
     runs: dict[str, tuple[float, float]] = field(default_factory=dict)
     guesses: int = 1
+    powered: Powered | None = None
+    about: str = "value"
+
+    @property
+    def budget(self) -> int | None:
+        """The smallest budget that answers with the wanted probability; None if none was asked for, or found."""
+        return None if self.powered is None else self.powered.budget
 
     @cached_property
     def summary(self) -> Table:
         """The plan as one table, for text, HTML and JSON."""
+        alone = self.about == "value"
         rows = (
-            Row("threshold R", number(self.threshold), "", "threshold", self.threshold),
+            Row("threshold R" if alone else "margin", number(self.threshold), "", "threshold", self.threshold),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
-            Row("value of the guess", number(self.value), "", "value", self.value),
+            Row(f"{self.about} of the guess", number(self.value), "", "value", self.value),
             *(() if self.episodes else self._bounds()),
             *(row for name in self.samples for row in self._rows(name)),
+            *self._budget(),
         )
         return Table(self._title(), rows, self.notes)
+
+    def _budget(self) -> list[Row]:
+        """The budget that was asked for."""
+        if (found := self.powered) is None:
+            return []
+        shown = "not found" if found.budget is None else f"{number(found.budget)} {found.unit}"
+        return [Row("budget", shown, f"{found.words}: {found.remark}", "budget", found.budget)]
 
     def _bounds(self) -> tuple[Row, ...]:
         """What holds for every method."""
@@ -94,6 +146,10 @@ class Plan(Shown):
         )
 
     def _title(self) -> str:
+        """What it takes, and the budget."""
+        return self._takes() + ("" if self.powered is None else f"; {self.powered.words}")
+
+    def _takes(self) -> str:
         best, least = sentences.best_methods(self)
         if least is None:
             return "No number of samples is enough" if self.samples and self.bound else "A plan"
@@ -102,7 +158,7 @@ class Plan(Shown):
             return f"{at_least} samples"
         found = f"{best}: about {few(self.samples[best][0])} samples"
         if best in self.episodes:
-            return f"{found}, {few(self.episodes[best][0])} episodes"
+            return f"{found}, {few(self.episodes[best][0])} {self._unit}"
         return found if least == best else f"{found}; or {at_least}"
 
     def _time(self) -> str:
@@ -138,9 +194,14 @@ class Plan(Shown):
             return "not known"
         return f"{1.0 - 1.0 / self.saving:.0%}" if math.isfinite(self.saving) and self.saving > 1.0 else "nothing"
 
+    @property
+    def _unit(self) -> str:
+        """What its episodes are."""
+        return "episodes" if self.about == "value" else "pairs of episodes"
+
     def _rows(self, name: str) -> list[Row]:
         if name in self.episodes:
-            units = {"episodes": self.episodes[name], "samples": self.samples[name]}
+            units = {self._unit: self.episodes[name], "samples": self.samples[name]}
             words = "at least " if name in self.at_least else ""
             return [
                 Row(f"{name}, {unit}", words + few(mean), f"mean; {nine_in_ten('tests', *ends)}")
@@ -168,5 +229,8 @@ class Plan(Shown):
             "time": list(self.time),
             "bound": self.bound,
             "saving": self.saving,
+            "budget": self.budget,
+            "power": None if self.powered is None else self.powered._asdict(),
+            "about": self.about,
         }
         return {**self.summary.data(), **extra, **about_task(self.task)}

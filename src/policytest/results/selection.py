@@ -34,6 +34,8 @@ class Selection(Shown):
         Estimates from the fitted model: [K] the value of each given policy from rho, or [S] of the policy returned.
     settled
         How many of the ``questions`` are settled: of rivals that are out, or of deviations that do not pay.
+    budget
+        The samples that were allowed, if that was fixed beforehand.
     """
 
     policy: FloatArray
@@ -51,6 +53,7 @@ class Selection(Shown):
     states: Sequence[Hashable] | None = None
     actions: Sequence[Hashable] | None = None
     assumptions: tuple[str, ...] = ()
+    budget: int | None = None
 
     @property
     def flaws(self) -> tuple[str, ...]:
@@ -74,6 +77,7 @@ class Selection(Shown):
             Row(label, shown, f"by {self.method}" if self.method else "", "policy", self.policy),
             Row("certified", sentences.YES_NO[self.certified], proof, "certified", self.certified),
             Row("samples", number(self.samples), "", "samples", self.samples),
+            *sentences.budget_rows(self.budget, self.counts),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             Row(sentences.settled_words(self), f"{self.settled} of {self.questions}", "", "settled", settled),
         )
@@ -95,7 +99,7 @@ class Selection(Shown):
 
     def data(self) -> Document:
         """What a program reads."""
-        extra = {name: getattr(self, name) for name in ("index", "answered", "reason", "values", "method")}
+        extra = {name: getattr(self, name) for name in ("index", "answered", "reason", "values", "method", "budget")}
         extra |= {"flaws": list(self.flaws), "refutes_model": self.refutes_model}
         return {**self.summary.data(), **extra, **about_task(self.names)}
 

@@ -348,9 +348,10 @@ def measured(result: Verdict | Estimate) -> str:
     return of_episodes(result.task) if is_return else result.about
 
 
-def after(samples: str, counts: Seen) -> str:
-    """After how many samples, and episodes where a result rests on them."""
-    return samples if counts.episodes is None else f"{plural(counts.episodes, 'episode')} ({samples})"
+def after(samples: str, counts: Seen, budget: int | None = None) -> str:
+    """After how many samples, and episodes where a result rests on them; and what was allowed beforehand."""
+    within = "" if budget is None else f", within the budget of {number(budget)}"
+    return (samples if counts.episodes is None else f"{plural(counts.episodes, 'episode')} ({samples})") + within
 
 
 def quantity(task: Subject) -> str:
@@ -391,9 +392,10 @@ def _about_episodes(task: Episodes | LoggedEpisodes, question: str) -> list[str]
     ]
 
 
-def budget_rows(budget: int | None, about: str) -> list[Row]:
+def budget_rows(budget: int | None, counts: Seen, about: str = "value") -> list[Row]:
     """What was allowed, if that was fixed beforehand."""
     unit = "pairs of episodes" if about == "difference" else "episodes"
+    unit = "transitions" if counts.episodes is None else unit
     return [] if budget is None else [Row("budget", number(budget), f"{unit}, fixed beforehand", "budget", budget)]
 
 
@@ -538,17 +540,24 @@ def estimate_claim(e: Estimate) -> str:
 
 def estimate_title(e: Estimate) -> str:
     """The estimate in one line; whether it is certified is said where it is not."""
-    said = estimate_claim(e)[:-1] + ("" if e.reached else ": the wanted precision is not reached")
+    said = f"{estimate_claim(e)[:-1]}{missed(e, ': the {} is not {}')}"
     return said if e.certified else headline(e, said)
+
+
+def missed(e: Estimate, words: str) -> str:
+    """That the interval is not what was asked for: not short enough, or not that at the end of the budget."""
+    if e.reached:
+        return ""
+    return words.format("budget", "used up") if e.epsilon is None else words.format("wanted precision", "reached")
 
 
 def estimate_lead(e: Estimate, samples: str) -> str:
     """How the estimate came about."""
-    missed = "" if e.reached else f" The wanted precision, {number(e.epsilon)}, is not reached."
+    open_end = missed(e, " The {} is not {}.")
     ends = f"between {number(e.lower)} and {number(e.upper)}"
     if not e.certified:
-        return f"After {samples} the interval is {ends}, but {why_uncertified(e)}.{missed}"
-    return f"After {samples}, with probability at least {sure(e.delta)}, it lies {ends}.{missed}"
+        return f"After {samples} the interval is {ends}, but {why_uncertified(e)}.{open_end}"
+    return f"After {samples}, with probability at least {sure(e.delta)}, it lies {ends}.{open_end}"
 
 
 def estimate_guarantee(e: Estimate) -> str:

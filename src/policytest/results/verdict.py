@@ -321,7 +321,7 @@ class Verdict(Shown):
             *(() if self.one_look is None else (sentences.one_look_row(what, self.one_look, self.delta),)),
             Row("samples", number(self.samples), sentences.about_bound(self), "samples", self.samples),
             *sentences.episode_rows(self.counts, self.samples, self.about),
-            *sentences.budget_rows(self.provenance.budget, self.about),
+            *sentences.budget_rows(self.provenance.budget, self.counts, self.about),
             *(sentences.agent_rows(self.task) if alone else ()),
             Row("delta", probability(self.delta), sentences.ERROR, "delta", self.delta),
             *sentences.evidence_rows(self),

@@ -81,7 +81,7 @@ def compare(
                 rival = _other_model(other, question)
             chosen = inputs.method_of_pairs(method, settings)
             source = inputs.find_source(data, read_as, model, shown.notice)
-        limits = sampling.settings(shown)
+        limits = sampling.settings(shown, inputs.the_budget(sampling.budget, problem if data.log is None else None))
         verdict = compare_policies(first, rival, source, delta, margin, chosen, indifference=indifference, **limits)
     verdict = with_forecast(verdict, output.quiet)
     notes = own_assumptions(verdict.task) if logged else ()

@@ -9,7 +9,7 @@ from policytest.cli import options as o
 from policytest.cli.exit_codes import complain, read_or_not, say
 from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import as_typed, option
-from policytest.cli.inputs import about_model, find_method, find_simulator, find_task, the_bar
+from policytest.cli.inputs import about_model, find_method, find_simulator, find_task, the_bar, the_budget
 from policytest.cli.output import course, ended, how_to_go_on, quiet_stdout, show, with_forecast
 from policytest.cli.progress import progress
 
@@ -52,7 +52,7 @@ def decide(
         with progress(sys.stderr, output.quiet) as shown:
             from policytest.questions.decide import decide as decide_task
 
-            about = sampling.settings(shown)
+            about = sampling.settings(shown, the_budget(sampling.budget, problem))
             verdict = decide_task(
                 task, sim, threshold=bar, delta=delta, method=watched, indifference=indifference, **about
             )

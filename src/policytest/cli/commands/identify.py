@@ -10,7 +10,15 @@ from policytest.cli import options as o
 from policytest.cli.exit_codes import DONE, Code, complain
 from policytest.cli.files import check_files, files_of
 from policytest.cli.groups import option
-from policytest.cli.inputs import check_logged, checked_for, find_model, find_policy, find_source, method_of_pairs
+from policytest.cli.inputs import (
+    check_logged,
+    checked_for,
+    find_model,
+    find_policy,
+    find_source,
+    method_of_pairs,
+    the_budget,
+)
 from policytest.cli.output import is_accepted, quiet_stdout, show
 from policytest.cli.progress import progress
 
@@ -32,7 +40,7 @@ def identify(
     method: o.SearchMethod | None = option("How to search; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: o.Data,
-    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "parallel")],
+    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget", "parallel")],
     output: o.Output,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -62,6 +70,7 @@ def identify(
             method=method_of_pairs(method, settings),
             progress=shown,
             max_seconds=sampling.max_seconds,
+            budget=the_budget(sampling.budget, problem if names and data.log is None else None),
             parallel=sampling.parallel,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(names)]

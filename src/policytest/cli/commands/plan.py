@@ -27,6 +27,10 @@ def plan(
     *,
     threshold: float | None = o.THRESHOLD,
     delta: float = o.DELTA,
+    power: float | None = option(
+        "Also find the smallest budget that gives the right answer with this probability, such as 0.8.",
+        under=o.QUESTION,
+    ),
     question: o.Question,
     pilot: list[Path] | None = option(
         "Plan from pilot data, a file of Counts.save or a log; may be repeated.", "FILE", under=o.DATA
@@ -76,6 +80,7 @@ def plan(
                 **given,
                 threshold=bar,
                 delta=delta,
+                power=power,
             )
     show(found, output, "How many samples will it take?", about_model(model, episodes.agent))
     return DONE

@@ -25,6 +25,7 @@ from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.cells import diagnosed, diagnosed_run
 from policytest.questions.driver import (
+    checked_budget,
     in_parallel,
     not_on_a_log,
     sampling_limit,
@@ -68,6 +69,7 @@ def identify(
     start: int | None = None,
     goal: Sequence[Hashable] | None = None,
     max_seconds: float | None = None,
+    budget: int | None = None,
     parallel: int = 1,
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
@@ -91,6 +93,9 @@ def identify(
         the nearest kernel, so its answers are not certified. `KLBTS()`: the baseline, for the best of all policies.
     progress
         Called after every step, with a look at the search.
+    budget
+        For the best of given policies by betting: the most transitions, fixed before the first one. Comparisons then
+        aim at an answer within their shares of it (`identify.tournament`); at its end the search stops, undecided.
     parallel
         As in `decide`: how many rollouts are under way at once.
 
@@ -112,6 +117,12 @@ def identify(
     of_task |= {"states": states, "actions": actions, "assumptions": assumptions, "available": available}
     of_task |= {"horizon": horizon, "terminal": terminal, "total_rewards": total_rewards, "start": start, "goal": goal}
     ptst, klbts = checked_method(method, policies)
+    budget = checked_budget(budget)
+    if budget is not None and (policies is None or ptst is not None):
+        raise InputError(
+            "budget: comparisons of given policies by betting aim at one; pass policies=[...] and no method, or "
+            "max_samples to stop the search"
+        )
     if policies is None:
         if isinstance(rewards, Observed):
             raise InputError(f"rewards: these are observed, and the best of all policies needs known ones; {SOME}")
@@ -134,6 +145,7 @@ def identify(
             method=ptst,
             max_samples=max_samples,
             max_seconds=max_seconds,
+            budget=budget,
             parallel=parallel if n_workers > 1 else None,
         )
         return _named(best_on_a_log(tasks, diagnosed(joint_task(tasks), sim), delta, rng), task)
@@ -145,11 +157,12 @@ def identify(
     elif policies is None:
         search = BettingSearch(task, sim, delta, rng)
     else:
-        search = Tournament(tasks, sim, delta, rng)
+        search = Tournament(tasks, sim, delta, rng, budget)
     in_parallel(search, n_workers)
     checks, ends = search.go(limit), UnnamedEnds(task, search.tally)
     reason = until_interrupted(search.source, checks, progress, lambda: search.answered, ends, seconds)
-    return diagnosed_run(task if policies is None else joint_task(tasks), sim, _named(search.result(reason), task))
+    found = replace(_named(search.result(reason), task), budget=budget)
+    return diagnosed_run(task if policies is None else joint_task(tasks), sim, found)
 
 
 def _named(found: Selection, task: Task) -> Selection:

@@ -1,4 +1,11 @@
-"""The best of some policies: comparisons by betting, until one policy is left."""
+"""The best of some policies: comparisons by betting, until one policy is left.
+
+*With a budget* they come one after the other, the one with the largest estimated difference first. Each aims at an
+answer within its share: what is left of the budget when it begins, divided by the number of rivals that are left then.
+So what the easy ones leave over is for the hard ones, and the last one has all of it. A share depends on samples before
+the first bet of its comparison only: its fractions are chosen from the past, as those of any comparison, which errs
+with probability at most delta/(K-1).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from policytest._base.arrays import FloatArray
+from policytest._base.text import plural
 from policytest.data.randomness import Seed
 from policytest.data.simulators import SimulatorLike
 from policytest.data.transitions import Transitions
@@ -44,8 +52,10 @@ def turn(run: TDRun, level: float, samples: int, limit: int) -> Iterator[None]:
 class Tournament(Search):
     """The best of K: pairwise comparisons of the leader with those that are left."""
 
-    def __init__(self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed) -> None:
-        self.tasks, self.delta = tasks, delta
+    def __init__(
+        self, tasks: list[Task], sim: SimulatorLike, delta: float, rng: Seed, budget: int | None = None
+    ) -> None:
+        self.tasks, self.delta, self.budget = tasks, delta, budget
         self.pool = shared_pool(tasks, sim, rng)
         self.source, self.tally = self.pool.source, self.pool.tally
         kind = PolicyBet if tasks[0].is_discounted_table else TotalBet
@@ -91,26 +101,36 @@ class Tournament(Search):
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Compare until one is left."""
         yield self._check()
+        limit = limit if self.budget is None else min(limit, self.budget)
         while not self.answered and self.pool.samples_used < limit:
             if self.pool.samples >= self.refit_at:
                 self._estimate()
             leader = self.leader
             pairs = [(min(leader, j), max(leader, j)) for j in self.left if j != leader]
-            open_pairs = [pair for pair in pairs if not self._run(pair).exhausted]
+            open_pairs = [pair for pair in pairs if pair not in self.runs or not self.runs[pair].exhausted]
             if not open_pairs:
                 self.stuck = True
                 return
-            pair = min(open_pairs, key=lambda pair: self._run(pair).samples)
+            pair = self._next(open_pairs)
             run = self._run(pair)
             for _ in turn(run, self.level, self.pool.samples_used, limit):
                 if run.answer is not None:
                     self.left.remove(pair[1] if run.answer == "above" else pair[0])
                 yield self._check()
 
+    def _next(self, pairs: list[tuple[int, int]]) -> tuple[int, int]:
+        """The comparison to go on with: the one with the fewest samples; with a budget one that was begun."""
+        if self.budget is None:
+            return min(pairs, key=lambda pair: self._run(pair).samples)
+        return max(pairs, key=lambda pair: (pair in self.runs, abs(self.values[pair[0]] - self.values[pair[1]])))
+
     def _run(self, pair: tuple[int, int]) -> TDRun:
         if pair not in self.runs:
             a, b = (self.tasks[i] for i in pair)
-            self.runs[pair] = TDRun(CoupledBetting(), two_policies(a, b, 0.0, self.pool))
+            run = self.runs[pair] = TDRun(CoupledBetting(), two_policies(a, b, 0.0, self.pool))
+            if self.budget is not None:
+                run.aim_at(max((self.budget - self.samples_used) // (len(self.left) - 1), 1))
+                run.begin(self.level)
         return self.runs[pair]
 
     def _check(self) -> SelectionCheck:
@@ -130,6 +150,9 @@ class Tournament(Search):
         self._estimate()
         best, method = self.leader, f"{METHOD} of policies in coupled rollouts"
         policy = self.tasks[best].policy
+        if self.budget is not None and not reason and (self.stuck or self.samples_used >= self.budget):
+            shares = "the shares of " if self.stuck else ""
+            reason = f"{shares}the budget of {plural(self.budget, 'transition')} {'are' if shares else 'is'} used up"
         return self.selected(policy, best, self.values, self._settled(), method, self.answered, reason)
 
 

@@ -23,11 +23,14 @@ from policytest._base.errors import InputError
 from policytest._base.text import plural
 from policytest.data.episodes import Episodes
 from policytest.data.returns import Returns
+from policytest.eprocess.aimed_interval import Goal
 from policytest.kl.sampler import UNLIMITED
-from policytest.methods.return_betting import ReturnBetting
+from policytest.methods.return_betting import ReturnBetting, paired_run
 from policytest.methods.return_run import ReturnsRun
 from policytest.payoffs.known_range import KnownRange
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
+from policytest.payoffs.pairs import check_same_return, difference_bounds, whole_episodes
+from policytest.questions.plan.power import Wanted, power_of_returns
 from policytest.results.needed import Needed, Simulated, forecast, not_known
 from policytest.results.plan import Plan
 from policytest.results.verdict import Verdict
@@ -41,6 +44,38 @@ BLOCK = 64  # episodes that are drawn at once
 NAME = "ReturnBetting"
 ENDLESS = "more than one simulated test in twenty was cut after {}"
 UNSURE = "the pilot does not say on which side of the threshold the mean return is"
+
+
+class Subject(NamedTuple):
+    """What the test is about: an agent; or the difference of two, in pairs."""
+
+    task: Episodes
+    other: Episodes | None = None
+
+    @classmethod
+    def checked(cls, task: Episodes, other: object = None) -> Subject:
+        """From what the user passed."""
+        if other is None:
+            return cls(task)
+        a, b = whole_episodes("task[0]", task), whole_episodes("task[1]", other)
+        check_same_return(a, b)
+        return cls(a, b)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Where an outcome lies."""
+        return self.task.bounds if self.other is None else difference_bounds(self.task, self.other)
+
+    @property
+    def about(self) -> str:
+        """Its name."""
+        return "value" if self.other is None else "difference"
+
+    def source(self, rng: np.random.Generator) -> EpisodeSupply:
+        """Episodes, or pairs of them, that are run."""
+        if self.other is None:
+            return ReturnBetting().start(self.task, None, self.bounds[0], rng).source
+        return paired_run(self.task, self.other, 0.0, rng).source
 
 
 class Resampled(EpisodeSupply):
@@ -102,10 +137,10 @@ def simulated(start: Callable[[bool], ReturnsRun], required: float, runs: int, l
     return Lengths(np.where(settled[:, None], found, math.inf), min(most, limit))
 
 
-def piloted(task: Episodes, given: object, pilot: int, rng: np.random.Generator) -> Returns:
+def piloted(subject: Subject, given: object, pilot: int, rng: np.random.Generator) -> Returns:
     """The episodes of a pilot, which is run here unless it is ``given``."""
     if given is None:
-        source = ReturnBetting().start(task, None, task.bounds[0], rng).source
+        source = subject.source(rng)
         returns, steps = np.zeros(0), np.zeros(0, dtype=np.int64)
         while len(returns) < pilot:
             taken = source.take(UNLIMITED)
@@ -122,22 +157,24 @@ def piloted(task: Episodes, given: object, pilot: int, rng: np.random.Generator)
 
 
 def plan_episodes(
-    task: Episodes,
+    subject: Subject,
     seen: Callable[[], Returns],
     threshold: float,
     delta: float,
     runs: int,
     rng: np.random.Generator,
     limit: int,
+    wanted: Wanted | None = None,
 ) -> Plan:
     """How many episodes and transitions the test takes, if those to come are like those of the pilot."""
-    if KnownRange(*task.bounds, 0.0).settles(threshold):
+    task, bounds = subject.task, subject.bounds
+    if KnownRange(*bounds, 0.0).settles(threshold):
         note = "The declared range of returns gives the answer, without a sample."
-        return _plan(task, threshold, delta, math.nan, np.zeros((3, 2)), False, note)
+        return _plan(subject, threshold, delta, math.nan, np.zeros((3, 2)), False, note)
     pilot, method = seen(), ReturnBetting()
 
     def start(again: bool) -> ReturnsRun:
-        return ReturnsRun(method, task, threshold, Resampled(pilot, task.bounds, rng, again))
+        return ReturnsRun(method, task, threshold, Resampled(pilot, bounds, rng, again))
 
     level, steps, value = -math.log(delta), pilot.total / pilot.episodes, task.value_of(pilot.returns)
     plain, drawn_again = (simulated(start, level, runs, limit, again) for again in (False, True))
@@ -152,7 +189,13 @@ def plan_episodes(
     if np.isinf(low).any():
         low = drawn_again.most * np.array([1.0, steps])
     found = np.array([np.maximum(mean, 0.0), np.minimum(low, mean), np.maximum(high, mean)])
-    return _plan(task, threshold, delta, value, found, plain.is_cut, *notes)
+    plan = _plan(subject, threshold, delta, value, found, plain.is_cut, *notes)
+    if wanted is None or value == threshold or not bounds[0] < threshold < bounds[1]:
+        return plan
+    goal = Goal(limit, level, bounds, task.score)
+    returns = np.clip(pilot.returns, *bounds)
+    powered = power_of_returns(wanted, goal, returns, threshold, value, rng, subject.other is not None)
+    return replace(plan, powered=powered)
 
 
 def beyond(task: Episodes, seen: Returns, middle: float, threshold: float, rng: np.random.Generator) -> float:
@@ -163,12 +206,12 @@ def beyond(task: Episodes, seen: Returns, middle: float, threshold: float, rng: 
 
 
 def _plan(
-    task: Episodes, threshold: float, delta: float, value: float, found: FloatArray, is_cut: bool, *notes: str
+    subject: Subject, threshold: float, delta: float, value: float, found: FloatArray, is_cut: bool, *notes: str
 ) -> Plan:
     """``found`` [3, 2]: mean, low and high, of episodes and of transitions."""
     episodes, samples = ((float(mean), float(low), float(high)) for mean, low, high in found.T)
     return Plan(
-        task=task,
+        task=subject.task,
         threshold=threshold,
         delta=delta,
         value=value,
@@ -181,6 +224,7 @@ def _plan(
         at_least=frozenset([NAME] if is_cut else ()),
         notes=notes,
         episodes={NAME: episodes},
+        about=subject.about,
     )
 
 

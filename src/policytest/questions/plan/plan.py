@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from policytest._base import arrays
 from policytest._base.arrays import Kernel
@@ -30,10 +31,10 @@ from policytest.data.transitions import Transitions
 from policytest.kl.boundaries import check_delta, information
 from policytest.mdp.task import Task
 from policytest.methods.ptst import PTST
-from policytest.methods.run import Method
+from policytest.methods.run import Method, go_on
 from policytest.methods.td_betting import TDBetting
 from policytest.questions.driver import checked_instance
-from policytest.questions.plan.episodes import LEAST, PILOT, piloted, plan_episodes
+from policytest.questions.plan.episodes import LEAST, PILOT, Subject, piloted, plan_episodes
 from policytest.questions.plan.episodes import RUNS as EPISODE_RUNS
 from policytest.questions.plan.expected import (
     MANY_ENTRIES,
@@ -43,14 +44,18 @@ from policytest.questions.plan.expected import (
     fast_solver,
 )
 from policytest.questions.plan.guess import Guesses, Pilot, PlanQuestion, Prediction, guesses_from
+from policytest.questions.plan.power import RUNS as POWER_RUNS
+from policytest.questions.plan.power import Wanted
 from policytest.questions.plan.still_needed import OTHER_SIDE, check_chance, count_from
+from policytest.questions.plan.truth import Truth
 from policytest.results.needed import CHANCE, MAX_SAMPLES, Needed, few
-from policytest.results.plan import Plan, Range
+from policytest.results.plan import Plan, Powered, Range
 from policytest.results.verdict import Verdict
 from policytest.worst_case.certified import Certified
 from policytest.worst_case.lower_bound import Allocation, characteristic_time, uniform_allocation
 from policytest.worst_case.projection_free import ProjectionFree
 
+FIRST_BUDGET = 1000  # transitions that are tried, if no method was simulated
 WORK = 4  # samples of all runs of a method, relative to the most of one run
 RUNS, FEW_RUNS = 64, 16  # of a method; fewer in large tasks
 PROVED_STATES, PROOF_NODES = 10, 40
@@ -59,7 +64,7 @@ ON_IT = "the value of the guess is the threshold, where no test ends by itself; 
 
 
 def plan(
-    task: Task | Episodes,
+    task: Task | Episodes | tuple[Episodes, Episodes],
     guess: Kernel | Counts | Transitions | Sequence[Kernel] | Returns | None = None,
     threshold: float | None = None,
     delta: float = 0.05,
@@ -70,13 +75,15 @@ def plan(
     progress: Callable[[str], None] | None = None,
     rewards: object = None,
     pilot: int = PILOT,
+    power: float | None = None,
 ) -> Plan:
     """How many samples will the test take, and where should they go, if the guess is right?
 
     Parameters
     ----------
     task, threshold, delta
-        The question, as for `decide`.
+        The question, as for `decide`. A pair (a, b) of `Episodes`: that of `compare`, and the threshold is its margin,
+        0 if it is left out.
     guess
         A kernel; or `Counts` or `Transitions` of pilot draws, around which kernels are drawn; or a list of kernels.
         Not needed of `Episodes`, of which ``pilot`` are run; or the ``counts`` of an earlier verdict about them.
@@ -99,6 +106,9 @@ def plan(
         and with `Observed(values=[...])` the guess may be q[s,a,x,j], the law of next state and value.
     pilot
         Of `Episodes`: how many are run to plan with. They are not part of the test.
+    power
+        Also find the smallest budget that gives the right answer with this probability: ``Plan.budget``, by simulation
+        of `decide` (or `compare`) with budgets, 400 times each for `Episodes`. Of a table the method is `TDBetting()`.
 
     Paper: `thm:stat_lower`.
 
@@ -110,6 +120,11 @@ def plan(
     >>> low < mean < high and found.bound < mean
     True
     """
+    other = None
+    if isinstance(task, tuple | list):
+        if len(task) != 2 or not isinstance(task[0], Episodes):
+            raise InputError("task is a list; pass a Task, Episodes, or two Episodes (a, b) that are compared")
+        (task, other), threshold = task, 0.0 if threshold is None else threshold
     if threshold is None:
         raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
     bar, delta, rng = arrays.real_number("threshold", threshold), check_delta(delta), generator(rng)
@@ -119,15 +134,25 @@ def plan(
             if given is not None:
                 raise InputError(f"{name} is for tables, and task is Episodes; leave it out")
         count, tests = count_from("pilot", pilot, LEAST), count_from("runs", EPISODE_RUNS if runs is None else runs, 20)
+        subject = Subject.checked(task, other)
+        wanted = None if power is None else Wanted.checked(power, POWER_RUNS if runs is None else runs)
         if progress is not None:
             progress("a pilot")
-        return plan_episodes(task, lambda: piloted(task, guess, count, rng), bar, delta, tests, rng, limit)
+        seen = partial(piloted, subject, guess, count, rng)
+        return plan_episodes(subject, seen, bar, delta, tests, rng, limit, wanted)
     arrays.instance("task", task, Task)
     if guess is None:
         raise InputError("guess is missing; pass a kernel, several, or the Counts or Transitions of a pilot")
     question, is_large = PlanQuestion(task, bar, delta, rng, limit), task.layout.n_entries > MANY_ENTRIES
     runs = count_from("runs", (FEW_RUNS if is_large else RUNS) if runs is None else runs, 2)
-    return _planned(question, guesses_from(question, guess, rewards), methods, runs, progress)
+    wanted, guesses = None if power is None else Wanted.checked(power, runs), guesses_from(question, guess, rewards)
+    planned = _planned(question, guesses, methods, runs, progress)
+    if wanted is None or not any_unknown(task) or planned.value == bar:
+        return planned
+    if progress is not None:
+        progress("tests with budgets")
+    start = min((mean for mean, _, _ in planned.samples.values()), default=float(FIRST_BUDGET))
+    return replace(planned, powered=_powered(wanted, question, guesses.truth, start))
 
 
 def _planned(
@@ -178,6 +203,24 @@ def _planned(
         notes=tuple(notes),
         guesses=len(guesses.gaps),
     )
+
+
+def _powered(wanted: Wanted, question: PlanQuestion, truth: Truth, start: float) -> Powered:
+    """The budget of tests by betting on rollouts against a kernel."""
+    task, R, level = question.task, question.threshold, -math.log(question.delta)
+    seeds, sim = question.rng.integers(2**62, size=wanted.runs), truth.simulator(task)
+    right = "above" if truth.value(task) > R else "below"
+
+    def share(budget: int) -> float:
+        answered = 0
+        for seed in seeds:
+            run = TDBetting().start(task, sim, R, int(seed))
+            run.aim_at(budget)
+            go_on(run, level, budget)
+            answered += run.answer == right
+        return answered / wanted.runs
+
+    return wanted.smallest(share, math.ceil(min(start, question.limit)), question.limit, "transitions")
 
 
 def _range(found: Prediction, bound: float, unsure: bool) -> Range:

@@ -98,6 +98,7 @@ def value_interval(
     delta: float = 0.05,
     method: PTST | TDBetting | LogBetting | None = None,
     looks: str = "any",
+    budget: int | None = None,
     *,
     columns: Columns = None,
     skip: Sequence[str] = (),
@@ -109,8 +110,10 @@ def value_interval(
     Counts: the range of values over the KL ball, by `PTST(...)`'s boundary and solver. Transitions: the thresholds that
     betting does not refute, by `LogBetting()` unless ``method`` says otherwise. With ``looks="one"``: the usual
     interval for one look at a finished log, approximate and not certified
-    (`policytest.questions.one_look`). `LoggedEpisodes` stand in the place of the task and of the data. ``data``,
-    ``columns``, ``skip``, ``by_episode`` and ``bins`` are as in `assess`.
+    (`policytest.questions.one_look`). `LoggedEpisodes` stand in the place of the task and of the data. ``budget``: how
+    many of them there will be at most, fixed before the first one; the interval is then by bets that aim at the end of
+    it, certified, and later episodes are not used. ``data``, ``columns``, ``skip``, ``by_episode`` and ``bins`` are as
+    in `assess`.
 
     >>> import numpy as np, policytest as pt
     >>> two = pt.instances.paper(2)
@@ -118,7 +121,8 @@ def value_interval(
     >>> pt.value(two.task, two.kernel) in found, found.certified
     (True, True)
     """
-    return evaluate.value_interval(task, observed(task, data, columns, skip, by_episode, bins), delta, method, looks)
+    seen = observed(task, data, columns, skip, by_episode, bins)
+    return evaluate.value_interval(task, seen, delta, method, looks, budget)
 
 
 def observed(

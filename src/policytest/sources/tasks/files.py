@@ -129,7 +129,12 @@ def companions(path: Path) -> list[Path]:
 
 
 def save_model(
-    path: PathLike, task: Task, kernel: Kernel | None = None, threshold: float | None = None, bins: Bins | None = None
+    path: PathLike,
+    task: Task,
+    kernel: Kernel | None = None,
+    threshold: float | None = None,
+    bins: Bins | None = None,
+    budget: int | None = None,
 ) -> None:
     """Write a task file that `load_model` reads back exactly: ``.json``, ``.toml``, ``.npz``, or ``.drn``.
 
@@ -139,7 +144,7 @@ def save_model(
     path = Path(path)
     suffix = _suffix(path, (*TABULAR, ".drn"), "written")
     arrays.instance("task", task, Task)
-    content = keys.storable(Model(task, kernel, threshold, bins))
+    content = keys.storable(Model(task, kernel, threshold, bins, budget=budget))
     if suffix == ".drn":
         body = drn.drn_bytes(task, kernel)
         kept = {key: value for key, value in content.items() if key not in ("kernel", "rewards", "available")}

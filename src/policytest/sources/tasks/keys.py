@@ -23,6 +23,7 @@ The keys are the same in every format:
 | bins | {column: {edges, names}}: states are cells of number columns of a log, cut at the edges | optional |
 | assumptions | what the model rests on, as sentences that can follow "if": see `Task` | optional |
 | threshold | R, the bar the value is compared with | optional |
+| budget | the most samples that there will be, fixed beforehand | optional |
 | normalise | true: rescale the rows of policy, initial and kernel to sum to 1 (rounded tables) | optional |
 
 Rewards, support and kernel may be sparse, a matrix of shape (S*A, S) with row s*A + a in compressed sparse rows: its
@@ -69,6 +70,7 @@ OPTIONAL = (
     "terminal",
     "kernel",
     "threshold",
+    "budget",
     "normalise",
     "assumptions",
 )
@@ -76,6 +78,7 @@ NAMES = ("states", "actions")
 ENDS = ("terminal", "goal", "avoid")  # lists of states in which episodes end
 LABELS = (*NAMES, *ENDS)  # lists of names
 LISTS = (*LABELS, "assumptions")
+COUNTS = "start", "horizon", "budget"  # whole numbers
 QUESTION = ("rewards", *OBSERVED, "total_rewards", "discount", "avoid", "threshold")
 """What a goal that is passed does away with: these belong to another question."""
 TABLES = ("rewards", "support", "kernel")
@@ -84,7 +87,7 @@ PARTS = ("data", "indices", "indptr", "shape")
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, and bins for its logs.
+    """What a task file holds: a task, perhaps the kernel that plays the truth, a threshold, a budget, bins for logs.
 
     ``offer`` is what a model checker's file says beside: how it numbers choices, and its labels.
     """
@@ -94,6 +97,7 @@ class Model:
     threshold: float | None = None
     bins: Bins | None = None
     offer: Offer | None = None
+    budget: int | None = None
 
 
 def model(content: Content, offer: Offer | None = None) -> Model:
@@ -112,7 +116,7 @@ def model(content: Content, offer: Offer | None = None) -> Model:
     if from_log:
         content["initial"] = _anywhere(content, ends)
     content = resolved(content, offer, normalise)
-    kernel, threshold = content.pop("kernel", None), content.pop("threshold", None)
+    kernel, threshold, budget = (content.pop(key, None) for key in ("kernel", "threshold", "budget"))
     try:
         task = _task(content, ends, normalise)
         task = start_from_log(task, ends.get("goal", [])) if from_log else task
@@ -122,9 +126,11 @@ def model(content: Content, offer: Offer | None = None) -> Model:
             kernel = consistent(task, looping(kernel, {s for states in ends.values() for s in states}))
         if threshold is not None:
             threshold = arrays.real_number("threshold", threshold)
+        if budget is not None:
+            arrays.positive(budget=budget)
     except OverflowError as error:
         raise InputError(f"a number is out of range ({error}); use numbers below 1e308") from None
-    return Model(task, kernel, threshold, bins, offer)
+    return Model(task, kernel, threshold, bins, offer, budget)
 
 
 def _typed(content: Content) -> Content:
@@ -132,7 +138,7 @@ def _typed(content: Content) -> Content:
     found = {key: value for key, value in content.items() if key not in ("bins", "normalise")}
     found |= {name: names_of(name, found[name]) for name in LISTS if name in found}
     found = {key: _array(key, value) for key, value in found.items()}
-    return found | {key: arrays.whole_number(key, _scalar(found[key])) for key in ("start", "horizon") if key in found}
+    return found | {key: arrays.whole_number(key, _scalar(found[key])) for key in COUNTS if key in found}
 
 
 def check_question(content: Content) -> None:
@@ -253,6 +259,7 @@ def storable(found: Model) -> Content:
     )
     content["kernel"] = None if found.kernel is None else consistent(task, found.kernel)
     content["threshold"] = None if found.threshold is None else arrays.real_number("threshold", found.threshold)
+    content["budget"] = found.budget
     content["bins"] = None if bins is None else _storable_bins(task, bins)
     return {key: value for key, value in content.items() if value is not None}
 
