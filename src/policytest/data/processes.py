@@ -15,8 +15,8 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, CancelledError
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from multiprocessing import resource_tracker
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
@@ -61,24 +61,31 @@ class Worker(Protocol):
 
 
 class Call:
-    """A call under way: its arguments, who makes it, and how often the process died."""
+    """A call under way, and what it returned once it is over."""
 
-    def __init__(self, arguments: tuple[object, ...], slot: int) -> None:
-        self.arguments, self.slot, self.deaths = arguments, slot, 0
-        self.future: Future | None = None
+    def __init__(self, worker: Worker, slot: int, arguments: tuple[object, ...]) -> None:
+        self.worker, self.slot, self.arguments, self.deaths = worker, slot, arguments, 0
+        self.future: Future | None = worker.submit(arguments)
         self.found: Any = None
+
+    def ends(self, seconds: float) -> bool:
+        """Whether it has ended now, or within so many seconds; it is made again if its process died."""
+        assert self.future is not None
+        try:
+            self.found, self.future = self.future.result(seconds), None
+        except TimeoutError:
+            return False
+        except self.worker.died as error:
+            self.deaths += 1
+            if self.deaths >= DEATHS:
+                raise Died from error
+            self.future = self.worker.submit(self.arguments)
+            return False
+        return True
 
 
 class Processes:
-    """At most ``workers`` calls at once of the function that ``made`` makes; it is pickled, and made in each process.
-
-    >>> from functools import partial
-    >>> two = Processes(pickled(partial(partial, pow, 2)), 2)
-    >>> calls = [two.begin(3), two.begin(5)]
-    >>> [two.result(call, lambda: False) for call in calls]
-    [8, 32]
-    >>> two.close()
-    """
+    """At most ``workers`` calls at once of the function that ``made`` makes, pickled, in each process for itself."""
 
     def __init__(self, made: bytes, workers: int) -> None:
         client, self.free = _client(), list(range(workers))[::-1]
@@ -89,28 +96,17 @@ class Processes:
 
     def begin(self, *arguments: object) -> Call:
         """Begin a call in a process that has none."""
-        call = Call(arguments, self.free.pop())
-        call.future = self.at[call.slot].submit(arguments)
-        return call
+        slot = self.free.pop()
+        return Call(self.at[slot], slot, arguments)
 
     def result(self, call: Call, stop: Callable[[], bool]) -> Any:
         """What a call returned or raised; its process is free then. `Stopped` if ``stop()`` is true before."""
-        worker = self.at[call.slot]
         while call.future is not None:
             stopped = stop()
-            try:
-                call.found, call.future = call.future.result(0.0 if stopped else LOOK), None
-            except TimeoutError:
-                if stopped:
-                    raise Stopped from None
-                continue
-            except worker.died as error:
-                call.deaths += 1
-                if call.deaths >= DEATHS:
-                    raise Died from error
-                call.future = worker.submit(call.arguments)
-                continue
-            self.free.append(call.slot)
+            if call.ends(0.0 if stopped else LOOK):
+                self.free.append(call.slot)
+            elif stopped:
+                raise Stopped
         if isinstance(call.found, Raised):
             raise call.found.error() from Elsewhere(call.found.told)
         return call.found
@@ -162,8 +158,9 @@ class OnCluster:
     """Workers of a Dask cluster, which itself makes a call again if its worker dies."""
 
     def __init__(self, made: bytes, client: Any) -> None:
-        self.client, self.key, self.made = client, uuid4().hex, client.scatter(made, hash=False)
-        self.died = (errors.needs("distributed", "cluster").KilledWorker,)
+        self.client, self.key = client, uuid4().hex
+        self.made = client.submit(bytes, made, pure=False)  # not scattered: a worker that dies would take it along
+        self.died = errors.needs("distributed", "cluster").KilledWorker, CancelledError
         self.futures = weakref.WeakSet[Any]()
 
     def submit(self, arguments: tuple[object, ...]) -> Future:
@@ -233,32 +230,35 @@ class Copies(threading.local):
     key: str | None = None
     function: Callable[..., Any]
 
+    def latest(self, key: str, made: bytes) -> Callable[..., Any]:
+        """The copy with this key, which is made where another one is here."""
+        if key != self.key:
+            self.key, self.function = key, _copy(made)
+        return self.function
 
-COPIES, RECEIVED = Copies(), list[bytes]()
+
+COPIES, SENT = Copies(), dict[str, Any]()
 
 
 def _receive(made: bytes, is_quiet: bool) -> None:
     """What is sent to a process once; ``is_quiet``: what is printed goes to stderr."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    if is_quiet:
-        sys.stdout = sys.stderr
-    RECEIVED[:] = [made]
+    SENT.update(made=made, is_quiet=is_quiet)
 
 
 def _end_with(parent: int) -> None:
     """End this process when the one that started it is gone, by whatever end."""
     while os.getppid() == parent:
         time.sleep(LOOK_UP)
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _called(key: str, made: bytes | None, arguments: tuple[object, ...]) -> Any:
     """What the copy returns; or what it raised, since not every error can be sent as it is."""
     try:
-        if key != COPIES.key:
-            COPIES.key, COPIES.function = key, _copy(RECEIVED[0] if made is None else made)
-        return COPIES.function(*arguments)
+        with redirect_stdout(sys.stderr) if SENT.get("is_quiet") else nullcontext():
+            return COPIES.latest(key, SENT["made"] if made is None else made)(*arguments)
     except BaseException as error:
         return Raised(_sendable(error), f"{type(error).__name__}: {error}", traceback.format_exc())
 

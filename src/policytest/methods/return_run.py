@@ -93,7 +93,8 @@ class ReturnsRun(Run):
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
         self._fit()
-        self.source.episodes_left = math.inf if self.aim is None else self.aim.budget - self.episodes
+        if self.aim is not None:
+            self.source.expect(self.aim.budget - self.episodes)
         taken, done = self.source.take(most), 0
         while done < len(taken.returns) and self.answer is None and not self.is_spent:
             until = done + (1 if self.indifference else self.refit_at - self.episodes)

@@ -46,11 +46,15 @@ class EpisodeSupply:
 
     low: float  # no outcome above is less
     high: float  # no outcome below is more
-    episodes_left: float = math.inf  # no more episodes than these will be asked for
+    episodes_left: float = math.inf
 
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """Give up the episodes at hand where this is true."""
         self.stop = stopped
+
+    def expect(self, episodes: int) -> None:
+        """No more episodes than these will be asked for."""
+        self.episodes_left = episodes
 
     def close(self) -> None:
         """Nothing more is taken for now."""
