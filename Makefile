@@ -71,6 +71,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/whole_paths.py
 	$(BIN)/python benchmarks/intervals.py
 	$(BIN)/python benchmarks/budget.py
+	$(BIN)/python benchmarks/parallel.py
 	$(BIN)/python benchmarks/comparison.py
 	$(BIN)/python benchmarks/identification.py
 	$(BIN)/python benchmarks/planning.py

@@ -10,10 +10,10 @@ laws    returns with other laws, beside a z test at the end that knows their var
         beside STaR bets: f^2 = 2 log(needed)/(v left), where v is the mean square so far
 pairs   two agents, beside STEP where it is installed (pip install sequentialized-barnard-tests), whose share of
         answers is exact, from its table; 200 pairs and 500
-environments  returns of agents in CartPole, Acrobot and Pendulum, drawn from 2,000 of each, beside a z test at the end
-        that knows their variance, at bars where it would answer 0.85 if their mean were normal
-intervals  how long those at the end of the budget are, in units of 2 x 1.96 standard errors, in a tenth of the runs;
-        beside those without a budget and, of successes, that of Clopper and Pearson, which looks once
+environments  returns of agents in CartPole, Acrobot and Pendulum, drawn from 2,000 of each; beside a z test at the end
+        that knows their variance, at bars where it would answer 0.85 if the mean were normal
+intervals  how long intervals at the end of the budget are, in units of 2 x 1.96 standard errors; beside those without a
+        budget and, of successes, that of Clopper and Pearson, which looks once
 
 "answered" is the share of runs with the right answer at delta = 0.05, "used" the mean share of the budget; "plain" are
 the bets without a budget, stopped after as many episodes, in a tenth of the runs. "errs" is the share of wrong answers
@@ -35,7 +35,7 @@ from typing import Any
 import numba
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta as beta_law
+from scipy import stats
 from scipy.stats import binom, norm
 
 import policytest as pt
@@ -206,66 +206,44 @@ def swinging(seen: Any) -> Any:
     return np.clip([push], -2.0, 2.0).astype(np.float32)
 
 
-WORST_OF_PENDULUM = -200.0 * (math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2)
+WORST_PENDULUM = -200 * (np.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2)
 AGENTS: dict[str, tuple[Callable[[Any], Any], float, float, int]] = {  # its range of returns, and the budget
     "CartPole-v1": (balancing, 0.0, 500.0, 100),
     "Acrobot-v1": (pumping, -500.0, 0.0, 200),
-    "Pendulum-v1": (swinging, WORST_OF_PENDULUM, 0.0, 100),
+    "Pendulum-v1": (swinging, WORST_PENDULUM, 0.0, 100),
 }
 
 
-def played(name: str, agent: Callable[[Any], Any], episodes: int) -> Reals:
+def played(name: str, agent: Callable[[Any], Any], episodes: int) -> list[float]:
     """The returns of an agent."""
     env: Any = importlib.import_module("gymnasium").make(name)
-    found = np.zeros(episodes)
+    found = []
     for seed in range(episodes):
-        (seen, _), over = env.reset(seed=seed), False
+        (seen, _), total, over = env.reset(seed=seed), 0.0, False
         while not over:
             seen, reward, ended, cut, _ = env.step(agent(seen))
-            found[seed], over = found[seed] + float(reward), ended or cut
+            total, over = total + float(reward), ended or cut
+        found.append(total)
     return found
 
 
 def environments(runs: int) -> list[Numbers]:
-    """Returns of agents, on both sides; the truth is the mean of those that were played."""
+    """Returns of agents, on both sides, as shares of their range; the truth is the mean of those that were played."""
     print(f"\n{'environment, side':<24}{HEAD}")
     rows = []
     for name, (agent, low, high, N) in AGENTS.items():
-        returns = played(name, agent, 2000 if runs > 2 else 5)
-        print(f"{name}: mean {returns.mean():.1f}, standard deviation {returns.std():.1f}, in [{low:.0f}, {high:.0f}]")
-        unit = (returns - low) / (high - low)
-        mean, error = float(unit.mean()), float(unit.std()) / N**0.5
+        returns = (np.array(played(name, agent, 2000 if runs > 1 else 5)) - low) / (high - low)
 
-        def draw(rng: np.random.Generator, n: int, unit: Reals = unit) -> Reals:
-            return rng.choice(unit, n)
+        def resampled(rng: np.random.Generator, n: int, returns: Reals = returns) -> Reals:
+            return rng.choice(returns, n)
 
-        means = drawn(draw, N, max(runs, 2000), 5).mean(axis=1)
+        mean, error = float(returns.mean()), float(returns.std()) / N**0.5
+        means = np.random.default_rng(1).choice(returns, (2000, N)).mean(axis=1)
         for sign, right in ((-1.0, "above"), (1.0, "below")):
             bar = mean + sign * float(norm.ppf(0.85) + norm.ppf(1 - DELTA)) * error
-            row = line((draw, bar, N), (draw, mean), runs, right)
             peer = float((sign * (bar - means) > norm.ppf(1 - DELTA) * error).mean())
+            row = line((resampled, bar, N), (resampled, mean), runs, right)
             rows.append(show(f"{name}, {right}", {**row, "peer": peer}))
-    return rows
-
-
-def intervals(runs: int) -> list[Numbers]:
-    """Lengths of intervals, and how often they miss the mean."""
-    print(f"\n{'returns':<24}{'budget':>7}{'exact':>8}{'aimed':>8}{'misses':>8}{'plain':>8}")
-    rows = []
-    cases = ("success 0.8", success(0.8), 120), ("success 0.05", success(0.05), 120)
-    for name, draw, N in (*cases, *((draw.__name__, draw, N) for draw, N in LAWS)):
-        sample = drawn(draw, 200_000, 1, 2026)
-        mean, unit = float(sample.mean()), 2.0 * 1.96 * float(sample.std()) / N**0.5
-        found = []
-        for returns in drawn(draw, N, max(runs // 10, 1), 6):
-            log, k = pt.LoggedEpisodes(None, returns, return_range=(0.0, 1.0)), int(returns.sum())
-            aimed, without = pt.value_interval(log, budget=N), pt.value_interval(log)
-            exact = beta_law.ppf(0.975, k + 1, N - k) - (beta_law.ppf(0.025, k, N - k + 1) if k else 0.0)
-            exact = exact if name.startswith("success") else math.nan
-            found.append([exact / unit, aimed.width / unit, mean not in aimed, without.width / unit])
-        row = dict(zip(("exact", "aimed", "misses", "plain"), np.mean(found, axis=0).tolist(), strict=True))
-        rows.append({"budget": N, **row})
-        print(f"{name:<24}{N:>7}{row['exact']:>8.2f}{row['aimed']:>8.2f}{row['misses']:>8.3f}{row['plain']:>8.2f}")
     return rows
 
 
@@ -292,6 +270,33 @@ def show_pair(name: str, row: Numbers) -> Numbers:
     answered, used, step, step_used = (row[part] for part in ("aimed", "pairs", "step", "step_pairs"))
     print(f"{name:<24}{row['budget']:>7.0f}{answered:>10.3f}{used:>8.1f}{step:>8.3f}{step_used:>8.1f}", flush=True)
     return row
+
+
+COINS = {"4 successes in 5": success(0.8), "1 success in 20": success(0.05)}
+
+
+def intervals(runs: int) -> list[Numbers]:
+    """Lengths of intervals, and how often they miss the mean."""
+    print(f"\n{'returns':<24}{'budget':>7}{'exact':>8}{'aimed':>8}{'misses':>8}{'plain':>8}")
+    asked = [*((name, draw, 120) for name, draw in COINS.items()), *((draw.__name__, draw, N) for draw, N in LAWS)]
+    rows = []
+    for name, draw, N in asked:
+        sample = drawn(draw, 20_000, 1, 2026)
+        mean, unit = float(sample.mean()), 2.0 * 1.96 * float(sample.std()) / N**0.5
+        found: list[tuple[float, float, float, float]] = []
+        for returns in drawn(draw, N, runs, 5):
+            log, k = pt.LoggedEpisodes(None, returns, return_range=(0.0, 1.0)), int(returns.sum())
+            aim, without = pt.value_interval(log, budget=N), pt.value_interval(log).width
+            low, high = np.nan_to_num([stats.beta.ppf(0.025, k, N - k + 1), stats.beta.ppf(0.975, k + 1, N - k)])
+            exact = (high - low) / unit if name in COINS else math.nan
+            found.append((exact, aim.width / unit, float(mean not in aim), without / unit))
+        row = dict(zip(("exact", "aimed", "misses", "plain"), np.mean(found, axis=0).tolist(), strict=True))
+        print(
+            f"{name:<24}{N:>7}{row['exact']:>8.2f}{row['aimed']:>8.2f}{row['misses']:>8.3f}{row['plain']:>8.2f}",
+            flush=True,
+        )
+        rows.append({"budget": N, **row})
+    return rows
 
 
 def step_test(N: int) -> Callable[[float, float], tuple[float, float]] | None:

@@ -22,6 +22,7 @@ import math
 import sys
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.stats import binom
@@ -29,6 +30,7 @@ from scipy.stats import binom
 import policytest as pt
 from policytest._base.compiled import evidence
 from policytest.eprocess import aimed_interval
+from policytest.eprocess.budget import aimed_capital
 from policytest.kl.boundaries import Terms
 from policytest.questions.evaluate import ball_interval
 
@@ -65,8 +67,6 @@ LAWS: dict[str, tuple[list[float], list[float]]] = {
     "rare failure": ([0.0, 0.5, 1.0], [0.02, 0.05, 0.93]),
     "many values": (np.linspace(0.0, 1.0, 21).tolist(), (np.arange(1.0, 22.0) / 231.0).tolist()),
 }
-ENDS: Any = aimed_interval
-AIMED = ENDS.aimed_capital
 
 
 def instances(small: bool) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _interval(run: Any, name: str, level: float) -> tuple[float, float]:
 
 def losing_less(*about: Any) -> Any:
     """The control: the capital of aimed bets, that counts a twentieth of what they lose."""
-    steps = np.diff(AIMED(*about), prepend=0.0)
+    steps = np.diff(aimed_capital(*about), prepend=0.0)
     return np.add.accumulate(np.maximum(steps, 0.05 * steps))
 
 
@@ -140,12 +140,11 @@ def misses_the_mean(law: str, seed: int, budget: int) -> bool:
 def budgets(small: bool) -> list[dict[str, Any]]:
     """The rows of intervals within a budget."""
     rows, (runs, budget) = [], (30, 24) if small else (400, 80)
-    for rule, capital in (("aimed", AIMED), ("aimed, a twentieth of losses", losing_less)):
-        ENDS.aimed_capital = capital
+    for rule, capital in (("aimed", aimed_capital), ("aimed, a twentieth of losses", losing_less)):
         for law in LAWS if rule == "aimed" else ["success"]:
-            misses = sum(misses_the_mean(law, seed, budget) for seed in range(runs))
+            with patch.object(aimed_interval, "aimed_capital", capital):
+                misses = sum(misses_the_mean(law, seed, budget) for seed in range(runs))
             rows.append(counted(law, "budget", rule, (runs, budget), misses))
-    ENDS.aimed_capital = AIMED
     return rows
 
 

@@ -219,6 +219,13 @@ def test_budget(small):
     assert all(0.5 < row["aimed"] < row["plain"] for row in numbers["intervals"])
 
 
+def test_parallel(small):
+    shown, numbers = small("parallel")
+    assert "one by one" in shown
+    assert all(row["same"] and row["killed"] > 0 for row in numbers["episodes"].values())
+    assert all(row["right"] == 1 and row["all"] < 1.5 for row in numbers["critic"].values())
+
+
 def test_one_look(small):
     _, numbers = small("one_look")
     assert all(row["covers"] >= 0.8 for row in numbers["table"])

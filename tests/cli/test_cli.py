@@ -117,6 +117,7 @@ def test_what_decide_is_asked(stand_in, here):
         "max_samples": None,
         "max_seconds": None,
         "budget": None,
+        "parallel": 1,
         "indifference": 0.0,
         "checkpoint": None,
         "resume": None,

@@ -234,5 +234,5 @@ def test_a_fitted_critic_finds_a_linear_value() -> None:
         rows = rng.normal(size=(10, 1))
         valuer.learn(rows, 3.0 + 2.0 * rows[:, 0] * (1 - t / 10), index % 2)
     valuer.fit()
-    assert valuer.value(np.array([0.5]), 4, True) == pytest.approx(3.0 + 0.6, abs=0.01)
+    assert valuer.value(np.array([0.5]), 4, valuer.weights) == pytest.approx(3.0 + 0.6, abs=0.01)
     assert valuer.judged(np.array([[0.5]]), np.array([4.0]), np.array([1]), True) == pytest.approx([3.6], abs=0.01)

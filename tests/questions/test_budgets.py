@@ -101,12 +101,6 @@ def test_what_is_no_budget_is_refused(budget):
         pt.decide(success(0.5), threshold=0.5, budget=budget)
 
 
-def test_tables_say_that_they_have_none():
-    two = pt.instances.paper(2)
-    with pytest.raises(pt.InputError, match="max_samples"):
-        pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, budget=100)
-
-
 def test_a_score_and_a_zone_have_a_budget_too():
     verdict = pt.decide(uniform(0.5, 0.2), threshold=0.5, indifference=0.2, budget=400)
     assert verdict.answer == "within"
@@ -133,6 +127,51 @@ def test_capital_that_was_not_touched_serves_the_next_budget_as_a_new_run():
         first = pt.decide(perfect, threshold=0.95, budget=50)
     more = pt.decide(perfect, threshold=0.95, budget=50 + 59, resume=first)
     assert (more.answer, more.counts.episodes) == ("above", 50 + 59)
+
+
+def between(low, high, stream=0):
+    def run(rng):
+        u = np.random.default_rng([stream, int(rng.integers(2**62))]).random()
+        return [low * (1 - u) + high * u]
+
+    return pt.Episodes(run, return_range=(low, high))
+
+
+@pytest.mark.filterwarnings("ignore::policytest.AssumptionWarning")
+@each("threshold", [1e-310, 1e-300, 1e-160, 1 - 1e-16])
+def test_a_threshold_next_to_the_end_of_the_range_is_answered(threshold):
+    verdict = pt.decide(between(0.0, 1.0), threshold=threshold, budget=20)
+    assert verdict.answer == ("above" if threshold < 0.5 else "below")
+
+
+def test_a_budget_that_can_never_be_large_enough_says_what_helps():
+    with pytest.warns(pt.AssumptionWarning, match='"below" cannot be answered.*move the threshold'):
+        pt.decide(between(0.0, 1.0), threshold=1e-160, budget=20)
+
+
+def test_a_comparison_of_the_widest_ranges_ends_at_its_budget():
+    """Their differences have a range that no number holds, so that nothing can be staked."""
+    verdict = pt.compare(between(-1e308, 1e308), between(-1e308, 1e308, 1), budget=5)
+    assert (verdict.answer, verdict.counts.episodes) == (None, 5)
+    assert pt.decide(between(-1e308, 1e308), threshold=0.0, budget=5).counts.episodes == 5
+
+
+@each("kind", ["two values", "pairs", "continuous"])
+def test_answers_come_when_the_aimed_capital_of_a_side_reaches_its_level(kind):
+    """The run and `aimed_capital` stake the same, on both sides."""
+    agent = {"two values": success(0.45), "pairs": success(0.55, 1), "continuous": uniform(0.62)}[kind]
+    for seed in range(5):
+        if kind == "pairs":
+            verdict = pt.compare(agent, success(0.4, 2), budget=60, rng=seed)
+            x, bests = np.asarray(verdict.counts.returns), (1.0, 1.0)
+        else:
+            verdict = pt.decide(agent, threshold=0.55, budget=60, rng=seed)
+            x, bests = verdict.counts.returns - 0.55, (0.45 / 0.55, 0.55 / 0.45)
+        sides = x / (0.55 if bests[0] < 1 else 1.0), -x / (0.45 if bests[0] < 1 else 1.0)
+        for z, best, answer in zip(sides, bests, ("above", "below"), strict=True):
+            reached = aimed_capital(z, best, 0.05, 60, kind == "pairs") >= np.log(20.0)
+            assert reached.any() == (verdict.answer == answer)
+            assert not reached[:-1].any()
 
 
 # ---------------------------------------------------------------- intervals
@@ -252,51 +291,6 @@ def test_a_comparison_is_planned_in_pairs():
     assert pt.plan((b, a), power=0.8, runs=50).value == -found.value
     with pytest.raises(pt.InputError, match=r"two Episodes \(a, b\)"):
         pt.plan([a], power=0.8)
-
-
-def between(low, high, stream=0):
-    def run(rng):
-        u = np.random.default_rng([stream, int(rng.integers(2**62))]).random()
-        return [low * (1 - u) + high * u]
-
-    return pt.Episodes(run, return_range=(low, high))
-
-
-@pytest.mark.filterwarnings("ignore::policytest.AssumptionWarning")
-@each("threshold", [1e-310, 1e-300, 1e-160, 1 - 1e-16])
-def test_a_threshold_next_to_the_end_of_the_range_is_answered(threshold):
-    verdict = pt.decide(between(0.0, 1.0), threshold=threshold, budget=20)
-    assert verdict.answer == ("above" if threshold < 0.5 else "below")
-
-
-def test_a_budget_that_can_never_be_large_enough_says_what_helps():
-    with pytest.warns(pt.AssumptionWarning, match='"below" cannot be answered.*move the threshold'):
-        pt.decide(between(0.0, 1.0), threshold=1e-160, budget=20)
-
-
-def test_a_comparison_of_the_widest_ranges_ends_at_its_budget():
-    """Their differences have a range that no number holds, so that nothing can be staked."""
-    verdict = pt.compare(between(-1e308, 1e308), between(-1e308, 1e308, 1), budget=5)
-    assert (verdict.answer, verdict.counts.episodes) == (None, 5)
-    assert pt.decide(between(-1e308, 1e308), threshold=0.0, budget=5).counts.episodes == 5
-
-
-@each("kind", ["two values", "pairs", "continuous"])
-def test_answers_come_when_the_aimed_capital_of_a_side_reaches_its_level(kind):
-    """The run and `aimed_capital` stake the same, on both sides."""
-    agent = {"two values": success(0.45), "pairs": success(0.55, 1), "continuous": uniform(0.62)}[kind]
-    for seed in range(5):
-        if kind == "pairs":
-            verdict = pt.compare(agent, success(0.4, 2), budget=60, rng=seed)
-            x, bests = np.asarray(verdict.counts.returns), (1.0, 1.0)
-        else:
-            verdict = pt.decide(agent, threshold=0.55, budget=60, rng=seed)
-            x, bests = verdict.counts.returns - 0.55, (0.45 / 0.55, 0.55 / 0.45)
-        sides = x / (0.55 if bests[0] < 1 else 1.0), -x / (0.45 if bests[0] < 1 else 1.0)
-        for z, best, answer in zip(sides, bests, ("above", "below"), strict=True):
-            reached = aimed_capital(z, best, 0.05, 60, kind == "pairs") >= np.log(20.0)
-            assert reached.any() == (verdict.answer == answer)
-            assert not reached[:-1].any()
 
 
 # ---------------------------------------------------------------- tables, whose runs are aimed by a stand-in

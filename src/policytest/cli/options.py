@@ -159,6 +159,7 @@ class Sampling:
         "N",
         parser=_whole,
     )
+    parallel: int = option("Have N rollouts, or episodes, under way at once.", "N", default=1)
     checkpoint: Path | None = option("Save the run in this file; if it exists, resume from it.", "FILE")
 
     def settings(self, shown: Lines, budget: int | None) -> dict[str, Any]:
@@ -169,6 +170,7 @@ class Sampling:
             "max_samples": self.max_samples,
             "max_seconds": self.max_seconds,
             "budget": budget,
+            "parallel": self.parallel,
             "checkpoint": self.checkpoint,
             "resume": self.checkpoint if kept else None,
             "progress": shown,

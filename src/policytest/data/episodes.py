@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,9 @@ from policytest._base.arrays import FloatArray
 from policytest._base.errors import InputError
 from policytest.data.vector_walks import VectorWalk, vector_of
 from policytest.data.walks import FunctionWalk, Walk, walk_of
-from policytest.eprocess.interval import Score
+
+if TYPE_CHECKING:  # a process that runs episodes needs no compiler
+    from policytest.eprocess.interval import Score
 
 MEAN_RETURN, INDEPENDENT = "mean return", "episodes are independent of each other, each with the same "
 EPISODES_ARE_INDEPENDENT = INDEPENDENT + MEAN_RETURN

@@ -30,6 +30,7 @@ from policytest._base.arrays import Arrays, FloatArray, IntArray
 from policytest._base.compiled import budget
 from policytest._base.compiled.small import MOST_WON, TINY
 from policytest._base.errors import AssumptionWarning, InputError
+from policytest._base.record import Record
 from policytest._base.text import plural
 
 # How delta is spent by a share tau of the budget: (e, l) is e tau + (1 - e) tau^l. The last one is what others are
@@ -171,6 +172,14 @@ class Begun(NamedTuple):
     below: float
 
 
+def begun_of(state: Arrays) -> Begun:
+    """Where a kept run stood."""
+    begun = np.array(state["begun"], dtype=np.float64)
+    if begun.shape != (5,) or np.isnan(begun).any() or not 0 <= begun[2] <= begun[0]:
+        raise ValueError("the budget is not that of a run")
+    return Begun(int(begun[0]), float(begun[1]), int(begun[2]), float(begun[3]), float(begun[4]))
+
+
 class Aim:
     """What both sides of a run aim at: an answer within a budget that was fixed beforehand.
 
@@ -234,20 +243,17 @@ class Aim:
 
     def restore(self, state: Arrays) -> None:
         """Go on with that."""
-        begun, seen = (np.array(state[name], dtype=np.float64) for name in ("begun", "seen"))
-        if begun.shape != (5,) or seen.shape != (2, 6) or np.isnan(begun).any() or not np.isfinite(seen).all():
+        seen, self.begun = np.array(state["seen"], dtype=np.float64), begun_of(state)
+        if seen.shape != (2, 6) or not np.isfinite(seen).all() or not (seen[:, 0] >= 0).all():
             raise ValueError("what was aimed at is not that of a run")
-        if not (seen[:, 0] >= 0).all() or not 0 <= begun[2] <= begun[0]:
-            raise ValueError("the budget is not that of a run")
-        self.begun = Begun(int(begun[0]), float(begun[1]), int(begun[2]), float(begun[3]), float(begun[4]))
         for target, row in zip(self.targets, seen, strict=True):
             target.restore(row)
 
 
-def refuse_other_budgets(aim: Aim | None, state: Arrays) -> None:
+def refuse_other_budgets(budget: int, state: Record) -> None:
     """Refuse a kept state whose budget is larger than that of this run, and one without a budget for a run with one."""
     kept = int(np.ravel(state["begun"])[0]) if "begun" in state else 0
-    if kept > (0 if aim is None else aim.budget):
+    if kept > budget:
         raise InputError(f"resume: that run had a budget of {kept:,}; pass budget={kept}, or a larger one")
-    if aim is not None and not kept:
+    if budget and not kept:
         raise InputError("resume: that run had no budget; leave out budget, or start a new run")

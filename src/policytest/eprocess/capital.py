@@ -30,6 +30,7 @@ from policytest.eprocess.strategies import ENDS, NONE, FractionGrid, IntervalGri
 
 SIDES = (1.0, -1.0)  # "above" and "below"
 AGREES = 1e-9  # nats, between a capital that was kept and that of the outcomes
+LARGEST_LOG = 700.0  # of a capital that is still a number
 HOPELESS = -600.0  # nats: what has less than this share of the capital may be 0
 
 
@@ -44,6 +45,10 @@ class Bet(NamedTuple):
         """Whether the two stake the same."""
         parts = (self.fractions, other.fractions), (self.wide, other.wide)
         return self.room == other.room and all(np.array_equal(*part) for part in parts)
+
+    def factors(self, won: float) -> FloatArray:
+        """[F] what an outcome makes of the capital of each fraction."""
+        return 1.0 + self.fractions * max(won / self.room, -1.0)
 
 
 class BetSegment:
@@ -133,10 +138,16 @@ class EProcess:
         """The logarithm of the capital; with a bet, of what is left of it after one more outcome, ``worst``."""
         if self.certain:
             return math.inf
-        shares = self.capital[:-1]
-        if bet is not None:
-            shares = shares * (1.0 + bet.fractions * max(worst / bet.room, -1.0))
-        return float(np.log(shares.sum()) + self.capital[-1])
+        return self.evidence_after(1.0 if bet is None else bet.factors(worst))
+
+    def evidence_after(self, factors: FloatArray | float) -> float:
+        """The same once the capital of each fraction is multiplied by these."""
+        return math.inf if self.certain else float(np.log((self.capital[:-1] * factors).sum()) + self.capital[-1])
+
+    @property
+    def parts(self) -> FloatArray:
+        """[F] the capital on each fraction."""
+        return np.asarray(self.capital[:-1] * math.exp(min(self.capital[-1], LARGEST_LOG)))
 
     def settled(self, as_staked: bool, bet: Bet | None = None, worst: float = 0.0, along: bool = False) -> Settled:
         """The outcomes, to be settled against any threshold; with a bet, one more that is at worst this.

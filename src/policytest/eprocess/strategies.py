@@ -284,5 +284,7 @@ ENDS = IntervalGrid(
     halving(10), 0.5 ** np.arange(1.0, 11.0), np.concatenate([LOG_NEAR + np.log(0.3), falling(0.7, 0.85, 10)])
 )
 """The ends of intervals."""
+ENDS_AT_BUDGET = ENDS._replace(shares=np.concatenate([LOG_NEAR + np.log(0.9), falling(0.1, 0.85, 10)]) - _SLIGHTLY_LESS)
+"""The ends of intervals at the end of a budget, which the fitted fractions are for."""
 ENDS_OF_LOGS = FractionGrid(halving(20), falling(1.0, 0.9, 20), reserved=0.0)
 """The ends of intervals of weighted returns: steady, down to fractions that suit heavy weights and long logs."""

@@ -51,6 +51,9 @@ class Drawn:
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """No-op: a draw is never given up."""
 
+    def close(self) -> None:
+        """No-op: nothing is under way between draws."""
+
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Draw: if that fails or is interrupted, nothing was drawn, as far as the run is concerned."""
@@ -198,6 +201,9 @@ class Recorded:
 
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """No-op: nothing is drawn."""
+
+    def close(self) -> None:
+        """No-op: nothing is under way."""
 
     def take(self, used: int) -> None:
         """These were looked at."""

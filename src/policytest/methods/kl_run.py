@@ -105,6 +105,9 @@ class KLRun(Run):
 
     # ------------------------------------------------------------ the loop
 
+    def work_in_parallel(self, workers: int) -> None:
+        """No-op: a call asks for many pairs as it is."""
+
     def begin(self, required: float) -> None:
         """Before the first step, and after a pause: see that there is a witness, or answer."""
         if self.samples >= self.blind_until and self._owes_a_look(required):

@@ -22,6 +22,8 @@ from policytest.eprocess.interval import Score
 from policytest.eprocess.strategies import AIMED, ENDS, ON_RETURNS, Moments
 from policytest.methods.run import Run, Settings
 from policytest.payoffs.outcomes import EpisodeSupply, Outcomes
+from policytest.payoffs.parallel_returns import ParallelEpisodes
+from policytest.payoffs.returns import DrawnEpisodes
 
 REFIT = 1.05  # fractions are fitted again when the episodes have grown by this factor
 PRIOR = 0.3  # of one episode: the mean square of what a full bet wins, before anything is seen
@@ -62,6 +64,15 @@ class ReturnsRun(Run):
         self.stop_after(budget)
         self.bets = TwoSided(AIMED, rounding=self.bets.above.rounding, score=score)
 
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many episodes, or pairs of them, under way in as many processes."""
+        if not isinstance(self.source, DrawnEpisodes):
+            raise InputError(
+                "parallel: a vector of environments runs several episodes at once by itself",
+                "leave parallel out (it is then 1), or pass one environment in the place of the vector",
+            )
+        self.source = ParallelEpisodes(self.source, workers)
+
     def stop_after(self, episodes: int) -> None:
         """Look at so many episodes at most."""
         self.most_episodes = episodes
@@ -94,6 +105,8 @@ class ReturnsRun(Run):
     def step(self, required: float, most: int) -> None:
         """The next episodes, up to the first at which the evidence suffices; a vector gets the others back."""
         self._fit()
+        if self.aim is not None:
+            self.source.expect(self.aim.budget - self.episodes)
         taken, done = self.source.take(most), 0
         while done < len(taken.returns) and self.answer is None and not self.is_spent:
             until = done + (1 if self.indifference else self.refit_at - self.episodes)
@@ -216,7 +229,7 @@ class ReturnsRun(Run):
         self.source.repeat()
 
     def _restore(self, state: Arrays) -> None:
-        refuse_other_budgets(self.aim, state)
+        refuse_other_budgets(0 if self.aim is None else self.aim.budget, state)
         if self.aim is not None:
             self.aim.restore(state)
         self.bets.restore(state)

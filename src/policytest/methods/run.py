@@ -75,6 +75,9 @@ class Drawing(Protocol):
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """Give up the episodes at hand where this is true."""
 
+    def close(self) -> None:
+        """Nothing more is drawn for now: end what is under way, whose steps are ``extra``, and the processes."""
+
 
 class Run:
     """A test at work: `begin`, then `step` until ``answer`` is given or the samples are used up, then `end`.
@@ -145,6 +148,12 @@ class Run:
         raise InputError(
             f"budget: the method {self.method.describe()!r} does not aim at one; leave out budget, in the task file "
             "too (max_samples stops a run)"
+        )
+
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many rollouts, or episodes, under way at once; before the first sample, or before it is restored."""
+        raise InputError(
+            f"parallel: the method {self.method.describe()!r} samples one by one", "leave parallel out (it is then 1)"
         )
 
     def judge_counts(self, counts: Counts, required: float, design: str) -> None:

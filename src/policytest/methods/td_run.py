@@ -20,18 +20,22 @@ from policytest._base.record import Record, numbers_of, part_of, record
 from policytest.data.counts import Counts
 from policytest.data.randomness import generator, kept_extra, restored, stored
 from policytest.data.reward_moments import RewardMoments
+from policytest.eprocess.budget import refuse_other_budgets
 from policytest.eprocess.capital import TwoSided, with_rounding_margin
+from policytest.eprocess.information import TO_PARTS, SampleAim
 from policytest.eprocess.interval import Average, Refuter, average, ends
-from policytest.eprocess.strategies import Moments
+from policytest.eprocess.strategies import ENDS_AT_BUDGET, Moments
 from policytest.kl.sampler import Recorded
 from policytest.kl.witness import WitnessedCounts
 from policytest.methods.kl_rules import KLQuestion, NearestKernel
 from policytest.methods.run import Outcome, Run
 from policytest.payoffs.draws import Supply
 from policytest.payoffs.fit import Fit, Progress
+from policytest.payoffs.lanes import Lanes
 from policytest.payoffs.plan import BettingPlan
 from policytest.payoffs.td_rollouts import Rollouts
 
+FIRST_COST = 10.0  # samples of a rollout, before any has ended
 LOOK = 1.03  # an indifference zone is looked at when the samples have grown by this factor
 ORDERS, MOST_ORDERED = 20, 10_000_000  # random orders over which counts are averaged, and their largest number
 BLOCK, LARGEST_BLOCK, CALLED_BLOCK = 512, 65_536, 64  # random numbers drawn at once; the last for called simulators
@@ -74,6 +78,8 @@ class TDRun(Run):
         self.numbers, self.block = np.zeros((0, 3)), BLOCK if self.source.is_free else CALLED_BLOCK
         self.seen = payoff.transcript(0)
         self.orders: list[TDRun] = []  # of counts: the runs on random orders of the draws
+        self.aim: SampleAim | None = None  # at an answer within a budget
+        self.lanes: Lanes | None = None  # where several rollouts are under way
         self.fit = Fit(payoff, indifference, both_sides) if fit is None else fit
         self.plan = self._fitted()
 
@@ -82,7 +88,33 @@ class TDRun(Run):
         last = self.plan.sign if self.bets.count else 0.0
         return self.fit.plan(Progress(self.samples, self.rollouts, self.moments, last))
 
+    def aim_at(self, budget: int, pairs: bool = False) -> None:
+        """The fractions of each rollout are chosen for an answer by the last transition of the budget."""
+        self.payoff.bet_by(TO_PARTS)
+        self.fit.aim_at(budget)
+        self.bets, self.aim = TwoSided(TO_PARTS, ENDS_AT_BUDGET), SampleAim(budget)
+        self.plan = self._fitted()
+
+    def _next_plan(self) -> None:
+        """The plan of the next rollout: fitted again where that is due, and aimed at the end of the budget."""
+        is_due = self.pool.samples >= self.fit.due
+        if is_due:
+            self.plan = self._fitted()
+        if self.aim is not None and self.aim.is_due(self.samples_used, is_due):
+            self.plan = self._aimed(self.plan, self.aim)
+
+    def _aimed(self, plan: BettingPlan, aim: SampleAim) -> BettingPlan:
+        """The plan with the fractions of the aim, on each side that it serves."""
+        cost = plan.cost or (self.samples + FIRST_COST) / (self.rollouts + 1.0)
+        progress, capital = (self.samples_used, cost), self.bets[plan.sign].parts
+        other = None if plan.mirrored is None else self._aimed(plan.mirrored, aim)
+        return plan._replace(fractions=aim.fractions(plan.sign, capital, plan.v, plan.room, *progress), mirrored=other)
+
     # ------------------------------------------------------------ the loop
+
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many rollouts under way at once; one by one, where draws are free."""
+        self.lanes = Lanes(self.payoff, workers) if workers > 1 and not self.source.is_free else None
 
     @property
     def between_rollouts(self) -> bool:
@@ -92,6 +124,9 @@ class TDRun(Run):
     def begin(self, required: float) -> None:
         """The evidence may suffice already, where the level was lowered."""
         self.exhausted = False  # more may have been recorded
+        if self.aim is not None:
+            self.aim.begin(required, self.samples_used, [side.parts for side in self.bets])
+            self.exhausted = self.aim.left(self.samples_used) <= 0
         self.update_answer(required)
 
     def step(self, required: float, most: int) -> None:
@@ -100,6 +135,11 @@ class TDRun(Run):
         A simulator that is called step by step is called as often as fits into a moment; every draw is used at once.
         Two policies give up where rollouts meet nothing that is unknown.
         """
+        if self.aim is not None:
+            most = min(most, self.aim.left(self.samples_used))
+        if self.lanes is not None and self.between_rollouts:
+            self._step_together(self.lanes, required, self.samples_used + most)
+            return
         until, limit, before = time.monotonic() + PATIENCE, self.samples_used + most, self.samples
         missing = self._advance(required, most)
         while missing >= 0 and self.answer is None:
@@ -111,14 +151,51 @@ class TDRun(Run):
             missing = self._advance(required, max(limit - self.samples_used, 1))
             if time.monotonic() > until:
                 break
+        self._count_idle(before)
+
+    def _step_together(self, lanes: Lanes, required: float, limit: int) -> None:
+        """Rounds of the rollouts under way, for a moment; see `policytest.payoffs.lanes`."""
+        until, before, level = time.monotonic() + PATIENCE, self.samples, with_rounding_margin(required)
+        while self.answer is None and self.samples_used < limit and time.monotonic() <= until:
+            if not lanes.waiting:
+                self._look_at_zone(required)
+                lanes.next_round(self.bets, required)
+                for _ in range(CALLED_BLOCK):
+                    is_due = self.pool.samples >= self.fit.due
+                    if self.answer is not None or not lanes.has_room(is_due):
+                        break
+                    self._next_plan()
+                    lanes.begin(self.plan)
+                    self._settle(lanes, level)
+            self.samples += lanes.draw(limit - self.samples_used)
+            self._settle(lanes, level)
+            if not lanes.waiting and self.samples == before:  # rollouts meet nothing that is unknown
+                break
+        self._count_idle(before)
+
+    def _settle(self, lanes: Lanes, level: float) -> None:
+        """The rollouts whose turn it is, up to an answer."""
+        while self.answer is None and (lane := lanes.next_to_settle()) is not None:
+            for plan, sums in lane.outcomes:
+                evidence, _ = self.bets[plan.sign].settle(plan.bet, plan.lead + sums)
+                self._seen(plan, sums)
+                if evidence >= level and self.answer is None:
+                    self.answer = "above" if plan.sign > 0 else "below"
+            self.payoff.settled(lane.plan, lane.sums[:1])
+            self.rollouts += 1
+
+    def _count_idle(self, before: int) -> None:
+        """Two policies give up where rollouts meet nothing that is unknown; all, at the end of the budget."""
+        if self.aim is not None and self.aim.left(self.samples_used) <= 0:
+            self.exhausted = self.answer is None
         if self.payoff.pair is not None and not self.source.waits:
             self.idle = 0 if self.samples > before else self.idle + 1
-            self.exhausted = self.answer is None and self.idle >= IDLE_BLOCKS
+            self.exhausted = self.exhausted or (self.answer is None and self.idle >= IDLE_BLOCKS)
 
     def _advance(self, required: float, most: int) -> int:
         """One call of the compiled code, after a refit where that is due; the pair whose draw is waited for, or -1."""
-        if self.pool.samples >= self.fit.due and self.between_rollouts:
-            self.plan = self._fitted()
+        if self.between_rollouts:
+            self._next_plan()
         if not len(self.numbers):
             self.numbers = self.source.rng.random((self.block, 3))
             self.block = min(2 * self.block, LARGEST_BLOCK) if self.source.is_free else self.block
@@ -137,19 +214,33 @@ class TDRun(Run):
             self.rollouts += done.rollouts
         if done.ending in (small.CROSSED, small.OTHER_CROSSED):
             self.answer = "above" if (plan.sign > 0) == (done.ending == small.CROSSED) else "below"
+        self._look_at_zone(required)
+        return done.missing_pair
+
+    def _look_at_zone(self, required: float) -> None:
+        """Answer "within" between rollouts, where that is due and both ends of the zone are refuted."""
         if self.answer is None and self.indifference and self.samples >= self.look_at and self.between_rollouts:
             self.look_at = max(LOOK * self.samples, self.samples + 1.0)
             self.answer = "within" if min(self.ends_refuted()) >= required else None
-        return done.missing_pair
 
     def _settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """Rollouts with this plan were settled in compiled code."""
         self.bets[plan.sign].keep(plan.bet, plan.lead + sums)
+        self._seen(plan, sums)
+
+    def _seen(self, plan: BettingPlan, sums: FloatArray) -> None:
+        """What later bets learn from settled rollouts."""
         self.moments.add(sums)
+        if self.aim is not None:
+            self.aim.add(plan.sign, sums, plan.v, plan.room)
 
     def _until_due(self) -> float:
         """The samples to the next refit or look at the zone; both are made at the first end of a rollout after that."""
+        if self.lanes is not None:  # which take over at the end of this one
+            return 0.0
         look_in = self.look_at - self.samples if self.indifference else np.inf
+        if self.aim is not None:
+            look_in = min(look_in, self.aim.look_at - self.samples_used)
         return max(min(self.fit.due - self.pool.samples, look_in), 0.0)
 
     def update_answer(self, required: float) -> None:
@@ -167,6 +258,8 @@ class TDRun(Run):
         said = ""
         if self.exhausted and self.source.waits:
             said = f"not enough data: no unused transition left for {self.task.place(self.missing_pair)}"
+        elif self.aim is not None and self.aim.left(self.samples_used) <= 0:
+            said = f"the budget of {self.aim.words} is used up"
         elif self.exhausted:
             said = "rollouts meet nothing that is unknown"
         return "; ".join(part for part in (said, self.payoff.why_undecided()) if part)
@@ -283,11 +376,17 @@ class TDRun(Run):
             "generator": stored(self.source.rng),
             "extra": np.array([self.source.extra]),
             **self.bets.state(),
+            **({} if self.aim is None else self.aim.state()),
         }
         parts = {"plan": self.fit.state(self.plan), "tally": self.tally.state(), "payoff": self.payoff.state(self.at)}
+        if self.lanes is not None:
+            parts["lanes"] = self.lanes.state(self.fit)
         return {**kept, **record(**parts)}
 
     def _restore(self, state: Record) -> None:
+        refuse_other_budgets(0 if self.aim is None else self.aim.budget, state)
+        if self.aim is not None:
+            self.aim.restore(state)
         self.samples, self.rollouts, self.block, self.idle = (int(part) for part in state["progress"])
         self.look_at = float(state["look_at"][0])
         self.moments.restore(state["moments"])
@@ -301,6 +400,9 @@ class TDRun(Run):
             raise ValueError("the number of rollouts is not that of the sums")
         if not ((self.numbers >= 0) & (self.numbers < 1)).all():
             raise ValueError("what was drawn ahead are not random numbers")
+        if lanes := part_of(state, "lanes"):
+            self.lanes = self.lanes or Lanes(self.payoff, 1)
+            self.lanes.restore(lanes, self.fit, self.bets.above)
         self.plan = self.fit.restore(part_of(state, "plan"), self.bets.above)
         self.at = RolloutState(*map(float, numbers_of(state, "walker", len(self.at))))
         if not (self.between_rollouts or self.payoff.is_possible(self.plan, self.at)):

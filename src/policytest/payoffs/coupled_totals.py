@@ -24,7 +24,7 @@ import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled import small
-from policytest._base.compiled.small import Advance, Call, Residuals
+from policytest._base.compiled.small import Advance, Call, Residuals, RolloutState, Transcript
 from policytest._base.errors import InputError
 from policytest._base.record import numbers_of
 from policytest.mdp.task import Task
@@ -91,6 +91,18 @@ class CoupledTotals:
             clock.lengths[2] += 1
         self.open_rows = np.array([0.0, 0.0 if ended or overdue else others, 0.0])
         return bool(overdue)
+
+    def ended(
+        self, done: Advance, plan: BettingPlan, seen: Transcript, rows: int, most: float, clock: Clock
+    ) -> Advance:
+        """One rollout among many, after so many rows of random numbers; from ``most`` on it ends at its worst."""
+        if done.rollouts:
+            clock.lengths[0] += rows
+        elif rows >= most:
+            clock.lengths[2] += 1
+            seen.sums[0] = -plan.L
+            done = done._replace(at=RolloutState(), rollouts=1, missing_pair=-1)
+        return done
 
     def state(self) -> Arrays:
         """What a run keeps for later."""

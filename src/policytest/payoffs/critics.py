@@ -117,11 +117,11 @@ class Valuer:
         first, second = (self.design(rows, t) @ weights for weights in self.unseen)
         return np.asarray(np.where(half == 0, first, second))
 
-    def value(self, row: FloatArray, t: int, is_fitted: bool) -> float:
-        """What is expected of the rest, at one step."""
-        if not is_fitted or self.weights is None:
+    def value(self, row: FloatArray, t: int, w: FloatArray | None) -> float:
+        """What is expected of the rest, at one step, with the weights of a fit; None: of the given critic."""
+        if w is None:
             return _finite(float(row[0])) if self.is_given else 0.0
-        w, p = self.weights, len(row)
+        p = len(row)
         found = w[0] + row @ w[1 : p + 1]
         if self.horizon is not None:
             found += (1.0 - t / self.horizon) * (w[p + 1] + row @ w[p + 2 :])

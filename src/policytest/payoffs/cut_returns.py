@@ -52,6 +52,29 @@ class CutPlan(NamedTuple):
 WHOLE = CutPlan()
 
 
+class Begun(NamedTuple):
+    """The plan by which an episode began, and the weights of the critic, where it was fitted."""
+
+    plan: CutPlan
+    weights: FloatArray | None
+
+
+class Cut(NamedTuple):
+    """An episode that was run by a plan, seen to its end, to the last step, or up to the coin that ended it."""
+
+    played: Played
+    plan: CutPlan
+    Z: float
+    W: float
+    V: float
+    cut: bool  # by a coin
+    rewards: FloatArray  # [T]
+    rows: FloatArray  # [T + 1, p], or [T, p] where it is over
+    ends: FloatArray  # [T + 1, 2], or [T, 2]: where the rest lay
+    rest: tuple[float, float]  # where it lies
+    scale: float  # gamma^T
+
+
 class Past(NamedTuple):
     """An episode that was seen to its end; ``weight`` is one over the probability that it was not cut before."""
 
@@ -72,23 +95,30 @@ class CutEpisodes(WholeEpisodes):
         self.past: list[Past] = []
         self.seen, self.plan_at = 0, FIRST
         self.plan = WHOLE
+        self.begun: list[Begun] = []  # of episodes under way, which are run again by the same plans
 
     # ------------------------------------------------------------ an episode
 
-    def episode(self, seed: int) -> Episode:
-        """The outcome of an episode by the plan, and its steps."""
+    def plan_of(self, ahead: int) -> Begun:
+        """The plan by which it began; where it begins now, the one that the episodes settled so far have led to."""
+        if ahead == len(self.begun):
+            self.begun.append(Begun(self.plan, self.valuer.weights if self.plan.is_fitted else None))
+        return self.begun[ahead]
+
+    def run(self, seed: int, plan: Begun) -> Cut:
+        """An episode by its plan."""
         walk = self.about.walk
         assert isinstance(walk, Walk)
         with walk.turn:
-            return self._cut_short(walk, seed)
+            return self._cut_short(walk, seed, *plan)
 
-    def _cut_short(self, walk: Walk, seed: int) -> Episode:
-        about, valuer, plan = self.about, self.valuer, self.plan
+    def _cut_short(self, walk: Walk, seed: int, plan: CutPlan, weights: FloatArray | None) -> Cut:
+        about, valuer = self.about, self.valuer
         gamma, coins = about.discount, np.random.default_rng([seed, 1])
         observation, t, W, earned, scale = walk.begin(seed), 0, 1.0, 0.0, 1.0
         low, high = about.bounds
         rows, rewards, ends = [valuer.row(observation)], list[float](), [(low, high)]
-        V = Z = self._kept_in(valuer.value(rows[0], 0, plan.is_fitted), low, high)
+        V = Z = self._kept_in(valuer.value(rows[0], 0, weights), low, high)
         over = cut = False
         while not over and t < about.last_step:
             self._go_on(t)
@@ -107,17 +137,28 @@ class CutEpisodes(WholeEpisodes):
             if not over:
                 rows.append(valuer.row(observation))
                 ends.append((low, high))
-                after = self._kept_in(valuer.value(rows[-1], t, plan.is_fitted), low, high)
+                after = self._kept_in(valuer.value(rows[-1], t, weights), low, high)
             Z, W, V = Z + W * (r + gamma * after - V), gamma * W, after
-        self.recent.append(Played(seed, earned, t, bool(over)))
+        about_it = np.array(rewards), np.array(rows), np.array(ends)
+        return Cut(Played(seed, earned, t, bool(over)), plan, Z, W, V, cut, *about_it, (low, high), scale)
+
+    def steps_of(self, seen: Cut) -> int:
+        """The transitions of an episode that was run."""
+        return seen.played.steps
+
+    def settled(self, seen: Cut) -> Episode:
+        """The outcome of an episode by its plan, and its steps; the critic, and later plans, learn from it."""
+        (seed, earned, t, over), plan, Z, W, V, cut, rewards, rows, ends, (low, high), scale = seen
+        self.recent.append(seen.played)
         rest = (0.0, 0.0) if over or cut else (W * (low - V), W * (high - V))
         above, below = (part if served else math.nan for part, served in zip(rest, plan.sides, strict=True))
         if not cut:
-            about.checked_return(earned, seed) if over else about.unfinished(t, earned, seed)
+            self.about.checked_return(earned, seed) if over else self.about.unfinished(t, earned, seed)
             weight = W / scale if scale > 0 else 1.0
-            lows, highs = np.array(ends[:t]).T
-            self.past.append(Past(np.array(rewards), np.array(rows[:t]), lows, highs, weight, self.seen % 2))
-        self._learn(np.array(rewards), np.array(rows), V)
+            lows, highs = ends[:t].T
+            self.past.append(Past(rewards, rows[:t], lows, highs, weight, self.seen % 2))
+        self._learn(rewards, rows, V)
+        del self.begun[:1]
         Z = min(max(Z, self.low) if plan.sides[0] else Z, self.high if plan.sides[1] else math.inf)
         return Episode(float(Z), t, (above, below))
 
@@ -191,8 +232,9 @@ class CutEpisodes(WholeEpisodes):
             "past_lengths": np.array([len(one.rewards) for one in self.past], dtype=np.int64),
             "past_weights": np.array([[one.weight, one.half] for one in self.past], dtype=np.float64).reshape(-1, 2),
             **self.valuer.state(),
-            "cut_plan": np.array([*self.plan[:2], *self.plan.sides], dtype=np.float64),
+            "cut_plan": _row(self.plan),
             "cut_at": np.array([self.seen, self.plan_at], dtype=np.int64),
+            **_begun_state(self.begun),
         }
 
     def restore(self, state: Arrays) -> None:
@@ -203,11 +245,31 @@ class CutEpisodes(WholeEpisodes):
         parts = zip(rewards, rows, ends, state["past_weights"], strict=True) if len(state["past_lengths"]) else ()
         self.past = [Past(r, row, end[:, 0], end[:, 1], float(w), int(half)) for r, row, end, (w, half) in parts]
         self.valuer.restore(state)
-        largest, is_fitted, *sides = state["cut_plan"].tolist()
-        if not largest >= 1:
-            raise ValueError("the largest weight is below 1")
-        self.plan = CutPlan(largest, bool(is_fitted), (bool(sides[0]), bool(sides[1])))
+        self.plan = _plan(state["cut_plan"])
         self.seen, self.plan_at = (int(number) for number in state["cut_at"])
+        begun = zip(state["begun_plans"], state["begun_weights"], strict=True) if "begun_plans" in state else ()
+        self.begun = [Begun(_plan(row), weights if row[1] else None) for row, weights in begun]
+
+
+def _row(plan: CutPlan) -> FloatArray:
+    """A plan as numbers."""
+    return np.array([*plan[:2], *plan.sides], dtype=np.float64)
+
+
+def _plan(row: FloatArray) -> CutPlan:
+    """The plan of these numbers."""
+    largest, is_fitted, *sides = row.tolist()
+    if not largest >= 1:
+        raise ValueError("the largest weight is below 1")
+    return CutPlan(largest, bool(is_fitted), (bool(sides[0]), bool(sides[1])))
+
+
+def _begun_state(begun: list[Begun]) -> Arrays:
+    """[k, 4] plans, and [k, p] weights, which are zero where no critic was fitted."""
+    weights = np.zeros((len(begun), max((len(w) for _, w in begun if w is not None), default=0)))
+    for row, (_, w) in zip(weights, begun, strict=True):
+        row[:] = 0.0 if w is None else w
+    return {"begun_plans": np.array([_row(plan) for plan, _ in begun]).reshape(-1, 4), "begun_weights": weights}
 
 
 class Simulated(NamedTuple):

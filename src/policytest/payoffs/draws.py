@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from policytest._base.arrays import Arrays, FloatArray, IntArray
@@ -9,7 +11,7 @@ from policytest._base.compiled.small import Draws
 from policytest._base.errors import InputError
 from policytest._base.record import numbers_of
 from policytest.data.randomness import Seed, generator
-from policytest.data.simulators import SimulatorLike, checked_draw, is_table, rewarded_draw
+from policytest.data.simulators import Draw, SimulatorLike, checked_draw, is_table, rewarded_draw
 from policytest.kl.sampler import Drawn, Recorded
 from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
@@ -32,6 +34,7 @@ class Supply(Drawn):
         self.at = np.zeros(pairs, dtype=np.int64)
         self.reward = np.zeros(1 if task.observes_rewards and not waits else 0)
         self.ahead = 1  # draws of a pair that are made at once
+        self.copies: Any = None  # of a simulator that travels: one for each rollout under way
         if table is not None and self.is_table:
             self.start, self.successor, self.cumulative, _ = table
         else:
@@ -44,6 +47,21 @@ class Supply(Drawn):
     def is_free(self) -> bool:
         """Whether draws cost nothing, so that many can be made at once."""
         return self.is_table or self.waits or self.ahead > 1
+
+    def make_copies(self) -> None:
+        """Copies of a simulator that travels to the pairs it is asked for, one for each rollout under way."""
+        if self.travels and self.copies is None:
+            if not hasattr(self.sim, "in_processes"):
+                raise InputError(
+                    "parallel: the simulator has extra_steps, so that rollouts are made one after the other",
+                    "leave parallel out (it is then 1)",
+                )
+            self.copies = self.sim.in_processes()
+
+    def close(self) -> None:
+        """End the processes of copies."""
+        if self.copies is not None:
+            self.copies.close()
 
     def _make_stacks(self, ahead: int) -> None:
         """Empty stacks of this many draws for each pair: draws that are free are made ahead."""
@@ -116,8 +134,7 @@ class Supply(Drawn):
 
     def provide(self, pair: int) -> None:
         """Draw the successor that is waited for."""
-        with self.all_or_nothing():
-            x, r = self._drawn(*divmod(pair, self.task.n_actions))
+        x, r = self.successors_of(np.full(self.ahead, pair))
         if self.ahead > 1:
             own = slice(self.start[pair], self.start[pair + 1])
             self.successor[own], self.reward[own], self.at[pair] = x, r, self.start[pair]
@@ -127,12 +144,13 @@ class Supply(Drawn):
         self.at[:] = self.start[1:]  # no other pair has any
         self.at[pair] = 0
 
-    def _drawn(self, s: int, a: int) -> tuple[IntArray, FloatArray]:
-        """What follows a pair, with the rewards where these are observed; one draw, or as many as a stack has."""
-        rewards, states, actions = self.task.rewards, np.array([s] * self.ahead), np.array([a] * self.ahead)
-        if isinstance(rewards, Observed):
-            return rewarded_draw(self.draw, states, actions, self.rng, rewards, self.task.reward_scale)
-        return checked_draw(self.draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
+    def successors_of(self, pair: IntArray, draw: Draw | None = None) -> tuple[IntArray, FloatArray]:
+        """What follows these pairs, with the rewards where these are observed, by one call of the simulator."""
+        rewards, (states, actions), draw = self.task.rewards, np.divmod(pair, self.task.n_actions), draw or self.draw
+        with self.all_or_nothing():
+            if isinstance(rewards, Observed):
+                return rewarded_draw(draw, states, actions, self.rng, rewards, self.task.reward_scale)
+            return checked_draw(draw, states, actions, self.rng, self.task.n_states), np.zeros(0)
 
     def reach(self) -> int:
         """How many of the recorded transitions were used, counted from the first up to the last one taken."""

@@ -11,7 +11,16 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.record import numbers_of
 from policytest.eprocess.capital import EProcess
-from policytest.eprocess.strategies import ENDS, NONE, TIED, GapGrid, Moments, expected_growth, most_promising
+from policytest.eprocess.strategies import (
+    ENDS,
+    ENDS_AT_BUDGET,
+    NONE,
+    TIED,
+    GapGrid,
+    Moments,
+    expected_growth,
+    most_promising,
+)
 from policytest.payoffs import splitting
 from policytest.payoffs.plan import REFIT, SHARES, BettingPlan
 from policytest.payoffs.policy_bet import are_quick, plans_of_shares
@@ -46,11 +55,16 @@ class Fit:
         self.payoff, self.zone, self.both_sides = payoff, zone, both_sides
         self.only_side, self.growth = 0.0, REFIT  # 0: that of the estimate
         self.due = 0.0  # samples of the pool from which on V0 is fitted again
+        self.budget = 0  # of samples, at which bets aim; 0: none
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
 
     def bet_on(self, sign: float, growth: float) -> None:
         """From now on bet on this side alone, and fit when the samples have grown by this factor."""
         self.only_side, self.growth, self.due = sign, growth, 0.0
+
+    def aim_at(self, budget: int) -> None:
+        """Intervals are for the end of a budget of samples."""
+        self.budget = budget
 
     def refit(self) -> None:
         """The next plan is due."""
@@ -165,18 +179,23 @@ class Fit:
         In units of the room; at the value room is L. ``rollouts`` are those that the samples so far would make.
         """
         strategy, count = self.payoff.strategy, progress.rollouts if rollouts is None else rollouts
+        samples = float(self.payoff.pool.samples)
         lead, narrow = (plan.lead / plan.room, plan.narrow_room / plan.room) if v is not None else (0.0, 1.0)
         at_value = max(plan.L, 1e-6 * plan.room)  # L is 0 where V0 is the worst total that is possible
         square = progress.moments.square(max(plan.room, 1e-150)) if v is None else v
         paced = v is not None and isinstance(strategy, GapGrid)
-        wide = ENDS.fractions(square * (plan.room / at_value) ** 2, count, 1.0 / plan.wider if paced else None)
+        ends, at_end = ENDS, count
+        if self.budget:
+            ends, at_end = ENDS_AT_BUDGET, max(count, 1.0) * max(self.budget / max(samples, 1.0), 1.0)
+        wide = ends.fractions(square * (plan.room / at_value) ** 2, at_end, 1.0 / plan.wider if paced else None)
         mirrored = plan.mirrored
         if mirrored is not None:
             scale = plan.room / mirrored.room
             other = None if v is None else v * scale**2
-            mirrored = self.staked(mirrored, other, progress, -scale * sums, count)
+            mirrored = self.staked(mirrored, other, progress, -scale * sums, rollouts)
         fractions = strategy.fractions(v, lead, count, narrow, sums)
-        return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored)
+        cost = samples / rollouts if rollouts else 0.0
+        return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored, v=square, cost=cost)
 
     # ------------------------------------------------------------ keeping
 
@@ -189,6 +208,7 @@ class Fit:
         return kept | {
             "due": np.array([self.due, self.pace_at, *self.pace]),
             "numbers": np.array([plan.L, plan.sign, plan.lead, plan.wider]),
+            "expected": np.array([plan.v, plan.cost]),
             "mirrored": mirrored,
         }
 
@@ -197,8 +217,9 @@ class Fit:
         self.due, self.pace_at, *pace = map(float, numbers_of(state, "due", 4))
         self.pace = splitting.Pace(*pace)
         L, sign, lead, wider = map(float, numbers_of(state, "numbers", 4))
-        if self.pace not in splitting.PACES or not 1.0 <= wider <= splitting.WIDEST:
-            raise ValueError("the pace is none of those to choose from")
+        v, cost = map(float, numbers_of(state, "expected", 2))
+        if min(v, cost) < 0 or self.pace not in splitting.PACES or not 1.0 <= wider <= splitting.WIDEST:
+            raise ValueError("the pace is none of those to choose from, or what is expected at it is negative")
         payoff, named = self.payoff, list(zip("ab", self.payoff.policies, strict=False))
         values = [numbers_of(state, f"{part}.V", len(policy.V)) for part, policy in named]
         bases = [numbers_of(state, f"{part}.base", policy.layers * len(policy.prob)) for part, policy in named]
@@ -216,11 +237,12 @@ class Fit:
         )
         if len(targets) and not (len(targets) == len(plan.B) and (targets >= splitting.LEAST_TARGET).all()):
             raise ValueError("the plan does not fit the task")
-        plan = plan._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets)
+        plan = plan._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets, v=v, cost=cost)
         if payoff.may_serve_both and (mirrored.size or (self.both_sides and self.may_serve_both)):
             plan = payoff.with_other_side(plan).widened(plan.wider)
         if (other := plan.mirrored) is not None:
             other = other._replace(fractions=mirrored[: len(fractions)], wide=mirrored[len(fractions) :])
+            other = other._replace(v=v * (plan.room / other.room) ** 2, cost=cost)
             plan = plan._replace(mirrored=other)
         if (other is None) != (not mirrored.size):
             raise ValueError("the plan does not fit the question")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -45,10 +46,18 @@ class EpisodeSupply:
 
     low: float  # no outcome above is less
     high: float  # no outcome below is more
+    episodes_left: float = math.inf
 
     def stop_when(self, stopped: Callable[[], bool]) -> None:
         """Give up the episodes at hand where this is true."""
         self.stop = stopped
+
+    def expect(self, episodes: int) -> None:
+        """No more episodes than these will be asked for."""
+        self.episodes_left = episodes
+
+    def close(self) -> None:
+        """Nothing more is taken for now."""
 
     @property
     def extra(self) -> int:

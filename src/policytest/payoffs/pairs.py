@@ -23,7 +23,7 @@ from policytest._base.errors import InputError
 from policytest.data.episodes import Episodes
 from policytest.data.walks import FunctionWalk, Walk
 from policytest.payoffs.known_range import check_equal
-from policytest.payoffs.returns import Drawing, Episode, GivenUp, WholeEpisodes
+from policytest.payoffs.returns import Drawing, Episode, GivenUp, Played, WholeEpisodes
 
 
 class PairedEpisodes(WholeEpisodes):
@@ -31,31 +31,54 @@ class PairedEpisodes(WholeEpisodes):
 
     def __init__(self, a: Episodes, b: Episodes) -> None:
         super().__init__(a)
-        self.other = WholeEpisodes(b)
+        self.one, self.other = WholeEpisodes(a), WholeEpisodes(b)
         self.low, self.high = difference_bounds(a, b)
 
-    def episode(self, seed: int) -> Episode:
-        """The difference of the returns of a pair, and the steps of both."""
-        first, steps, (low, high) = super().episode(seed)
-        self.other.allow(self.most - steps, self.stop)
+    @property
+    def agents(self) -> tuple[Episodes, ...]:
+        """Both of them."""
+        return self.one.about, self.other.about
+
+    def run(self, seed: int, plan: None) -> tuple[Played, Played]:
+        """Both episodes of a pair."""
+        self.one.allow(self.most, self.stop)
+        first = self.one.run(seed, plan)
+        self.other.allow(self.most - first.steps, self.stop)
         try:
-            second, more, (low_b, high_b) = self.other.episode(seed)
+            return first, self.other.run(seed, plan)
         except GivenUp as given_up:
-            raise GivenUp(steps + given_up.steps) from None
+            raise GivenUp(first.steps + given_up.steps) from None
+
+    def steps_of(self, seen: tuple[Played, Played]) -> int:
+        """The transitions of both."""
+        return seen[0].steps + seen[1].steps
+
+    def given_up_at(self, seen: tuple[Played, Played], most: float) -> int | None:
+        """In the first one, or in the second."""
+        first, second = seen
+        if (at := self.one.given_up_at(first, most)) is not None:
+            return at
+        at = self.other.given_up_at(second, most - first.steps)
+        return None if at is None else first.steps + at
+
+    def settled(self, seen: tuple[Played, Played]) -> Episode:
+        """The difference of the returns of a pair, and the steps of both."""
+        first, steps, (low, high) = self.one.settled(seen[0])
+        second, more, (low_b, high_b) = self.other.settled(seen[1])
         return Episode(first - second, steps + more, (low - high_b, high - low_b))
 
     def repeat(self, drawing: Drawing) -> None:
         """Both agents repeat their latest episodes."""
-        super().repeat(drawing)
+        self.one.repeat(drawing)
         self.other.repeat(drawing)
 
     def state(self) -> Arrays:
         """The latest episodes of both."""
-        return super().state() | {"other_recent": self.other.state()["recent"]}
+        return self.one.state() | {"other_recent": self.other.state()["recent"]}
 
     def restore(self, state: Arrays) -> None:
         """Those of the run that goes on."""
-        super().restore(state)
+        self.one.restore(state)
         self.other.restore({"recent": state["other_recent"]})
 
 

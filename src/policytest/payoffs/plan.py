@@ -33,6 +33,8 @@ class BettingPlan(NamedTuple):
     targets: FloatArray = np.zeros(0)  # [places] the weights to aim at by splits; empty: rollouts do not split
     mirrored: BettingPlan | None = None  # the bet of the other side on the same rollouts
     wider: float = 1.0  # L as a multiple of the worst sum
+    v: float = 0.0  # the mean of S^2 to expect, in units of room^2
+    cost: float = 0.0  # the draws of a rollout to expect; 0: those of the others so far
 
     @property
     def parts(self) -> tuple[Residuals, ...]:

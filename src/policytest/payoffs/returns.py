@@ -32,7 +32,7 @@ class GivenUp(Exception):  # noqa: N818 - it is not an error
 
 
 class Played(NamedTuple):
-    """An episode that was run, for a resumed run to repeat."""
+    """An episode that was run, in this process or in another; for a resumed run to repeat."""
 
     seed: int
     earned: float
@@ -54,7 +54,9 @@ class Episode(NamedTuple):
 class WholeEpisodes:
     """Whole episodes of an environment with an agent, each from its seed; `Cut` ones and `Paired` ones are subclasses.
 
-    An episode is given up after as many transitions as are allowed, or if ``stop()``.
+    An episode is run, and settled. What runs knows its seed and its plan alone, so that it can be elsewhere; what
+    settles learns from it, in the order in which episodes began. It is given up after as many transitions as are
+    allowed, or if ``stop()``.
     """
 
     def __init__(self, episodes: Episodes) -> None:
@@ -70,9 +72,35 @@ class WholeEpisodes:
         """What the next episodes are for; whole ones serve all."""
 
     def episode(self, seed: int) -> Episode:
-        """An episode. Where its rest was not seen, the return is the middle of what it may be."""
-        earned, steps, over = self._run(seed, self.about.last_step)
-        self.recent.append(Played(seed, earned, steps, over))
+        """An episode."""
+        return self.settled(self.run(seed, self.plan_of(0)))
+
+    @property
+    def agents(self) -> tuple[Episodes, ...]:
+        """What it is made from."""
+        return (self.about,)
+
+    def plan_of(self, ahead: int) -> Any:
+        """The plan of an episode that begins now, where so many others are under way; whole ones need none."""
+
+    def run(self, seed: int, plan: Any) -> Any:
+        """Run an episode: all that is to be settled."""
+        return Played(seed, *self._run(seed, self.about.last_step))
+
+    def steps_of(self, seen: Any) -> int:
+        """The transitions of an episode that was run."""
+        played: Played = seen
+        return played.steps
+
+    def given_up_at(self, seen: Any, most: float) -> int | None:
+        """The step at which an episode that was run would have been given up, had only so many been allowed."""
+        over = not isinstance(self.about.walk, FunctionWalk) and self.steps_of(seen) > most
+        return int(max(most, 0)) if over else None
+
+    def settled(self, seen: Any) -> Episode:
+        """An episode that was run. Where its rest was not seen, the return is the middle of what it may be."""
+        self.recent.append(seen)
+        seed, earned, steps, over = seen
         if over:
             return Episode(self.about.checked_return(earned, seed), max(steps, 1))
         low, high = self.about.unfinished(steps, earned, seed)
@@ -154,19 +182,19 @@ class DrawnEpisodes(EpisodeSupply):
 
     def take(self, most: float) -> Outcomes:
         """The next episode; none where it has more than ``most`` transitions, or is stopped."""
-        found = self._next(most)
+        found = self.next(most)
         if found is None:
             return NO_OUTCOMES
         total = np.array([found.total])
         above, below = (total + rest if rest else total for rest in found.unseen)
         return Outcomes(above, below, total, np.array([found.steps]))
 
-    def _next(self, most: float) -> Episode | None:
+    def next(self, most: float) -> Episode | None:
         """An episode; one that is interrupted or given up is not part of the run: its seed is drawn again."""
         before, self.given_up = self.rng.bit_generator.state, 0
         self.player.allow(most, self.stop)
         try:
-            with self._drawing():
+            with self.at_work():
                 return self.player.episode(int(self.rng.integers(LARGEST_SEED)))
         except GivenUp as given_up:
             self.given_up = given_up.steps
@@ -182,7 +210,8 @@ class DrawnEpisodes(EpisodeSupply):
         return self.given_up
 
     @contextmanager
-    def _drawing(self) -> Iterator[None]:
+    def at_work(self) -> Iterator[None]:
+        """While episodes are run."""
         self.drawing = True
         try:
             yield
@@ -198,7 +227,7 @@ class DrawnEpisodes(EpisodeSupply):
 
     def repeat(self) -> None:
         """Run the latest episodes of a resumed run again."""
-        self.player.repeat(self._drawing)
+        self.player.repeat(self.at_work)
 
     def state(self) -> Arrays:
         """The generator of seeds, and the latest episodes."""

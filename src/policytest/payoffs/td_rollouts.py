@@ -48,21 +48,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policytest._base.arrays import Arrays, FloatArray, IntArray
+from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.compiled import rollouts, small, two_policies
 from policytest._base.compiled.small import (
     NOT_SERVED,
     Advance,
     Call,
+    Draws,
     Dynamics,
     Residuals,
     RolloutState,
+    Stakes,
     Transcript,
 )
 from policytest._base.errors import AssumptionWarning, InputError
 from policytest.data.simulators import cumulative
 from policytest.eprocess.capital import TwoSided
 from policytest.eprocess.strategies import (
+    NONE,
     ON_STACKS,
     ONE_POLICY,
     RESERVED,
@@ -70,6 +73,7 @@ from policytest.eprocess.strategies import (
     TWO_POLICIES,
     FractionGrid,
     GapGrid,
+    Strategy,
 )
 from policytest.mdp.horizon import REMEDIES
 from policytest.mdp.task import Task
@@ -79,9 +83,11 @@ from policytest.payoffs.in_time import Clock
 from policytest.payoffs.plan import LARGE, NO_POLICY, BettingPlan
 from policytest.payoffs.policy_bet import PolicyBet
 from policytest.payoffs.pool import Pool
+from policytest.payoffs.splitting import NO_STAKES
 from policytest.payoffs.visited import VisitedBet
 
 if TYPE_CHECKING:
+    from policytest.payoffs.coupled_totals import CoupledTotals
     from policytest.payoffs.two_policies import Pair
 
 SLACK = 1.0 + 1e-9  # of a range, for rounding
@@ -110,7 +116,7 @@ class Rollouts:
         self.visited = policies[0] if isinstance(policies[0], VisitedBet) else None  # of a large task
         grid: FractionGrid | GapGrid = ON_STACKS if self.source.waits else ONE_POLICY
         grid = grid if pair is None else TWO_POLICIES
-        self.strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
+        self.strategy: Strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
         self.branches = splitting.open_branches()
         self.dynamics = self._made_dynamics()
         self.sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
@@ -122,6 +128,10 @@ class Rollouts:
         self.chooses_pace = pair is None and not self.source.waits and task.total_rewards is None
         self.chooses_share = not task.is_total  # of the fitted advantages
         self.has_nearest_kernel = one and self.clock is None and not self.tally.is_open  # which reports may seek
+
+    def bet_by(self, strategy: Strategy) -> None:
+        """Fractions are those of another strategy."""
+        self.strategy = strategy
 
     # ------------------------------------------------------------ rollouts
 
@@ -141,22 +151,14 @@ class Rollouts:
 
     def roll(self, plan: BettingPlan, bets: TwoSided, call: Call) -> Advance:
         """One call of the compiled code; it settles the capital of the plan's side in place, and of the other."""
-        rows, draws, mirrored, clock = self.tally.rows, self.source.draws(), plan.mirrored, self.clock
-        totals = None if self.pair is None else self.pair.totals
-        if self.tally.is_open:
-            self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
+        draws, mirrored, clock, totals = self.source.draws(), plan.mirrored, self.clock, self.totals
         if clock is not None:
             self.dynamics = self.dynamics._replace(longest=clock.longest)
         if totals is not None:
             call = totals.to_next_look(call)
         stakes = plan.stakes(bets[plan.sign].capital)
         other = NOT_SERVED if mirrored is None else mirrored.stakes(bets[mirrored.sign].capital)
-        if self.pair is not None:
-            done = two_policies.bet(self.dynamics, plan.a, plan.b, stakes, draws, *call)
-        elif len(plan.targets):
-            done = rollouts.branch(self.dynamics, plan.a, plan.targets, stakes, draws, self.branches, *call, other)
-        else:
-            done = rollouts.bet(self.dynamics, plan.a, stakes, draws, *call, other)
+        done = self._called(plan, (stakes, other), call, draws, self.branches)
         if clock is not None:
             clock.count(done, self.source)
             if totals is not None and totals.is_overdue(done, clock):
@@ -164,6 +166,50 @@ class Rollouts:
                 call.seen.sums[done.rollouts] = -plan.L
                 done = done._replace(at=RolloutState(), rollouts=done.rollouts + 1)
         return done
+
+    def _called(
+        self, plan: BettingPlan, stakes: tuple[Stakes, Stakes], call: Call, draws: Draws, branches: FloatArray
+    ) -> Advance:
+        """The kernel of these rollouts."""
+        (own, other), rows = stakes, self.tally.rows
+        if self.tally.is_open:
+            self.dynamics = self.dynamics._replace(start=rows.start, successor=rows.successor)
+        if self.pair is not None:
+            return two_policies.bet(self.dynamics, plan.a, plan.b, own, draws, *call)
+        if len(plan.targets):
+            return rollouts.branch(self.dynamics, plan.a, plan.targets, own, draws, branches, *call, other)
+        return rollouts.bet(self.dynamics, plan.a, own, draws, *call, other)
+
+    def roll_one(
+        self, plan: BettingPlan, call: Call, draws: Draws, branches: FloatArray, longest: float, used: int
+    ) -> Advance:
+        """One rollout, whose bets are settled when its turn comes, to its end or to the first draw that is missing.
+
+        ``longest`` is the `patience` when it began, ``used`` are the rows of random numbers that it had.
+        """
+        clock, totals, stakes = self.clock, self.totals, [plan.stakes(NO_STAKES)._replace(fractions=NONE), NOT_SERVED]
+        if plan.mirrored is not None:
+            stakes[1] = plan.mirrored.stakes(NO_STAKES)._replace(fractions=NONE)
+        if clock is not None:
+            self.dynamics = self.dynamics._replace(longest=0.0 if totals else longest)
+        done = self._called(plan, (stakes[0], stakes[1]), call, draws, branches)
+        if clock is not None:
+            clock.count(done, self.source)
+            if totals is not None:
+                done = totals.ended(done, plan, call.seen, clock, (used + done.used, longest))
+        return done
+
+    @property
+    def totals(self) -> CoupledTotals | None:
+        """The totals of two episodes, where these have bounds."""
+        return None if self.pair is None else self.pair.totals
+
+    @property
+    def patience(self) -> float:
+        """After how many steps a rollout that begins now is ended; of two totals, rows of random numbers."""
+        if self.clock is None:
+            return 0.0
+        return self.clock.patience if self.totals is not None else self.clock.longest
 
     def settled(self, plan: BettingPlan, sums: FloatArray) -> None:
         """These rollouts have ended."""
@@ -287,21 +333,16 @@ class Rollouts:
         """What there is to say of the payoff itself."""
         return "" if len(self.sides) == 2 else one_sided(self.sides)
 
-    def worst_sum(self, plan: BettingPlan, at: RolloutState) -> float:
-        """The least sum at which the rollout on its way can end."""
+    def worst_sum(self, plan: BettingPlan, at: RolloutState, branches: FloatArray | None = None) -> float:
+        """The least sum at which a rollout on its way can end; with these open branches, where it has its own."""
         if self.pair is not None:
             return self.pair.worst_sum(plan, at)
         if self.clock is not None and self.task.total_rewards is not None:
             return self.clock.worst_sum(plan, at)
         if at.phase == small.BRANCHING:
-            place, weight = self._open(at)
-            return float(at.earned + weight @ plan.B[place])
+            place, weight = (self.branches if branches is None else branches)[: int(at.state)].T
+            return float(at.earned + weight @ plan.B[place.astype(np.int64)])
         return float(at.earned + at.weight * plan.B[int(at.state)])
-
-    def _open(self, at: RolloutState) -> tuple[IntArray, FloatArray]:
-        """The places and the weights of open branches."""
-        place, weight = self.branches[: int(at.state)].T
-        return place.astype(np.int64), weight
 
     # ------------------------------------------------------------ keeping
 
@@ -325,12 +366,12 @@ class Rollouts:
         branches = np.array(state["branches"], dtype=np.float64)
         self.branches[: len(branches)] = branches
 
-    def is_possible(self, plan: BettingPlan, at: RolloutState) -> bool:
+    def is_possible(self, plan: BettingPlan, at: RolloutState, branches: FloatArray | None = None) -> bool:
         """Whether a rollout can be on its way like this: it is somewhere, with a weight, and above its range."""
         if self.pair is not None:
             return self.pair.is_possible(plan, at)
         if at.phase == small.BRANCHING:
-            return self._may_branch(plan, at)
+            return self._may_branch(plan, at, self.branches if branches is None else branches)
         somewhere = at.state == int(at.state) and 0 <= at.state < len(plan.B)
         if not somewhere or not 0 < at.weight <= 1.0 / small.SMALLEST_CHANCE**2 or at.phase != small.TOGETHER:
             return False
@@ -341,17 +382,17 @@ class Rollouts:
                 return False
         return self.worst_sum(plan, at) >= -plan.L * SLACK
 
-    def _may_branch(self, plan: BettingPlan, at: RolloutState) -> bool:
+    def _may_branch(self, plan: BettingPlan, at: RolloutState, branches: FloatArray) -> bool:
         """Whether these branches can be open: each is somewhere, with a weight, and together above the range."""
         n = int(at.state)
-        if at.state != n or not 0 < n <= len(self.branches) or not len(plan.targets):
+        if at.state != n or not 0 < n <= len(branches) or not len(plan.targets):
             return False
-        place, weight = self.branches[:n].T
+        place, weight = branches[:n].T
         inside = (place == np.rint(place)) & (place >= 0) & (place < len(plan.B))
         sound = inside.all() and ((weight > 0) & (weight <= small.LARGEST_WEIGHT)).all()
         if not sound or (other := plan.mirrored) is None:
-            return bool(sound) and self.worst_sum(plan, at) >= -plan.L * SLACK
-        worst = self.worst_sum(plan, at), float(at.weight + weight @ other.B[place.astype(np.int64)])
+            return bool(sound) and self.worst_sum(plan, at, branches) >= -plan.L * SLACK
+        worst = self.worst_sum(plan, at, branches), float(at.weight + weight @ other.B[place.astype(np.int64)])
         return all(sum_ >= -L * SLACK for sum_, L in zip(worst, (plan.L, other.L), strict=True))
 
 

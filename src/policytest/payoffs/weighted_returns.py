@@ -154,6 +154,9 @@ class RecordedEpisodes:
         self.steps, self.plain = log.steps, log.outcomes.estimates
         self.estimated = 0.0  # the sum of the estimates so far
 
+    def close(self) -> None:
+        """No-op: nothing is under way."""
+
     @property
     def exhausted(self) -> bool:
         """Whether all episodes were taken."""

@@ -63,6 +63,7 @@ def compare(
     progress: Callable[[Check], None] | None = None,
     max_seconds: float | None = None,
     budget: int | None = None,
+    parallel: int = 1,
 ) -> Verdict:
     """Is policy A better than policy B by more than the margin? Sample until that is settled, error at most delta.
 
@@ -90,6 +91,8 @@ def compare(
         tie ends. Half of delta is spent on it.
     budget
         As in `decide`: transitions of both policies together, or pairs of `Episodes`.
+    parallel
+        As in `decide`: how many rollouts of both policies, or pairs of `Episodes`, are under way at once.
     checkpoint, resume, progress
         As in `decide`; so is Ctrl-C, which ends the run between two draws.
 
@@ -104,7 +107,7 @@ def compare(
     >>> compare(two.task, other, pt.TabularSimulator(two.kernel)).answer
     'above'
     """
-    question = driver.Question.checked(task_a, margin, delta, indifference, "difference", budget)
+    question = driver.Question.checked(task_a, margin, delta, indifference, "difference", budget, parallel)
     margin = question.bar
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     orders = driver.Orders(*limits, rng, checkpoint, resume, progress)
@@ -131,6 +134,7 @@ def compare(
             resume=resume,
             max_seconds=max_seconds,
             budget=budget,
+            parallel=parallel if question.parallel > 1 else None,
         )
     found = question.known_by(known_difference(task_a, task_b), 0 if is_log else 2)
     if found is not None:

@@ -36,6 +36,7 @@ def decide(
     progress: Callable[[Check], None] | None = None,
     max_seconds: float | None = None,
     budget: int | None = None,
+    parallel: int = 1,
 ) -> Verdict:
     """Is the policy's value above the threshold? Sample until that is settled, with error at most delta.
 
@@ -65,6 +66,10 @@ def decide(
         The most transitions of a table, or the most `Episodes`, fixed before the first one: bets then aim at an answer
         by the end of it, which may come at any earlier time. Without an answer the run stops there, undecided; resumed
         with a larger budget it aims at that one, with the capital that is left.
+    parallel
+        How many rollouts of a table, or `Episodes`, are under way at once. Each begins with what was settled before,
+        and they are settled in the order of their beginnings, so the speed of workers does not matter. `Episodes` run
+        in as many processes, and without a critic the answer is the one of ``parallel=1``.
 
     A limit, and Ctrl-C, end the run after the draw at hand (of an environment in `Episodes`: after the step at hand)
     with a Verdict without an answer that can be resumed; a second Ctrl-C gives up the draw at hand, a third one
@@ -77,7 +82,7 @@ def decide(
     >>> pt.decide(two.task, pt.TabularSimulator(two.kernel), threshold=0.0, delta=0.05).answer
     'above'
     """
-    question = Question.checked(task, threshold, delta, indifference, budget=budget)
+    question = Question.checked(task, threshold, delta, indifference, budget=budget, parallel=parallel)
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     known = question.known(2)
     if known is not None:
@@ -97,6 +102,7 @@ def checks(
     rng: Seed = 0,
     max_samples: int | None = None,
     budget: int | None = None,
+    parallel: int = 1,
 ) -> Iterator[Check]:
     """The loop of `decide`, one `Check` at every new witness and after every block of draws; the last has the answer.
 
@@ -106,11 +112,12 @@ def checks(
     >>> last.answer, last.evidence[0] >= last.required
     ('above', True)
     """
-    question, limit = Question.checked(task, threshold, delta, budget=budget), driver.sampling_limit(max_samples)
+    question = Question.checked(task, threshold, delta, budget=budget, parallel=parallel)
+    limit = driver.sampling_limit(max_samples)
     level, known = question.level, question.known()
     if known is not None:
         return iter([Check(0, known.evidence, level, 0, known.answer, lambda: known.estimate, lambda: known.interval)])
-    run = question.aimed(question.started(sim, method, rng))
+    run = question.prepared(question.started(sim, method, rng))
     return driver.drive(run, level, limit, traits_of(method).pause)
 
 

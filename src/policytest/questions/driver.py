@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class Question:
     zone: float = 0.0
     about: str = "value"
     budget: int | None = None  # fixed beforehand: transitions of a table, episodes, or pairs of them
+    parallel: int = 1  # rollouts, episodes or pairs under way at once
 
     @classmethod
     def checked(
@@ -78,6 +79,7 @@ class Question:
         indifference: object = 0.0,
         about: str = "value",
         budget: object = None,
+        parallel: object = 1,
     ) -> Question:
         """From what the user passed; the bar of a difference is called its margin."""
         zone = arrays.real_number("indifference", indifference)
@@ -88,7 +90,7 @@ class Question:
         if threshold is None and about == "value":
             raise InputError("threshold is missing; pass threshold=R, the bar that the value is compared with")
         bar = arrays.real_number("threshold" if about == "value" else "margin", threshold)
-        return cls(task, bar, check_delta(delta), zone, about, checked_budget(budget))
+        return cls(task, bar, check_delta(delta), zone, about, checked_budget(budget), workers(parallel))
 
     @property
     def table(self) -> Task | None:
@@ -168,10 +170,11 @@ class Question:
         run: Run = chosen.start(table, source, self.bar, rng, **zone)
         return run
 
-    def aimed(self, run: Run) -> Run:
-        """A run that has not begun, with its bets aimed at an answer within the budget, if there is one."""
+    def prepared(self, run: Run) -> Run:
+        """A run that has not begun, aimed at an answer within the budget, if there is one, and with its workers."""
         if self.budget is not None:
             run.aim_at(self.budget, self.about == "difference")
+        in_parallel(run, self.parallel)
         return run
 
     def verdict(
@@ -231,7 +234,7 @@ def carry_out(question: Question, run: Run, mark: str, orders: Orders, pause: Pa
     ``mark`` is the fingerprint by which a kept run is recognised.
     """
     progress = orders.progress
-    question.aimed(run)
+    question.prepared(run)
     if orders.resume is not None:
         _resume(run, mark, orders.resume)
     saver = _Saver(run, mark, orders.checkpoint, orders.resume)
@@ -284,9 +287,32 @@ def until_interrupted(
             if pressed.times != 2:
                 raise
             reason = INTERRUPTED
+        finally:
+            source.close()
         if finish is not None:
             finish()
     return reason
+
+
+def workers(parallel: object) -> int:
+    """How many rollouts, or episodes, are under way at once, checked."""
+    found = arrays.whole_number("parallel", parallel)
+    if found < 1:
+        raise InputError(f"parallel is {found}; pass at least 1, which is one after the other")
+    return found
+
+
+class InParallel(Protocol):
+    """What can have several rollouts, or episodes, under way."""
+
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many of them under way at once."""
+
+
+def in_parallel(run: InParallel, workers: int) -> None:
+    """Before a run begins: one after the other, or several at once."""
+    if workers > 1:
+        run.work_in_parallel(workers)
 
 
 def checked_source(task: object, sim: object) -> Any:
@@ -356,11 +382,16 @@ def time_limit(max_seconds: float | None) -> float:
 def drive(run: Run, required: float, limit: int, pause: Pause | None = None) -> Iterator[Check]:
     """A run from its beginning to its end: a `Check` at the start and after every step."""
     run.begin(required)
-    yield check_of(run, required)
-    for _ in steps(run, required, limit, pause):
-        if run.samples_used >= limit and run.answer is None:
-            run.end(required)
+    try:
         yield check_of(run, required)
+        for _ in steps(run, required, limit, pause):
+            if run.samples_used >= limit and run.answer is None:
+                run.end(required)
+            if run.answer is not None:
+                run.source.close()  # what is under way belongs to the last look, too
+            yield check_of(run, required)
+    finally:
+        run.source.close()
 
 
 def check_of(run: Run, required: float) -> Check:

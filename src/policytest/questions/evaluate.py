@@ -200,6 +200,7 @@ def evaluate(
     progress: Callable[[int, float, float], None] | None = None,
     max_seconds: float | None = None,
     budget: int | None = None,
+    parallel: int = 1,
 ) -> Estimate:
     """Sample until the value is known within epsilon, with probability at least 1-delta.
 
@@ -217,14 +218,17 @@ def evaluate(
     budget
         The most transitions of a table, or the most `Episodes`, fixed before the first one: the interval is then by
         bets that aim at its end, where the run stops. Without epsilon it is the interval there.
+    parallel
+        As in `decide`: how many rollouts, or `Episodes`, are under way at once.
 
     Paper: appendix B.
     """
-    asked = Precision.checked(epsilon, delta, budget)
+    asked, workers = Precision.checked(epsilon, delta, budget), driver.workers(parallel)
     limits = driver.sampling_limit(max_samples), driver.time_limit(max_seconds)
     if isinstance(task, Episodes):
         betting: Any = driver.checked_method(method, task)
         run = betting.start(task, driver.checked_source(task, sim), 0.5 * sum(task.bounds), rng, both_sides=True)
+        driver.in_parallel(run, workers)
         kind: type[Narrowing] = Narrowing if asked.budget is None else AimedNarrowing
         narrowing = kind(run, Interval(*task.bounds, certified=True), asked)
         return narrowing.estimate(task, limits, progress)
@@ -238,7 +242,12 @@ def evaluate(
             f"task: values may lie anywhere in [{low:g}, {high:g}], so that none is known within epsilon; {REMEDIES}"
         )
     if isinstance(sim, Transitions):
-        driver.not_on_a_log(max_samples=max_samples, max_seconds=max_seconds, budget=budget)
+        driver.not_on_a_log(
+            max_samples=max_samples,
+            max_seconds=max_seconds,
+            budget=budget,
+            parallel=parallel if workers > 1 else None,
+        )
         sim = diagnosed(task, sim)
         found = value_interval(task, sim, delta, method)
         by = (method or LogBetting()).describe()
@@ -255,6 +264,7 @@ def evaluate(
     run = method.start(table, source, _middle(table), rng, **both_sides)
     if asked.budget is not None:
         run.aim_at(asked.budget)
+    driver.in_parallel(run, workers)
     narrowing = (BallNarrowing if isinstance(run, KLRun) else Narrowing)(run, best, asked)
     return diagnosed_run(task, sim, narrowing.estimate(table, limits, progress))
 

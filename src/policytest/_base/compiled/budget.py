@@ -262,3 +262,19 @@ def add(seen: Reals, won: Reals, target: Target) -> None:
     """More outcomes, one by one, so that a resumed run has the same sums."""
     for i in range(len(won)):
         _add(seen, won[i], target)
+
+
+# ---------------------------------------------------------------- other clocks than the number of outcomes
+
+
+@entry
+def chance_for(skewness: float) -> float:
+    """The chance r, on the grid, of a step up of a walk whose steps are this skewed."""
+    place = _place(0.5 * (1.0 - skewness / math.sqrt(4.0 + skewness * skewness)))
+    return 1.0 / (1.0 + math.exp(LARGEST_LOGIT * (1.0 - 2.0 * place / GRID)))
+
+
+@entry
+def relative_slope(U: Reals, first: Ints, t: int, x: float) -> float:
+    """How much the chance of crossing, which is x after t steps, grows by a step up, as a share of it."""
+    return slope(U, first, t, x, 1) / x

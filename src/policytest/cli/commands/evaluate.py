@@ -27,7 +27,7 @@ def evaluate(
     question: o.Question,
     method: o.ValueMethod | None = option("How to measure; by default betting.", under=o.METHOD),
     data: o.Data,
-    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget")],
+    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget", "parallel")],
     episodes: o.Episodes,
     output: o.Output,
 ) -> int:
@@ -63,7 +63,7 @@ def evaluate(
                 if trace is not None:
                     trace(samples, low, high)
 
-            limits = sampling.max_samples, narrowing, sampling.max_seconds, budget
+            limits = sampling.max_samples, narrowing, sampling.max_seconds, budget, sampling.parallel
             found = estimate_value(task, sim, epsilon, delta, rule, sampling.seed, *limits)
     what = "policy" if problem else "agent"
     show(found, output, f"How good is this {what}?", inputs.about_model(model, episodes.agent), trace)

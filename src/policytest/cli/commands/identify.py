@@ -40,7 +40,7 @@ def identify(
     method: o.SearchMethod | None = option("How to search; by default betting.", under=o.METHOD),
     settings: o.Method,
     data: o.Data,
-    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget")],
+    sampling: Annotated[o.Sampling, o.Only("seed", "max_samples", "max_seconds", "budget", "parallel")],
     output: o.Output,
 ) -> int:
     """Which policy is best, among all or among candidates? The model's own policy is ignored.
@@ -71,6 +71,7 @@ def identify(
             progress=shown,
             max_seconds=sampling.max_seconds,
             budget=the_budget(sampling.budget, problem if names and data.log is None else None),
+            parallel=sampling.parallel,
         )
     listed = [f"Candidate {index}: {file}" for index, file in enumerate(names)]
     show(found, output, "Which policy is best?", (f"Model: {model}", *listed))

@@ -98,6 +98,9 @@ class MonteCarloRun(Run):
         self.bets = TwoSided(TRUNCATED, TRUNCATED)
         self.peaks = [0.0, 0.0]
 
+    def work_in_parallel(self, workers: int) -> None:
+        """No-op: a call asks for many pairs as it is."""
+
     def begin(self, required: float) -> None:
         """What was seen before a pause may suffice."""
         self.exhausted = False

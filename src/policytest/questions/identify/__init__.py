@@ -24,7 +24,15 @@ from policytest.methods.ptst import PTST
 from policytest.methods.td_betting import TDBetting
 from policytest.payoffs.coupling import joint_task
 from policytest.questions.cells import diagnosed, diagnosed_run
-from policytest.questions.driver import checked_budget, not_on_a_log, sampling_limit, time_limit, until_interrupted
+from policytest.questions.driver import (
+    checked_budget,
+    in_parallel,
+    not_on_a_log,
+    sampling_limit,
+    time_limit,
+    until_interrupted,
+    workers,
+)
 from policytest.questions.identify.deviations import BettingSearch
 from policytest.questions.identify.kl_search import Deviations, KLSearch, Rivals
 from policytest.questions.identify.klbts import KLBTSSearch
@@ -62,6 +70,7 @@ def identify(
     goal: Sequence[Hashable] | None = None,
     max_seconds: float | None = None,
     budget: int | None = None,
+    parallel: int = 1,
 ) -> Selection:
     """The best of some policies, or of all, with error at most delta.
 
@@ -87,6 +96,8 @@ def identify(
     budget
         For the best of given policies by betting: the most transitions, fixed before the first one. Comparisons then
         aim at an answer within their shares of it (`identify.tournament`); at its end the search stops, undecided.
+    parallel
+        As in `decide`: how many rollouts are under way at once.
 
     Ties are not settled by samples: where the best two are exactly as good, only ``max_samples`` ends the search.
     Policies that are as good whatever the kernel is need no samples. Ctrl-C ends it between two draws, undecided.
@@ -101,6 +112,7 @@ def identify(
     (1, True)
     """
     delta, limit, seconds = check_delta(delta), sampling_limit(max_samples), time_limit(max_seconds)
+    n_workers = workers(parallel)
     of_task: dict[str, Any] = {"rewards": rewards, "initial": initial, "discount": discount, "support": support}
     of_task |= {"states": states, "actions": actions, "assumptions": assumptions, "available": available}
     of_task |= {"horizon": horizon, "terminal": terminal, "total_rewards": total_rewards, "start": start, "goal": goal}
@@ -129,7 +141,13 @@ def identify(
     if isinstance(sim, Transitions):
         if policies is None:
             raise InputError("a log can tell the best of policies that are given; pass policies=[...]")
-        not_on_a_log(method=ptst, max_samples=max_samples, max_seconds=max_seconds, budget=budget)
+        not_on_a_log(
+            method=ptst,
+            max_samples=max_samples,
+            max_seconds=max_seconds,
+            budget=budget,
+            parallel=parallel if n_workers > 1 else None,
+        )
         return _named(best_on_a_log(tasks, diagnosed(joint_task(tasks), sim), delta, rng), task)
     search: Search
     if klbts is not None:
@@ -140,6 +158,7 @@ def identify(
         search = BettingSearch(task, sim, delta, rng)
     else:
         search = Tournament(tasks, sim, delta, rng, budget)
+    in_parallel(search, n_workers)
     checks, ends = search.go(limit), UnnamedEnds(task, search.tally)
     reason = until_interrupted(search.source, checks, progress, lambda: search.answered, ends, seconds)
     found = replace(_named(search.result(reason), task), budget=budget)

@@ -83,8 +83,10 @@ class CommonFit(NamedTuple):
 class Candidate:
     """A deterministic policy, and the tests of its deviations."""
 
-    def __init__(self, task: Task, actions: IntArray, pool: Pool, matter: BoolArray, level: float) -> None:
-        self.actions, self.pool, self.level = actions, pool, level
+    def __init__(
+        self, task: Task, actions: IntArray, pool: Pool, matter: BoolArray, level: float, workers: int = 1
+    ) -> None:
+        self.actions, self.pool, self.level, self.workers = actions, pool, level, workers
         self.task = following(task, actions)
         self.centre = 0.5 * sum(value_range(self.task))
         rounding = value_range_error(self.task) + centring_error(self.task, self.centre)
@@ -121,6 +123,7 @@ class Candidate:
         if place not in self.tests:
             payoff = Rollouts(self.bet.task, 0.0, (self.bet, self.bet), Deviation(self, *place))
             self.tests[place] = TDRun(CoupledBetting(), payoff, fit=DeviationFit(payoff, self, *place))
+            self.tests[place].work_in_parallel(self.workers)
         return self.tests[place]
 
     def next(self) -> tuple[int, int] | None:
@@ -189,7 +192,7 @@ class BettingSearch(Search):
         self.rows = PolicyBet(task, self.pool).rows()
         self.matter = may_be_reached(task)
         self.tried: dict[bytes, Candidate] = {}
-        self.refit_at = 0.0
+        self.refit_at, self.workers = 0.0, 1
         self.candidate = self._propose(first_actions(task))
 
     @property
@@ -201,6 +204,10 @@ class BettingSearch(Search):
     def samples_used(self) -> int:
         """Those of all tests."""
         return self.pool.samples_used
+
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many rollouts of a test under way at once."""
+        self.workers = workers
 
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Test deviations until all are settled."""
@@ -244,7 +251,7 @@ class BettingSearch(Search):
         key = actions.tobytes()
         if key not in self.tried:
             level = -math.log(self.delta) + math.log(math.pi**2 / 6.0) + 2.0 * math.log(len(self.tried) + 1.0)
-            self.tried[key] = Candidate(self.task, actions, self.pool, self.matter, level)
+            self.tried[key] = Candidate(self.task, actions, self.pool, self.matter, level, self.workers)
         return self.tried[key]
 
     def _check(self) -> SelectionCheck:

@@ -47,6 +47,10 @@ class Search(Protocol):
     def samples_used(self) -> int:
         """The samples, and the steps that the simulator made on the way to them."""
 
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many rollouts under way at once; before the first sample."""
+        raise InputError("parallel: this search samples one by one", "leave parallel out (it is then 1)")
+
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Sample, at most so much, until there is an answer; a check after every step."""
 

@@ -61,7 +61,7 @@ class Tournament(Search):
         kind = PolicyBet if tasks[0].is_discounted_table else TotalBet
         self.bets = [kind(task, self.pool) for task in tasks]
         self.level = math.log(max(len(tasks) - 1, 1) / delta)
-        self.left = list(range(len(tasks)))
+        self.left, self.workers = list(range(len(tasks))), 1
         self.runs: dict[tuple[int, int], TDRun] = {}
         self.refit_at, self.values = 0.0, np.zeros(len(tasks))
         self._without_samples()
@@ -98,6 +98,10 @@ class Tournament(Search):
         """Those of all comparisons."""
         return self.pool.samples_used
 
+    def work_in_parallel(self, workers: int) -> None:
+        """Have so many rollouts of a comparison under way at once."""
+        self.workers = workers
+
     def go(self, limit: int) -> Iterator[SelectionCheck]:
         """Compare until one is left."""
         yield self._check()
@@ -132,6 +136,7 @@ class Tournament(Search):
         if pair not in self.runs:
             a, b = (self.tasks[i] for i in pair)
             run = self.runs[pair] = TDRun(CoupledBetting(), two_policies(a, b, 0.0, self.pool))
+            run.work_in_parallel(self.workers)
             if self.budget is not None:
                 run.aim_at(max((self.budget - self.samples_used) // (len(self.left) - 1), 1))
                 run.begin(self.level)

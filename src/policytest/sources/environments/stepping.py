@@ -48,6 +48,7 @@ from policytest.mdp.observed import Observed
 from policytest.mdp.task import Task
 from policytest.questions.cells import has_cells
 from policytest.sources.checks import close
+from policytest.sources.environments.stepped_copies import Moved, SteppedCopies
 from policytest.sources.environments.table import asked_task, check_size, differs, full_support, state_index
 from policytest.sources.labels import Places
 from policytest.sources.tasks.by_name import Content
@@ -86,6 +87,7 @@ class Stepping:
         self.steps = self.resets = self.extra_steps = self.truncations = 0
         self._actions = cumulative(policy)
         self._rng: Any = None
+        self._seed: int | None = None  # of the next reset, if that begins a rollout of a copy
         self._state = -1  # where the environment stands; -1: nowhere, the episode is over
         self._paid = 0.0  # for the last step
         self._before = -1, -1  # the pair of the step before in the episode
@@ -122,6 +124,32 @@ class Stepping:
             raise
         self.extra_steps += max(self._moves - before - 1, 0)
         return x
+
+    # ------------------------------------------------------------ many rollouts at once
+
+    def in_processes(self) -> SteppedCopies:
+        """Copies, each in a process of its own."""
+        return SteppedCopies(self)
+
+    def start_again(self, seed: int) -> None:
+        """A copy begins a rollout: its random numbers, and those of its environment, are those of this seed."""
+        self._rng, self._state = np.random.default_rng(seed), -1
+        self._seed = int(self._rng.integers(2**31 - 1))
+
+    def next(self, s: int, a: int) -> tuple[Any, Counter[tuple[int, ...]]]:
+        """What a copy answers, and the steps that were made, as `walked` has them."""
+        self._begin()
+        return self.draw(np.array([s]), np.array([a]), self._rng), self._followers
+
+    def moved(self) -> Moved:
+        """The counters."""
+        return Moved(self.steps, self.resets, self.extra_steps, self.truncations)
+
+    def count(self, moved: Moved, followers: Counter[tuple[int, ...]]) -> None:
+        """Moves that a copy has made."""
+        for name, number in moved._asdict().items():
+            setattr(self, name, getattr(self, name) + number)
+        self._followers.update(followers)
 
     @property
     def walked(self) -> tuple[list[IntArray], int] | None:
@@ -184,6 +212,7 @@ class Stepping:
         """A new episode; where it starts."""
         self._state, self._before = -1, (-1, -1)
         self.resets += 1
+        seed, self._seed = self._seed if seed is None else seed, None
         observation = first_observation(self.env.reset() if seed is None else self.env.reset(seed=seed))
         s = state_index(lambda: "env.reset answered", observation, self.at)
         layout = self.layout

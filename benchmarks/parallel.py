@@ -1,0 +1,251 @@
+"""What several rollouts or episodes under way are worth: time, samples, and workers that die.
+
+    python benchmarks/parallel.py                   # a few minutes (part of `make bench`)
+    python benchmarks/parallel.py --part episodes   # one of the parts
+    python benchmarks/parallel.py --small           # two workers and few episodes, used by the tests
+    python benchmarks/parallel.py --json F          # also write the numbers to a file
+
+episodes   an episode takes 50 ms: a call of `run(rng)`, or 25 steps of an environment; one by one and with 8 processes.
+           "start" is the time to the first episode that is settled, "ratio" is about the time after it, and "with
+           start" about all of it. Then the same with processes that are killed in one of 20 episodes: "same" says
+           whether the returns are those of one by one.
+critic     transitions to an answer with a critic, one by one and with 8 episodes under way: those of the episodes that
+           were settled, and all of them, with the 7 episodes that are under way at the end
+
+Waiting is what is done at once: the processes sleep, so that the number of cores does not matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+import policytest as pt
+from policytest.payoffs import parallel_returns
+
+EPISODE, STEPS = 0.05, 25  # seconds, and steps of the environment
+Numbers = dict[str, Any]
+
+
+class Size(NamedTuple):
+    """How much is run."""
+
+    workers: int = 8
+    episodes: int = 800
+    one_by_one: int = 100
+    seeds: int = 40
+    seconds: float = EPISODE
+    killed: float = 0.05  # the share of episodes whose process is killed when they are run first
+    lines: tuple[str, ...] = ("run(rng)", "environment", "run(rng), some killed")
+    first: int = 0  # question with a critic
+
+
+class Slow:
+    """An environment whose steps take time; each pays 0 or 1."""
+
+    spec = None
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def reset(self, *, seed: int | None = None) -> tuple[float, dict[str, Any]]:
+        """A new episode."""
+        self.rng, self.t = np.random.default_rng(seed), 0
+        return 0.0, {}
+
+    def step(self, action: object) -> tuple[float, float, bool, bool, dict[str, Any]]:
+        """A step."""
+        time.sleep(self.seconds / STEPS)
+        self.t += 1
+        return self.t / STEPS, float(self.rng.random() < 0.5), self.t == STEPS, False, {}
+
+
+class Steady(Slow):
+    """A reward of 0.9 or 1 a step, without waiting: what a critic expects is nearly the truth."""
+
+    def step(self, action: object) -> tuple[float, float, bool, bool, dict[str, Any]]:
+        """A step."""
+        self.t += 1
+        return self.t / 50, 0.9 + 0.1 * (self.rng.random() < 0.5), self.t == 50, False, {}
+
+
+class Drifting(Slow):
+    """A walk whose position pays: what follows depends on where it stands."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[float, dict[str, Any]]:
+        """A new episode."""
+        super().reset(seed=seed)
+        self.x = 0.5
+        return self.x, {}
+
+    def step(self, action: object) -> tuple[float, float, bool, bool, dict[str, Any]]:
+        """A step."""
+        self.t += 1
+        self.x = min(max(self.x + 0.1 * float(self.rng.normal()), 0.0), 1.0)
+        return self.x, self.x, self.t == 40, False, {}
+
+
+def still(seen: object) -> int:
+    """An agent."""
+    return 0
+
+
+def function(seconds: float) -> pt.Episodes:
+    """A function that runs an episode."""
+
+    def run(rng: np.random.Generator) -> bool:
+        time.sleep(seconds)
+        return bool(rng.random() < 0.5)
+
+    return pt.Episodes(run, return_range=(0, 1))
+
+
+def environment(seconds: float) -> pt.Episodes:
+    """An environment that is stepped."""
+    return pt.Episodes(Slow(seconds), still, reward_range=(0, 1), horizon=STEPS)
+
+
+def killed(seconds: float, share: float, folder: str) -> pt.Episodes:
+    """The function, in processes of which some are killed; the same episode does it once."""
+
+    def run(rng: np.random.Generator) -> bool:
+        time.sleep(seconds)
+        u = float(rng.random())
+        flag = Path(folder) / str(u)
+        if abs(u - 0.5) < share / 2 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return u < 0.5
+
+    return pt.Episodes(run, return_range=(0, 1))
+
+
+def timed(agent: pt.Episodes, episodes: int, workers: int) -> tuple[float, float, pt.Verdict]:
+    """(seconds to the first episode, seconds for each after it, the verdict) of a run that does not answer."""
+    begin, looks = time.perf_counter(), list[float]()
+    verdict = pt.decide(
+        agent,
+        threshold=0.5 * sum(agent.bounds),
+        delta=1e-9,
+        max_samples=episodes * (agent.horizon or 1),
+        parallel=workers,
+        progress=lambda check: looks.append(time.perf_counter() - begin),
+    )
+    return looks[1], (looks[-1] - looks[1]) / (len(looks) - 2), verdict
+
+
+def episodes(size: Size) -> Numbers:
+    """Time, one by one and with several processes."""
+    print(f"\n{'an episode of 50 ms':<26}{'one by one':>11}{'parallel':>10}{'ratio':>7}{'start':>7}{'with start':>12}")
+    found: Numbers = {}
+    with tempfile.TemporaryDirectory() as folder:
+        agents = {
+            "run(rng)": (function(size.seconds),) * 2,
+            "environment": (environment(size.seconds),) * 2,
+            "run(rng), some killed": (function(size.seconds), killed(size.seconds, size.killed, folder)),
+        }
+        for name in size.lines:
+            plain, agent = agents[name]
+            one = timed(plain, size.one_by_one, 1)
+            start, each, verdict = timed(agent, size.episodes, size.workers)
+            n = len(one[2].counts.returns)
+            row = {
+                "one": one[1],
+                "parallel": each,
+                "ratio": one[1] / each,
+                "start": start,
+                "with start": one[1] * size.episodes / (start + each * (size.episodes - 1)),
+                "same": bool((verdict.counts.returns[:n] == one[2].counts.returns).all()),
+                "killed": len(list(Path(folder).iterdir())),
+            }
+            print(
+                f"{name:<26}{1000 * row['one']:>8.1f} ms{1000 * each:>7.1f} ms{row['ratio']:>7.2f}{start:>6.1f}s"
+                f"{row['with start']:>12.2f}   same: {row['same']}, killed: {row['killed']}",
+                flush=True,
+            )
+            found[name] = row
+    return found
+
+
+class InOrder:
+    """In the place of processes, where only samples are counted: results do not depend on how fast they are."""
+
+    def __init__(self, made: bytes, workers: int) -> None:
+        self.call: Callable[..., Any] = pickle.loads(made)()
+
+    def begin(self, *arguments: object) -> Any:
+        """Make a call at once."""
+        return self.call(*arguments)
+
+    def result(self, found: Any, stop: Callable[[], bool]) -> Any:
+        """What it returned."""
+        return found
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+CRITIC: dict[str, tuple[Slow, int, float]] = {
+    "steady, 47.5 above 47.3": (Steady(0.0), 50, 47.3),
+    "steady, 47.5 below 47.8": (Steady(0.0), 50, 47.8),
+    "drifting, 20 above 18": (Drifting(0.0), 40, 18.0),
+    "drifting, 20 below 22.5": (Drifting(0.0), 40, 22.5),
+}
+
+
+def critic(size: Size) -> Numbers:
+    """Transitions, one by one and with several under way."""
+    print(
+        f"\n{'with a critic':<26}{'episodes':>9}{'one by one':>12}{'parallel':>10}{'settled':>9}{'all':>7}{'right':>7}"
+    )
+    found: Numbers = {}
+    with patch.object(parallel_returns, "Processes", InOrder):
+        for name, (env, horizon, bar) in list(CRITIC.items())[size.first :]:
+            agent = pt.Episodes(env, still, reward_range=(0, 1), horizon=horizon, critic=pt.RidgeCritic())
+            runs = [
+                [pt.decide(agent, threshold=bar, rng=100 + seed, parallel=m) for seed in range(size.seeds)]
+                for m in (1, size.workers)
+            ]
+            one, several = (float(np.mean([verdict.samples for verdict in each])) for each in runs)
+            n = float(np.mean([verdict.counts.episodes for verdict in runs[0]]))
+            settled = float(np.mean([verdict.counts.total for verdict in runs[1]]))
+            right = sum(v.answer == name.split()[2] for each in runs for v in each) / 2 / size.seeds
+            row = {"episodes": n, "one": one, "parallel": several, "settled": settled / one, "all": several / one}
+            print(
+                f"{name:<26}{n:>9.0f}{one:>12.0f}{several:>10.0f}{row['settled']:>9.3f}{row['all']:>7.3f}{right:>7.2f}",
+                flush=True,
+            )
+            row["right"] = right
+            found[name] = row
+    return found
+
+
+PARTS = {"episodes": episodes, "critic": critic}
+
+
+def main() -> None:
+    """The parts."""
+    parser = argparse.ArgumentParser(description="What several rollouts or episodes under way are worth")
+    parser.add_argument("--part", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    size = Size(2, 12, 6, 1, 0.01, 0.3, ("run(rng), some killed",), 2) if given.small else Size()
+    found = {part: PARTS[part](size) for part in given.part}
+    if given.json is not None:
+        given.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
