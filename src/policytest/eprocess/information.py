@@ -38,7 +38,7 @@ from policytest.eprocess.strategies import NONE, FractionGrid
 
 PARTS, SHARES = (1.0, 1 / 16, 1 / 256), (0.9, 0.06, 0.04)  # of the budget, and of the capital
 KEPT = 0.05  # the share of the capital that is not staked
-EARLY = 0.5  # the share of the level that is spent evenly
+PLANS = ((0.5, 8.0),)  # how the level is spent: half of it evenly, the rest near the end
 TRUSTED, FADE = 10.0, 0.7  # outcomes that the predicted variance counts for; what of the past is kept at a new one
 LOOKS, EARLY_LOOKS = 200, 30  # fractions are chosen again after this share of the samples left, or of those so far
 STEPS = 100  # of a walk
@@ -181,7 +181,7 @@ class SampleAim:
             total = done + max((goal.end - spent) / cost, 1.0) / variance
             outcomes = total * variance / STEPS  # like the next one, in a step of the walk
             r = budget.chance_for(noise.skewness / math.sqrt(outcomes))
-            _, first, chance = walk((1.0 - r, r, 0.0), STEPS, float(goal.level), EARLY)
+            _, first, chance = walk((1.0 - r, r, 0.0), STEPS, float(goal.level), PLANS)
             slope = budget.relative_slope(chance, first, min(int(STEPS * done / total), STEPS - 1), x)
             step = math.sqrt(outcomes * variance / (r * (1.0 - r)))
             found[i] = slope * (room / self.unit) / step * (1.0 - goal.kept / part)
