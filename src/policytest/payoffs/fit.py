@@ -11,7 +11,7 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.record import numbers_of
 from policytest.eprocess.capital import EProcess
-from policytest.eprocess.strategies import ENDS, NONE, TIED, GapGrid, Moments, expected_growth, most_promising
+from policytest.eprocess.strategies import ENDS, NONE, RESERVE, TIED, GapGrid, Moments, expected_growth, most_promising
 from policytest.payoffs import splitting
 from policytest.payoffs.plan import REFIT, SHARES, BettingPlan
 from policytest.payoffs.policy_bet import are_quick, plans_of_shares
@@ -47,6 +47,7 @@ class Fit:
         self.only_side, self.growth = 0.0, REFIT  # 0: that of the estimate
         self.due = 0.0  # samples of the pool from which on V0 is fitted again
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
+        self.race = splitting.Race()
 
     def bet_on(self, sign: float, growth: float) -> None:
         """From now on bet on this side alone, and fit when the samples have grown by this factor."""
@@ -74,21 +75,39 @@ class Fit:
         enough = max(splitting.FIRST, len(visits[0]) / splitting.ENTRIES_A_SAMPLE) if visits else np.inf
         if q is not None and visits and v is not None and payoff.chooses_pace and progress.samples >= enough:
             return self._paced(plan, v, q, visits[0], progress)  # a model of fewer samples is too sure of itself
-        return self.staked(plan, v, progress)
+        return self._even(plan, v, progress)
 
     def _paced(self, plan: BettingPlan, v: float, q: FloatArray, visits: FloatArray, progress: Progress) -> BettingPlan:
         """The plan at the pace that promises most, which is chosen again when the samples have grown by a half."""
         payoff, samples = self.payoff, self.payoff.pool.samples
         outlook = splitting.Outlook(payoff.policies[0], plan, payoff.dynamics, q, visits)
         if not outlook.is_possible:
-            return self.staked(plan, v, progress)
+            return self._even(plan, v, progress)
         if samples >= self.pace_at:
             paces = splitting.UNSPLIT if payoff.source.travels else splitting.PACES
             self.pace, self.pace_at = outlook.best(paces, samples, self.both_sides), splitting.AGAIN * samples
-        found = outlook.at(self.pace, samples)
+        goes_on = self.pace != splitting.EVEN and (self.race.is_open or not payoff.paces_race)
+        found = outlook.at(self.pace if goes_on else splitting.EVEN, samples)
+        goes_on = goes_on and found is not None
+        if payoff.paces_race and self.pace != splitting.EVEN:
+            self.due = min(self.due, samples + self.race.until(not goes_on))
         if found is None:
-            return self.staked(plan, v, progress)
+            return self._even(plan, v, progress)
+        if not goes_on:
+            return self._even(found.plan, found.v, progress, found.sums, samples / found.cost)
         return self.staked(found.plan, found.v, progress, found.sums, samples / found.cost)
+
+    def _even(
+        self,
+        plan: BettingPlan,
+        v: float | None,
+        progress: Progress,
+        sums: FloatArray = NONE,
+        rollouts: float | None = None,
+    ) -> BettingPlan:
+        """A plan at the even pace, which without a discount serves both sides."""
+        serves = self.payoff.paces_race and self.may_serve_both and plan.mirrored is None
+        return self.staked(self.payoff.with_other_side(plan) if serves else plan, v, progress, sums, rollouts)
 
     @property
     def may_serve_both(self) -> bool:
@@ -176,6 +195,8 @@ class Fit:
             other = None if v is None else v * scale**2
             mirrored = self.staked(mirrored, other, progress, -scale * sums, count)
         fractions = strategy.fractions(v, lead, count, narrow, sums)
+        if self.payoff.paces_race and not plan.is_even:
+            fractions[-len(RESERVE) :] = 0.0
         return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored)
 
     # ------------------------------------------------------------ keeping

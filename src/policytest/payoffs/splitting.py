@@ -27,6 +27,7 @@ from the past.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ MOST_BRANCHES = 1024  # open at once
 WORTH_IT = 1.1  # times the growth at an even pace, so that noise of the simulation seldom decides
 FEWEST_SIMULATED, MOST_SIMULATED = 2000, 8000  # transitions of a simulation at a time
 ENOUGH_SIMULATED, MOST_TIMES = 200, 8  # rollouts that are enough, at least; and the most times to try
+LEAST_SIMULATED, LEAST_NOISE = 50, 0.5  # rollouts, and a share of the variance to expect, without which none is believed
 
 
 class Pace(NamedTuple):
@@ -70,7 +72,50 @@ EVEN = Pace()
 UNSPLIT = (EVEN, Pace(2.0), Pace(4.0))
 CLOSE, LOOSE = (2.0, 1.0, 0.5, 0.25), (8.0, 4.0, 2.0, 1.0, 0.5)  # units in a range of little room, and of much
 PACES = (*UNSPLIT, *(Pace(1.5, unit) for unit in CLOSE), *(Pace(4.0, unit) for unit in LOOSE))
+MOST_OTHER, FEWER_OTHER = 8.0, 7.0  # times the samples at the even pace: never more, and where others go on again
 WIDEST = max(pace.wider for pace in PACES)
+
+
+class Race:
+    """What samples at the even pace and at others have brought: [2] samples and [2] evidence.
+
+    Another pace rests on a model that may be wrong. It may go on while it has taken fewer samples than the even one, or
+    has brought as much evidence a sample, up to one nat; and as long as it has taken at most `MOST_OTHER` times as many.
+    """
+
+    def __init__(self) -> None:
+        self.samples, self.evidence = np.zeros(2), np.zeros(2)
+
+    def add(self, plan: BettingPlan, samples: int, evidence: float) -> None:
+        """Samples at the pace of a plan, and how much evidence for its side came with them."""
+        at = 0 if plan.is_even else 1
+        self.samples[at] += samples
+        self.evidence[at] += evidence
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another pace may go on."""
+        (even, other), (won, gained) = self.samples, self.evidence
+        if other >= MOST_OTHER * even:
+            return False
+        return bool(other <= even or (gained + 1.0) * even >= won * other)
+
+    def until(self, is_even: bool) -> float:
+        """The samples after which this is to be asked again."""
+        even, other = self.samples
+        if not is_even:
+            return max(MOST_OTHER * even - other, 1.0)
+        return max(other / FEWER_OTHER - even, 1.0) if other >= FEWER_OTHER * even else math.inf
+
+    def state(self) -> FloatArray:
+        """[4] to go on from."""
+        return np.append(self.samples, self.evidence)
+
+    def restore(self, kept: FloatArray) -> None:
+        """Go on from what was kept."""
+        self.samples, self.evidence = kept[:2].copy(), kept[2:].copy()
+        if not ((self.samples >= 0).all() and np.isfinite(kept).all()):
+            raise ValueError("the race of paces is not one")
 
 
 class Paced(NamedTuple):
@@ -110,6 +155,7 @@ class Outlook:
         relative = np.where(spent > 0, variance / (mean or 1.0), 1.0)
         self.shape = 1.0 / np.sqrt(relative + LEAST_SIGMA**2)  # [places] 1/sigma
         self.noise = np.bincount(place, visits * np.tile(noise, layers), minlength=size)
+        self.squares = spent * variance
         cumulative = cumulative_rows(rows.start, q)
         self.model = Draws(True, _starts(policy), rows.successor, cumulative, np.zeros(0, dtype=np.int64))
         self.plan, self.dynamics = plan, dynamics._replace(longest=policy.longest)
@@ -121,15 +167,16 @@ class Outlook:
         if pace.unit:
             z = np.clip(pace.unit * self.shape, LEAST_TARGET, LARGEST_WEIGHT)
             plan = plan._replace(targets=z)
-        cost, sums = self._simulated(plan, samples)
-        if not len(sums):
+        cost, sums, cut = self._simulated(plan, samples)
+        if len(sums) < LEAST_SIMULATED or cut:
             return None
         noisy = float((self.noise * np.minimum(z, 1.0)).sum())
         if noisy:
             sums = np.maximum(sums + np.sqrt(noisy) * np.resize(_normals(), len(sums)), -plan.L)
         held = plan.L + sums  # has the mean L in the model; a factor gives it that, and none falls below 0
         sums = (held * (plan.L / held.mean()) - plan.L if held.any() else sums) / plan.room
-        return Paced(plan, float((sums * sums).mean()), sums, cost)
+        v, least = float((sums * sums).mean()), float((self.squares * np.minimum(z, 1.0)).sum()) / plan.room**2
+        return Paced(plan, v, sums, cost) if v >= LEAST_NOISE * least else None
 
     def best(self, paces: tuple[Pace, ...], samples: int, both_sides: bool) -> Pace:
         """The pace that promises most for the gap to expect.
@@ -144,8 +191,8 @@ class Outlook:
         growth = [-np.inf if one is None else one.growth(gap * room, both_sides) for one in found]
         return paces[most_promising([WORTH_IT * max(growth[0], 0.0), *growth[1:]])]
 
-    def _simulated(self, plan: BettingPlan, samples: int) -> tuple[float, FloatArray]:
-        """The draws of a rollout in the model, and the sums of some: of more, where the samples are many."""
+    def _simulated(self, plan: BettingPlan, samples: int) -> tuple[float, FloatArray, int]:
+        """The draws of a rollout in the model, the sums of some, and how many were cut; more, where samples are many."""
         rows = min(max(FEWEST_SIMULATED, samples), MOST_SIMULATED)
         enough, times = max(ENOUGH_SIMULATED, samples // 50), min(3 + samples // 20_000, MOST_TIMES)
         seen = Transcript(np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64), np.empty(rows))
@@ -153,7 +200,7 @@ class Outlook:
         if plan.mirrored is not None:
             seen, other = seen._replace(mirrored=np.empty(rows)), plan.mirrored.stakes(NO_STAKES)
         stakes, limits = plan.stakes(NO_STAKES), Limits(np.inf, rows, np.inf)
-        at, branches, sums, drawn, count = RolloutState(), open_branches(), [], 0, 0
+        at, branches, sums, drawn, count, cut = RolloutState(), open_branches(), [], 0, 0, 0
         for time in range(times):
             numbers = _numbers()[time * MOST_SIMULATED :][:rows]
             call = Call(at, numbers, limits, seen)
@@ -161,11 +208,11 @@ class Outlook:
                 done = branch(self.dynamics, self.side, plan.targets, stakes, self.model, branches, *call, other)
             else:
                 done = bet(self.dynamics, self.side, stakes, self.model, *call, other)
-            at, drawn, count = done.at, drawn + done.samples, count + done.rollouts
+            at, drawn, count, cut = done.at, drawn + done.samples, count + done.rollouts, cut + done.cut
             sums.append(seen.sums[: done.rollouts].copy())
             if count >= enough:
                 break
-        return max(drawn / max(count, 1), 1e-3), np.concatenate(sums)
+        return max(drawn / max(count, 1), 1e-3), np.concatenate(sums), cut
 
 
 def open_branches() -> FloatArray:

@@ -111,6 +111,8 @@ class Rollouts:
         grid: FractionGrid | GapGrid = ON_STACKS if self.source.waits else ONE_POLICY
         grid = grid if pair is None else TWO_POLICIES
         self.strategy = grid._replace(reserved=RESERVED if task.discount < 1.0 else RESERVED_UNDISCOUNTED)
+        if isinstance(self.strategy, GapGrid):
+            self.strategy = self.strategy._replace(all_or_nothing=task.discount == 1.0)
         self.branches = splitting.open_branches()
         self.dynamics = self._made_dynamics()
         self.sides: tuple[float, ...] = (1.0, -1.0)  # that can be proved
@@ -120,6 +122,7 @@ class Rollouts:
         one = pair is None and self.visited is None
         self.may_serve_both = one and len(self.sides) == 2  # by rollouts whose totals are bounded on both sides
         self.chooses_pace = pair is None and not self.source.waits and task.total_rewards is None
+        self.paces_race = self.chooses_pace and task.discount == 1.0
         self.chooses_share = not task.is_total  # of the fitted advantages
         self.has_nearest_kernel = one and self.clock is None and not self.tally.is_open  # which reports may seek
 
