@@ -333,7 +333,7 @@ def corridor(n: int, slips: float, falls: float) -> Instance:
 
 def fan(width: int, chance: float) -> Instance:
     """One of many branches is drawn; each succeeds with a chance of its own."""
-    rows: dict[Any, dict[Any, float]] = {0: {b: 1.0 / width for b in range(1, width + 1)}}
+    rows: dict[Any, dict[Any, float]] = {0: dict.fromkeys(range(1, width + 1), 1.0 / width)}
     rows |= {b: {"goal": 2.0 * chance * b / (width + 1)} for b in range(1, width + 1)}
     return of_places(rows, 0)
 

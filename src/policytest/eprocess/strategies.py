@@ -40,6 +40,11 @@ def with_reserve(log_weights: FloatArray, share: float = RESERVED) -> FloatArray
     return np.concatenate([log_weights + np.log1p(-share), reserve])
 
 
+def without_reserve(fractions: FloatArray) -> FloatArray:
+    """Fractions that end with the reserve, which stakes nothing here."""
+    return np.concatenate([fractions[: -len(RESERVE)], np.zeros(len(RESERVE))])
+
+
 def halving(count: int, step: float = 1.0) -> FloatArray:
     """Fractions from the largest one down, each 2^-step times the one before."""
     return np.asarray(LARGEST_FRACTION * 2.0 ** (-step * np.arange(count)), dtype=np.float64)

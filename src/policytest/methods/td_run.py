@@ -80,7 +80,7 @@ class TDRun(Run):
     def _fitted(self) -> BettingPlan:
         """The plan of the next rollouts."""
         last = self.plan.sign if self.bets.count else 0.0
-        return self.fit.plan(Progress(self.samples, self.rollouts, self.moments, last))
+        return self.fit.plan(Progress(self.samples, self.rollouts, self.moments, last, self.bets.evidence()))
 
     # ------------------------------------------------------------ the loop
 
@@ -125,12 +125,10 @@ class TDRun(Run):
         if len(self.seen.pair) < len(self.numbers):
             self.seen = self.payoff.transcript(len(self.numbers))
         seen, plan, limits = self.seen, self.plan, Limits(with_rounding_margin(required), most, self._until_due())
-        before = self.bets[plan.sign].evidence()
         done = self.payoff.roll(plan, self.bets, Call(self.at, self.numbers, limits, seen))
         self.at, self.numbers = done.at, self.numbers[done.used :]
         self.pool.record(seen.pair[: done.steps], seen.x[: done.steps], seen.reward[: done.steps])
         self.samples += done.samples
-        self.fit.race.add(plan, done.samples, self.bets[plan.sign].evidence() - before)
         if done.rollouts:
             self._settled(plan, seen.sums[: done.rollouts])
             if plan.mirrored is not None:

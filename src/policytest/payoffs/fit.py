@@ -11,7 +11,16 @@ import numpy as np
 from policytest._base.arrays import Arrays, FloatArray
 from policytest._base.record import numbers_of
 from policytest.eprocess.capital import EProcess
-from policytest.eprocess.strategies import ENDS, NONE, RESERVE, TIED, GapGrid, Moments, expected_growth, most_promising
+from policytest.eprocess.strategies import (
+    ENDS,
+    NONE,
+    TIED,
+    GapGrid,
+    Moments,
+    expected_growth,
+    most_promising,
+    without_reserve,
+)
 from policytest.payoffs import splitting
 from policytest.payoffs.plan import REFIT, SHARES, BettingPlan
 from policytest.payoffs.policy_bet import are_quick, plans_of_shares
@@ -20,12 +29,13 @@ from policytest.payoffs.visited import VisitedBet
 
 
 class Progress(NamedTuple):
-    """How far the run has come: its samples and rollouts, the moments of their sums, and the side it bets on."""
+    """How far the run has come: samples, rollouts, the moments of their sums, the side it bets on, the evidence."""
 
     samples: int
     rollouts: int
     moments: Moments
     last_sign: float  # 0 before the first rollout
+    evidence: tuple[float, float] = (0.0, 0.0)
 
 
 class Fit:
@@ -40,10 +50,14 @@ class Fit:
     both_sides
         Bet on both sides: on each rollout, or, of two policies and of large tasks, in turn while the value seems close
         to the threshold. For intervals, and for "within". (Without it, while the side is in doubt.)
+    whole_paths
+        Bet on whole paths with steady fractions: no coin, no split, no advantages.
     """
 
-    def __init__(self, payoff: Rollouts, zone: float = 0.0, both_sides: bool = False) -> None:
-        self.payoff, self.zone, self.both_sides = payoff, zone, both_sides
+    def __init__(
+        self, payoff: Rollouts, zone: float = 0.0, both_sides: bool = False, whole_paths: bool = False
+    ) -> None:
+        self.payoff, self.zone, self.both_sides, self.whole_paths = payoff, zone, both_sides, whole_paths
         self.only_side, self.growth = 0.0, REFIT  # 0: that of the estimate
         self.due = 0.0  # samples of the pool from which on V0 is fitted again
         self.pace, self.pace_at = splitting.EVEN, 0.0  # chosen last; the samples from which on it is chosen again
@@ -58,6 +72,13 @@ class Fit:
         self.due = 0.0
 
     def plan(self, progress: Progress) -> BettingPlan:
+        """The plan of the next rollouts, between two of them."""
+        self.race.settle(progress.samples, progress.evidence)
+        plan = self._plan(progress)
+        self.race.begin(plan)
+        return plan
+
+    def _plan(self, progress: Progress) -> BettingPlan:
         """V0 from the model, the side of the bet, the share of the advantages that promises most, and the fractions."""
         payoff, samples = self.payoff, self.payoff.pool.samples
         self.due = max(self.growth * samples, samples + 1.0)
@@ -67,6 +88,8 @@ class Fit:
             return self._of_visited(payoff.visited, progress)
         q = payoff.pool.model()
         values, occupancies = zip(*(policy.values(q) for policy in payoff.policies), strict=True)
+        if self.whole_paths:
+            return self.staked(payoff.whole_paths(values), None, progress)
         sign, visits = self._side(values, progress), payoff.visits(q, occupancies) if q is not None else None
         plan, v = self._best_share(values, q, sign, visits, progress)
         if v is None and 0 < plan.room < np.inf:
@@ -196,7 +219,7 @@ class Fit:
             mirrored = self.staked(mirrored, other, progress, -scale * sums, count)
         fractions = strategy.fractions(v, lead, count, narrow, sums)
         if self.payoff.paces_race and not plan.is_even:
-            fractions[-len(RESERVE) :] = 0.0
+            fractions = without_reserve(fractions)
         return plan._replace(fractions=fractions, wide=wide, mirrored=mirrored)
 
     # ------------------------------------------------------------ keeping
@@ -209,6 +232,7 @@ class Fit:
             kept |= {f"{name}.V": part.V, f"{name}.base": part.base}
         return kept | {
             "due": np.array([self.due, self.pace_at, *self.pace]),
+            "race": self.race.state(),
             "numbers": np.array([plan.L, plan.sign, plan.lead, plan.wider]),
             "mirrored": mirrored,
         }
@@ -235,7 +259,7 @@ class Fit:
         fractions, wide, targets, mirrored = (
             numbers_of(state, name, None) for name in ("fractions", "wide", "targets", "mirrored")
         )
-        if len(targets) and not (len(targets) == len(plan.B) and (targets >= splitting.LEAST_TARGET).all()):
+        if len(targets) and not (len(targets) == len(plan.B) and (targets > 0).all()):
             raise ValueError("the plan does not fit the task")
         plan = plan._replace(fractions=fractions, wide=wide, L=L, lead=lead, targets=targets)
         if payoff.may_serve_both and (mirrored.size or (self.both_sides and self.may_serve_both)):
@@ -245,6 +269,7 @@ class Fit:
             plan = plan._replace(mirrored=other)
         if (other is None) != (not mirrored.size):
             raise ValueError("the plan does not fit the question")
+        self.race.restore(numbers_of(state, "race", 7), plan, payoff.pool.samples)
         process.of_rows(process.as_rows([one.bet for one in (plan, other) if one is not None]))
         return plan
 

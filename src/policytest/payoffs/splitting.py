@@ -57,7 +57,7 @@ MOST_BRANCHES = 1024  # open at once
 WORTH_IT = 1.1  # times the growth at an even pace, so that noise of the simulation seldom decides
 FEWEST_SIMULATED, MOST_SIMULATED = 2000, 8000  # transitions of a simulation at a time
 ENOUGH_SIMULATED, MOST_TIMES = 200, 8  # rollouts that are enough, at least; and the most times to try
-LEAST_SIMULATED, LEAST_NOISE = 50, 0.5  # rollouts, and a share of the variance to expect, without which none is believed
+LEAST_SIMULATED, LEAST_NOISE = 50, 0.5  # rollouts and share of the expected variance; with fewer none is believed
 
 
 class Pace(NamedTuple):
@@ -77,45 +77,54 @@ WIDEST = max(pace.wider for pace in PACES)
 
 
 class Race:
-    """What samples at the even pace and at others have brought: [2] samples and [2] evidence.
+    """What the samples at the even pace have brought, and those at others: [2] samples, and [2] evidence.
 
-    Another pace rests on a model that may be wrong. It may go on while it has taken fewer samples than the even one, or
-    has brought as much evidence a sample, up to one nat; and as long as it has taken at most `MOST_OTHER` times as many.
+    Another pace rests on a model that may be wrong. With T samples and D nats it may go on while
+
+        T <= 8 T_even,   and   T <= T_even  or  (D + 1)/T >= D_even/T_even.
     """
 
     def __init__(self) -> None:
         self.samples, self.evidence = np.zeros(2), np.zeros(2)
+        self.at, self.sign = 0, 1.0  # the pace and the side of the plan of now
+        self.since = np.zeros(3)  # samples, and evidence of both sides, when it was made
 
-    def add(self, plan: BettingPlan, samples: int, evidence: float) -> None:
-        """Samples at the pace of a plan, and how much evidence for its side came with them."""
-        at = 0 if plan.is_even else 1
-        self.samples[at] += samples
-        self.evidence[at] += evidence
+    def settle(self, samples: int, evidence: tuple[float, float]) -> None:
+        """The rollouts of a plan have ended: what they took and brought."""
+        now = np.array([samples, *evidence])
+        took, *brought = now - self.since
+        self.samples[self.at] += took
+        self.evidence[self.at] += brought[0 if self.sign > 0 else 1]
+        self.since = now
+
+    def begin(self, plan: BettingPlan) -> None:
+        """The next rollouts have this plan."""
+        self.at, self.sign = 0 if plan.is_even else 1, plan.sign
 
     @property
     def is_open(self) -> bool:
         """Whether another pace may go on."""
         (even, other), (won, gained) = self.samples, self.evidence
-        if other >= MOST_OTHER * even:
-            return False
-        return bool(other <= even or (gained + 1.0) * even >= won * other)
+        return bool(other < MOST_OTHER * even and (other <= even or (gained + 1.0) * even >= won * other))
 
     def until(self, is_even: bool) -> float:
-        """The samples after which this is to be asked again."""
+        """How many samples at this pace there may be, or should be, before the next look."""
         even, other = self.samples
         if not is_even:
             return max(MOST_OTHER * even - other, 1.0)
-        return max(other / FEWER_OTHER - even, 1.0) if other >= FEWER_OTHER * even else math.inf
+        return max(other / FEWER_OTHER - even, 1.0) if other >= MOST_OTHER * even else math.inf
 
     def state(self) -> FloatArray:
-        """[4] to go on from."""
-        return np.append(self.samples, self.evidence)
+        """[7] to go on from; pace and side are those of the plan."""
+        return np.concatenate([self.samples, self.evidence, self.since])
 
-    def restore(self, kept: FloatArray) -> None:
-        """Go on from what was kept."""
-        self.samples, self.evidence = kept[:2].copy(), kept[2:].copy()
-        if not ((self.samples >= 0).all() and np.isfinite(kept).all()):
-            raise ValueError("the race of paces is not one")
+    def restore(self, kept: FloatArray, plan: BettingPlan, samples: int) -> None:
+        """Go on from what was kept, with this plan, after so many samples in all."""
+        self.samples, self.evidence, self.since = kept[:2].copy(), kept[2:4].copy(), kept[4:].copy()
+        taken = self.since[0]
+        if not (np.isfinite(kept).all() and (self.samples >= 0).all() and self.samples.sum() == taken <= samples):
+            raise ValueError("the race of the paces is not possible")
+        self.begin(plan)
 
 
 class Paced(NamedTuple):
@@ -192,7 +201,7 @@ class Outlook:
         return paces[most_promising([WORTH_IT * max(growth[0], 0.0), *growth[1:]])]
 
     def _simulated(self, plan: BettingPlan, samples: int) -> tuple[float, FloatArray, int]:
-        """The draws of a rollout in the model, the sums of some, and how many were cut; more, where samples are many."""
+        """The draws of a rollout in the model, the sums of some (more, where samples are many), how many were cut."""
         rows = min(max(FEWEST_SIMULATED, samples), MOST_SIMULATED)
         enough, times = max(ENOUGH_SIMULATED, samples // 50), min(3 + samples // 20_000, MOST_TIMES)
         seen = Transcript(np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64), np.empty(rows))
