@@ -86,7 +86,7 @@ class MonteCarlo(SampledMethod[Run]):
         if task.is_discounted_table:
             return super().start(task, sim, threshold, rng)
         if task.horizon is None and task.discount < 1.0:
-            raise InputError("the task has observed rewards and a discount, and MonteCarlo() needs paths that end", REMEDY)
+            raise InputError("the task has observed rewards and a discount, and MonteCarlo() needs an end", REMEDY)
         if self.kind != "betting" or self.horizon is not None:
             words, value = ("kind", self.kind) if self.kind != "betting" else ("horizon", self.horizon)
             raise InputError(f"{words} is {value!r}, and whole paths are bet on; leave it out: MonteCarlo()")
